@@ -1,0 +1,51 @@
+//! The `numapilot` binary: arguments in; tables, JSON and pictures out.
+//!
+//! This file parses and dispatches; every verb is one file in `verbs/`.
+
+mod terminal;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::terminal::{ColorChoice, Terminal};
+use crate::verbs::Verb;
+
+/// numapilot's own failure, as env(1) and timeout(1) have it: never mistaken for the
+/// status of the program it runs.
+const OWN_FAILURE: u8 = 125;
+
+/// Makes memory-hungry programs run faster on NUMA machines, and proves it.
+#[derive(Parser)]
+#[command(name = "numapilot", version, max_term_width = 100)]
+struct Cli {
+    /// When to use colours.
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]
+    color: ColorChoice,
+
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let ok = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            // Nothing can be done about a closed stderr.
+            let _ = error.print();
+            return if ok { ExitCode::SUCCESS } else { ExitCode::from(OWN_FAILURE) };
+        }
+    };
+    let terminal = Terminal::new(cli.color);
+    match cli.verb.run(&terminal) {
+        Ok(code) => code,
+        Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal.error(&error);
+            ExitCode::from(OWN_FAILURE)
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What every verb needs of the terminal: colours, tables, units, errors.
+//!
+//! Colours follow `--color`, then NO_COLOR and CLICOLOR_FORCE, then whether the stream
+//! is a terminal (anstream's rules). Standard output carries results only; everything
+//! said along the way goes to standard error.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+/// `--color`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Headings.
+pub const BOLD: Style = Style::new().bold();
+/// What matters less.
+pub const DIM: Style = Style::new().dimmed();
+/// Works, won, improved.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// Works in part, undecided.
+pub const WARN: Style = AnsiColor::Yellow.on_default();
+/// Fails, lost, got worse.
+pub const BAD: Style = AnsiColor::Red.on_default();
+
+/// The streams of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal(());
+
+impl Terminal {
+    /// Fixes the colour choice for both streams.
+    pub fn new(color: ColorChoice) -> Self {
+        match color {
+            ColorChoice::Auto => anstream::ColorChoice::Auto,
+            ColorChoice::Always => anstream::ColorChoice::Always,
+            ColorChoice::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+        Self(())
+    }
+
+    /// Standard output; escape codes are removed where they are not wanted.
+    pub fn out(&self) -> impl Write + use<> {
+        anstream::stdout().lock()
+    }
+
+    /// Standard error, likewise.
+    pub fn err(&self) -> impl Write + use<> {
+        anstream::stderr().lock()
+    }
+
+    /// Whether progress may be drawn.
+    pub fn is_interactive(&self) -> bool {
+        io::stderr().is_terminal()
+    }
+
+    /// Something the user should know but that stops nothing.
+    pub fn warn(&self, message: impl Display) {
+        // A closed stderr must not end a run that works.
+        let _ = writeln!(self.err(), "numapilot: {WARN}warning:{WARN:#} {message}");
+    }
+
+    /// The chain of causes, once.
+    pub fn error(&self, error: &anyhow::Error) {
+        // Nothing can be done about a closed stderr.
+        let _ = writeln!(self.err(), "numapilot: {BAD}error:{BAD:#} {error:#}");
+    }
+
+    /// Writes one JSON value and a newline.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn json(&self, value: &impl serde::Serialize) -> anyhow::Result<()> {
+        let mut out = self.out();
+        serde_json::to_writer_pretty(&mut out, value)?;
+        writeln!(out)?;
+        Ok(())
+    }
+}
+
+/// Whether the reader of our output went away, which is not an error.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+            || cause
+                .downcast_ref::<serde_json::Error>()
+                .is_some_and(|e| e.io_error_kind() == Some(io::ErrorKind::BrokenPipe))
+    })
+}
+
+/// An aligned table without lines; columns in `right` are numbers.
+pub fn table(header: &[&str], right: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header);
+    for &column in right {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// Bytes in binary units with three significant digits: `1.50 GiB`.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    // 999.5 is the first value that three significant digits would round up to 1000.
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        return format!("{n} B");
+    }
+    format!("{value:.*} {}", three_digits(value), UNITS[unit])
+}
+
+/// Seconds in the unit that reads best: `1.23 s`, `45.6 ms`, `789 ns`.
+pub fn seconds(s: f64) -> String {
+    let (value, unit) = match s {
+        s if s >= 0.9995 || s == 0.0 => (s, "s"),
+        s if s >= 0.999_5e-3 => (s * 1e3, "ms"),
+        s if s >= 0.999_5e-6 => (s * 1e6, "µs"),
+        s => (s * 1e9, "ns"),
+    };
+    format!("{value:.*} {unit}", three_digits(value))
+}
+
+fn three_digits(value: f64) -> usize {
+    match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_keep_three_digits() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1023), "1.00 KiB");
+        assert_eq!(bytes(1536 << 20), "1.50 GiB");
+        assert_eq!(bytes(96 << 10), "96.0 KiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn seconds_pick_a_unit() {
+        assert_eq!(seconds(0.0), "0.00 s");
+        assert_eq!(seconds(1.234), "1.23 s");
+        assert_eq!(seconds(0.0456), "45.6 ms");
+        assert_eq!(seconds(123e-6), "123 µs");
+        assert_eq!(seconds(5e-9), "5.00 ns");
+    }
+}

@@ -1,0 +1,90 @@
+//! CPU affinity of threads, for any number of CPUs.
+//!
+//! Source: sched_setaffinity(2). glibc's `cpu_set_t` ends at 1024 CPUs, so the raw
+//! calls are used with masks as long as the caller needs.
+
+use std::io;
+
+use crate::check;
+
+/// Words of the largest mask tried when reading: 64 Ki CPUs, eight times the largest
+/// `NR_CPUS` a mainline kernel can be configured with.
+const MAX_WORDS: usize = 1024;
+
+/// Restricts thread `tid` (0 = the caller) to the CPUs whose bits are set.
+///
+/// # Errors
+/// `EINVAL` when no CPU of the mask is online and inside the thread's cpuset, `EPERM`
+/// when the thread belongs to another user, `ESRCH` when it is gone.
+pub fn set(tid: i32, mask: &[u64]) -> io::Result<()> {
+    // SAFETY: the pointer and the length in bytes describe the caller's slice, which the
+    // kernel only reads.
+    check(unsafe {
+        libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(mask), mask.as_ptr())
+    })
+    .map(drop)
+}
+
+/// The CPUs thread `tid` (0 = the caller) may run on, as mask words.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn get(tid: i32) -> io::Result<Vec<u64>> {
+    let mut words = 16;
+    loop {
+        let mut mask = vec![0u64; words];
+        // SAFETY: the kernel writes at most the given number of bytes into the vector.
+        let result = check(unsafe {
+            libc::syscall(
+                libc::SYS_sched_getaffinity,
+                tid,
+                words * size_of::<u64>(),
+                mask.as_mut_ptr(),
+            )
+        });
+        match result {
+            Ok(bytes) => {
+                mask.truncate(usize::try_from(bytes).unwrap_or(0).div_ceil(size_of::<u64>()));
+                return Ok(mask);
+            }
+            // The kernel has more CPU ids than the mask has bits.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) && words < MAX_WORDS => words *= 2,
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// CPU and node the caller runs on at this moment.
+#[must_use]
+pub fn current_cpu_and_node() -> (u32, u32) {
+    let (mut cpu, mut node) = (0u32, 0u32);
+    // SAFETY: both pointers are to live locals; the third argument is unused since 2.6.24.
+    unsafe {
+        libc::syscall(libc::SYS_getcpu, &raw mut cpu, &raw mut node, std::ptr::null_mut::<u8>());
+    }
+    (cpu, node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_read_back() {
+        let before = get(0).unwrap();
+        let (word, bits) =
+            before.iter().enumerate().find(|(_, w)| **w != 0).map(|(i, w)| (i, *w)).unwrap();
+        let mut one = vec![0; before.len()];
+        one[word] = 1 << bits.trailing_zeros();
+        set(0, &one).unwrap();
+        assert_eq!(get(0).unwrap(), one);
+        let (cpu, _) = current_cpu_and_node();
+        assert_eq!(cpu as usize, word * 64 + bits.trailing_zeros() as usize);
+        set(0, &before).unwrap();
+    }
+
+    #[test]
+    fn an_empty_mask_is_refused() {
+        assert_eq!(set(0, &[0]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+}

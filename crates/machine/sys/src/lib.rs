@@ -1,0 +1,20 @@
+//! Linux calls that no well-kept crate offers, as thin safe functions.
+//!
+//! Everything here is one system call, one `/proc` or `/sys` convention or one
+//! `perf_event_open` idiom: no policy, no printing, no state. Masks are slices of `u64`
+//! words, bit 0 of word 0 being id 0; the typed sets live in `numapilot-topology`.
+//!
+//! Errors are [`std::io::Error`] with the raw `errno`, because the caller alone knows
+//! what the user asked for and which remedy to name.
+
+pub mod affinity;
+pub mod mapping;
+pub mod mempolicy;
+pub mod prctl;
+
+use std::io;
+
+/// Turns the `-1` convention of libc into a `Result`.
+pub(crate) fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

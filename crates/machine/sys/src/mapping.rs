@@ -1,0 +1,99 @@
+//! An anonymous private mapping that is unmapped when dropped.
+//!
+//! Used where memory must be fresh, page aligned and placed by policy before anything
+//! touches it: measuring a node, filling a data set.
+
+use std::io;
+use std::ptr::NonNull;
+use std::slice;
+
+/// Zeroed anonymous memory; nothing is touched until the first access.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is plain memory owned by this value alone; sharing rules are those
+// of the slices it hands out.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `&Mapping` only gives `&[u8]`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes (rounded up to whole pages by the kernel).
+    ///
+    /// # Errors
+    /// `ENOMEM` when the address space or overcommit limit is exhausted, `EINVAL` for
+    /// length 0.
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        // SAFETY: a new anonymous mapping at an address the kernel chooses aliases nothing.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start =
+            NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Ok(Self { start, len })
+    }
+
+    /// Advises the kernel about the whole mapping (`libc::MADV_*`).
+    ///
+    /// # Errors
+    /// Whatever madvise(2) reports.
+    pub fn advise(&mut self, advice: i32) -> io::Result<()> {
+        // SAFETY: the range is ours and `&mut self` excludes readers; discarding advice
+        // leaves zero pages, which are valid bytes.
+        if unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, advice) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Start address.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the mapping has no bytes: never, mmap(2) refuses length 0.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: mapped, initialised (zero pages) and not mutably borrowed while `&self` lives.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// The bytes, writable.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` makes the borrow unique.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: start and len are those of our own mmap, unmapped exactly once.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,21 @@
+//! What the machine is: nodes, CPUs, caches, distances, and what this process may use of
+//! them.
+//!
+//! ```text
+//!  /sys, /proc (or another root) --read--> Machine <--description-- machines/*.toml
+//!                                            |
+//!                                nodestrings resolve against it
+//! ```
+//!
+//! [`Machine`] is the one type everything above speaks in: a machine read from the kernel
+//! and one read from a description differ only in which optional figures they carry.
+
+mod id;
+mod machine;
+mod nodestring;
+mod set;
+
+pub use id::{CpuId, NodeId};
+pub use machine::{Allowed, Cache, CacheKind, Cpu, Figures, HugePages, Link, Machine, Node};
+pub use nodestring::{NodestringError, parse_cpus, parse_nodes};
+pub use set::{CpuSet, IdSet, ListError, NodeSet};

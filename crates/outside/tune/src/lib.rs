@@ -1,0 +1,1 @@
+//! Measures plans against each other and picks one.
