@@ -7,12 +7,15 @@ use clap::Subcommand;
 use crate::terminal::Terminal;
 
 mod completions;
+mod man;
 
 /// What the user wants done.
 #[derive(Subcommand)]
 pub enum Verb {
     /// Print the completion script of a shell.
     Completions(completions::Args),
+    /// Print the manual page, or write those of all verbs into a directory.
+    Man(man::Args),
 }
 
 impl Verb {
@@ -24,6 +27,7 @@ impl Verb {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         match self {
             Self::Completions(args) => args.run(terminal),
+            Self::Man(args) => args.run(terminal),
         }
     }
 }

@@ -1,0 +1,62 @@
+//! `numapilot man` and `numapilot completions`: generated, so every verb is in them.
+
+use std::fs;
+use std::process::Command;
+
+fn numapilot(arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_numapilot")).args(arguments).output().unwrap()
+}
+
+/// Verbs as `--help` lists them.
+fn verbs() -> Vec<String> {
+    let help = String::from_utf8(numapilot(&["--help"]).stdout).unwrap();
+    help.lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn every_verb_has_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = numapilot(&["man", dir.path().to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let verbs = verbs();
+    assert!(verbs.contains(&"man".to_owned()), "{verbs:?}");
+    for verb in verbs.iter().filter(|verb| *verb != "help") {
+        let page = dir.path().join(format!("numapilot-{verb}.1"));
+        let text = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
+        assert!(text.contains(".SH SYNOPSIS"), "{text}");
+    }
+    assert!(dir.path().join("numapilot.1").exists());
+}
+
+#[test]
+fn without_a_directory_the_page_goes_to_standard_output() {
+    let output = numapilot(&["man"]);
+    assert!(output.status.success());
+    assert!(String::from_utf8(output.stdout).unwrap().contains(".TH numapilot 1"));
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let output = numapilot(&["man", "/proc/nothing"]);
+    assert_eq!(output.status.code(), Some(125));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("/proc/nothing"), "{error}");
+}
+
+#[test]
+fn completions_know_every_verb() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = numapilot(&["completions", shell]);
+        assert!(output.status.success());
+        let script = String::from_utf8(output.stdout).unwrap();
+        for verb in verbs() {
+            assert!(script.contains(&verb), "{shell}: {verb}");
+        }
+    }
+}
