@@ -1,5 +1,7 @@
 //! `numapilot man` and `numapilot completions`: generated, so every verb is in them.
 
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
 use std::fs;
 use std::process::Command;
 

@@ -1,6 +1,8 @@
 //! The user's manual: every page is listed, every link leads somewhere, every verb has a
 //! page once it exists.
 
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

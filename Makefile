@@ -1,0 +1,68 @@
+# numapilot: build, test, show, install. `make` alone lists the targets.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+
+bindir = $(DESTDIR)$(PREFIX)/bin
+libdir = $(DESTDIR)$(PREFIX)/lib/numapilot
+mandir = $(DESTDIR)$(PREFIX)/share/man/man1
+docdir = $(DESTDIR)$(PREFIX)/share/doc/numapilot
+bashdir = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+zshdir = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
+# What `cargo` is told to use instead of ./target is honoured here too.
+target = $(or $(CARGO_TARGET_DIR),target)
+dist = $(target)/dist
+numapilot = $(target)/release/numapilot
+
+export CARGO
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test man docs lint install uninstall clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install the peer allocators and the tools that tests use, where permitted
+	@scripts/setup
+
+build: ## optimised binary and preload library, in target/release
+	$(CARGO) build --release --workspace
+
+test: setup ## set up, then run every test; lists what was skipped and why
+	@scripts/test
+
+lint: ## formatting, clippy, rustdoc, licences of dependencies
+	@scripts/lint
+
+man: build ## manual pages and shell completions, in target/dist
+	@mkdir -p $(dist)/man $(dist)/completions
+	@$(numapilot) man $(dist)/man
+	@$(numapilot) completions bash > $(dist)/completions/numapilot
+	@$(numapilot) completions zsh > $(dist)/completions/_numapilot
+	@$(numapilot) completions fish > $(dist)/completions/numapilot.fish
+	@echo "$(dist)/man, $(dist)/completions"
+
+docs: ## the manual as HTML, in target/book
+	@scripts/docs
+
+install: man ## install under PREFIX (/usr/local), staged below DESTDIR when given
+	install -D -m 755 $(numapilot) $(bindir)/numapilot
+	install -d $(libdir) $(mandir)
+	install -m 755 $(target)/release/libnumapilot_*.so $(libdir)/
+	install -m 644 $(dist)/man/*.1 $(mandir)/
+	install -D -m 644 $(dist)/completions/numapilot $(bashdir)/numapilot
+	install -D -m 644 $(dist)/completions/_numapilot $(zshdir)/_numapilot
+	install -D -m 644 $(dist)/completions/numapilot.fish $(fishdir)/numapilot.fish
+	install -d $(docdir)
+	install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(docdir)/
+
+uninstall: ## remove what install put there
+	rm -f $(bindir)/numapilot $(bashdir)/numapilot $(zshdir)/_numapilot $(fishdir)/numapilot.fish
+	rm -f $(mandir)/numapilot.1 $(mandir)/numapilot-*.1
+	rm -rf $(libdir) $(docdir)
+
+clean: ## remove everything that was built
+	$(CARGO) clean
