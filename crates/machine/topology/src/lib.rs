@@ -10,12 +10,16 @@
 //! [`Machine`] is the one type everything above speaks in: a machine read from the kernel
 //! and one read from a description differ only in which optional figures they carry.
 
+#![forbid(unsafe_code)]
+
 mod id;
 mod machine;
 mod nodestring;
+mod read;
 mod set;
 
 pub use id::{CpuId, NodeId};
 pub use machine::{Allowed, Cache, CacheKind, Cpu, Figures, HugePages, Link, Machine, Node};
 pub use nodestring::{NodestringError, parse_cpus, parse_nodes};
+pub use read::{ReadError, read};
 pub use set::{CpuSet, IdSet, ListError, NodeSet};

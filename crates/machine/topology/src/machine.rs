@@ -96,8 +96,8 @@ pub struct Cache {
     pub level: u32,
     /// What it holds.
     pub kind: CacheKind,
-    /// Capacity.
-    pub size_bytes: u64,
+    /// Capacity; `None` when the kernel does not say (many Arm machines).
+    pub size_bytes: Option<u64>,
     /// Associativity; `None` when the kernel does not say.
     pub ways: Option<u32>,
     /// Line size; `None` when the kernel does not say.

@@ -1,0 +1,52 @@
+//! Latency and bandwidth as the firmware states them (ACPI HMAT).
+//!
+//! Source: Documentation/admin-guide/mm/numaperf.rst. `nodeN/access1/initiators` links to
+//! the nodes whose CPUs reach memory node N fastest and gives the figures of that access:
+//! latency in nanoseconds, bandwidth in MiB/s. Slower pairs are not shown by the kernel and stay
+//! unknown here. `access0` may name another device than a CPU; kernels before 5.11 have
+//! nothing else.
+
+use super::tree::{Dir, parse};
+use super::{ReadError, node_dir};
+use crate::{Figures, Node};
+
+/// Figures of the best access to each node; empty when the firmware has none.
+pub(super) fn read(root: &Dir, nodes: &[Node]) -> Result<Figures, ReadError> {
+    let unknown = vec![vec![None; nodes.len()]; nodes.len()];
+    let (mut latency_ns, mut bandwidth_gb_per_s) = (unknown.clone(), unknown);
+    let mut any = false;
+    if let Some(dir) = node_dir(root)? {
+        for (to, node) in nodes.iter().enumerate() {
+            let Some(access) = best_access(&dir, node)? else { continue };
+            let figure = |name| {
+                let known = access.find(name, parse::NUMBER, parse::number::<u32>);
+                // The kernel shows 0 where the firmware is silent.
+                known.map(|value| value.filter(|v| *v > 0).map(f64::from))
+            };
+            let latency = figure("read_latency")?;
+            let bandwidth = figure("read_bandwidth")?.map(gb_per_s);
+            any |= latency.is_some() || bandwidth.is_some();
+            for id in access.numbered("node")? {
+                let Some(from) = nodes.iter().position(|n| n.id.0 == id) else { continue };
+                latency_ns[from][to] = latency;
+                bandwidth_gb_per_s[from][to] = bandwidth;
+            }
+        }
+    }
+    if !any {
+        return Ok(Figures::default());
+    }
+    Ok(Figures { source: Some("HMAT".to_owned()), latency_ns, bandwidth_gb_per_s })
+}
+
+fn best_access(dir: &Dir, node: &Node) -> Result<Option<Dir>, ReadError> {
+    let initiators = |class| dir.dir(&format!("node{}/access{class}/initiators", node.id));
+    Ok(match initiators(1)? {
+        Some(cpus) => Some(cpus),
+        None => initiators(0)?,
+    })
+}
+
+fn gb_per_s(mib_per_s: f64) -> f64 {
+    mib_per_s * f64::from(1 << 20) / 1e9
+}

@@ -1,0 +1,67 @@
+//! Nodes: their CPUs and memory. A kernel without NUMA shows none; its machine is one node.
+
+use super::tree::{Dir, parse};
+use super::{ReadError, hugepages, node_dir, tiers};
+use crate::{CpuSet, Node, NodeId, NodeSet};
+
+/// Nodes accepted: a kernel can be built for 1024 at most (`NODES_SHIFT` 10).
+const MAX_NODES: u32 = 1024;
+
+const MEMORY: &str = "a line with MemTotal and one with MemFree in kB";
+
+/// Every online node, in ascending order of id.
+pub(super) fn read(root: &Dir, online: &CpuSet) -> Result<Vec<Node>, ReadError> {
+    let Some(dir) = node_dir(root)? else { return Ok(vec![whole_machine(root, online)?]) };
+    let ids = dir.need("online", parse::LIST_OF_NODES, |text| {
+        let ids: NodeSet = parse::list(text)?;
+        (!ids.is_empty() && ids.iter().all(|id| id.0 < MAX_NODES)).then_some(ids)
+    })?;
+    let tiers = tiers::read(root)?;
+    let mut nodes = Vec::with_capacity(ids.len());
+    let mut taken = CpuSet::new();
+    for id in ids.iter() {
+        let mut node = one(&dir, id, online)?;
+        let twice = node.cpus.intersection(&taken);
+        if !twice.is_empty() {
+            return Err(ReadError::Contradiction {
+                path: dir.path(&format!("node{id}/cpulist")),
+                contradiction: format!("CPU {twice} is already on another node"),
+            });
+        }
+        taken = taken.union(&node.cpus);
+        node.tier = tiers.iter().find(|(_, nodes)| nodes.contains(id)).map(|(tier, _)| *tier);
+        nodes.push(node);
+    }
+    Ok(nodes)
+}
+
+fn one(dir: &Dir, id: NodeId, online: &CpuSet) -> Result<Node, ReadError> {
+    let cpus: CpuSet = dir.need(&format!("node{id}/cpulist"), parse::LIST_OF_CPUS, parse::list)?;
+    let (memory_bytes, free_bytes) = dir.need(&format!("node{id}/meminfo"), MEMORY, memory)?;
+    Ok(Node {
+        id,
+        // A CPU may have gone offline since the list of online ones was read.
+        cpus: cpus.intersection(online),
+        memory_bytes,
+        free_bytes: Some(free_bytes),
+        huge_pages: hugepages::read(dir, &format!("node{id}/hugepages"))?,
+        tier: None,
+    })
+}
+
+fn whole_machine(root: &Dir, online: &CpuSet) -> Result<Node, ReadError> {
+    let (memory_bytes, free_bytes) = root.need("proc/meminfo", MEMORY, memory)?;
+    Ok(Node {
+        id: NodeId(0),
+        cpus: online.clone(),
+        memory_bytes,
+        free_bytes: Some(free_bytes),
+        huge_pages: hugepages::read(root, "sys/kernel/mm/hugepages")?,
+        tier: None,
+    })
+}
+
+/// Total and free memory in bytes.
+fn memory(text: &str) -> Option<(u64, u64)> {
+    Some((parse::kilobytes(text, "MemTotal")?, parse::kilobytes(text, "MemFree")?))
+}

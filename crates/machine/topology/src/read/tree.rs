@@ -1,0 +1,186 @@
+//! Reading small kernel files: relative to an open directory, bounded, never blocking.
+//!
+//! A large machine shows ten thousand such files, so a path is walked once per
+//! directory, not once per file, and a name becomes a full path only for an error.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::ReadError;
+
+/// Most that is read of one file: a list of all 8192 CPUs a kernel can have, every second
+/// one missing, takes 20 KiB.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Characters of a bad file that an error shows.
+const SHOWN: usize = 60;
+
+/// An open directory of the tree.
+pub(super) struct Dir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Dir {
+    /// Opens the top of the tree.
+    pub(super) fn root(path: &Path) -> Result<Self, ReadError> {
+        open_dir(CWD, path.as_os_str(), path.to_owned())?.ok_or_else(|| ReadError::Missing {
+            path: path.to_owned(),
+            expected: "a directory with sys and proc in it",
+        })
+    }
+
+    /// A directory below this one, `None` when there is none of that name.
+    pub(super) fn dir(&self, name: &str) -> Result<Option<Self>, ReadError> {
+        open_dir(&self.fd, name, self.path.join(name))
+    }
+
+    /// The value in a file, `None` when there is no such file.
+    ///
+    /// `parse` gets the text without surrounding white space; its `None` is reported as
+    /// not being what was `expected`.
+    pub(super) fn find<T>(
+        &self,
+        name: &str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, ReadError> {
+        let Some(text) = self.text(name, MAX_BYTES)? else { return Ok(None) };
+        let text = text.trim();
+        match parse(text) {
+            Some(value) => Ok(Some(value)),
+            None => Err(ReadError::Malformed {
+                path: self.path.join(name),
+                found: text.chars().take(SHOWN).collect(),
+                expected,
+            }),
+        }
+    }
+
+    /// As [`Dir::find`], for files that every kernel has.
+    pub(super) fn need<T>(
+        &self,
+        name: &str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, ReadError> {
+        self.find(name, expected, parse)?
+            .ok_or_else(|| ReadError::Missing { path: self.path.join(name), expected })
+    }
+
+    /// The numbers N for which there is an entry `prefixN`, ascending.
+    pub(super) fn numbered(&self, prefix: &str) -> Result<Vec<u32>, ReadError> {
+        let names = self.names()?;
+        let numbers = names.iter().filter_map(|n| parse::number(n.strip_prefix(prefix)?));
+        let mut numbers: Vec<u32> = numbers.collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Names of the entries, sorted.
+    pub(super) fn names(&self) -> Result<Vec<String>, ReadError> {
+        let unreadable = |e: Errno| unreadable(self.path.clone(), e);
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.fd).map_err(unreadable)? {
+            names.extend(entry.map_err(unreadable)?.file_name().to_str().ok().map(str::to_owned));
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Where a name below this directory is, for errors.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The first `limit` bytes of a file as text, `None` when there is no such file.
+    pub(super) fn text(&self, name: &str, limit: usize) -> Result<Option<String>, ReadError> {
+        // A pipe in a hand-made tree must not block.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let result = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
+            Ok(fd) => read_up_to(&fd, limit),
+            Err(e) => Err(e),
+        };
+        match result {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(e) if absent(e) => Ok(None),
+            Err(e) => Err(unreadable(self.path.join(name), e)),
+        }
+    }
+}
+
+fn open_dir<Fd: rustix::fd::AsFd, P: rustix::path::Arg>(
+    at: Fd,
+    name: P,
+    path: PathBuf,
+) -> Result<Option<Dir>, ReadError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::openat(at, name, flags, Mode::empty()) {
+        Ok(fd) => Ok(Some(Dir { fd, path })),
+        Err(e) if absent(e) => Ok(None),
+        Err(e) => Err(unreadable(path, e)),
+    }
+}
+
+/// `ENODEV` is what sysfs says of a CPU that went away after its file was opened.
+fn absent(e: Errno) -> bool {
+    matches!(e, Errno::NOENT | Errno::NOTDIR | Errno::NODEV)
+}
+
+fn unreadable(path: PathBuf, e: Errno) -> ReadError {
+    ReadError::Unreadable { path, source: io::Error::from(e) }
+}
+
+fn read_up_to(fd: &OwnedFd, limit: usize) -> Result<Vec<u8>, Errno> {
+    // Kernel files come whole in one read of a page; the second read sees the end.
+    let mut page = [0u8; 4096];
+    let mut bytes = Vec::new();
+    while bytes.len() < limit {
+        let want = page.len().min(limit - bytes.len());
+        match rustix::io::read(fd, &mut page[..want]) {
+            Ok(0) => break,
+            Ok(n) => bytes.extend_from_slice(&page[..n]),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(bytes)
+}
+
+/// What kernel files hold, each with a name an error can use.
+pub(super) mod parse {
+    use crate::IdSet;
+
+    pub(crate) const LIST_OF_CPUS: &str = "a list of CPUs such as 0-3,8";
+    pub(crate) const LIST_OF_NODES: &str = "a list of nodes such as 0-1";
+    pub(crate) const NUMBER: &str = "a number";
+
+    /// A plain decimal number: no sign, no blanks.
+    pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+        text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+    }
+
+    /// An id that the kernel shows as -1 where it knows none.
+    pub(crate) fn id_or_none(text: &str) -> Option<Option<u32>> {
+        if text == "-1" { Some(None) } else { number(text).map(Some) }
+    }
+
+    /// `0-3,8`; may be empty.
+    pub(crate) fn list<T: From<u32> + Into<u32> + Copy>(text: &str) -> Option<IdSet<T>> {
+        IdSet::parse_list(text).ok()
+    }
+
+    /// The value of line `key` in a file of `key: 123 kB` lines, in bytes.
+    pub(crate) fn kilobytes(text: &str, key: &str) -> Option<u64> {
+        let value = text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            // A node's file puts `Node 0 ` before every name.
+            (name.rsplit(' ').next() == Some(key)).then_some(value)
+        })?;
+        number::<u64>(value.trim().strip_suffix("kB")?.trim_end())?.checked_mul(1024)
+    }
+}
