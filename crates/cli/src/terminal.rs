@@ -64,6 +64,11 @@ impl Terminal {
         io::stderr().is_terminal()
     }
 
+    /// Columns of standard output; 80 when it is not a terminal.
+    pub fn width(&self) -> usize {
+        terminal_size::terminal_size_of(io::stdout()).map_or(80, |(width, _)| width.0.into())
+    }
+
     /// Something the user should know but that stops nothing.
     pub fn warn(&self, message: impl Display) {
         // A closed stderr must not end a run that works.

@@ -8,10 +8,13 @@ use crate::terminal::Terminal;
 
 mod completions;
 mod man;
+mod topo;
 
 /// What the user wants done.
 #[derive(Subcommand)]
 pub enum Verb {
+    /// Show this machine: nodes, CPUs, caches, memory, distances.
+    Topo(topo::Args),
     /// Print the completion script of a shell.
     Completions(completions::Args),
     /// Print the manual page, or write those of all verbs into a directory.
@@ -26,6 +29,7 @@ impl Verb {
     /// was run is the `ExitCode`.
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         match self {
+            Self::Topo(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
             Self::Man(args) => args.run(terminal),
         }

@@ -1,6 +1,8 @@
 //! The machine: one value for what the kernel shows, what a description states and what
 //! was measured.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{CpuId, CpuSet, NodeId, NodeSet};
@@ -188,6 +190,21 @@ impl Machine {
             .iter()
             .filter(|n| nodes.contains(n.id))
             .fold(CpuSet::new(), |set, n| set.union(&n.cpus))
+    }
+
+    /// Number of cores these CPUs belong to.
+    #[must_use]
+    pub fn cores(&self, cpus: &CpuSet) -> usize {
+        // A core is counted with the first of its siblings that is in the set.
+        let first = |cpu: &Cpu| cpu.siblings.intersection(cpus).first() == Some(cpu.id);
+        cpus.iter().filter_map(|id| self.cpu(id)).filter(|cpu| first(cpu)).count()
+    }
+
+    /// Number of packages these CPUs belong to; 0 where the kernel names none.
+    #[must_use]
+    pub fn packages(&self, cpus: &CpuSet) -> usize {
+        let packages = cpus.iter().filter_map(|id| self.cpu(id)?.package);
+        packages.collect::<BTreeSet<u32>>().len()
     }
 
     /// SLIT distance, 10 = local; `None` for an unknown node.

@@ -1,0 +1,73 @@
+//! Caches in words: those of one core, and those that cores of a node share.
+
+use std::collections::BTreeMap;
+
+use numapilot_topology::{Cache, CacheKind, Machine, Node, NodeSet};
+
+use super::fold::fold;
+use crate::terminal::bytes;
+
+/// Caches alike: level, kind, size.
+type Kind = (u32, CacheKind, Option<u64>);
+
+/// The caches that cores have to themselves: `L1d 32.0 KiB`, `L2 1.00 MiB`. Cores that
+/// differ (big and little ones) are counted: `L2 2.00 MiB (8 of them)`.
+pub fn of_cores(machine: &Machine) -> Vec<String> {
+    let kinds = grouped(machine.caches.iter().filter(|cache| is_private(machine, cache)));
+    let mixed = |(level, kind, _): &Kind| {
+        kinds.keys().filter(|(l, k, _)| l == level && k == kind).count() > 1
+    };
+    let count = |kind: &Kind, n: usize| {
+        if mixed(kind) { format!(" ({n} of them)") } else { String::new() }
+    };
+    kinds.iter().map(|(kind, group)| name(kind) + &count(kind, group.len())).collect()
+}
+
+/// The caches that several cores of a node share, one entry of folded lines per kind:
+/// `L3 32.0 MiB x 2 shared by 0-3 | 4-7`.
+pub fn shared(machine: &Machine, node: &Node, width: usize) -> Vec<Vec<String>> {
+    let here = |cache: &&Cache| !cache.cpus.intersection(&node.cpus).is_empty();
+    let caches = machine.caches.iter().filter(here).filter(|c| !is_private(machine, c));
+    grouped(caches)
+        .iter()
+        .map(|(kind, group)| {
+            let head = format!("{} x {} shared by ", name(kind), group.len());
+            let sharers: Vec<String> =
+                group.iter().map(|cache| sharers(machine, node, cache)).collect();
+            fold(&head, &sharers, " | ", width)
+        })
+        .collect()
+}
+
+fn sharers(machine: &Machine, node: &Node, cache: &Cache) -> String {
+    let beyond = cache.cpus.difference(&node.cpus);
+    let nodes: NodeSet = beyond.iter().filter_map(|id| machine.cpu(id)?.node).collect();
+    if nodes.is_empty() {
+        cache.cpus.to_string()
+    } else {
+        format!("{} with node {nodes}", cache.cpus.intersection(&node.cpus))
+    }
+}
+
+fn is_private(machine: &Machine, cache: &Cache) -> bool {
+    let core = cache.cpus.first().and_then(|id| machine.cpu(id));
+    core.is_some_and(|core| cache.cpus.is_subset(&core.siblings))
+}
+
+fn grouped<'a>(caches: impl Iterator<Item = &'a Cache>) -> BTreeMap<Kind, Vec<&'a Cache>> {
+    let mut groups: BTreeMap<Kind, Vec<&Cache>> = BTreeMap::new();
+    for cache in caches {
+        groups.entry((cache.level, cache.kind, cache.size_bytes)).or_default().push(cache);
+    }
+    groups
+}
+
+fn name((level, kind, size): &Kind) -> String {
+    let letter = match kind {
+        CacheKind::Data => "d",
+        CacheKind::Instruction => "i",
+        CacheKind::Unified => "",
+    };
+    let size = size.map_or_else(|| "of unknown size".to_owned(), bytes);
+    format!("L{level}{letter} {size}")
+}

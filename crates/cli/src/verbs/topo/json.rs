@@ -1,0 +1,47 @@
+//! The machine as a JSON object: `Machine`, with each node's row of distances in the node,
+//! where a script that looks at one node wants it.
+
+use numapilot_topology::{Allowed, Cache, Cpu, Figures, Link, Machine, Node};
+use serde::Serialize;
+
+/// What `topo --json` prints.
+#[derive(Serialize)]
+pub struct Report<'a> {
+    name: &'a str,
+    processor: Option<&'a str>,
+    nodes: Vec<NodeReport<'a>>,
+    cpus: &'a [Cpu],
+    caches: &'a [Cache],
+    links: &'a [Link],
+    figures: &'a Figures,
+    allowed: &'a Allowed,
+}
+
+#[derive(Serialize)]
+struct NodeReport<'a> {
+    #[serde(flatten)]
+    node: &'a Node,
+    distances: &'a [u32],
+}
+
+impl<'a> Report<'a> {
+    pub fn new(machine: &'a Machine) -> Self {
+        // A description may leave the distances out.
+        let rows = machine.distances.iter().map(Vec::as_slice).chain(std::iter::repeat(&[][..]));
+        Self {
+            name: &machine.name,
+            processor: machine.processor.as_deref(),
+            nodes: machine
+                .nodes
+                .iter()
+                .zip(rows)
+                .map(|(node, distances)| NodeReport { node, distances })
+                .collect(),
+            cpus: &machine.cpus,
+            caches: &machine.caches,
+            links: &machine.links,
+            figures: &machine.figures,
+            allowed: &machine.allowed,
+        }
+    }
+}
