@@ -11,6 +11,8 @@ pub mod affinity;
 pub mod mapping;
 pub mod mempolicy;
 pub mod prctl;
+pub mod process;
+pub mod spawn;
 
 use std::io;
 

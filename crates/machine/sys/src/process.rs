@@ -1,0 +1,217 @@
+//! Processes: waiting with resource usage and a time limit, signals that cannot hit a
+//! stranger, and the start time that tells two processes with one number apart.
+//!
+//! Source: wait4(2), pidfd_open(2), pidfd_send_signal(2), proc_pid_stat(5).
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use crate::check;
+
+/// Resources a process and its waited-for descendants have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time in user mode.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// Largest resident set of any one of them.
+    pub peak_rss_bytes: u64,
+    /// Page faults served without input/output.
+    pub minor_faults: u64,
+    /// Page faults that had to wait for input/output.
+    pub major_faults: u64,
+    /// Context switches because it waited.
+    pub voluntary_switches: u64,
+    /// Context switches because its time was up or another had priority.
+    pub involuntary_switches: u64,
+}
+
+impl From<&libc::rusage> for Usage {
+    fn from(raw: &libc::rusage) -> Self {
+        let count = |n: libc::c_long| u64::try_from(n).unwrap_or(0);
+        let time = |t: libc::timeval| {
+            Duration::from_secs(count(t.tv_sec)) + Duration::from_micros(count(t.tv_usec))
+        };
+        Self {
+            user: time(raw.ru_utime),
+            system: time(raw.ru_stime),
+            // getrusage(2): ru_maxrss is in kilobytes (of 1024).
+            peak_rss_bytes: count(raw.ru_maxrss).saturating_mul(1024),
+            minor_faults: count(raw.ru_minflt),
+            major_faults: count(raw.ru_majflt),
+            voluntary_switches: count(raw.ru_nvcsw),
+            involuntary_switches: count(raw.ru_nivcsw),
+        }
+    }
+}
+
+/// Waits for child `pid` to end and takes its status away.
+///
+/// # Errors
+/// `ECHILD` when it is not a child of this process or was waited for already.
+pub fn wait(pid: i32) -> io::Result<(ExitStatus, Usage)> {
+    let mut status = 0;
+    // SAFETY: a zeroed rusage is a valid value of a struct of integers.
+    let mut raw: libc::rusage = unsafe { std::mem::zeroed() };
+    retry(|| {
+        // SAFETY: both pointers are to live locals of the right types.
+        check(i64::from(unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut raw) }))
+    })?;
+    Ok((ExitStatus::from_raw(status), Usage::from(&raw)))
+}
+
+/// Sends `signal` to every process of a group.
+///
+/// # Errors
+/// `ESRCH` when the group is empty, `EPERM` when none of them may be signalled.
+pub fn signal_group(group: i32, signal: i32) -> io::Result<()> {
+    // Groups 0 and 1 would be this process's own and "everything" (kill(2): -1).
+    if group <= 1 {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    // SAFETY: kill takes two integers.
+    check(i64::from(unsafe { libc::kill(-group, signal) })).map(drop)
+}
+
+/// A process, whatever its number is given to later.
+#[derive(Debug)]
+pub struct PidFd(OwnedFd);
+
+impl PidFd {
+    /// Opens a process.
+    ///
+    /// # Errors
+    /// `ESRCH` when there is none with this number.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        // SAFETY: pidfd_open takes two integers.
+        let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+        let fd = i32::try_from(fd).map_err(io::Error::other)?;
+        // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Sends a signal (0 asks whether that would be allowed).
+    ///
+    /// # Errors
+    /// `ESRCH` when the process has ended and was waited for, `EPERM` without the right.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        let fd = self.0.as_raw_fd();
+        let info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: a null siginfo asks for that of kill(2); the rest are integers.
+        check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, info, 0) }).map(drop)
+    }
+
+    /// Waits until the process has ended, at most `limit`; whether it has.
+    ///
+    /// # Errors
+    /// Those of poll(2), `EINTR` excepted.
+    pub fn ended_within(&self, limit: Option<Duration>) -> io::Result<bool> {
+        let deadline = limit.and_then(|l| Instant::now().checked_add(l));
+        loop {
+            let timeout = match deadline {
+                None => -1,
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    // Rounded up, so that the last millisecond is slept and not spun.
+                    i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
+                }
+            };
+            let mut poll =
+                libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one live pollfd.
+            match check(i64::from(unsafe { libc::poll(&raw mut poll, 1, timeout) })) {
+                Ok(0) if deadline.is_some_and(|d| Instant::now() >= d) => return Ok(false),
+                Ok(0) => {}
+                Ok(_) => return Ok(true),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+/// When process `pid` started, in clock ticks since boot: with the number, the identity
+/// of a process.
+///
+/// # Errors
+/// `NotFound` when there is no such process.
+pub fn start_time(pid: u32) -> io::Result<u64> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
+    parse_start_time(&stat).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat has no start time"))
+    })
+}
+
+/// Field 22; counted from the last `)`, because field 2 is the program's name in
+/// parentheses and may contain anything.
+fn parse_start_time(stat: &[u8]) -> Option<u64> {
+    let name_end = stat.iter().rposition(|b| *b == b')')?;
+    std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn pid(child: &std::process::Child) -> i32 {
+        i32::try_from(child.id()).unwrap()
+    }
+
+    #[test]
+    #[allow(clippy::zombie_processes, reason = "wait is what is tested")]
+    fn usage_and_status_of_a_child() {
+        let child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        let (status, usage) = wait(pid(&child)).unwrap();
+        assert_eq!(status.code(), Some(7));
+        assert!(usage.peak_rss_bytes > 100 << 10, "{usage:?}");
+        assert!(usage.minor_faults > 0);
+        assert_eq!(wait(pid(&child)).unwrap_err().raw_os_error(), Some(libc::ECHILD));
+    }
+
+    #[test]
+    #[allow(clippy::zombie_processes, reason = "wait is what is tested")]
+    fn a_limit_ends_the_wait_and_a_signal_the_child() {
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let fd = PidFd::open(pid(&child)).unwrap();
+        assert!(!fd.ended_within(Some(Duration::from_millis(1))).unwrap());
+        fd.signal(libc::SIGKILL).unwrap();
+        assert!(fd.ended_within(None).unwrap());
+        let (status, _) = wait(pid(&child)).unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGKILL));
+        assert_eq!(fd.signal(0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn start_time_survives_odd_names() {
+        let tail = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 23";
+        assert_eq!(parse_start_time(format!("9 (a) S 1 (b){tail}").as_bytes()), Some(4242));
+        assert_eq!(parse_start_time(b"9 (x"), None);
+        assert_eq!(
+            start_time(std::process::id()).unwrap(),
+            start_time(std::process::id()).unwrap()
+        );
+        assert_eq!(start_time(0).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn no_group_means_everybody() {
+        for group in [-1, 0, 1] {
+            assert!(signal_group(group, 0).is_err());
+        }
+    }
+}

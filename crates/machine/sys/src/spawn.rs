@@ -1,0 +1,201 @@
+//! What a child sets for itself between fork and exec: process group, CPUs, memory
+//! policy, huge pages.
+//!
+//! Source: set_mempolicy(2), sched_setaffinity(2), prctl(2), setpgid(2). All of them
+//! survive `execve`, which is how an unmodified program gets them. The code between fork
+//! and exec makes system calls on memory prepared before the fork and nothing else: it
+//! neither allocates nor locks, because another thread of the parent may have held a
+//! lock at the moment of the fork.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+use thiserror::Error;
+
+use crate::mempolicy::{self, Mode};
+use crate::{affinity, check, prctl};
+
+/// What the child does to itself. The default is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Leads a process group of its own, so that all of its descendants can be signalled.
+    pub new_group: bool,
+    /// CPUs it may run on, as mask words.
+    pub cpus: Option<Vec<u64>>,
+    /// Memory policy: mode, `mempolicy::F_*` flags, nodes as mask words.
+    pub memory: Option<(Mode, i32, Vec<u64>)>,
+    /// Takes transparent huge pages away (`true`) or gives them back (`false`).
+    pub thp_disable: Option<bool>,
+}
+
+/// One of the [`Steps`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `setpgid`.
+    Group,
+    /// `sched_setaffinity`.
+    Cpus,
+    /// `set_mempolicy`.
+    Memory,
+    /// `prctl(PR_SET_THP_DISABLE)`.
+    Thp,
+}
+
+impl Step {
+    const ALL: [Self; 4] = [Self::Group, Self::Cpus, Self::Memory, Self::Thp];
+
+    /// The system call.
+    #[must_use]
+    pub fn call(self) -> &'static str {
+        match self {
+            Self::Group => "setpgid",
+            Self::Cpus => "sched_setaffinity",
+            Self::Memory => "set_mempolicy",
+            Self::Thp => "prctl(PR_SET_THP_DISABLE)",
+        }
+    }
+}
+
+/// Why a program did not start.
+#[derive(Debug, Error)]
+pub enum SpawnError {
+    /// A step failed in the child, before the program.
+    #[error("{} in the new process: {source}", step.call())]
+    Step {
+        /// Which.
+        step: Step,
+        /// Its errno.
+        source: io::Error,
+    },
+    /// `fork` or `execve` failed.
+    #[error(transparent)]
+    Exec(io::Error),
+}
+
+/// Errnos are below 4096 (`MAX_ERRNO`); the number of a step is carried above them,
+/// because the channel from the child carries one integer.
+const STEP_SHIFT: u32 = 12;
+
+impl From<io::Error> for SpawnError {
+    fn from(error: io::Error) -> Self {
+        let raw = error.raw_os_error().unwrap_or(0);
+        let number = usize::try_from(raw >> STEP_SHIFT).unwrap_or(0);
+        match number.checked_sub(1).and_then(|i| Step::ALL.get(i)) {
+            Some(&step) => Self::Step {
+                step,
+                source: io::Error::from_raw_os_error(raw & ((1 << STEP_SHIFT) - 1)),
+            },
+            None => Self::Exec(error),
+        }
+    }
+}
+
+impl Steps {
+    /// Does the steps in the calling thread, in the order of [`Step::ALL`].
+    fn apply(&self) -> io::Result<()> {
+        if self.new_group {
+            // SAFETY: setpgid takes two integers.
+            tagged(Step::Group, check(i64::from(unsafe { libc::setpgid(0, 0) })).map(drop))?;
+        }
+        if let Some(cpus) = &self.cpus {
+            tagged(Step::Cpus, affinity::set(0, cpus))?;
+        }
+        if let Some((mode, flags, nodes)) = &self.memory {
+            tagged(Step::Memory, mempolicy::set_mempolicy(*mode, *flags, nodes))?;
+        }
+        if let Some(disable) = self.thp_disable {
+            tagged(Step::Thp, prctl::set_thp_disable(disable))?;
+        }
+        Ok(())
+    }
+
+    /// Makes `command` do the steps before the program starts.
+    pub fn install(&self, command: &mut Command) {
+        if *self == Self::default() {
+            return;
+        }
+        let steps = self.clone();
+        // SAFETY: between fork and exec the closure makes system calls on memory that was
+        // allocated before the fork; building an io::Error from a number allocates nothing.
+        unsafe { command.pre_exec(move || steps.apply()) };
+    }
+}
+
+fn tagged(step: Step, result: io::Result<()>) -> io::Result<()> {
+    result.map_err(|error| {
+        let number = 1 + step as i32;
+        io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0) | number << STEP_SHIFT)
+    })
+}
+
+/// Starts a command, naming the step that failed.
+///
+/// # Errors
+/// [`SpawnError`]; nothing is left running.
+pub fn spawn(command: &mut Command) -> Result<Child, SpawnError> {
+    command.spawn().map_err(SpawnError::from)
+}
+
+/// Replaces this process by the command; returns only when that failed, and then the
+/// steps before the failed one have been done to this process.
+pub fn exec(command: &mut Command) -> SpawnError {
+    command.exec().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(steps: &Steps, program: &str, arguments: &[&str]) -> String {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        steps.install(&mut command);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    }
+
+    #[test]
+    fn steps_are_seen_by_the_program() {
+        let cpus = affinity::get(0).unwrap();
+        let nodes = mempolicy::mems_allowed().unwrap();
+        let steps = Steps {
+            new_group: true,
+            cpus: Some(cpus),
+            memory: Some((Mode::Interleave, 0, nodes)),
+            thp_disable: Some(true),
+        };
+        let maps = output(&steps, "cat", &["/proc/self/numa_maps"]);
+        assert!(maps.lines().next().unwrap().contains("interleave:"), "{maps}");
+        let status = output(&steps, "cat", &["/proc/self/status"]);
+        assert!(status.contains("THP_enabled:\t0"), "{status}");
+        let stat = output(&steps, "cat", &["/proc/self/stat"]);
+        let fields: Vec<&str> = stat.split(' ').collect();
+        assert_eq!(fields[0], fields[4], "process group is not its own");
+    }
+
+    #[test]
+    fn a_failed_step_is_named_and_nothing_runs() {
+        let mut command = Command::new("true");
+        Steps { cpus: Some(vec![0]), ..Steps::default() }.install(&mut command);
+        let error = spawn(&mut command).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "sched_setaffinity in the new process: Invalid argument (os error 22)"
+        );
+        let mut command = Command::new("true");
+        let memory = Some((Mode::Preferred, mempolicy::F_RELATIVE_NODES, Vec::new()));
+        Steps { memory, ..Steps::default() }.install(&mut command);
+        let error = spawn(&mut command).unwrap_err();
+        assert!(matches!(error, SpawnError::Step { step: Step::Memory, .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_missing_program_is_no_step() {
+        let mut command = Command::new("/nonexistent/program");
+        Steps { thp_disable: Some(true), ..Steps::default() }.install(&mut command);
+        assert!(matches!(
+            spawn(&mut command).unwrap_err(),
+            SpawnError::Exec(e) if e.kind() == io::ErrorKind::NotFound
+        ));
+    }
+}
