@@ -3,9 +3,28 @@
 //! A [`Plan`] says which allocator, which thread placement, which memory policy, which
 //! page size and which kernel settings a program gets. It is what `run` applies, what
 //! `tune` searches and what a profile file stores.
+//!
+//! ```text
+//!  Plan --Targets::of(machine)--> CPUs, nodes --prepare--> Prepared --spawn--> Running
+//!                                               |                               |
+//!                                             notes                       wait: Finished
+//! ```
+#![forbid(unsafe_code)]
 
+pub mod allocators;
+mod environment;
+mod error;
+mod note;
 pub mod plan;
+mod prepare;
+mod running;
+mod targets;
 
+pub use error::PlaceError;
+pub use note::Note;
 pub use plan::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
 };
+pub use prepare::{Options, Prepared, prepare, prepare_targets};
+pub use running::{Finished, Running, Usage};
+pub use targets::{MemoryTarget, Targets};

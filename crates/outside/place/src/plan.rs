@@ -123,6 +123,9 @@ pub struct MemoryPolicy {
     /// Its nodes, as a nodestring; `all` when empty and the mode needs nodes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub nodes: String,
+    /// Lets AutoNUMA move pages inside the nodes of `bind` (`-b`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub balancing: bool,
 }
 
 /// Memory policy modes; numactl's option for each in parentheses.

@@ -1,0 +1,139 @@
+//! Finding allocators: by name where the dynamic linker would look, or by path.
+
+mod search;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+pub use search::library_directories;
+pub use table::{GLIBC, GLIBC_HUGE_PAGES, HugePages, KNOWN, Known, known};
+
+use crate::AllocatorChoice;
+
+/// An allocator that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its table entry; `None` for a library given by path that the table does not know.
+    pub known: Option<&'static Known>,
+    /// The library, as it goes into `LD_PRELOAD`.
+    pub path: PathBuf,
+    /// Version in the name of the file the path leads to: `2.0` of `libmimalloc.so.2.0`.
+    pub version: Option<String>,
+}
+
+/// Why an allocator cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FindError {
+    /// No such name.
+    #[error("unknown allocator '{name}'; known are {known}; or give the path of a library")]
+    Unknown {
+        /// Asked for.
+        name: String,
+        /// All names.
+        known: String,
+    },
+    /// The name is known, the library is nowhere.
+    #[error("allocator {name} is not installed: looked for {files} in {directories}; {remedy}")]
+    NotInstalled {
+        /// Asked for.
+        name: String,
+        /// File names.
+        files: String,
+        /// Where.
+        directories: String,
+        /// How to get it.
+        remedy: String,
+    },
+    /// A path that leads nowhere.
+    #[error("allocator library {}: {cause}; check the path", path.display())]
+    BadPath {
+        /// Asked for.
+        path: PathBuf,
+        /// What opening it said.
+        cause: String,
+    },
+}
+
+/// The library of a choice; `None` for those that need none (`inherit`, `glibc`).
+///
+/// # Errors
+/// [`FindError`] naming what was looked for, where, and how to install it.
+pub fn find(choice: &AllocatorChoice) -> Result<Option<Found>, FindError> {
+    match choice {
+        AllocatorChoice::Inherit => Ok(None),
+        AllocatorChoice::Named(name) if name.eq_ignore_ascii_case(GLIBC) => Ok(None),
+        AllocatorChoice::Named(name) => by_name(name, &library_directories()).map(Some),
+        AllocatorChoice::Path(path) => by_path(Path::new(path)).map(Some),
+    }
+}
+
+/// All known allocators that are installed, in the table's order; two names that lead to
+/// one file count once.
+#[must_use]
+pub fn installed() -> Vec<Found> {
+    let directories = library_directories();
+    let mut found: Vec<Found> = Vec::new();
+    for known in KNOWN {
+        if let Ok(new) = by_name(known.name, &directories)
+            && found.iter().all(|f| f.path != new.path)
+        {
+            found.push(new);
+        }
+    }
+    found
+}
+
+fn by_name(name: &str, directories: &[PathBuf]) -> Result<Found, FindError> {
+    let Some(known) = known(name) else {
+        let names: Vec<&str> = KNOWN.iter().map(|k| k.name).chain([GLIBC]).collect();
+        return Err(FindError::Unknown { name: name.to_owned(), known: names.join(", ") });
+    };
+    let candidates =
+        known.files.iter().flat_map(|file| directories.iter().map(move |d| d.join(file)));
+    match candidates.into_iter().find(|path| path.is_file()) {
+        Some(path) => Ok(Found { known: Some(known), version: version(&path), path }),
+        None => Err(FindError::NotInstalled {
+            name: known.name.to_owned(),
+            files: known.files.join(", "),
+            directories: directories
+                .iter()
+                .map(|d| d.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
+            remedy: match known.package {
+                Some(package) => format!("install it (Debian, Ubuntu: apt install {package})"),
+                None => format!(
+                    "no distribution package has it: build it ({}) and give the library's path, \
+                     or put it into a directory named by $NUMAPILOT_LIB_DIR",
+                    known.source
+                ),
+            },
+        }),
+    }
+}
+
+fn by_path(path: &Path) -> Result<Found, FindError> {
+    let bad = |cause: String| FindError::BadPath { path: path.to_owned(), cause };
+    let real = path.canonicalize().map_err(|e| bad(e.to_string()))?;
+    if !real.is_file() {
+        return Err(bad("not a file".to_owned()));
+    }
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    // `tcmalloc` comes before `tcmalloc-minimal` and lists the latter's files as its own.
+    let known = KNOWN
+        .iter()
+        .rev()
+        .find(|k| k.files.iter().any(|f| name.starts_with(f.split(".so").next().unwrap_or(f))));
+    // Absolute, because the program may change its directory before it starts another.
+    let path = std::path::absolute(path).unwrap_or_else(|_| real.clone());
+    Ok(Found { known, version: version(&real), path })
+}
+
+fn version(path: &Path) -> Option<String> {
+    let real = path.canonicalize().ok()?;
+    let name = real.file_name()?.to_str()?;
+    let (_, version) = name.split_once(".so.")?;
+    Some(version.to_owned())
+}

@@ -1,0 +1,154 @@
+//! The allocators known by name: file names, Debian package, and the environment that
+//! makes each use transparent huge pages by itself.
+//!
+//! Sources: the projects' own documentation. jemalloc(3), options `thp`; mimalloc's
+//! README, `MIMALLOC_ALLOW_LARGE_OS_PAGES`; gperftools' docs/tcmalloc.html,
+//! `TCMALLOC_MEMFS_MALLOC_PATH` (a hugetlbfs mount, so nothing for THP); oneTBB,
+//! `TBB_MALLOC_USE_HUGE_PAGES`; rpmalloc's README, `ENABLE_OVERRIDE` builds; snmalloc's
+//! docs/BUILDING.md (`snmallocshim`). File names are those of the upstream build and of
+//! Debian 12.
+
+/// One known allocator.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Name as `--allocator` takes it.
+    pub name: &'static str,
+    /// File names, best first.
+    pub files: &'static [&'static str],
+    /// Debian and Ubuntu package; `None` where it has to be built from source.
+    pub package: Option<&'static str>,
+    /// Where its source is.
+    pub source: &'static str,
+    /// How it is told to use transparent huge pages.
+    pub huge_pages: HugePages,
+}
+
+/// How an allocator is told to ask for transparent huge pages (`madvise`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// It has no such switch: it gets them where the machine says `always`.
+    NoSwitch,
+    /// It asks for them without being told.
+    ByItself,
+    /// An environment variable of its own, set unless the user has set it.
+    Variable(&'static str, &'static str),
+    /// One entry `key<sep>value` of a list in a variable that the user may use too.
+    Entry {
+        /// The variable.
+        variable: &'static str,
+        /// Between entries.
+        separator: char,
+        /// Key with the character that ends it.
+        key: &'static str,
+        /// Value.
+        value: &'static str,
+    },
+}
+
+/// The name for "the C library's own, without preload".
+pub const GLIBC: &str = "glibc";
+
+/// Since glibc 2.35 its malloc asks for huge pages under this tunable.
+pub const GLIBC_HUGE_PAGES: HugePages = HugePages::Entry {
+    variable: "GLIBC_TUNABLES",
+    separator: ':',
+    key: "glibc.malloc.hugetlb=",
+    value: "1",
+};
+
+/// Every allocator that is found by name, in the order they are listed to the user.
+pub const KNOWN: &[Known] = &[
+    Known {
+        name: "jemalloc",
+        files: &["libjemalloc.so.2", "libjemalloc.so", "libjemalloc.so.1"],
+        package: Some("libjemalloc2"),
+        source: "https://github.com/jemalloc/jemalloc",
+        huge_pages: HugePages::Entry {
+            variable: "MALLOC_CONF",
+            separator: ',',
+            key: "thp:",
+            value: "always",
+        },
+    },
+    Known {
+        name: "tcmalloc",
+        files: &[
+            "libtcmalloc.so.4",
+            "libtcmalloc.so",
+            "libtcmalloc_minimal.so.4",
+            "libtcmalloc_minimal.so",
+        ],
+        package: Some("libtcmalloc-minimal4"),
+        source: "https://github.com/gperftools/gperftools",
+        huge_pages: HugePages::NoSwitch,
+    },
+    Known {
+        name: "tcmalloc-minimal",
+        files: &["libtcmalloc_minimal.so.4", "libtcmalloc_minimal.so"],
+        package: Some("libtcmalloc-minimal4"),
+        source: "https://github.com/gperftools/gperftools",
+        huge_pages: HugePages::NoSwitch,
+    },
+    Known {
+        name: "mimalloc",
+        files: &["libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so"],
+        package: Some("libmimalloc2.0"),
+        source: "https://github.com/microsoft/mimalloc",
+        huge_pages: HugePages::Variable("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1"),
+    },
+    Known {
+        name: "tbbmalloc",
+        files: &["libtbbmalloc_proxy.so.2", "libtbbmalloc_proxy.so"],
+        package: Some("libtbbmalloc2"),
+        source: "https://github.com/uxlfoundation/oneTBB",
+        huge_pages: HugePages::Variable("TBB_MALLOC_USE_HUGE_PAGES", "1"),
+    },
+    Known {
+        name: "hoard",
+        files: &["libhoard.so"],
+        package: None,
+        source: "https://github.com/emeryberger/Hoard",
+        huge_pages: HugePages::NoSwitch,
+    },
+    Known {
+        name: "snmalloc",
+        files: &["libsnmallocshim.so", "libsnmalloc.so"],
+        package: None,
+        source: "https://github.com/microsoft/snmalloc",
+        huge_pages: HugePages::NoSwitch,
+    },
+    Known {
+        name: "rpmalloc",
+        files: &["librpmallocwrap.so", "librpmalloc.so"],
+        package: None,
+        source: "https://github.com/mjansson/rpmalloc",
+        huge_pages: HugePages::NoSwitch,
+    },
+    Known {
+        name: "supermalloc",
+        files: &["libsupermalloc.so", "libsupermalloc_pthread.so"],
+        package: None,
+        source: "https://github.com/kuszmaul/SuperMalloc",
+        huge_pages: HugePages::NoSwitch,
+    },
+    Known {
+        name: "scalloc",
+        files: &["libscalloc.so"],
+        package: None,
+        source: "https://github.com/cksystemsgroup/scalloc",
+        huge_pages: HugePages::NoSwitch,
+    },
+    Known {
+        name: "numapilot",
+        files: &["libnumapilot_alloc.so"],
+        package: None,
+        source: "this project",
+        huge_pages: HugePages::NoSwitch,
+    },
+];
+
+/// The allocator with this name, in any case.
+#[must_use]
+pub fn known(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|k| k.name.eq_ignore_ascii_case(name))
+}

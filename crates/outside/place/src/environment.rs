@@ -1,0 +1,131 @@
+//! The environment a program gets: the plan's variables, and entries added to variables
+//! the user may have set, whose own entries win.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::PlaceError;
+use crate::allocators::HugePages;
+
+/// Variables that differ from this process's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Environment(BTreeMap<OsString, OsString>);
+
+impl Environment {
+    /// The plan's own variables.
+    pub fn new(variables: &BTreeMap<String, String>) -> Self {
+        Self(variables.iter().map(|(k, v)| (k.into(), v.into())).collect())
+    }
+
+    /// The value the program will see.
+    pub fn get(&self, name: &str) -> Option<OsString> {
+        self.0.get(OsStr::new(name)).cloned().or_else(|| env::var_os(name))
+    }
+
+    /// Sets a variable.
+    pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
+        self.0.insert(name.into(), value.into());
+    }
+
+    /// What has to be set for the program.
+    pub fn changes(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.0.iter().map(|(k, v)| (k.as_os_str(), v.as_os_str()))
+    }
+
+    /// Puts a library before those that are preloaded already.
+    pub fn preload(&mut self, library: &Path) -> Result<(), PlaceError> {
+        let name = library.as_os_str();
+        if name.as_bytes().iter().any(|b| matches!(b, b' ' | b':' | b'\t' | b'\n')) {
+            return Err(PlaceError::Unpreloadable(library.to_owned()));
+        }
+        let mut value = name.to_owned();
+        if let Some(rest) = self.get("LD_PRELOAD").filter(|v| !v.is_empty()) {
+            value.push(":");
+            value.push(rest);
+        }
+        self.set("LD_PRELOAD", value);
+        Ok(())
+    }
+
+    /// Tells an allocator to use huge pages, unless the user has said something about it;
+    /// whether it will ask for them.
+    pub fn huge_pages(&mut self, how: HugePages) -> bool {
+        match how {
+            HugePages::NoSwitch => return false,
+            HugePages::ByItself => {}
+            HugePages::Variable(name, value) => {
+                if self.get(name).is_none() {
+                    self.set(name, value);
+                }
+            }
+            HugePages::Entry { variable, separator, key, value } => {
+                let mut list = self.get(variable).unwrap_or_default();
+                let said = list
+                    .as_bytes()
+                    .split(|b| *b == separator as u8)
+                    .any(|entry| entry.starts_with(key.as_bytes()));
+                if !said {
+                    if !list.is_empty() {
+                        list.push(separator.to_string());
+                    }
+                    list.push(key);
+                    list.push(value);
+                    self.set(variable, list);
+                }
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        Environment::new(
+            &variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        )
+    }
+
+    const ENTRY: HugePages = HugePages::Entry {
+        variable: "NUMAPILOT_TEST_TUNABLES",
+        separator: ':',
+        key: "malloc.hugetlb=",
+        value: "1",
+    };
+
+    #[test]
+    fn preloads_stack_and_odd_paths_are_refused() {
+        let mut env = environment(&[("LD_PRELOAD", "/mine.so")]);
+        env.preload(Path::new("/a.so")).unwrap();
+        env.preload(Path::new("/b.so")).unwrap();
+        assert_eq!(env.get("LD_PRELOAD").unwrap(), "/b.so:/a.so:/mine.so");
+        assert!(matches!(
+            env.preload(Path::new("/with space.so")),
+            Err(PlaceError::Unpreloadable(_))
+        ));
+    }
+
+    #[test]
+    fn entries_are_appended_and_the_users_kept() {
+        let value = |start: &[(&str, &str)]| {
+            let mut env = environment(start);
+            assert!(env.huge_pages(ENTRY));
+            env.get("NUMAPILOT_TEST_TUNABLES").unwrap()
+        };
+        assert_eq!(value(&[]), "malloc.hugetlb=1");
+        assert_eq!(value(&[("NUMAPILOT_TEST_TUNABLES", "a=2")]), "a=2:malloc.hugetlb=1");
+        assert_eq!(
+            value(&[("NUMAPILOT_TEST_TUNABLES", "malloc.hugetlb=0:a=2")]),
+            "malloc.hugetlb=0:a=2"
+        );
+        let mut env = environment(&[("NUMAPILOT_TEST_SWITCH", "0")]);
+        assert!(env.huge_pages(HugePages::Variable("NUMAPILOT_TEST_SWITCH", "1")));
+        assert_eq!(env.get("NUMAPILOT_TEST_SWITCH").unwrap(), "0");
+        assert!(!env.huge_pages(HugePages::NoSwitch));
+    }
+}

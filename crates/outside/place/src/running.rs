@@ -1,0 +1,124 @@
+//! A started program: signals, the end with its resource usage, and a time limit that
+//! ends all of its processes.
+
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+pub use numapilot_sys::process::Usage;
+use numapilot_sys::process::{self, PidFd};
+use numapilot_sys::spawn::{self, SpawnError};
+
+use crate::PlaceError;
+
+/// Between SIGTERM and SIGKILL when a time limit is over.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A program that was started. Dropped before its end was waited for, it is killed, with
+/// its process group if it has one of its own, so that nothing is left behind.
+#[derive(Debug)]
+pub struct Running {
+    pid: i32,
+    fd: PidFd,
+    own_group: bool,
+    started: Instant,
+    ended: bool,
+}
+
+/// A program that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Its exit status or the signal that ended it.
+    pub status: ExitStatus,
+    /// Whether the time limit ended it.
+    pub timed_out: bool,
+    /// From before the fork to the end.
+    pub wall: Duration,
+    /// Resources of the program and of the descendants it waited for.
+    pub usage: Usage,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command, own_group: bool) -> Result<Self, SpawnError> {
+        let started = Instant::now();
+        let mut child = spawn::spawn(command)?;
+        let opened = i32::try_from(child.id())
+            .map_err(std::io::Error::other)
+            .and_then(|pid| Ok((pid, PidFd::open(pid)?)));
+        match opened {
+            Ok((pid, fd)) => Ok(Self { pid, fd, own_group, started, ended: false }),
+            Err(error) => {
+                // Without a pidfd (kernel before 5.3) it could not be watched: do not leave
+                // it behind. Neither call can help if it fails.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(SpawnError::Exec(error))
+            }
+        }
+    }
+
+    /// Its process number.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Sends a signal to the program, or to all of its group if it has its own.
+    ///
+    /// # Errors
+    /// [`PlaceError::Watch`] when it has ended or may not be signalled.
+    pub fn signal(&self, signal: i32) -> Result<(), PlaceError> {
+        let result = if self.own_group {
+            process::signal_group(self.pid, signal)
+        } else {
+            self.fd.signal(signal)
+        };
+        result.map_err(|source| PlaceError::Watch { pid: self.pid, source })
+    }
+
+    /// Waits for the end, at most `limit`: after that the program (and its group, if it
+    /// has its own) gets SIGTERM and, two seconds later, SIGKILL.
+    ///
+    /// # Errors
+    /// [`PlaceError::Watch`] when it cannot be waited for.
+    pub fn wait(mut self, limit: Option<Duration>) -> Result<Finished, PlaceError> {
+        let in_time = self.ended_within(limit)?;
+        if !in_time {
+            // It may end by itself between the two calls: then there is nobody to signal.
+            let _ = self.signal(libc::SIGTERM);
+            if !self.ended_within(Some(GRACE))? {
+                let _ = self.signal(libc::SIGKILL);
+            }
+        }
+        let (status, usage) = process::wait(self.pid).map_err(|source| self.watch(source))?;
+        let wall = self.started.elapsed();
+        self.ended = true;
+        if !in_time && self.own_group {
+            // Those that outlived their leader.
+            let _ = process::signal_group(self.pid, libc::SIGKILL);
+        }
+        Ok(Finished { status, timed_out: !in_time, wall, usage })
+    }
+
+    /// Waits until the program has ended, at most `limit`; whether it has. Its status is
+    /// left for [`Running::wait`].
+    ///
+    /// # Errors
+    /// [`PlaceError::Watch`] when it cannot be watched.
+    pub fn ended_within(&self, limit: Option<Duration>) -> Result<bool, PlaceError> {
+        self.fd.ended_within(limit).map_err(|source| self.watch(source))
+    }
+
+    fn watch(&self, source: std::io::Error) -> PlaceError {
+        PlaceError::Watch { pid: self.pid, source }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            // It may have ended already; nothing to do about an error either way.
+            let _ = self.signal(libc::SIGKILL);
+            let _ = process::wait(self.pid);
+        }
+    }
+}

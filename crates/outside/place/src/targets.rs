@@ -1,0 +1,224 @@
+//! A plan's strings resolved against a machine: which CPUs, which nodes, in the kernel's
+//! numbers.
+
+use numapilot_sys::mempolicy::{self, Mode};
+use numapilot_topology::{CpuSet, Machine, NodeSet, parse_cpus, parse_nodes};
+
+use crate::{MemoryMode, NumaBalancing, PlaceError, Plan};
+
+/// CPUs and memory of a plan, in the numbers of one machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// CPUs the program may run on; `None` leaves the affinity alone.
+    pub cpus: Option<CpuSet>,
+    /// Memory policy; `None` leaves it alone.
+    pub memory: Option<MemoryTarget>,
+}
+
+/// A memory policy as set_mempolicy(2) takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryTarget {
+    /// Kernel mode.
+    pub mode: Mode,
+    /// Kernel flags (`mempolicy::F_*`).
+    pub flags: i32,
+    /// Nodes; empty for `Local`.
+    pub nodes: NodeSet,
+}
+
+impl Plan {
+    /// Whether [`Targets`] depend on the machine, so that it has to be read.
+    #[must_use]
+    pub fn needs_machine(&self) -> bool {
+        self.cpus.is_some() || self.cpu_nodes.is_some() || self.memory.mode.needs_nodes()
+    }
+}
+
+impl Targets {
+    /// Resolves a plan.
+    ///
+    /// # Errors
+    /// [`PlaceError`] for nodes or CPUs that the machine lacks or this process may not use.
+    pub fn of(plan: &Plan, machine: &Machine) -> Result<Self, PlaceError> {
+        Ok(Self { cpus: cpus(plan, machine)?, memory: memory(plan, Some(machine))? })
+    }
+
+    /// Resolves a plan that does not need the machine; `None` for one that does.
+    #[must_use]
+    pub fn without_machine(plan: &Plan) -> Option<Self> {
+        if plan.needs_machine() {
+            return None;
+        }
+        memory(plan, None).ok().map(|memory| Self { cpus: None, memory })
+    }
+}
+
+fn cpus(plan: &Plan, machine: &Machine) -> Result<Option<CpuSet>, PlaceError> {
+    let listed = plan.cpus.as_deref().map(|text| parse_cpus(text, machine)).transpose()?;
+    let Some(text) = plan.cpu_nodes.as_deref() else { return Ok(listed) };
+    let nodes = parse_nodes_with_cpus(text, machine)?;
+    let of_nodes = machine.cpus_of(&nodes).intersection(&machine.allowed.cpus);
+    if of_nodes.is_empty() {
+        return Err(PlaceError::NoCpus {
+            nodes: nodes.to_string(),
+            usable: usable_cpu_nodes(machine).to_string(),
+        });
+    }
+    let Some(listed) = listed else { return Ok(Some(of_nodes)) };
+    let both = listed.intersection(&of_nodes);
+    if both.is_empty() {
+        return Err(PlaceError::Disjoint { cpus: listed.to_string(), nodes: nodes.to_string() });
+    }
+    Ok(Some(both))
+}
+
+/// `-N` asks for CPUs: a cpuset that denies a node's memory does not deny its CPUs.
+fn parse_nodes_with_cpus(text: &str, machine: &Machine) -> Result<NodeSet, PlaceError> {
+    let mut view = machine.clone();
+    view.allowed.nodes = usable_cpu_nodes(machine);
+    match parse_nodes(text, &view) {
+        Ok(nodes) => Ok(nodes),
+        // The general message speaks of memory; say what is missing.
+        Err(numapilot_topology::NodestringError::NotAllowed { denied, allowed, .. }) => {
+            Err(PlaceError::NoCpus { nodes: denied, usable: allowed })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn usable_cpu_nodes(machine: &Machine) -> NodeSet {
+    machine
+        .nodes
+        .iter()
+        .filter(|n| !n.cpus.intersection(&machine.allowed.cpus).is_empty())
+        .map(|n| n.id)
+        .collect()
+}
+
+fn memory(plan: &Plan, machine: Option<&Machine>) -> Result<Option<MemoryTarget>, PlaceError> {
+    let policy = &plan.memory;
+    let mode = match policy.mode {
+        // The kernel samples only areas whose policy has MPOL_F_MOF, which the system
+        // default has and an explicit policy has not: explicit `local` is first touch
+        // without AutoNUMA (mm/mempolicy.c, vma_policy_mof).
+        MemoryMode::Inherit if plan.numa_balancing == NumaBalancing::Off => Mode::Local,
+        MemoryMode::Inherit => return Ok(None),
+        MemoryMode::Local => Mode::Local,
+        MemoryMode::Interleave => Mode::Interleave,
+        MemoryMode::WeightedInterleave => Mode::WeightedInterleave,
+        MemoryMode::Bind => Mode::Bind,
+        MemoryMode::Preferred => Mode::Preferred,
+        MemoryMode::PreferredMany => Mode::PreferredMany,
+    };
+    let nodes = match machine {
+        Some(machine) if policy.mode.needs_nodes() => memory_nodes(plan, machine)?,
+        _ => NodeSet::new(),
+    };
+    let sampled = policy.balancing || plan.numa_balancing == NumaBalancing::On;
+    let flags = match mode {
+        Mode::Bind if sampled => mempolicy::F_NUMA_BALANCING,
+        _ => 0,
+    };
+    Ok(Some(MemoryTarget { mode, flags, nodes }))
+}
+
+fn memory_nodes(plan: &Plan, machine: &Machine) -> Result<NodeSet, PlaceError> {
+    let text = match plan.memory.nodes.as_str() {
+        "" => "all",
+        text => text,
+    };
+    let nodes = parse_nodes(text, machine)?;
+    let with_memory = nodes.intersection(&machine.memory_nodes());
+    if with_memory.is_empty() {
+        return Err(PlaceError::NoMemory {
+            nodes: nodes.to_string(),
+            usable: machine.memory_nodes().intersection(&machine.allowed.nodes).to_string(),
+        });
+    }
+    if plan.memory.mode == MemoryMode::Preferred && with_memory.len() > 1 {
+        return Err(PlaceError::OnePreferred { nodes: nodes.to_string() });
+    }
+    Ok(with_memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_topology::NodeId;
+
+    use super::*;
+    use crate::MemoryPolicy;
+
+    fn plan(mode: MemoryMode, nodes: &str) -> Plan {
+        let memory = MemoryPolicy { mode, nodes: nodes.into(), balancing: false };
+        Plan { memory, ..Plan::default() }
+    }
+
+    fn memory_of(plan: &Plan) -> Option<(Mode, i32, String)> {
+        let target = Targets::of(plan, &Machine::uniform(4, 2)).unwrap().memory?;
+        Some((target.mode, target.flags, target.nodes.to_string()))
+    }
+
+    #[test]
+    fn modes_become_kernel_modes() {
+        let of = |mode, nodes| memory_of(&plan(mode, nodes));
+        assert_eq!(of(MemoryMode::Inherit, ""), None);
+        assert_eq!(of(MemoryMode::Local, ""), Some((Mode::Local, 0, String::new())));
+        assert_eq!(of(MemoryMode::Interleave, ""), Some((Mode::Interleave, 0, "0-3".into())));
+        assert_eq!(
+            of(MemoryMode::WeightedInterleave, "!0"),
+            Some((Mode::WeightedInterleave, 0, "1-3".into()))
+        );
+        assert_eq!(of(MemoryMode::Preferred, "2"), Some((Mode::Preferred, 0, "2".into())));
+        assert_eq!(
+            of(MemoryMode::PreferredMany, "0,2"),
+            Some((Mode::PreferredMany, 0, "0,2".into()))
+        );
+    }
+
+    #[test]
+    fn balancing_off_is_an_explicit_policy_and_on_a_flag() {
+        let mut off = plan(MemoryMode::Inherit, "");
+        off.numa_balancing = NumaBalancing::Off;
+        assert!(!off.needs_machine());
+        assert_eq!(memory_of(&off), Some((Mode::Local, 0, String::new())));
+        assert_eq!(Targets::without_machine(&off).unwrap().memory.unwrap().mode, Mode::Local);
+        let mut bound = plan(MemoryMode::Bind, "1");
+        assert_eq!(memory_of(&bound), Some((Mode::Bind, 0, "1".into())));
+        bound.memory.balancing = true;
+        assert_eq!(memory_of(&bound), Some((Mode::Bind, mempolicy::F_NUMA_BALANCING, "1".into())));
+    }
+
+    #[test]
+    fn cpus_of_nodes_and_lists_intersect() {
+        let machine = Machine::uniform(4, 2);
+        let cpus = |cpus: Option<&str>, nodes: Option<&str>| {
+            let plan = Plan {
+                cpus: cpus.map(str::to_owned),
+                cpu_nodes: nodes.map(str::to_owned),
+                ..Plan::default()
+            };
+            Targets::of(&plan, &machine).map(|t| t.cpus.map(|c| c.to_string()))
+        };
+        assert_eq!(cpus(None, None).unwrap(), None);
+        assert_eq!(cpus(None, Some("1,3")).unwrap().unwrap(), "2-3,6-7");
+        assert_eq!(cpus(Some("+1"), None).unwrap().unwrap(), "1");
+        assert_eq!(cpus(Some("0-2"), Some("1")).unwrap().unwrap(), "2");
+        assert!(matches!(cpus(Some("0"), Some("1")), Err(PlaceError::Disjoint { .. })));
+    }
+
+    #[test]
+    fn memory_only_and_cpu_only_nodes_are_named() {
+        let mut machine = Machine::uniform(3, 1);
+        machine.nodes[2].cpus = CpuSet::new();
+        machine.nodes[1].memory_bytes = 0;
+        let cpu_nodes = |n: &str| Plan { cpu_nodes: Some(n.into()), ..Plan::default() };
+        let error = Targets::of(&cpu_nodes("2"), &machine).unwrap_err();
+        assert_eq!(error.to_string(), "node 2 has no CPU to run on; nodes with CPUs: 0-1");
+        let error = Targets::of(&plan(MemoryMode::Bind, "1"), &machine).unwrap_err();
+        assert!(error.to_string().starts_with("node 1 has no memory"), "{error}");
+        let target = Targets::of(&plan(MemoryMode::Interleave, "all"), &machine).unwrap();
+        assert_eq!(target.memory.unwrap().nodes, [NodeId(0), NodeId(2)].into_iter().collect());
+        let error = Targets::of(&plan(MemoryMode::Preferred, "0,2"), &machine).unwrap_err();
+        assert!(matches!(error, PlaceError::OnePreferred { .. }));
+    }
+}
