@@ -1,0 +1,50 @@
+//! The environment variables that the libraries inside a target read: one table.
+//!
+//! The launcher sets them; a user may set them by hand and preload the library without
+//! `numapilot run`. A value that cannot be used is reported on standard error by the
+//! library that reads it, and that library then changes nothing.
+
+/// One variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value looks like.
+    pub format: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+/// Every `NUMAPILOT_*` variable that is read inside a target.
+pub const TABLE: &[Variable] = &[
+    Variable {
+        name: BIND_CPUS,
+        format: "ordered CPU list: 0,4,8,1-3",
+        meaning: "CPU of the main thread, of the first thread it creates, and so on; \
+                  each new thread takes the least occupied one, the first of equals",
+    },
+    Variable {
+        name: BIND_LEDGER,
+        format: "absolute path of a file that the launcher made",
+        meaning: "occupancy shared by all processes of the target; without it \
+                  each process counts for itself",
+    },
+];
+
+/// Ordered CPU list of `libnumapilot_bind.so`.
+pub const BIND_CPUS: &str = "NUMAPILOT_BIND_CPUS";
+/// Path of the ledger of `libnumapilot_bind.so`.
+pub const BIND_LEDGER: &str = "NUMAPILOT_BIND_LEDGER";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_ours_and_unique() {
+        for (i, variable) in TABLE.iter().enumerate() {
+            assert!(variable.name.starts_with("NUMAPILOT_"));
+            assert!(TABLE[..i].iter().all(|other| other.name != variable.name));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Which process holds which CPU: an open-addressed table of atomics, keyed by process id.
+//!
+//! One word per process: id in the upper half, what it holds in the lower; zero is free.
+//! Ids are handed out in sequence, so `id % SIZE` spreads them without a hash.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::ledger::Holds;
+
+const SIZE: usize = 4096;
+/// Entries looked at for one process before giving up.
+const PROBES: usize = 32;
+/// Registered processes asked for a sign of life at each registration. The table is
+/// cleared faster than it fills as long as this is more than one.
+const SWEEP: usize = 4;
+
+/// Lower half of an entry whose process pins itself; CPUs are stored as number + 1.
+const ITS_OWN: u32 = u32::MAX;
+
+#[repr(C)]
+pub(crate) struct Processes {
+    entries: [AtomicU64; SIZE],
+    hand: AtomicU32,
+}
+
+impl Processes {
+    pub(crate) const fn new() -> Self {
+        Self { entries: [const { AtomicU64::new(0) }; SIZE], hand: AtomicU32::new(0) }
+    }
+
+    /// The entries in which this process may be.
+    fn probe(&self, pid: u32) -> impl Iterator<Item = &AtomicU64> {
+        (0..PROBES).map(move |i| &self.entries[(pid as usize + i) % SIZE])
+    }
+
+    fn entry_of(&self, pid: u32) -> Option<&AtomicU64> {
+        self.probe(pid).find(|entry| owner(entry.load(Relaxed)) == pid)
+    }
+
+    pub(crate) fn find(&self, pid: u32) -> Option<Holds> {
+        holds(self.entry_of(pid)?.load(Relaxed))
+    }
+
+    pub(crate) fn insert(&self, pid: u32, holds: Holds) {
+        let word = u64::from(pid) << 32 | u64::from(encode(holds));
+        if let Some(entry) = self.entry_of(pid) {
+            entry.store(word, Relaxed);
+            return;
+        }
+        for entry in self.probe(pid) {
+            if entry.compare_exchange(0, word, Relaxed, Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn remove(&self, pid: u32) -> Option<Holds> {
+        holds(self.entry_of(pid)?.swap(0, Relaxed))
+    }
+
+    /// Looks at the next few registered processes and clears those that are gone.
+    pub(crate) fn sweep(&self, alive: impl Fn(u32) -> bool, release: impl Fn(u16)) {
+        let mut asked = 0;
+        for _ in 0..SIZE {
+            let entry = &self.entries[self.hand.fetch_add(1, Relaxed) as usize % SIZE];
+            let word = entry.load(Relaxed);
+            if word == 0 {
+                continue;
+            }
+            asked += 1;
+            if !alive(owner(word))
+                // Whoever clears the entry releases its CPU, once.
+                && entry.compare_exchange(word, 0, Relaxed, Relaxed).is_ok()
+                && let Some(Holds::Cpu(cpu)) = holds(word)
+            {
+                release(cpu);
+            }
+            if asked == SWEEP {
+                return;
+            }
+        }
+    }
+}
+
+fn owner(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+fn encode(holds: Holds) -> u32 {
+    match holds {
+        Holds::Cpu(cpu) => u32::from(cpu) + 1,
+        Holds::ItsOwn => ITS_OWN,
+    }
+}
+
+fn holds(word: u64) -> Option<Holds> {
+    match word as u32 {
+        0 => None,
+        ITS_OWN => Some(Holds::ItsOwn),
+        code => u16::try_from(code - 1).ok().map(Holds::Cpu),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_whose_ids_collide_are_kept_apart() {
+        let table = Processes::new();
+        let ids = [7, 7 + 4096, 7 + 2 * 4096];
+        for (cpu, pid) in (0..).zip(ids) {
+            table.insert(pid, Holds::Cpu(cpu));
+        }
+        assert_eq!(table.remove(7), Some(Holds::Cpu(0)));
+        assert_eq!(table.find(7), None);
+        assert_eq!(table.find(7 + 4096), Some(Holds::Cpu(1)));
+        assert_eq!(table.find(7 + 2 * 4096), Some(Holds::Cpu(2)));
+    }
+
+    #[test]
+    fn a_second_record_replaces_the_first() {
+        let table = Processes::new();
+        table.insert(9, Holds::Cpu(0));
+        table.insert(9, Holds::ItsOwn);
+        assert_eq!(table.remove(9), Some(Holds::ItsOwn));
+        assert_eq!(table.find(9), None);
+    }
+
+    #[test]
+    fn a_full_table_refuses_quietly_and_a_sweep_makes_room() {
+        let table = Processes::new();
+        for pid in 1..=4096 {
+            table.insert(pid, Holds::ItsOwn);
+        }
+        table.insert(5000, Holds::Cpu(1));
+        assert_eq!(table.find(5000), None);
+        for _ in 0..4096 {
+            table.sweep(|_| false, |_| ());
+        }
+        table.insert(5000, Holds::Cpu(1));
+        assert_eq!(table.find(5000), Some(Holds::Cpu(1)));
+    }
+}
