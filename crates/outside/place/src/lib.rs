@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod allocators;
+pub mod elf;
 mod environment;
 mod error;
 mod note;
@@ -19,6 +20,7 @@ pub mod plan;
 mod prepare;
 mod running;
 mod targets;
+pub mod threads;
 
 pub use error::PlaceError;
 pub use note::Note;

@@ -1,0 +1,159 @@
+//! Thread placement of an unmodified program: sparse, dense or an order of CPUs.
+//!
+//! ```text
+//!  order(machine, allowed, placement) --> CPUs in order
+//!                                           |
+//!  Placement::new(order, program) ----------+--> variables(), library(), note()
+//!        |                                          (environment, LD_PRELOAD)
+//!        '--start()--> Session: the ledger file; dropped when the program has ended
+//!                         |-- variable()   one more, for this run
+//!                         |-- watch(pid)   places what the library cannot reach
+//!                         '-- finish()     Outcome: placed, pins itself, refused
+//! ```
+//!
+//! A program in which the library places the threads is watched as well, because it may
+//! start others in which the library cannot; what carries the library is left to it.
+
+mod order;
+mod session;
+mod strategy;
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use numapilot_bind::env::BIND_CPUS;
+use numapilot_topology::CpuId;
+
+pub use order::order;
+pub use session::{Outcome, Session};
+pub use strategy::{LIBRARY, Obstacle, Strategy, obstacle};
+
+use crate::Note;
+
+/// Variables by which a user places the threads of an OpenMP program: one of them set
+/// means that we keep out of it.
+const OPENMP: [&str; 4] = ["OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"];
+
+/// How the threads of one program are placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    order: Vec<CpuId>,
+    strategy: Strategy,
+}
+
+impl Placement {
+    /// Decides how the threads of `program` (the path of its file) get onto the CPUs of
+    /// `order`, which must not be empty.
+    #[must_use]
+    pub fn new(order: Vec<CpuId>, program: &Path) -> Self {
+        Self { strategy: Strategy::of(program), order }
+    }
+
+    /// The CPUs in the order in which threads take them.
+    #[must_use]
+    pub fn order(&self) -> &[CpuId] {
+        &self.order
+    }
+
+    /// The library for `LD_PRELOAD`, when the program can load it.
+    #[must_use]
+    pub fn library(&self) -> Option<&Path> {
+        match &self.strategy {
+            Strategy::Preload(library) => Some(library),
+            Strategy::Watch(_) => None,
+        }
+    }
+
+    /// The environment of the program; `inherited` tells what it has already.
+    ///
+    /// OpenMP runtimes place their own threads in the same order (places are CPUs, `close`
+    /// walks them in order). Go reads its number of CPUs from its affinity, from 1.25 on
+    /// again and again, and would take the CPU of one placed thread for all there is.
+    #[must_use]
+    pub fn variables(&self, inherited: impl Fn(&OsStr) -> bool) -> Vec<(&'static str, String)> {
+        let has = |name: &&str| inherited(OsStr::new(name));
+        let mut variables = vec![(BIND_CPUS, list(&self.order))];
+        if !OPENMP.iter().any(has) {
+            let places: Vec<String> = self.order.iter().map(|c| format!("{{{c}}}")).collect();
+            variables.push(("OMP_PLACES", places.join(",")));
+            variables.push(("OMP_PROC_BIND", "close".to_owned()));
+        }
+        if !has(&"GOMAXPROCS") {
+            variables.push(("GOMAXPROCS", self.order.len().to_string()));
+        }
+        variables
+    }
+
+    /// What is not as good as it could be.
+    #[must_use]
+    pub fn note(&self) -> Option<Note> {
+        let Strategy::Watch(obstacle) = &self.strategy else { return None };
+        let remedy = match obstacle {
+            Obstacle::NoLibrary => {
+                "install it next to numapilot, in ../lib/numapilot, \
+                                    or name its directory in $NUMAPILOT_LIB_DIR"
+            }
+            _ => "none is needed for threads that live longer than that",
+        };
+        Some(Note::new(
+            "threads",
+            format!("{obstacle}, so they are placed from outside, some ms after they start"),
+            remedy,
+        ))
+    }
+
+    /// Makes what one run needs; see [`Session`].
+    #[must_use]
+    pub fn start(&self) -> Session {
+        Session::new(self.order.clone())
+    }
+}
+
+fn list(order: &[CpuId]) -> String {
+    order.iter().map(CpuId::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placement() -> Placement {
+        Placement {
+            order: [0, 4, 8].map(CpuId).to_vec(),
+            strategy: Strategy::Watch(Obstacle::Static),
+        }
+    }
+
+    #[test]
+    fn the_environment_says_the_order_three_times() {
+        let variables = placement().variables(|_| false);
+        assert_eq!(
+            variables,
+            [
+                ("NUMAPILOT_BIND_CPUS", "0,4,8".to_owned()),
+                ("OMP_PLACES", "{0},{4},{8}".to_owned()),
+                ("OMP_PROC_BIND", "close".to_owned()),
+                ("GOMAXPROCS", "3".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_the_user_set_is_kept() {
+        let set = |name: &'static str| {
+            let names: Vec<&str> =
+                placement().variables(|n| n == name).into_iter().map(|(n, _)| n).collect();
+            names
+        };
+        for name in OPENMP {
+            assert_eq!(set(name), ["NUMAPILOT_BIND_CPUS", "GOMAXPROCS"]);
+        }
+        assert_eq!(set("GOMAXPROCS"), ["NUMAPILOT_BIND_CPUS", "OMP_PLACES", "OMP_PROC_BIND"]);
+    }
+
+    #[test]
+    fn the_note_names_cause_and_remedy() {
+        let note = placement().note().unwrap().to_string();
+        assert!(note.starts_with("threads: it is statically linked, so"), "{note}");
+    }
+}

@@ -1,0 +1,128 @@
+//! One run: the ledger file that its processes share, and what became of its threads.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use numapilot_bind::env::BIND_LEDGER;
+use numapilot_bind::ledger::{FILE_BYTES, Tally};
+use numapilot_topology::CpuId;
+use tempfile::NamedTempFile;
+
+use crate::Note;
+
+/// Where the ledger goes: memory first, so that no disk is written.
+const LEDGER_DIRECTORY: &str = "/dev/shm";
+
+/// What one run of a placed program needs. The ledger file is private to the user (0600)
+/// and removed when this is dropped; processes that still run have it mapped.
+#[derive(Debug)]
+pub struct Session {
+    order: Vec<CpuId>,
+    ledger: io::Result<NamedTempFile>,
+}
+
+/// What became of the threads of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Threads and processes that were put on a CPU.
+    pub placed: u32,
+    /// Those left alone, because the program (or its OpenMP runtime) set their affinity.
+    pub pins_itself: u32,
+    /// Those the kernel refused to place: a CPU went offline or left the cpuset.
+    pub refused: u32,
+}
+
+impl Session {
+    pub(super) fn new(order: Vec<CpuId>) -> Self {
+        Self { order, ledger: ledger_file() }
+    }
+
+    /// The variable that names the ledger. Without it (no directory can be written)
+    /// every process counts for itself.
+    #[must_use]
+    pub fn variable(&self) -> Option<(&'static str, &Path)> {
+        Some((BIND_LEDGER, self.ledger.as_ref().ok()?.path()))
+    }
+
+    /// The CPUs in the order in which threads take them.
+    #[must_use]
+    pub fn order(&self) -> &[CpuId] {
+        &self.order
+    }
+
+    /// Call when the program has ended: what became of its threads.
+    #[must_use]
+    pub fn finish(self) -> Outcome {
+        let tally = self
+            .ledger
+            .ok()
+            .and_then(|file| Tally::from_bytes(&fs::read(file.path()).ok()?))
+            .unwrap_or_default();
+        Outcome { placed: tally.placed, pins_itself: tally.pins_itself, refused: tally.refused }
+    }
+}
+
+impl Outcome {
+    /// What the user should know.
+    #[must_use]
+    pub fn notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if self.pins_itself > 0 {
+            notes.push(Note::new(
+                "threads",
+                format!(
+                    "the program (or its OpenMP runtime) set the affinity of {} of its threads \
+                     itself; these were left alone",
+                    self.pins_itself
+                ),
+                "use the program's own setting for them, or --threads none",
+            ));
+        }
+        if self.refused > 0 {
+            notes.push(Note::new(
+                "threads",
+                format!(
+                    "{} threads could not be placed (a CPU went offline, or left the cpuset)",
+                    self.refused
+                ),
+                "run again with the CPUs that are left",
+            ));
+        }
+        notes
+    }
+}
+
+fn ledger_file() -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("numapilot-bind-");
+    let file = builder.tempfile_in(LEDGER_DIRECTORY).or_else(|_| builder.tempfile())?;
+    file.as_file().set_len(FILE_BYTES as u64)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_ledger_is_private_and_gone_afterwards() {
+        let session = Session::new(vec![CpuId(0)]);
+        let (name, path) = session.variable().unwrap();
+        let path = path.to_owned();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!(name, "NUMAPILOT_BIND_LEDGER");
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+        assert_eq!(metadata.len(), FILE_BYTES as u64);
+        assert_eq!(session.finish(), Outcome::default());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_what_matters_is_said() {
+        assert!(Outcome { placed: 9, ..Outcome::default() }.notes().is_empty());
+        assert_eq!(Outcome { placed: 9, pins_itself: 1, refused: 1 }.notes().len(), 2);
+    }
+}

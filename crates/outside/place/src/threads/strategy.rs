@@ -1,0 +1,137 @@
+//! From inside or from outside: which way reaches the threads of a program.
+//!
+//! From inside is better: a thread is on its CPU before its first instruction. It needs
+//! the dynamic loader of glibc in the same word size, and a thread library that creates
+//! threads through `pthread_create`. Everything else is watched from outside.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::allocators::own_directories;
+use crate::elf::{self, Binary, Kind};
+
+/// File name of the library that rides inside.
+pub const LIBRARY: &str = "libnumapilot_bind.so";
+
+/// How threads are reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// From inside, by this library in `LD_PRELOAD`.
+    Preload(PathBuf),
+    /// From outside, by [`crate::threads::Watcher`], because of this.
+    Watch(Obstacle),
+}
+
+/// Why a library cannot place the threads of a program from inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// No dynamic loader.
+    Static,
+    /// Runs with rights the caller lacks.
+    Secure,
+    /// Loaded by something else than glibc's loader.
+    Loader(PathBuf),
+    /// Another word size or processor.
+    Foreign,
+    /// Creates threads by raw `clone` calls.
+    Go,
+    /// Not a file the kernel loads by itself.
+    Unknown,
+    /// `libnumapilot_bind.so` is not installed.
+    NoLibrary,
+    /// The program file cannot be read.
+    Unreadable(io::ErrorKind),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Static => write!(f, "it is statically linked"),
+            Self::Secure => write!(f, "it is set-user-ID or has file capabilities"),
+            Self::Loader(path) => write!(f, "it is loaded by {}, not by glibc", path.display()),
+            Self::Foreign => write!(f, "it is built for another word size or processor"),
+            Self::Go => write!(f, "Go creates its threads without pthread_create"),
+            Self::Unknown => write!(f, "it is not an ELF program"),
+            Self::NoLibrary => write!(f, "{LIBRARY} was not found"),
+            Self::Unreadable(kind) => write!(f, "its file cannot be read ({kind})"),
+        }
+    }
+}
+
+impl Strategy {
+    /// The way for a program file (a path, already looked up).
+    #[must_use]
+    pub fn of(program: &Path) -> Self {
+        let obstacle = match elf::inspect(program) {
+            Ok(binary) => obstacle(&binary),
+            Err(error) => Some(Obstacle::Unreadable(error.kind())),
+        };
+        let library = own_directories().into_iter().map(|d| d.join(LIBRARY)).find(|p| p.is_file());
+        match (obstacle, library) {
+            (Some(obstacle), _) => Self::Watch(obstacle),
+            (None, Some(library)) => Self::Preload(library),
+            (None, None) => Self::Watch(Obstacle::NoLibrary),
+        }
+    }
+}
+
+/// What keeps a library out of this program, if anything.
+#[must_use]
+pub fn obstacle(binary: &Binary) -> Option<Obstacle> {
+    let loader = match &binary.kind {
+        Kind::Other => return Some(Obstacle::Unknown),
+        Kind::Static => {
+            return Some(if binary.go { Obstacle::Go } else { Obstacle::Static });
+        }
+        Kind::Dynamic { native: false, .. } => return Some(Obstacle::Foreign),
+        Kind::Dynamic { loader, .. } => loader,
+    };
+    let is_glibc = loader
+        .file_name()
+        .and_then(|name| name.to_str())
+        // ld-linux-x86-64.so.2, ld-linux-aarch64.so.1; musl's is ld-musl-ARCH.so.1.
+        .is_some_and(|name| name.starts_with("ld-linux"));
+    if !is_glibc {
+        return Some(Obstacle::Loader(loader.clone()));
+    }
+    if binary.secure {
+        return Some(Obstacle::Secure);
+    }
+    binary.go.then_some(Obstacle::Go)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binary(loader: &str) -> Binary {
+        Binary {
+            path: "/x".into(),
+            kind: Kind::Dynamic { loader: loader.into(), native: true },
+            secure: false,
+            go: false,
+        }
+    }
+
+    #[test]
+    fn only_native_glibc_programs_carry_the_library() {
+        let glibc = binary("/lib64/ld-linux-x86-64.so.2");
+        let with = |change: &dyn Fn(&mut Binary)| {
+            let mut changed = glibc.clone();
+            change(&mut changed);
+            obstacle(&changed)
+        };
+        assert_eq!(obstacle(&glibc), None);
+        assert_eq!(with(&|b| b.go = true), Some(Obstacle::Go));
+        assert_eq!(with(&|b| b.secure = true), Some(Obstacle::Secure));
+        assert_eq!(with(&|b| b.kind = Kind::Static), Some(Obstacle::Static));
+        assert_eq!(with(&|b| b.kind = Kind::Other), Some(Obstacle::Unknown));
+        let foreign = |b: &mut Binary| {
+            b.kind = Kind::Dynamic { loader: "/lib/ld-linux.so.2".into(), native: false };
+        };
+        assert_eq!(with(&foreign), Some(Obstacle::Foreign));
+        let musl = binary("/lib/ld-musl-x86_64.so.1");
+        assert_eq!(obstacle(&musl), Some(Obstacle::Loader("/lib/ld-musl-x86_64.so.1".into())));
+    }
+}
