@@ -12,10 +12,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod description;
 mod id;
 mod machine;
 mod nodestring;
 mod read;
+pub mod routes;
 mod set;
 
 pub use id::{CpuId, NodeId};
