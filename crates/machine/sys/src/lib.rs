@@ -10,6 +10,7 @@
 pub mod affinity;
 pub mod mapping;
 pub mod mempolicy;
+pub mod perf;
 pub mod prctl;
 pub mod process;
 pub mod spawn;
