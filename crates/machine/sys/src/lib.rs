@@ -13,6 +13,7 @@ pub mod mempolicy;
 pub mod perf;
 pub mod prctl;
 pub mod process;
+pub mod sampling;
 pub mod spawn;
 
 use std::io;
