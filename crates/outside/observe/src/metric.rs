@@ -1,9 +1,16 @@
 //! The figures that can be observed: one table for JSON, for the printed table and for
 //! the statistics over repeated runs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+
+/// A value, or why there is none.
+pub type Figure = Result<f64, String>;
+
+/// A figure of each of some metrics.
+pub type Figures = BTreeMap<Metric, Figure>;
 
 /// How the figures of a metric behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

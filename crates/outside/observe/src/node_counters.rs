@@ -11,7 +11,7 @@ use std::path::Path;
 use numapilot_topology::{NodeId, NodeSet};
 use serde::Serialize;
 
-use crate::metric::Metric;
+use crate::metric::{Figures, Metric};
 
 /// Allocation counters of one node, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -101,7 +101,7 @@ const VMSTAT: [(&str, Metric); 4] = [
 
 /// AutoNUMA's counters, each or why not.
 #[must_use]
-pub fn auto_numa(root: &Path) -> BTreeMap<Metric, Result<f64, String>> {
+pub fn auto_numa(root: &Path) -> Figures {
     let text = fs::read_to_string(root.join("proc/vmstat"));
     let figure = |name: &str| match &text {
         Ok(text) => pairs(text).find(|(n, _)| *n == name).map(|(_, v)| v as f64).ok_or_else(|| {

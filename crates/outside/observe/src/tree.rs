@@ -12,7 +12,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufReader};
-use std::path::Path;
 use std::time::Duration;
 
 use procfs::ProcError;
@@ -80,7 +79,7 @@ struct Member {
 }
 
 /// The named processes and all that descend from them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tree {
     members: BTreeMap<i32, Member>,
     /// What members used that no living member has taken over.
@@ -93,26 +92,30 @@ impl Tree {
     /// # Errors
     /// [`ObserveError`] naming the first that is not.
     pub fn of(roots: &[i32]) -> Result<Self, ObserveError> {
-        let mut tree = Self { members: BTreeMap::new(), departed: Used::default() };
+        let mut tree = Self::default();
         for &pid in roots {
-            let process = open(pid)?;
-            let stat = process.stat().map_err(|_| ObserveError::NoProcess { pid })?;
-            let member = Member { process, parent: stat.ppid, used: Used::of(&stat) };
-            tree.members.insert(pid, member);
+            tree.insert(open(pid)?).map_err(|_| ObserveError::NoProcess { pid })?;
         }
         tree.refresh();
         Ok(tree)
     }
 
-    /// Whether none of them is left.
+    /// Follows a child of this process, which may have ended already or become another
+    /// user's (setuid): then there is less to see, and that is said figure by figure.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
+    pub fn of_child(pid: i32) -> Self {
+        let mut tree = Self::default();
+        // The child is not waited for yet: its number is still its own.
+        let _ = Process::new(pid).and_then(|process| tree.insert(process));
+        tree.refresh();
+        tree
     }
 
-    /// The living members.
-    pub fn pids(&self) -> impl Iterator<Item = i32> + '_ {
-        self.members.keys().copied()
+    fn insert(&mut self, process: Process) -> procfs::ProcResult<()> {
+        let stat = process.stat()?;
+        let member = Member { parent: stat.ppid, used: Used::of(&stat), process };
+        self.members.insert(member.process.pid, member);
+        Ok(())
     }
 
     /// Threads of all living members.
@@ -223,26 +226,51 @@ impl Tree {
         self.members.values().filter_map(peak).max().map(|kib| kib * 1024)
     }
 
-    /// Bytes of all living members on each node. Members that end meanwhile, or that
-    /// this user may not read, add nothing.
+    /// Bytes of all living members on each node. A member that ends meanwhile adds
+    /// nothing.
     ///
     /// # Errors
-    /// `ENOENT` when this kernel has no NUMA support.
-    pub fn node_bytes(&self) -> io::Result<NodeBytes> {
-        if !Path::new("/proc/self/numa_maps").exists() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+    /// Why there is no figure: a kernel without NUMA support, or members that this user
+    /// may not look at.
+    pub fn node_bytes(&self) -> Result<NodeBytes, String> {
         let mut total = NodeBytes::new();
         for member in self.members.values() {
-            let Ok(file) = member.process.open_relative("numa_maps") else { continue };
-            let Ok(bytes) = numa_maps::sum(BufReader::with_capacity(1 << 16, file)) else {
-                continue;
+            let file = match member.process.open_relative("numa_maps") {
+                Ok(file) => file,
+                Err(ProcError::PermissionDenied(_)) => {
+                    return Err(format!(
+                        "/proc/{}/numa_maps may not be read: run numapilot as root \
+                         (CAP_SYS_PTRACE)",
+                        member.process.pid
+                    ));
+                }
+                Err(_) if member.process.is_alive() => {
+                    return Err(
+                        "this kernel is built without NUMA support (CONFIG_NUMA)".to_owned()
+                    );
+                }
+                Err(_) => continue,
             };
-            for (node, bytes) in bytes {
-                *total.entry(node).or_default() += bytes;
+            // Reading fails when the process ends: what it had is gone by then.
+            if let Ok(bytes) = numa_maps::sum(BufReader::with_capacity(1 << 16, file)) {
+                for (node, bytes) in bytes {
+                    *total.entry(node).or_default() += bytes;
+                }
             }
         }
         Ok(total)
+    }
+
+    /// The scheduler's own file of every thread (`/proc/PID/task/TID/sched`).
+    pub(crate) fn thread_files(&self) -> impl Iterator<Item = (i32, String)> + '_ {
+        self.members.values().flat_map(|member| {
+            let tasks = member.process.tasks().into_iter().flatten().flatten();
+            tasks.filter_map(|task| {
+                let path = format!("task/{}/sched", task.tid);
+                let file = member.process.open_relative(path).ok()?;
+                Some((task.tid, io::read_to_string(file).ok()?))
+            })
+        })
     }
 }
 
@@ -316,7 +344,7 @@ mod tests {
         let mut child = Guard::spawn("(cat; :) <&0 & echo; wait; read x");
         child.line();
         let tree = Tree::of(&[child.pid()]).unwrap();
-        assert!(tree.pids().count() >= 2, "{tree:?}");
+        assert!(tree.members.len() >= 2, "{tree:?}");
         assert!(tree.threads().count() >= 2);
         let nodes = tree.node_bytes().unwrap();
         assert!(nodes.values().sum::<u64>() > 100 << 10, "{nodes:?}");
@@ -333,7 +361,7 @@ mod tests {
         assert!(before.minor_faults > 0);
         drop(child);
         tree.refresh();
-        assert!(tree.is_empty());
+        assert!(tree.members.is_empty());
         assert!(tree.used().minor_faults >= before.minor_faults);
     }
 

@@ -113,19 +113,17 @@ fn neoverse(p: Processor, parts: &[u32]) -> bool {
     matches!(p, Processor::Arm { implementer: 0x41, part } if parts.contains(&part))
 }
 
-/// Fills of the L1 data cache whatever asked for them, Zen 3 and later.
-const fn any_fills(remote_mask: u64) -> Split {
-    match remote_mask {
-        0x40 => Split::LocalRemote(
-            &[x86("ls_any_fills_from_sys.mem_io_local", 0x44, 0x08)],
-            &[x86("ls_any_fills_from_sys.mem_io_remote", 0x44, 0x40)],
-        ),
-        _ => Split::LocalRemote(
-            &[x86("ls_any_fills_from_sys.dram_io_near", 0x44, 0x08)],
-            &[x86("ls_any_fills_from_sys.dram_io_far|alternate_memories", 0x44, 0xc0)],
-        ),
-    }
-}
+/// Fills of the L1 data cache, whatever asked for them, from Zen 3 on.
+const ANY_FILLS: Split = Split::LocalRemote(
+    &[x86("ls_any_fills_from_sys.mem_io_local", 0x44, 0x08)],
+    &[x86("ls_any_fills_from_sys.mem_io_remote", 0x44, 0x40)],
+);
+
+/// From Zen 4 on there is memory beyond the DRAM channels (CXL), on nodes without CPUs.
+const ANY_FILLS_AND_CXL: Split = Split::LocalRemote(
+    &[x86("ls_any_fills_from_sys.dram_io_near", 0x44, 0x08)],
+    &[x86("ls_any_fills_from_sys.dram_io_far + alternate_memories", 0x44, 0xc0)],
+);
 
 const RETIRED_LOADS: &str = "retired loads that missed the last cache";
 const READS: &str = "reads into the core, prefetches and reads for ownership included";
@@ -137,33 +135,29 @@ const NEOVERSE: &str = "reads that missed the last cache; remote is another sock
 const MODELS: &[Model] = &[
     Model {
         name: "Zen 6",
-        matches: |p| {
-            matches!(p, Processor::Amd { family: 0x1a, model: 0x50..=0x5f | 0x80..=0xaf | 0xc0..=0xcf })
-        },
-        split: any_fills(0xc0),
+        matches: |p| matches!(p, Processor::Amd { family: 0x1a, model: 0x50..=0x5f | 0x80..=0xaf | 0xc0..=0xcf }),
+        split: ANY_FILLS_AND_CXL,
         counts: FILLS,
         source: "Linux tools/perf/pmu-events/arch/x86/amdzen6/load-store.json",
     },
     Model {
         name: "Zen 5",
         matches: |p| matches!(p, Processor::Amd { family: 0x1a, .. }),
-        split: any_fills(0xc0),
+        split: ANY_FILLS_AND_CXL,
         counts: FILLS,
         source: "Linux tools/perf/pmu-events/arch/x86/amdzen5/load-store.json",
     },
     Model {
         name: "Zen 3",
-        matches: |p| {
-            matches!(p, Processor::Amd { family: 0x19, model: 0x00..=0x0f | 0x20..=0x2f | 0x40..=0x5f })
-        },
-        split: any_fills(0x40),
+        matches: |p| matches!(p, Processor::Amd { family: 0x19, model: 0x00..=0x0f | 0x20..=0x2f | 0x40..=0x5f }),
+        split: ANY_FILLS,
         counts: FILLS,
         source: "Linux tools/perf/pmu-events/arch/x86/amdzen3/memory.json",
     },
     Model {
         name: "Zen 4",
         matches: |p| matches!(p, Processor::Amd { family: 0x19, .. }),
-        split: any_fills(0xc0),
+        split: ANY_FILLS_AND_CXL,
         counts: FILLS,
         source: "Linux tools/perf/pmu-events/arch/x86/amdzen4/cache.json",
     },
@@ -346,10 +340,7 @@ mod tests {
             name(Processor::Intel { family: 6, model: 79, stepping: 1 }),
             Some("Broadwell-EP/EX")
         );
-        assert_eq!(
-            name(Processor::Amd { family: 0x10, model: 8 }),
-            Some("Opteron, family 10h")
-        );
+        assert_eq!(name(Processor::Amd { family: 0x10, model: 8 }), Some("Opteron, family 10h"));
     }
 
     #[test]

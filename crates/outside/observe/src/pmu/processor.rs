@@ -95,11 +95,9 @@ mod tests {
         );
         let amd = "vendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\n";
         assert_eq!(Processor::parse(amd), Some(Processor::Amd { family: 26, model: 2 }));
-        let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd40\n";
-        assert_eq!(
-            Processor::parse(arm),
-            Some(Processor::Arm { implementer: 0x41, part: 0xd40 })
-        );
+        let arm =
+            "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd40\n";
+        assert_eq!(Processor::parse(arm), Some(Processor::Arm { implementer: 0x41, part: 0xd40 }));
         assert_eq!(Processor::parse("vendor_id : CentaurHauls\ncpu family : 6\n"), None);
         assert_eq!(Processor::parse(""), None);
     }
