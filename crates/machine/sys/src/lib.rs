@@ -14,6 +14,7 @@ pub mod perf;
 pub mod prctl;
 pub mod process;
 pub mod sampling;
+pub mod signals;
 pub mod spawn;
 
 use std::io;
