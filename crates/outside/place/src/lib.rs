@@ -15,6 +15,7 @@ pub mod allocators;
 pub mod elf;
 mod environment;
 mod error;
+pub mod journal;
 mod note;
 pub mod plan;
 mod prepare;
