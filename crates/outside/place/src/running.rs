@@ -9,6 +9,7 @@ use numapilot_sys::process::{self, PidFd};
 use numapilot_sys::spawn::{self, SpawnError};
 
 use crate::PlaceError;
+use crate::journal::{Held, Outcome};
 
 /// Between SIGTERM and SIGKILL when a time limit is over.
 const GRACE: Duration = Duration::from_secs(2);
@@ -22,10 +23,11 @@ pub struct Running {
     own_group: bool,
     started: Instant,
     ended: bool,
+    held: Option<Held>,
 }
 
 /// A program that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Its exit status or the signal that ended it.
     pub status: ExitStatus,
@@ -35,17 +37,23 @@ pub struct Finished {
     pub wall: Duration,
     /// Resources of the program and of the descendants it waited for.
     pub usage: Usage,
+    /// What became of the machine-wide settings that were changed for it.
+    pub settings: Vec<Outcome>,
 }
 
 impl Running {
-    pub(crate) fn start(command: &mut Command, own_group: bool) -> Result<Self, SpawnError> {
+    pub(crate) fn start(
+        command: &mut Command,
+        own_group: bool,
+        held: Option<Held>,
+    ) -> Result<Self, SpawnError> {
         let started = Instant::now();
         let mut child = spawn::spawn(command)?;
         let opened = i32::try_from(child.id())
             .map_err(std::io::Error::other)
             .and_then(|pid| Ok((pid, PidFd::open(pid)?)));
         match opened {
-            Ok((pid, fd)) => Ok(Self { pid, fd, own_group, started, ended: false }),
+            Ok((pid, fd)) => Ok(Self { pid, fd, own_group, started, ended: false, held }),
             Err(error) => {
                 // Without a pidfd (kernel before 5.3) it could not be watched: do not leave
                 // it behind. Neither call can help if it fails.
@@ -96,7 +104,8 @@ impl Running {
             // Those that outlived their leader.
             let _ = process::signal_group(self.pid, libc::SIGKILL);
         }
-        Ok(Finished { status, timed_out: !in_time, wall, usage })
+        let settings = self.held.take().map(Held::release).unwrap_or_default();
+        Ok(Finished { status, timed_out: !in_time, wall, usage, settings })
     }
 
     /// Waits until the program has ended, at most `limit`; whether it has. Its status is

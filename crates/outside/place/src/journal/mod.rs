@@ -11,6 +11,8 @@
 //! enough to put it back. All of it happens under a lock on the journal's directory.
 
 mod entry;
+mod error;
+mod outcome;
 mod setting;
 
 use std::fs::{self, DirBuilder, File};
@@ -18,98 +20,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use thiserror::Error;
-
 use entry::{Changed, Entry, Owner, State};
+pub use error::JournalError;
+pub use outcome::{Done, Outcome};
 pub use setting::{Change, Setting};
-
-/// Why a setting was not changed; nothing is left changed.
-#[derive(Debug, Error)]
-pub enum JournalError {
-    /// No place for the journal.
-    #[error(
-        "no place to record machine-wide changes: {cause}; run as root, \
-         or in a session that has XDG_RUNTIME_DIR"
-    )]
-    NoDirectory {
-        /// What is wrong with it.
-        cause: String,
-    },
-    /// A file of the journal cannot be read or written.
-    #[error("journal {}: {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The setting cannot be read or written.
-    #[error(
-        "{setting} cannot be set to {value}: {source}; this needs root and a writable /sys and /proc/sys"
-    )]
-    Setting {
-        /// Which.
-        setting: Setting,
-        /// Asked for.
-        value: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// Another run holds it at another value.
-    #[error("{setting} is held at {held} by run {pid} ({command}); wait for it to end")]
-    Held {
-        /// Which.
-        setting: Setting,
-        /// Its value.
-        held: String,
-        /// By which process.
-        pid: u32,
-        /// Running what.
-        command: String,
-    },
-}
-
-/// What became of one setting of a run that is over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Outcome {
-    /// Which setting; `None` for an entry that cannot be read.
-    pub setting: Option<Setting>,
-    /// The run that changed it.
-    pub run: String,
-    /// What was done.
-    pub done: Done,
-}
-
-/// What was done about a setting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Done {
-    /// Written back.
-    Restored {
-        /// From.
-        from: String,
-        /// To.
-        to: String,
-    },
-    /// It had its original value already.
-    Already(String),
-    /// Neither the run's value nor the original: somebody else's, and left alone.
-    ChangedByOthers {
-        /// Value of the run.
-        held: String,
-        /// Value now.
-        now: String,
-        /// Value before the run.
-        original: String,
-    },
-    /// Its owner is alive.
-    InUse,
-    /// Another run still holds it and will put it back.
-    HeldByOthers,
-    /// It could not be put back.
-    Failed(String),
-}
 
 /// The journal of machine-wide changes.
 #[derive(Clone, Debug)]
@@ -117,6 +31,9 @@ pub struct Journal {
     directory: PathBuf,
     root: PathBuf,
 }
+
+/// The readable entries with their files, and an outcome for each that cannot be read.
+type Contents = (Vec<(PathBuf, Entry)>, Vec<Outcome>);
 
 /// Settings held until this is released. Dropped without, they are put back silently.
 #[derive(Debug)]
@@ -258,7 +175,7 @@ impl Journal {
                 let done = if held_by_others(change.setting) {
                     Done::HeldByOthers
                 } else {
-                    put_back(change, &self.root)
+                    outcome::put_back(change, &self.root)
                 };
                 Outcome { setting: Some(change.setting), run: run.clone(), done }
             })
@@ -269,8 +186,7 @@ impl Journal {
         outcomes
     }
 
-    /// All readable entries, and an outcome for each that cannot be read.
-    fn entries(&self) -> Result<(Vec<(PathBuf, Entry)>, Vec<Outcome>), JournalError> {
+    fn entries(&self) -> Result<Contents, JournalError> {
         let fail = |e| self.file_error(&self.directory, e);
         let mut entries = Vec::new();
         let mut unreadable = Vec::new();
@@ -359,27 +275,6 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.settle();
-    }
-}
-
-fn put_back(change: &Changed, root: &Path) -> Done {
-    let now = match change.setting.read(root) {
-        Ok(now) => now,
-        Err(error) => return Done::Failed(error.to_string()),
-    };
-    if now == change.original {
-        return Done::Already(now);
-    }
-    if now != change.held {
-        return Done::ChangedByOthers {
-            held: change.held.clone(),
-            now,
-            original: change.original.clone(),
-        };
-    }
-    match change.setting.write(root, &change.original) {
-        Ok(()) => Done::Restored { from: now, to: change.original.clone() },
-        Err(error) => Done::Failed(error.to_string()),
     }
 }
 
