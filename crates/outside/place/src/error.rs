@@ -99,6 +99,9 @@ pub enum PlaceError {
         /// Which step, and its errno.
         source: SpawnError,
     },
+    /// Receiving signals failed.
+    #[error("cannot receive signals for the program: {0}")]
+    Signals(io::Error),
     /// Waiting or signalling failed.
     #[error("cannot watch process {pid}")]
     Watch {

@@ -1,6 +1,7 @@
 //! A started program: signals, the end with its resource usage, and a time limit that
 //! ends all of its processes.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,12 @@ impl Running {
         self.pid
     }
 
+    /// Whether it leads a process group of its own.
+    #[must_use]
+    pub fn has_own_group(&self) -> bool {
+        self.own_group
+    }
+
     /// Sends a signal to the program, or to all of its group if it has its own.
     ///
     /// # Errors
@@ -119,6 +126,13 @@ impl Running {
 
     fn watch(&self, source: std::io::Error) -> PlaceError {
         PlaceError::Watch { pid: self.pid, source }
+    }
+}
+
+/// Readable when the program has ended.
+impl AsFd for Running {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
