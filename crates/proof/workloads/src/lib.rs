@@ -1,2 +1,34 @@
 //! Built-in workloads: real programs whose answers are checked against an independent
 //! computation, run unchanged under any allocator, policy and placement.
+//!
+//! Source: "A Systematic Study of NUMA effects on query workloads" (Memarzia, Ray,
+//! Bhavsar 2019), sections 3.1 and 4.2: W1 is holistic aggregation (MEDIAN per group), W2
+//! distributive aggregation (COUNT per group), both over one shared hash table.
+//!
+//! ```text
+//!   data ──> load ──────> aggregate ─────────> finalise ──> Answer ──> check
+//!            each thread   one shared Table     each thread  checksum   sorted,
+//!            its slice     Table + buffers (w1) its part                 one thread
+//! ```
+//!
+//! Nothing here places a thread or chooses an allocator: threads are plain `std` threads
+//! and memory comes from the process's `malloc`, so that what is set from outside counts.
+#![forbid(unsafe_code)]
+
+pub mod aggregation;
+pub mod answer;
+pub mod check;
+pub mod data;
+pub mod error;
+pub mod memory;
+pub mod outcome;
+pub mod random;
+pub mod size;
+pub mod slices;
+pub mod table;
+pub mod team;
+pub mod w1;
+pub mod w2;
+
+pub use error::WorkloadError;
+pub use outcome::Outcome;

@@ -1,0 +1,143 @@
+//! What W1 and W2 have in common: load, aggregate, finalise, each by all threads.
+
+use std::num::NonZeroUsize;
+
+use serde::Serialize;
+
+use crate::answer::{Answer, Row};
+use crate::data::{DataSet, Record};
+use crate::memory::{self, Need};
+use crate::outcome::{Figures, Outcome, peak_rss_bytes};
+use crate::slices::Slices;
+use crate::table::CHUNK;
+use crate::team::{self, Worker};
+use crate::{WorkloadError, check};
+
+/// What is computed per group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// W2: the number of records.
+    Count,
+    /// W1: the median of the values. Of an even number of values it is the mean of the
+    /// middle two, as in SQL engines; rows hold twice the median, which is an integer.
+    Median,
+}
+
+/// Which thread fills the input table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Load {
+    /// Each thread fills the slice that it will read.
+    #[default]
+    Threads,
+    /// The main thread fills everything.
+    Main,
+}
+
+/// How to run W1 or W2.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Options {
+    /// The input table.
+    #[serde(flatten)]
+    pub set: DataSet,
+    /// Number of threads, the main thread being one of them.
+    #[serde(skip)]
+    pub threads: NonZeroUsize,
+    /// Which thread fills the input table.
+    pub load: Load,
+    /// The number of groups for which the hash table is made, as a query optimiser
+    /// estimates it; a table that is too small grows.
+    pub estimate: u64,
+    /// Whether to compute the answer a second time, independently, and compare.
+    #[serde(skip)]
+    pub check: bool,
+}
+
+/// An aggregation over the shared table.
+pub trait Aggregate: Sync {
+    /// What a thread is given before it starts.
+    type Home: Send;
+    /// What a thread keeps for itself while aggregating.
+    type Local;
+
+    /// At the beginning of the aggregation, in the thread itself.
+    fn local(&self, home: Self::Home) -> Self::Local;
+    /// Takes in at most [`CHUNK`] records.
+    fn add(&self, local: &mut Self::Local, records: &[Record]);
+    /// Hands over what `local` still keeps.
+    fn flush(&self, local: Self::Local);
+    /// Computes and returns the rows that fall to one thread; all groups are complete.
+    fn finalise(&self) -> Vec<Row>;
+}
+
+/// Refuses sizes without meaning, and those that this machine cannot hold.
+///
+/// # Errors
+/// Those of [`DataSet::validate`], and [`WorkloadError::TooLittleMemory`].
+pub fn validate(
+    workload: &'static str,
+    options: &Options,
+    need: Need,
+) -> Result<(), WorkloadError> {
+    options.set.validate()?;
+    let (needed_bytes, available_bytes) = (need.bytes(options), memory::available_bytes()?);
+    if needed_bytes > available_bytes {
+        let DataSet { records, groups, .. } = options.set;
+        return Err(WorkloadError::TooLittleMemory {
+            workload,
+            records,
+            groups,
+            check: options.check,
+            needed_bytes,
+            available_bytes,
+        });
+    }
+    Ok(())
+}
+
+/// Runs an aggregation over `slices`, which are generated first, on one thread per home,
+/// and checks it if asked.
+///
+/// # Errors
+/// Threads and memory that the system refuses, and [`WorkloadError::WrongResult`].
+pub fn run<A: Aggregate>(
+    figures: Figures,
+    options: &Options,
+    function: Function,
+    slices: &Slices,
+    aggregation: &A,
+    homes: Vec<A::Home>,
+) -> Result<Outcome, WorkloadError> {
+    let (results, phases) = team::run(homes, |worker, home| {
+        worker.phase("load", || match options.load {
+            Load::Threads => slices.load(worker.index),
+            Load::Main if worker.index == 0 => slices.load_all(),
+            Load::Main => {}
+        });
+        // Every worker comes to the same verdict, so that none waits for another.
+        slices.complete()?;
+        worker.phase("aggregate", || aggregate(worker, slices, aggregation, home));
+        Ok(worker.phase("finalise", || aggregation.finalise()))
+    })?;
+    let rows = results.into_iter().collect::<Result<Vec<_>, WorkloadError>>()?;
+    let answer = Answer::of(rows.iter().flatten());
+    let peak_rss_bytes = peak_rss_bytes()?;
+    drop(rows);
+    if options.check {
+        let expected = check::answer(slices, function)?;
+        if answer != expected {
+            return Err(WorkloadError::WrongResult { computed: answer, expected });
+        }
+    }
+    Ok(Outcome::new(figures, phases, options.set.records, answer, peak_rss_bytes, options.check))
+}
+
+fn aggregate<A: Aggregate>(worker: &Worker<'_>, slices: &Slices, aggregation: &A, home: A::Home) {
+    let mut local = aggregation.local(home);
+    for morsel in slices.morsels(worker.index) {
+        for chunk in morsel.chunks(CHUNK) {
+            aggregation.add(&mut local, chunk);
+        }
+    }
+    aggregation.flush(local);
+}

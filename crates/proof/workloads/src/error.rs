@@ -1,0 +1,96 @@
+//! What can go wrong with a workload, and what to do about it.
+
+use std::io;
+
+use crate::size::Grouped;
+
+/// Failure of a workload. Every message names cause and remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// A data set without records has no answer.
+    #[error("0 records leave nothing to aggregate; give --records at least 1")]
+    NoRecords,
+    /// Groups need at least one key.
+    #[error("0 groups leave no key to draw; give --groups at least 1")]
+    NoGroups,
+    /// Every group needs a record.
+    #[error(
+        "{} groups cannot be made of {} records; lower --groups or raise --records",
+        Grouped(*.groups), Grouped(*.records)
+    )]
+    MoreGroupsThanRecords {
+        /// Asked for.
+        groups: u64,
+        /// Asked for.
+        records: u64,
+    },
+    /// More memory than there is.
+    #[error(
+        "{workload} over {} records and {} groups needs about {} MiB of memory, but {} MiB are available; lower --records or --groups{}",
+        Grouped(*.records), Grouped(*.groups), Grouped(*.needed_bytes >> 20),
+        Grouped(*.available_bytes >> 20), if *.check { ", or leave --check out" } else { "" }
+    )]
+    TooLittleMemory {
+        /// Name of the workload.
+        workload: &'static str,
+        /// Asked for.
+        records: u64,
+        /// Asked for.
+        groups: u64,
+        /// Whether `--check` is part of the need.
+        check: bool,
+        /// Estimated need.
+        needed_bytes: u64,
+        /// What the kernel says can be had without swapping.
+        available_bytes: u64,
+    },
+    /// `malloc` said no.
+    #[error(
+        "malloc refused {} MiB for {what}; lower --records, or raise the memory limit (ulimit -v, cgroup)",
+        Grouped(*.bytes >> 20)
+    )]
+    Malloc {
+        /// What the memory was for.
+        what: &'static str,
+        /// How much.
+        bytes: u64,
+    },
+    /// The kernel said no to a thread.
+    #[error(
+        "thread {number} of {threads} could not be started ({source}); lower --threads, or raise the limit (ulimit -u, pids.max of the cgroup)"
+    )]
+    Thread {
+        /// Which one.
+        number: usize,
+        /// Asked for.
+        threads: usize,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The answer is not the one the independent computation gives.
+    #[error(
+        "wrong result: {computed} was computed, {expected} is right; this is a defect of the workload, of the allocator it ran under, or of the memory of this machine"
+    )]
+    WrongResult {
+        /// By the workload.
+        computed: crate::answer::Answer,
+        /// By the check.
+        expected: crate::answer::Answer,
+    },
+    /// The records could not be written.
+    #[error("the records could not be written to {path} ({source})")]
+    Dump {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// `/proc` is missing or unreadable.
+    #[error("{what} could not be read ({reason}); mount /proc")]
+    Proc {
+        /// The file.
+        what: &'static str,
+        /// The reason.
+        reason: String,
+    },
+}

@@ -1,0 +1,80 @@
+//! What a run of a workload yields; its JSON form is a contract with scripts.
+
+use std::time::Duration;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::WorkloadError;
+use crate::answer::Answer;
+use crate::team::Phase;
+
+/// What was run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Name on the command line.
+    pub workload: &'static str,
+    /// Number of threads.
+    pub threads: usize,
+    /// Everything else that was chosen.
+    pub parameters: serde_json::Value,
+}
+
+/// Result of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What was run.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Wall time of all phases but the load.
+    pub seconds: f64,
+    /// Input records per second of that time.
+    pub items_per_second: f64,
+    /// The answer.
+    #[serde(flatten)]
+    pub answer: Answer,
+    /// Whether an independent computation gave the same answer (false: not asked for).
+    pub checked: bool,
+    /// High-water mark of this process's resident memory, before any check.
+    pub peak_rss_bytes: u64,
+    /// Wall time per phase, in seconds.
+    #[serde(serialize_with = "by_name")]
+    pub phases: Vec<Phase>,
+}
+
+impl Outcome {
+    /// Adds up the phases.
+    #[must_use]
+    pub fn new(
+        figures: Figures,
+        phases: Vec<Phase>,
+        items: u64,
+        answer: Answer,
+        peak_rss_bytes: u64,
+        checked: bool,
+    ) -> Self {
+        let work = phases.iter().filter(|p| p.name != "load").map(|p| p.duration);
+        let seconds = work.sum::<Duration>().as_secs_f64();
+        let items_per_second = items as f64 / seconds;
+        Self { figures, seconds, items_per_second, answer, checked, peak_rss_bytes, phases }
+    }
+}
+
+fn by_name<S: Serializer>(phases: &[Phase], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(phases.len()))?;
+    for phase in phases {
+        map.serialize_entry(phase.name, &phase.duration.as_secs_f64())?;
+    }
+    map.end()
+}
+
+/// High-water mark of this process's resident memory. From `/proc`, because `ru_maxrss`
+/// begins with what the parent had resident when it forked.
+pub(crate) fn peak_rss_bytes() -> Result<u64, WorkloadError> {
+    let proc = |reason| WorkloadError::Proc { what: "VmHWM in /proc/self/status", reason };
+    let status = procfs::process::Process::myself()
+        .and_then(|process| process.status())
+        .map_err(|e| proc(e.to_string()))?;
+    let kib = status.vmhwm.ok_or_else(|| proc("the line is missing".to_owned()))?;
+    Ok(kib.saturating_mul(1024))
+}

@@ -1,0 +1,116 @@
+//! Threads that work through phases together, and how long each phase took.
+//!
+//! A thread lives through all phases: the one that fills a slice of the input is the one
+//! that reads it. The caller is worker 0, as the master thread is in OpenMP, so that N
+//! workers are N threads and not one more for whatever places threads from outside.
+
+use std::sync::{Barrier, Mutex, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::WorkloadError;
+
+/// How long a phase took, from the moment all workers entered until all had left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Phase {
+    /// What was done.
+    pub name: &'static str,
+    /// Wall time.
+    pub duration: Duration,
+}
+
+/// One thread of the team.
+#[derive(Debug)]
+pub struct Worker<'team> {
+    /// From 0; 0 is the caller's thread.
+    pub index: usize,
+    barrier: &'team Barrier,
+    phases: &'team Mutex<Vec<Phase>>,
+}
+
+impl Worker<'_> {
+    /// Does this worker's part of a phase. Every worker of the team must call it, for the
+    /// same phases in the same order.
+    pub fn phase<R>(&self, name: &'static str, work: impl FnOnce() -> R) -> R {
+        self.barrier.wait();
+        let start = Instant::now();
+        let result = work();
+        self.barrier.wait();
+        if self.index == 0 {
+            let phase = Phase { name, duration: start.elapsed() };
+            self.phases.lock().unwrap_or_else(PoisonError::into_inner).push(phase);
+        }
+        result
+    }
+}
+
+/// Runs `body` on one worker per home, which it is given; returns what each returned,
+/// worker 0 first, and the phases in order.
+///
+/// # Errors
+/// [`WorkloadError::Thread`] when a thread cannot be started; none has done anything then.
+pub fn run<H: Send, R: Send>(
+    homes: Vec<H>,
+    body: impl Fn(&Worker<'_>, H) -> R + Sync,
+) -> Result<(Vec<R>, Vec<Phase>), WorkloadError> {
+    let threads = homes.len();
+    let barrier = Barrier::new(threads);
+    let phases = Mutex::new(Vec::new());
+    // Nobody may wait at the barrier for a thread that will never come: workers start when
+    // this lock is released, and only if it says that all of them exist.
+    let complete = RwLock::new(false);
+    let work = |index, home| body(&Worker { index, barrier: &barrier, phases: &phases }, home);
+    let results = thread::scope(|scope| {
+        let mut gate = complete.write().unwrap_or_else(PoisonError::into_inner);
+        let mut homes = homes.into_iter().enumerate();
+        let Some((_, home)) = homes.next() else { return Ok(Vec::new()) };
+        let mut handles = Vec::with_capacity(threads - 1);
+        for (index, home) in homes {
+            let (complete, work) = (&complete, &work);
+            let handle = thread::Builder::new().name(format!("worker-{index}")).spawn_scoped(
+                scope,
+                move || {
+                    let start = *complete.read().unwrap_or_else(PoisonError::into_inner);
+                    start.then(|| work(index, home))
+                },
+            );
+            match handle {
+                Ok(handle) => handles.push(handle),
+                Err(source) => {
+                    return Err(WorkloadError::Thread { number: index + 1, threads, source });
+                }
+            }
+        }
+        *gate = true;
+        drop(gate);
+        let mut results = vec![work(0, home)];
+        for handle in handles {
+            match handle.join() {
+                Ok(result) => results.extend(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(results)
+    })?;
+    Ok((results, phases.into_inner().unwrap_or_else(PoisonError::into_inner)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    #[test]
+    fn a_phase_begins_when_all_have_ended_the_one_before() {
+        let arrived = AtomicUsize::new(0);
+        let homes = vec![100, 200, 300, 400, 500];
+        let (seen, phases) = run(homes, |worker, home| {
+            worker.phase("first", || arrived.fetch_add(1, Relaxed));
+            home + worker.phase("second", || arrived.load(Relaxed)) * 10 + worker.index
+        })
+        .unwrap();
+        assert_eq!(seen, [150, 251, 352, 453, 554]);
+        assert_eq!(phases.iter().map(|p| p.name).collect::<Vec<_>>(), ["first", "second"]);
+    }
+}

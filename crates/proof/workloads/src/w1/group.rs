@@ -1,0 +1,96 @@
+//! The groups of W1: headers in segments, each segment made by the thread that first
+//! needs one, so that a group's header lies on the node of the thread that met it first.
+
+use std::hint::spin_loop;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::yield_now;
+
+use crate::table::Entry;
+
+/// Headers of a segment.
+const SEGMENT: usize = 1024;
+
+/// How often to look again before giving the CPU to whoever is to publish a number.
+const SPINS: u32 = 64;
+
+/// One group.
+#[derive(Debug, Default)]
+pub struct Group<B> {
+    /// Its key, as soon as the header is in use.
+    pub key: AtomicU64,
+    /// Its values; empty as long as the header is not in use.
+    pub values: Mutex<B>,
+}
+
+/// All groups.
+#[derive(Debug)]
+pub struct Groups<B> {
+    segments: Vec<OnceLock<Box<[Group<B>]>>>,
+    /// Next segment to be made.
+    made: AtomicUsize,
+    /// Next segment to be handed out when all groups are complete.
+    next: AtomicUsize,
+}
+
+/// The numbers that a thread may still give to groups.
+pub type Numbers = Range<usize>;
+
+impl<B: Default> Groups<B> {
+    /// Room for `groups` groups met by `threads` threads.
+    pub fn new(groups: u64, threads: usize) -> Self {
+        // Every thread may leave one segment partly unused.
+        let segments = groups.div_ceil(SEGMENT as u64) as usize + threads;
+        Self {
+            segments: (0..segments).map(|_| OnceLock::new()).collect(),
+            made: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// The number of the group to which the table's `entry` for `key` leads. A new group
+    /// takes the next of `numbers`.
+    pub fn number(&self, entry: Entry<'_>, key: u64, numbers: &mut Numbers) -> usize {
+        if entry.new {
+            let number = numbers.next().unwrap_or_else(|| self.make(numbers));
+            self.group(number).key.store(key, Ordering::Relaxed);
+            // 0 is the word of a key whose group is not known yet.
+            entry.word.store(number as u64 + 1, Ordering::Release);
+            return number;
+        }
+        let mut spins = 0;
+        loop {
+            match entry.word.load(Ordering::Acquire) {
+                0 if spins < SPINS => spin_loop(),
+                0 => yield_now(),
+                word => return word as usize - 1,
+            }
+            spins += 1;
+        }
+    }
+
+    /// Makes a segment; returns its first number and leaves the others in `numbers`.
+    fn make(&self, numbers: &mut Numbers) -> usize {
+        let segment = self.made.fetch_add(1, Ordering::Relaxed);
+        self.segments[segment].get_or_init(|| (0..SEGMENT).map(|_| Group::default()).collect());
+        let first = segment * SEGMENT;
+        *numbers = first + 1..first + SEGMENT;
+        first
+    }
+
+    /// A group by its number.
+    #[inline]
+    pub fn group(&self, number: usize) -> &Group<B> {
+        let segment = &self.segments[number / SEGMENT];
+        &segment.get().map_or(&[][..], |groups| groups)[number % SEGMENT]
+    }
+
+    /// The segments that fall to one thread. Over all threads, each segment comes once.
+    pub fn share(&self) -> impl Iterator<Item = &[Group<B>]> {
+        std::iter::from_fn(|| {
+            let segment = self.next.fetch_add(1, Ordering::Relaxed);
+            self.segments.get(segment)?.get().map(|groups| &groups[..])
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! W1, holistic aggregation: `SELECT key, MEDIAN(value) ... GROUP BY key`.
+//!
+//! Source: systematic-numa-study 3.1. The word of the shared table is the number of the
+//! group, which holds its values in a buffer of its own that grows as values come: this is
+//! what keeps `malloc` busy, and what one thread allocates another one grows and frees.
+//!
+//! ```text
+//!   Table          Groups                        buffers
+//!   key -> id ---> { key, lock { start, len } } ---> values, grown by whoever appends
+//! ```
+
+mod buffer;
+mod group;
+mod hot;
+mod median;
+
+use serde::Serialize;
+use serde_json::json;
+
+use self::buffer::{Chunks, Piece};
+use self::median::Median;
+pub use self::median::twice_median;
+use crate::WorkloadError;
+use crate::aggregation::{self, Function, Options};
+use crate::memory::Need;
+use crate::outcome::{Figures, Outcome};
+use crate::slices::Slices;
+
+/// Where the memory of the groups' buffers comes from (allocation-for-query-processing 5.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AllocationPattern {
+    /// One allocation per buffer, from `malloc`.
+    #[default]
+    Raw,
+    /// Each thread cuts buffers from chunks that it takes from `malloc`.
+    Chunked,
+}
+
+/// Runs W1.
+///
+/// # Errors
+/// See [`WorkloadError`].
+pub fn run(options: &Options, pattern: AllocationPattern) -> Result<Outcome, WorkloadError> {
+    aggregation::validate("w1", options, Need::of(Function::Median))?;
+    let threads = options.threads.get();
+    let mut parameters = serde_json::to_value(options).unwrap_or_default();
+    parameters["allocation_pattern"] = json!(pattern);
+    let figures = Figures { workload: "w1", threads, parameters };
+    let slices = Slices::new(options.set, threads);
+    match pattern {
+        AllocationPattern::Raw => {
+            let homes = vec![(); threads];
+            let median = Median::<Vec<u64>>::new(options)?;
+            aggregation::run(figures, options, Function::Median, &slices, &median, homes)
+        }
+        AllocationPattern::Chunked => {
+            let mut chunks: Vec<Chunks> = (0..threads).map(|_| Chunks::new()).collect();
+            let homes = chunks.iter_mut().collect();
+            let median = Median::<Piece<'_>>::new(options)?;
+            aggregation::run(figures, options, Function::Median, &slices, &median, homes)
+        }
+    }
+}
