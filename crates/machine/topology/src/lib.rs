@@ -3,9 +3,8 @@
 //!
 //! ```text
 //!  /sys, /proc (or another root) --read--> Machine <--description-- machines/*.toml
-//!     ^                                      |
-//!     |unpack                    nodestrings resolve against it
-//!  Recording: those files as one text
+//!                                            |
+//!                                nodestrings resolve against it
 //! ```
 //!
 //! [`Machine`] is the one type everything above speaks in: a machine read from the kernel
@@ -18,7 +17,6 @@ mod id;
 mod machine;
 mod nodestring;
 mod read;
-mod recording;
 pub mod routes;
 mod set;
 
@@ -26,5 +24,4 @@ pub use id::{CpuId, NodeId};
 pub use machine::{Allowed, Cache, CacheKind, Cpu, Figures, HugePages, Link, Machine, Node};
 pub use nodestring::{NodestringError, parse_cpus, parse_nodes};
 pub use read::{ReadError, read};
-pub use recording::{Recording, RecordingError};
 pub use set::{CpuSet, IdSet, ListError, NodeSet};
