@@ -8,6 +8,7 @@ use crate::terminal::Terminal;
 
 mod bench;
 mod completions;
+mod doctor;
 mod man;
 mod topo;
 
@@ -16,6 +17,8 @@ mod topo;
 pub enum Verb {
     /// Show this machine: nodes, CPUs, caches, memory, distances.
     Topo(topo::Args),
+    /// Show what works here and what does not, each with cause and remedy.
+    Doctor(doctor::Args),
     /// Run a built-in workload.
     Bench(bench::Args),
     /// Print the completion script of a shell.
@@ -33,6 +36,7 @@ impl Verb {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         match self {
             Self::Topo(args) => args.run(terminal),
+            Self::Doctor(args) => args.run(terminal),
             Self::Bench(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
             Self::Man(args) => args.run(terminal),

@@ -8,10 +8,14 @@
 //! what the user asked for and which remedy to name.
 
 pub mod affinity;
+pub mod c_library;
 pub mod mapping;
 pub mod mempolicy;
+pub mod perf;
 pub mod prctl;
 pub mod process;
+pub mod sampling;
+pub mod signals;
 pub mod spawn;
 
 use std::io;

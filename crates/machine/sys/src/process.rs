@@ -4,7 +4,7 @@
 //! Source: wait4(2), pidfd_open(2), pidfd_send_signal(2), proc_pid_stat(5).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -131,6 +131,13 @@ impl PidFd {
                 Err(e) => return Err(e),
             }
         }
+    }
+}
+
+/// Readable when the process has ended.
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!  /sys, /proc (or another root) --read--> Machine <--description-- machines/*.toml
-//!                                            |
-//!                                nodestrings resolve against it
+//!     ^                                      |
+//!     |unpack                    nodestrings resolve against it
+//!  Recording: those files as one text
 //! ```
 //!
 //! [`Machine`] is the one type everything above speaks in: a machine read from the kernel
@@ -17,6 +18,7 @@ mod id;
 mod machine;
 mod nodestring;
 mod read;
+mod recording;
 pub mod routes;
 mod set;
 
@@ -24,4 +26,5 @@ pub use id::{CpuId, NodeId};
 pub use machine::{Allowed, Cache, CacheKind, Cpu, Figures, HugePages, Link, Machine, Node};
 pub use nodestring::{NodestringError, parse_cpus, parse_nodes};
 pub use read::{ReadError, read};
+pub use recording::{Recording, RecordingError};
 pub use set::{CpuSet, IdSet, ListError, NodeSet};

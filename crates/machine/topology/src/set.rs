@@ -214,6 +214,14 @@ impl<T: From<u32> + Into<u32> + Copy> FromIterator<T> for IdSet<T> {
     }
 }
 
+impl<T: From<u32> + Into<u32> + Copy> Extend<T> for IdSet<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, ids: I) {
+        for id in ids {
+            self.insert(id);
+        }
+    }
+}
+
 /// The kernel's list notation: `0-3,8`.
 impl<T: From<u32> + Into<u32> + Copy> fmt::Display for IdSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,1 +1,31 @@
 //! Counters and figures of a running program.
+//!
+//! ```text
+//!  /proc/PID (tree, threads, numa_maps) --+
+//!  perf_event_open (pmu) -----------------+--> Session --> Observation
+//!  /proc/vmstat, numastat (node_counters) +
+//! ```
+//!
+//! An [`Observation`] has every [`Metric`] either as a value or as the reason why there is
+//! none: nothing that could not be measured is ever shown as 0.
+#![forbid(unsafe_code)]
+
+mod error;
+mod machine_wide;
+mod memory;
+pub mod metric;
+pub mod node_counters;
+pub mod numa_maps;
+mod observation;
+pub mod pmu;
+mod session;
+mod statistics;
+mod threads;
+mod tree;
+
+pub use error::ObserveError;
+pub use memory::MemoryPoint;
+pub use metric::{Figure, Figures, Metric};
+pub use observation::{NodeFigures, Observation};
+pub use session::{LOOK_INTERVAL, Session};
+pub use statistics::Summary;

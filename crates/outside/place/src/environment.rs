@@ -55,7 +55,6 @@ impl Environment {
     pub fn huge_pages(&mut self, how: HugePages) -> bool {
         match how {
             HugePages::NoSwitch => return false,
-            HugePages::ByItself => {}
             HugePages::Variable(name, value) => {
                 if self.get(name).is_none() {
                     self.set(name, value);

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::Note;
 use crate::allocators::FindError;
+use crate::journal::JournalError;
 
 /// Why a program was not started under a plan. Each message names cause and remedy.
 #[derive(Debug, Error)]
@@ -32,6 +33,9 @@ pub enum PlaceError {
         /// What execve said, or what would make it say so.
         source: io::Error,
     },
+    /// The machine cannot be read.
+    #[error(transparent)]
+    Machine(#[from] numapilot_topology::ReadError),
     /// Nodes or CPUs that cannot be used.
     #[error(transparent)]
     Nodes(#[from] NodestringError),
@@ -67,9 +71,17 @@ pub enum PlaceError {
         /// `-N`.
         nodes: String,
     },
+    /// AutoNUMA is to be off and to move pages.
+    #[error(
+        "numa-balancing off and memory balancing (-b) contradict each other; leave one of them out"
+    )]
+    Contradiction,
     /// The allocator cannot be used.
     #[error(transparent)]
     Allocator(#[from] FindError),
+    /// A machine-wide setting cannot be changed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// `LD_PRELOAD` has no way to write this path.
     #[error(
         "{} contains a space or a colon, at which LD_PRELOAD splits; \
@@ -87,6 +99,9 @@ pub enum PlaceError {
         /// Which step, and its errno.
         source: SpawnError,
     },
+    /// Receiving signals failed.
+    #[error("cannot receive signals for the program: {0}")]
+    Signals(io::Error),
     /// Waiting or signalling failed.
     #[error("cannot watch process {pid}")]
     Watch {

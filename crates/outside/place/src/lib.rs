@@ -15,10 +15,14 @@ pub mod allocators;
 pub mod elf;
 mod environment;
 mod error;
+pub mod journal;
 mod note;
 pub mod plan;
 mod prepare;
+mod profile;
 mod running;
+mod shell;
+mod supervise;
 mod targets;
 pub mod threads;
 
@@ -28,5 +32,7 @@ pub use plan::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
 };
 pub use prepare::{Options, Prepared, prepare, prepare_targets};
+pub use profile::ProfileError;
 pub use running::{Finished, Running, Usage};
+pub use supervise::Supervisor;
 pub use targets::{MemoryTarget, Targets};

@@ -6,6 +6,7 @@
 //! to; they are resolved against the [`numapilot_topology::Machine`] when applied.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -159,6 +160,100 @@ impl MemoryMode {
     }
 }
 
+/// The names that profiles and options use, for choices among a few.
+macro_rules! names {
+    ($type:ident: $($variant:ident = $name:literal),+ $(,)?) => {
+        impl $type {
+            /// Every choice, in the order in which they are listed to the user.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// Its name in profiles and options.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+
+            /// The choice with this name.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|choice| choice.name() == name)
+            }
+        }
+    };
+}
+
+names!(ThreadPlacement: None = "none", Sparse = "sparse", Dense = "dense");
+names!(Thp: Inherit = "inherit", Always = "always", Never = "never");
+names!(NumaBalancing: Inherit = "inherit", On = "on", Off = "off");
+names!(
+    MemoryMode:
+    Inherit = "inherit",
+    Local = "local",
+    Interleave = "interleave",
+    WeightedInterleave = "weighted-interleave",
+    Bind = "bind",
+    Preferred = "preferred",
+    PreferredMany = "preferred-many",
+);
+
+/// One line for people: `jemalloc, interleave all, thp never`; `default` for a plan that
+/// changes nothing.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.allocator != AllocatorChoice::Inherit {
+            parts.push(self.allocator.to_string());
+        }
+        if self.threads != ThreadPlacement::None {
+            parts.push(self.threads.name().to_owned());
+        }
+        parts.extend(self.cpu_nodes.as_ref().map(|nodes| format!("CPUs of node {nodes}")));
+        parts.extend(self.cpus.as_ref().map(|cpus| format!("CPUs {cpus}")));
+        if self.memory.mode != MemoryMode::Inherit || self.memory.balancing {
+            parts.push(self.memory.to_string());
+        }
+        if self.thp != Thp::Inherit {
+            parts.push(format!("thp {}", self.thp.name()));
+        }
+        if self.numa_balancing != NumaBalancing::Inherit {
+            parts.push(format!("AutoNUMA {}", self.numa_balancing.name()));
+        }
+        parts.extend(self.env.iter().map(|(name, value)| format!("{name}={value}")));
+        if parts.is_empty() {
+            parts.push("default".to_owned());
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// `interleave all`, `bind 0-1 balancing`.
+impl fmt::Display for MemoryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.mode.name())?;
+        if self.mode.needs_nodes() {
+            let nodes = if self.nodes.is_empty() { "all" } else { &self.nodes };
+            write!(f, " {nodes}")?;
+        }
+        if self.balancing {
+            f.write_str(" balancing")?;
+        }
+        Ok(())
+    }
+}
+
+/// The name, or the file name of a library.
+impl fmt::Display for AllocatorChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inherit => "inherit",
+            Self::Named(name) => name,
+            Self::Path(path) => path.rsplit('/').next().unwrap_or(path),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +276,41 @@ mod tests {
         assert_eq!(plan.memory.mode, MemoryMode::WeightedInterleave);
         let again: Plan = toml::from_str(&toml::to_string(&plan).unwrap()).unwrap();
         assert_eq!(again, plan);
+    }
+
+    #[test]
+    fn a_plan_is_one_line() {
+        assert_eq!(Plan::default().to_string(), "default");
+        let plan = Plan {
+            allocator: AllocatorChoice::Path("/opt/lib/libhoard.so".into()),
+            threads: ThreadPlacement::Sparse,
+            cpu_nodes: Some("0".into()),
+            thp: Thp::Never,
+            numa_balancing: NumaBalancing::Off,
+            memory: MemoryPolicy { mode: MemoryMode::Bind, balancing: true, ..Default::default() },
+            env: [("A".to_owned(), "1".to_owned())].into(),
+            ..Plan::default()
+        };
+        assert_eq!(
+            plan.to_string(),
+            "libhoard.so, sparse, CPUs of node 0, bind all balancing, thp never, AutoNUMA off, A=1"
+        );
+    }
+
+    #[test]
+    fn names_are_those_of_the_profile() {
+        fn check<T: Serialize + Copy>(all: &[T], name: fn(T) -> &'static str) {
+            for choice in all {
+                let text = toml::Value::try_from(choice).unwrap();
+                assert_eq!(text.as_str(), Some(name(*choice)));
+            }
+        }
+        check(ThreadPlacement::ALL, ThreadPlacement::name);
+        check(Thp::ALL, Thp::name);
+        check(NumaBalancing::ALL, NumaBalancing::name);
+        check(MemoryMode::ALL, MemoryMode::name);
+        assert_eq!(Thp::from_name("never"), Some(Thp::Never));
+        assert_eq!(Thp::from_name("Never"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A started program: signals, the end with its resource usage, and a time limit that
 //! ends all of its processes.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use numapilot_sys::process::{self, PidFd};
 use numapilot_sys::spawn::{self, SpawnError};
 
 use crate::PlaceError;
+use crate::journal::{Held, Outcome};
 
 /// Between SIGTERM and SIGKILL when a time limit is over.
 const GRACE: Duration = Duration::from_secs(2);
@@ -22,10 +24,11 @@ pub struct Running {
     own_group: bool,
     started: Instant,
     ended: bool,
+    held: Option<Held>,
 }
 
 /// A program that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Its exit status or the signal that ended it.
     pub status: ExitStatus,
@@ -35,17 +38,23 @@ pub struct Finished {
     pub wall: Duration,
     /// Resources of the program and of the descendants it waited for.
     pub usage: Usage,
+    /// What became of the machine-wide settings that were changed for it.
+    pub settings: Vec<Outcome>,
 }
 
 impl Running {
-    pub(crate) fn start(command: &mut Command, own_group: bool) -> Result<Self, SpawnError> {
+    pub(crate) fn start(
+        command: &mut Command,
+        own_group: bool,
+        held: Option<Held>,
+    ) -> Result<Self, SpawnError> {
         let started = Instant::now();
         let mut child = spawn::spawn(command)?;
         let opened = i32::try_from(child.id())
             .map_err(std::io::Error::other)
             .and_then(|pid| Ok((pid, PidFd::open(pid)?)));
         match opened {
-            Ok((pid, fd)) => Ok(Self { pid, fd, own_group, started, ended: false }),
+            Ok((pid, fd)) => Ok(Self { pid, fd, own_group, started, ended: false, held }),
             Err(error) => {
                 // Without a pidfd (kernel before 5.3) it could not be watched: do not leave
                 // it behind. Neither call can help if it fails.
@@ -60,6 +69,12 @@ impl Running {
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Whether it leads a process group of its own.
+    #[must_use]
+    pub fn has_own_group(&self) -> bool {
+        self.own_group
     }
 
     /// Sends a signal to the program, or to all of its group if it has its own.
@@ -96,7 +111,8 @@ impl Running {
             // Those that outlived their leader.
             let _ = process::signal_group(self.pid, libc::SIGKILL);
         }
-        Ok(Finished { status, timed_out: !in_time, wall, usage })
+        let settings = self.held.take().map(Held::release).unwrap_or_default();
+        Ok(Finished { status, timed_out: !in_time, wall, usage, settings })
     }
 
     /// Waits until the program has ended, at most `limit`; whether it has. Its status is
@@ -110,6 +126,13 @@ impl Running {
 
     fn watch(&self, source: std::io::Error) -> PlaceError {
         PlaceError::Watch { pid: self.pid, source }
+    }
+}
+
+/// Readable when the program has ended.
+impl AsFd for Running {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

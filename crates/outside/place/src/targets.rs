@@ -1,6 +1,8 @@
 //! A plan's strings resolved against a machine: which CPUs, which nodes, in the kernel's
 //! numbers.
 
+use std::path::Path;
+
 use numapilot_sys::mempolicy::{self, Mode};
 use numapilot_topology::{CpuSet, Machine, NodeSet, parse_cpus, parse_nodes};
 
@@ -43,13 +45,16 @@ impl Targets {
         Ok(Self { cpus: cpus(plan, machine)?, memory: memory(plan, Some(machine))? })
     }
 
-    /// Resolves a plan that does not need the machine; `None` for one that does.
-    #[must_use]
-    pub fn without_machine(plan: &Plan) -> Option<Self> {
+    /// Resolves a plan on the running machine, which is read only if the plan needs it:
+    /// that keeps starting a program cheap.
+    ///
+    /// # Errors
+    /// As [`Targets::of`], and when the machine cannot be read.
+    pub fn here(plan: &Plan) -> Result<Self, PlaceError> {
         if plan.needs_machine() {
-            return None;
+            return Self::of(plan, &numapilot_topology::read(Path::new("/"))?);
         }
-        memory(plan, None).ok().map(|memory| Self { cpus: None, memory })
+        Ok(Self { cpus: None, memory: memory(plan, None)? })
     }
 }
 
@@ -97,6 +102,9 @@ fn usable_cpu_nodes(machine: &Machine) -> NodeSet {
 
 fn memory(plan: &Plan, machine: Option<&Machine>) -> Result<Option<MemoryTarget>, PlaceError> {
     let policy = &plan.memory;
+    if policy.balancing && plan.numa_balancing == NumaBalancing::Off {
+        return Err(PlaceError::Contradiction);
+    }
     let mode = match policy.mode {
         // The kernel samples only areas whose policy has MPOL_F_MOF, which the system
         // default has and an explicit policy has not: explicit `local` is first touch
@@ -116,7 +124,7 @@ fn memory(plan: &Plan, machine: Option<&Machine>) -> Result<Option<MemoryTarget>
     };
     let sampled = policy.balancing || plan.numa_balancing == NumaBalancing::On;
     let flags = match mode {
-        Mode::Bind if sampled => mempolicy::F_NUMA_BALANCING,
+        Mode::Bind | Mode::PreferredMany if sampled => mempolicy::F_NUMA_BALANCING,
         _ => 0,
     };
     Ok(Some(MemoryTarget { mode, flags, nodes }))
@@ -181,7 +189,7 @@ mod tests {
         off.numa_balancing = NumaBalancing::Off;
         assert!(!off.needs_machine());
         assert_eq!(memory_of(&off), Some((Mode::Local, 0, String::new())));
-        assert_eq!(Targets::without_machine(&off).unwrap().memory.unwrap().mode, Mode::Local);
+        assert_eq!(Targets::here(&off).unwrap().memory.unwrap().mode, Mode::Local);
         let mut bound = plan(MemoryMode::Bind, "1");
         assert_eq!(memory_of(&bound), Some((Mode::Bind, 0, "1".into())));
         bound.memory.balancing = true;

@@ -10,17 +10,11 @@ use crate::terminal::bytes;
 /// Caches alike: level, kind, size.
 type Kind = (u32, CacheKind, Option<u64>);
 
-/// The caches that cores have to themselves: `L1d 32.0 KiB`, `L2 1.00 MiB`. Cores that
-/// differ (big and little ones) are counted: `L2 2.00 MiB (8 of them)`.
-pub fn of_cores(machine: &Machine) -> Vec<String> {
+/// The caches that cores have to themselves: `L1d 32.0 KiB x 64, L2 1.00 MiB x 64`.
+pub fn of_cores(machine: &Machine) -> String {
     let kinds = grouped(machine.caches.iter().filter(|cache| is_private(machine, cache)));
-    let mixed = |(level, kind, _): &Kind| {
-        kinds.keys().filter(|(l, k, _)| l == level && k == kind).count() > 1
-    };
-    let count = |kind: &Kind, n: usize| {
-        if mixed(kind) { format!(" ({n} of them)") } else { String::new() }
-    };
-    kinds.iter().map(|(kind, group)| name(kind) + &count(kind, group.len())).collect()
+    let words = kinds.iter().map(|(kind, group)| format!("{} x {}", name(kind), group.len()));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// The caches that several cores of a node share, one entry of folded lines per kind:
@@ -28,24 +22,27 @@ pub fn of_cores(machine: &Machine) -> Vec<String> {
 pub fn shared(machine: &Machine, node: &Node, width: usize) -> Vec<Vec<String>> {
     let here = |cache: &&Cache| !cache.cpus.intersection(&node.cpus).is_empty();
     let caches = machine.caches.iter().filter(here).filter(|c| !is_private(machine, c));
-    grouped(caches)
-        .iter()
-        .map(|(kind, group)| {
-            let head = format!("{} x {} shared by ", name(kind), group.len());
-            let sharers: Vec<String> =
-                group.iter().map(|cache| sharers(machine, node, cache)).collect();
-            fold(&head, &sharers, " | ", width)
-        })
-        .collect()
+    let kinds = grouped(caches);
+    let line = |(kind, group): (&Kind, &Vec<&Cache>)| {
+        let head = format!("{} x {} shared by ", name(kind), group.len());
+        let sharers: Vec<_> = group.iter().map(|cache| sharers(machine, node, cache)).collect();
+        fold(&head, &sharers.join(" | "), width)
+    };
+    kinds.iter().map(line).collect()
 }
 
 fn sharers(machine: &Machine, node: &Node, cache: &Cache) -> String {
-    let beyond = cache.cpus.difference(&node.cpus);
-    let nodes: NodeSet = beyond.iter().filter_map(|id| machine.cpu(id)?.node).collect();
-    if nodes.is_empty() {
-        cache.cpus.to_string()
-    } else {
-        format!("{} with node {nodes}", cache.cpus.intersection(&node.cpus))
+    let here = cache.cpus.intersection(&node.cpus);
+    let mut words = here.to_string();
+    if here == node.cpus && words.contains(',') {
+        "all CPUs".clone_into(&mut words);
+    }
+    let elsewhere = cache.cpus.difference(&node.cpus);
+    let nodes: NodeSet = elsewhere.iter().filter_map(|id| machine.cpu(id)?.node).collect();
+    match nodes.len() {
+        0 => words,
+        1 => format!("{words} and node {nodes}"),
+        _ => format!("{words} and nodes {nodes}"),
     }
 }
 

@@ -1,30 +1,24 @@
 //! Folding long lists of CPUs into lines.
 
-/// `head` and the parts on lines of at most `width` columns (a part is never broken), later
-/// lines indented to where the parts begin.
-pub fn fold(head: &str, parts: &[String], separator: &str, width: usize) -> Vec<String> {
+/// `head` and the list on lines of at most `width` columns, broken after commas and bars
+/// only, later lines indented to where the list begins.
+pub fn fold(head: &str, list: &str, width: usize) -> Vec<String> {
     let indent = " ".repeat(head.chars().count());
     let mut lines = Vec::new();
     let mut line = head.to_owned();
-    let mut fresh = true;
-    for (i, part) in parts.iter().enumerate() {
-        let last = i + 1 == parts.len();
-        let piece = if last { part.clone() } else { format!("{part}{separator}") };
-        let columns = line.chars().count() + piece.trim_end().chars().count();
-        if !fresh && columns > width {
-            lines.push(line.trim_end().to_owned());
-            line.clone_from(&indent);
+    let mut empty = true;
+    for part in list.split_inclusive([',', '|']) {
+        let columns = line.chars().count() + part.trim_end().chars().count();
+        if !empty && columns > width {
+            lines.push(line);
+            line = indent.clone() + part.trim_start();
+        } else {
+            line += part;
         }
-        line += &piece;
-        fresh = false;
+        empty = false;
     }
-    lines.push(line.trim_end().to_owned());
+    lines.push(line);
     lines
-}
-
-/// The parts of a set such as `0-3,8`.
-pub fn parts(set: &impl ToString) -> Vec<String> {
-    set.to_string().split(',').map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -33,9 +27,9 @@ mod tests {
 
     #[test]
     fn long_lists_are_folded_under_their_beginning() {
-        let lines = fold("CPUs ", &parts(&"0,2,4,6,8"), ",", 10);
-        assert_eq!(lines, ["CPUs 0,2,", "     4,6,", "     8"]);
-        assert_eq!(fold("CPUs ", &parts(&"0-3"), ",", 10), ["CPUs 0-3"]);
-        assert_eq!(fold("x ", &parts(&"1000000,1"), ",", 4), ["x 1000000,", "  1"]);
+        assert_eq!(fold("CPUs ", "0,2,4,6,8", 10), ["CPUs 0,2,", "     4,6,", "     8"]);
+        assert_eq!(fold("by ", "0-3 | 4-7 | 8-9", 13), ["by 0-3 | 4-7", "   | 8-9"]);
+        assert_eq!(fold("CPUs ", "0-3", 10), ["CPUs 0-3"]);
+        assert_eq!(fold("x ", "1000000,1", 4), ["x 1000000,", "  1"]);
     }
 }

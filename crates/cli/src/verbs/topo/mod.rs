@@ -4,22 +4,30 @@ mod caches;
 mod fold;
 mod json;
 mod matrix;
+mod root;
 mod tree;
 
+use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use numapilot_topology::Machine;
+use anyhow::Context;
+use numapilot_topology::Recording;
 
+use self::root::Root;
 use crate::terminal::Terminal;
 
 /// Arguments of `topo`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Read the machine from DIR/sys and DIR/proc, a copy of another machine's.
-    #[arg(long, value_name = "DIR", default_value = "/")]
+    /// Show another machine: from DIR/sys and DIR/proc, or from a file that --record wrote.
+    #[arg(long, value_name = "DIR|FILE", default_value = "/")]
     root: PathBuf,
+
+    /// Write what the kernel shows of the machine to FILE, to look at it elsewhere.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 
     /// Print one JSON object.
     #[arg(long)]
@@ -28,17 +36,19 @@ pub struct Args {
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let machine = self.machine()?;
+        let root = Root::open(&self.root)?;
+        if let Some(file) = &self.record {
+            let recording = Recording::take(root.path())?;
+            fs::write(file, recording.to_string())
+                .with_context(|| format!("cannot write {}", file.display()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let machine = numapilot_topology::read(root.path())?;
         if self.json {
             terminal.json(&json::Report::new(&machine))?;
         } else {
             write!(terminal.out(), "{}", tree::draw(&machine, terminal.width()))?;
         }
         Ok(ExitCode::SUCCESS)
-    }
-
-    /// The machine the arguments name.
-    fn machine(&self) -> anyhow::Result<Machine> {
-        Ok(numapilot_topology::read(&self.root)?)
     }
 }

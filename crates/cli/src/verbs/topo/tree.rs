@@ -6,7 +6,7 @@
 use numapilot_topology::{CpuSet, Machine, Node};
 
 use super::caches;
-use super::fold::{fold, parts};
+use super::fold::fold;
 use super::matrix;
 use crate::terminal::{BOLD, WARN, bytes};
 
@@ -45,11 +45,11 @@ fn summary(machine: &Machine, width: usize) -> String {
     ];
     let private = caches::of_cores(machine);
     if !private.is_empty() {
-        lines.extend(fold("each core has ", &private, ", ", width));
+        lines.extend(fold("core caches: ", &private, width));
     }
     let offline: CpuSet = machine.cpus.iter().filter(|c| !c.online).map(|c| c.id).collect();
     if !offline.is_empty() {
-        lines.extend(fold("offline: CPUs ", &parts(&offline), ",", width));
+        lines.extend(fold("offline CPUs: ", &offline.to_string(), width));
     }
     lines.join("\n") + "\n"
 }
@@ -100,7 +100,7 @@ fn cpus(machine: &Machine, node: &Node, width: usize) -> Vec<String> {
     if let [package] = packages[..] {
         about += &format!(" of package {package}");
     }
-    fold(&format!("{about}: "), &parts(&node.cpus), ",", width)
+    fold(&format!("{about}: "), &node.cpus.to_string(), width)
 }
 
 fn huge_pages(node: &Node) -> Vec<Vec<String>> {
@@ -117,7 +117,7 @@ fn huge_pages(node: &Node) -> Vec<Vec<String>> {
 fn restriction(machine: &Machine, width: usize) -> String {
     let mut lines = Vec::new();
     if machine.allowed.cpus != machine.online_cpus() {
-        lines.extend(fold("CPUs ", &parts(&machine.allowed.cpus), ",", width));
+        lines.extend(fold("CPUs ", &machine.allowed.cpus.to_string(), width));
     }
     if machine.allowed.nodes != machine.memory_nodes() {
         lines.push(format!("memory of node {}", machine.allowed.nodes));

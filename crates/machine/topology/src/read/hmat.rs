@@ -3,8 +3,8 @@
 //! Source: Documentation/admin-guide/mm/numaperf.rst. `nodeN/access1/initiators` links to
 //! the nodes whose CPUs reach memory node N fastest and gives the figures of that access:
 //! latency in nanoseconds, bandwidth in MiB/s. Slower pairs are not shown by the kernel and stay
-//! unknown here. `access0` may name another device than a CPU; kernels before 5.11 have
-//! nothing else.
+//! unknown here. `access0`, which is all that kernels before 5.11 have, may name a node with
+//! another device instead of CPUs; its figures are left out.
 
 use super::tree::{Dir, parse};
 use super::{ReadError, node_dir};
@@ -25,9 +25,10 @@ pub(super) fn read(root: &Dir, nodes: &[Node]) -> Result<Figures, ReadError> {
             };
             let latency = figure("read_latency")?;
             let bandwidth = figure("read_bandwidth")?.map(gb_per_s);
-            any |= latency.is_some() || bandwidth.is_some();
             for id in access.numbered("node")? {
-                let Some(from) = nodes.iter().position(|n| n.id.0 == id) else { continue };
+                let with_cpus = |n: &Node| n.id.0 == id && !n.cpus.is_empty();
+                let Some(from) = nodes.iter().position(with_cpus) else { continue };
+                any |= latency.is_some() || bandwidth.is_some();
                 latency_ns[from][to] = latency;
                 bandwidth_gb_per_s[from][to] = bandwidth;
             }

@@ -30,6 +30,7 @@ mod tree;
 use std::path::Path;
 
 pub use error::ReadError;
+pub(crate) use processor::is_field;
 
 use crate::Machine;
 use tree::Dir;

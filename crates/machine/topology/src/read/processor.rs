@@ -7,6 +7,18 @@ use super::tree::Dir;
 /// the kernel interrupts each of them to write its clock rate.
 const ENTRY_BYTES: usize = 4096;
 
+/// Fields of a CPU's entry that name its model: x86, MIPS and LoongArch, RISC-V, POWER.
+const NAMES: [&str; 5] = ["model name", "Model Name", "cpu model", "uarch", "cpu"];
+
+/// Fields that identify an Arm core.
+const IMPLEMENTER: &str = "CPU implementer";
+const PART: &str = "CPU part";
+
+/// Whether this is the name of a field that is looked at.
+pub(crate) fn is_field(name: &str) -> bool {
+    NAMES.contains(&name) || [IMPLEMENTER, PART].contains(&name)
+}
+
 /// The host's name, `machine` where it has none.
 pub(super) fn host_name(root: &Dir) -> Result<String, ReadError> {
     let text = root.text("proc/sys/kernel/hostname", ENTRY_BYTES)?.unwrap_or_default();
@@ -26,13 +38,11 @@ fn model_in(text: &str) -> Option<String> {
             (name.trim() == key && !value.trim().is_empty()).then(|| value.trim())
         })
     };
-    // x86, MIPS and LoongArch; RISC-V; POWER.
-    let named = ["model name", "Model Name", "cpu model", "uarch", "cpu"];
-    if let Some(name) = named.into_iter().find_map(field) {
+    if let Some(name) = NAMES.into_iter().find_map(field) {
         return Some(name.split_whitespace().collect::<Vec<_>>().join(" "));
     }
-    let implementer = hexadecimal(field("CPU implementer")?)?;
-    let part = hexadecimal(field("CPU part")?)?;
+    let implementer = hexadecimal(field(IMPLEMENTER)?)?;
+    let part = hexadecimal(field(PART)?)?;
     Some(arm_model(implementer, part))
 }
 
@@ -64,7 +74,10 @@ fn arm_model(implementer: u32, part: u32) -> String {
         (0x41, 0xd40) => "Neoverse V1",
         (0x41, 0xd49) => "Neoverse N2",
         (0x41, 0xd4f) => "Neoverse V2",
-        (0x41, 0xd83) => "Neoverse V3",
+        (0x41, 0xd83) => "Neoverse V3AE",
+        (0x41, 0xd84) => "Neoverse V3",
+        (0x41, 0xd85) => "Cortex-X925",
+        (0x41, 0xd87) => "Cortex-A725",
         (0x41, 0xd8e) => "Neoverse N3",
         (0x43, 0x0a1) => "ThunderX",
         (0x43, 0x0af) | (0x42, 0x516) => "ThunderX2",

@@ -41,7 +41,7 @@ impl Dir {
 
     /// The value in a file, `None` when there is no such file.
     ///
-    /// `parse` gets the text without surrounding white space; its `None` is reported as
+    /// `parse` gets the text without what surrounds it; its `None` is reported as
     /// not being what was `expected`.
     pub(super) fn find<T>(
         &self,
@@ -50,7 +50,8 @@ impl Dir {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, ReadError> {
         let Some(text) = self.text(name, MAX_BYTES)? else { return Ok(None) };
-        let text = text.trim();
+        // Kernels before 4.0 write the end of a C string into some lists.
+        let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
         match parse(text) {
             Some(value) => Ok(Some(value)),
             None => Err(ReadError::Malformed {

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-pub use search::library_directories;
-pub(crate) use search::own_directories;
+pub use search::{library_directories, own_directories};
 pub use table::{GLIBC, GLIBC_HUGE_PAGES, HugePages, KNOWN, Known, known};
 
 use crate::AllocatorChoice;

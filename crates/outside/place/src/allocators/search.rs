@@ -40,8 +40,9 @@ pub fn library_directories() -> Vec<PathBuf> {
     all
 }
 
-/// The directories of numapilot's own libraries.
-pub(crate) fn own_directories() -> Vec<PathBuf> {
+/// The directories of numapilot's own libraries, whether they exist or not.
+#[must_use]
+pub fn own_directories() -> Vec<PathBuf> {
     let mut own: Vec<PathBuf> = env::var_os("NUMAPILOT_LIB_DIR")
         .filter(|d| !d.is_empty())
         .map(PathBuf::from)

@@ -28,8 +28,6 @@ pub struct Known {
 pub enum HugePages {
     /// It has no such switch: it gets them where the machine says `always`.
     NoSwitch,
-    /// It asks for them without being told.
-    ByItself,
     /// An environment variable of its own, set unless the user has set it.
     Variable(&'static str, &'static str),
     /// One entry `key<sep>value` of a list in a variable that the user may use too.

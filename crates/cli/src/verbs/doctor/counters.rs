@@ -1,0 +1,311 @@
+//! Hardware counters, counting by the kernel, and sampled memory accesses: each is really
+//! opened.
+//!
+//! Source: perf_event_open(2), Documentation/admin-guide/perf-security.rst, and the
+//! format files below `/sys/bus/event_source/devices`.
+
+use std::io;
+
+use numapilot_sys::perf::{Counter, Event, Scope};
+use numapilot_sys::sampling::Sampler;
+
+use super::check::{Check, Files};
+
+const DEVICES: &str = "sys/bus/event_source/devices";
+const PARANOID: &str = "proc/sys/kernel/perf_event_paranoid";
+const MACHINE_WIDE: &str = "run as root, or: sudo setcap cap_perfmon+ep \"$(command -v numapilot)\", \
+                            or: sudo sysctl kernel.perf_event_paranoid=0";
+
+pub fn checks(files: &Files) -> Vec<Check> {
+    let open = |event, scope, user_only| Counter::open(event, scope, None, user_only).map(drop);
+    let everywhere = open(Event::CONTEXT_SWITCHES, Scope::Cpu(first_cpu(files)), false);
+    let unbound = everywhere.is_ok();
+    vec![
+        hardware(files, open(Event::CYCLES, Scope::Thread(0), true)),
+        software(files, open(Event::PAGE_FAULTS, Scope::Thread(0), true)),
+        machine_wide(files, everywhere),
+        samples(files, |source| {
+            let open = |user_only| Sampler::open(source.event, PERIOD, source.precise, user_only);
+            // Older kernels cannot leave the kernel out of IBS.
+            open(true).or_else(|_| open(false)).map(drop)
+        }),
+        paranoid(files, unbound),
+    ]
+}
+
+/// Events between two samples; no sample is taken, so that any permitted number will do.
+const PERIOD: u64 = 1_000_000;
+
+/// A CPU that is online; 0 can be taken away on some machines.
+fn first_cpu(files: &Files) -> u32 {
+    let online = files.text("sys/devices/system/cpu/online").unwrap_or_default();
+    let first = numapilot_topology::CpuSet::parse_list(&online).ok().and_then(|set| set.first());
+    first.map_or(0, u32::from)
+}
+
+/// Whether the kernel refused by permission, not for want of hardware.
+fn forbidden(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+/// Whether a hypervisor is below, as x86 processors say.
+fn virtual_machine(files: &Files) -> bool {
+    files.text("proc/cpuinfo").is_some_and(|text| {
+        text.lines()
+            .find(|line| line.starts_with("flags"))
+            .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
+    })
+}
+
+fn no_permission(name: &str, files: &Files, error: &io::Error, remedy: &str) -> Check {
+    let level = files.text(PARANOID).unwrap_or_else(|| "unknown".to_owned());
+    Check::missing(
+        name,
+        "tried: refused",
+        format!("{error}; perf_event_paranoid is {level}, or a seccomp filter forbids it"),
+        remedy,
+    )
+}
+
+fn hardware(files: &Files, trial: io::Result<()>) -> Check {
+    const NAME: &str = "hardware counters";
+    match trial {
+        Ok(()) => Check::works(NAME, "tried: cycles can be counted"),
+        Err(error) if forbidden(&error) => no_permission(
+            NAME,
+            files,
+            &error,
+            "sudo sysctl kernel.perf_event_paranoid=2 (or lower); docker: --cap-add PERFMON",
+        ),
+        Err(error) if virtual_machine(files) => Check::missing(
+            NAME,
+            "tried: none",
+            format!("this virtual machine has no PMU (perf_event_open: {error})"),
+            "ask for one: QEMU/KVM -cpu host,pmu=on; in a cloud: a metal or dedicated-host size",
+        ),
+        Err(error) => Check::missing(
+            NAME,
+            "tried: none",
+            format!("no driver for this processor's PMU (perf_event_open: {error})"),
+            "boot a kernel that knows the processor, without nmi_watchdog or another profiler on it",
+        ),
+    }
+}
+
+/// Counters the kernel keeps itself: faults, context switches, migrations.
+fn software(files: &Files, trial: io::Result<()>) -> Check {
+    const NAME: &str = "kernel counters";
+    match trial {
+        Ok(()) => Check::works(NAME, "tried: faults, switches, migrations can be counted"),
+        Err(error) if forbidden(&error) => no_permission(
+            NAME,
+            files,
+            &error,
+            "sudo sysctl kernel.perf_event_paranoid=2 (or lower); docker: --cap-add PERFMON",
+        ),
+        Err(error) => Check::missing(
+            NAME,
+            "tried: none",
+            error.to_string(),
+            "boot a kernel with CONFIG_PERF_EVENTS=y",
+        ),
+    }
+}
+
+fn machine_wide(files: &Files, trial: io::Result<()>) -> Check {
+    const NAME: &str = "machine-wide counting";
+    match trial {
+        Ok(()) => Check::works(NAME, "tried: permitted"),
+        Err(error) if forbidden(&error) => no_permission(NAME, files, &error, MACHINE_WIDE),
+        Err(error) => Check::missing(
+            NAME,
+            "tried: none",
+            error.to_string(),
+            "boot a kernel with CONFIG_PERF_EVENTS=y",
+        ),
+    }
+}
+
+/// A source of sampled memory accesses.
+#[derive(Debug, PartialEq, Eq)]
+struct Source {
+    name: &'static str,
+    event: Event,
+    precise: u8,
+}
+
+/// The source this processor has, as its PMU directories tell.
+fn source(files: &Files) -> Option<Source> {
+    let pmu = |name: &str| files.number::<u32>(format!("{DEVICES}/{name}/type"));
+    let whole = |pmu| Event { pmu, config: 0, config1: 0 };
+    if let Some(pmu) = pmu("ibs_op") {
+        return Some(Source { name: "AMD IBS", event: whole(pmu), precise: 0 });
+    }
+    if let Some(pmu) = pmu("arm_spe_0") {
+        return Some(Source { name: "Arm SPE", event: whole(pmu), precise: 0 });
+    }
+    // Machines with two kinds of cores name the PMU of the larger ones so.
+    ["cpu", "cpu_core"].into_iter().find_map(|name| {
+        let terms = files.text(format!("{DEVICES}/{name}/events/mem-loads"))?;
+        Some(Source { name: "Intel PEBS", event: load_latency(&terms, pmu(name)?), precise: 2 })
+    })
+}
+
+/// The event of `event=0xcd,umask=0x1,ldlat=3`, by the PMU's format (`config:0-7`,
+/// `config:8-15`, `config1:0-15`).
+fn load_latency(terms: &str, pmu: u32) -> Event {
+    let mut event = Event { pmu, config: 0, config1: 0 };
+    for (key, value) in terms.split(',').filter_map(|term| term.split_once('=')) {
+        let digits = value.trim_start_matches("0x");
+        let radix = if digits.len() < value.len() { 16 } else { 10 };
+        let Ok(number) = u64::from_str_radix(digits, radix) else { continue };
+        match key {
+            "event" => event.config |= number & 0xff,
+            "umask" => event.config |= (number & 0xff) << 8,
+            "ldlat" => event.config1 = number & 0xffff,
+            _ => {}
+        }
+    }
+    event
+}
+
+fn samples(files: &Files, open: impl FnOnce(&Source) -> io::Result<()>) -> Check {
+    const NAME: &str = "memory access samples";
+    let Some(source) = source(files) else {
+        return Check::missing(
+            NAME,
+            "no IBS, PEBS or SPE",
+            match virtual_machine(files) {
+                true => "this virtual machine shows none of them",
+                false => "the kernel shows none of them for this processor",
+            },
+            "hints of AutoNUMA are used instead; for exact samples use the bare machine, kernel \
+             6.1 or later (Arm: with the arm_spe_pmu module)",
+        );
+    };
+    match open(&source) {
+        Ok(()) => Check::works(NAME, format!("tried: {} can be opened", source.name)),
+        // The event is there and wants its auxiliary beside it.
+        Err(error) if error.raw_os_error() == Some(libc::ENODATA) => {
+            Check::works(NAME, format!("tried: {} with auxiliary event", source.name))
+        }
+        Err(error) if forbidden(&error) => Check {
+            found: source.name.to_owned(),
+            ..no_permission(NAME, files, &error, MACHINE_WIDE)
+        },
+        Err(error) => Check::missing(
+            NAME,
+            source.name,
+            format!("opening it failed: {error}"),
+            "end other profilers that hold it (perf record, the NMI watchdog), or update the kernel",
+        ),
+    }
+}
+
+/// The setting itself; `unbound` when this process was found to count machine-wide
+/// whatever it says.
+fn paranoid(files: &Files, unbound: bool) -> Check {
+    const NAME: &str = "perf_event_paranoid";
+    let lower = "sudo sysctl kernel.perf_event_paranoid=0";
+    match files.number::<i32>(PARANOID) {
+        None => Check::missing(
+            NAME,
+            "not in this kernel",
+            "/proc/sys/kernel/perf_event_paranoid is not there",
+            "boot a kernel with CONFIG_PERF_EVENTS=y",
+        ),
+        Some(level @ ..=0) => Check::works(NAME, format!("{level}: machine-wide for everybody")),
+        Some(level) if unbound => Check::works(NAME, format!("{level}: does not bind this user")),
+        Some(1) => Check::limited(
+            NAME,
+            "1",
+            "users without CAP_PERFMON count their own programs, kernel included",
+            lower,
+        ),
+        Some(2) => Check::limited(
+            NAME,
+            "2",
+            "users without CAP_PERFMON count their own programs, without the kernel",
+            lower,
+        ),
+        Some(level) => Check::limited(
+            NAME,
+            level.to_string(),
+            "users without CAP_PERFMON count nothing",
+            lower,
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::State;
+    use super::super::check::tests::recorded;
+    use super::*;
+
+    fn errno(number: i32) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(number))
+    }
+
+    #[test]
+    fn the_three_sources_are_told_apart() {
+        let (_dir, files) = recorded(&[(&format!("{DEVICES}/ibs_op/type"), "11\n")]);
+        let found = source(&files).unwrap();
+        assert_eq!((found.name, found.event.pmu), ("AMD IBS", 11));
+        let (_dir, files) = recorded(&[(&format!("{DEVICES}/arm_spe_0/type"), "9\n")]);
+        assert_eq!(source(&files).unwrap().name, "Arm SPE");
+        let (_dir, files) = recorded(&[
+            (&format!("{DEVICES}/cpu/type"), "4\n"),
+            (&format!("{DEVICES}/cpu/events/mem-loads"), "event=0xcd,umask=0x1,ldlat=3\n"),
+        ]);
+        let found = source(&files).unwrap();
+        assert_eq!((found.name, found.precise), ("Intel PEBS", 2));
+        assert_eq!(found.event, Event { pmu: 4, config: 0x1cd, config1: 3 });
+        let (_dir, files) = recorded(&[(&format!("{DEVICES}/cpu/type"), "4\n")]);
+        assert_eq!(source(&files), None);
+    }
+
+    #[test]
+    fn a_source_must_open() {
+        let (_dir, files) =
+            recorded(&[(&format!("{DEVICES}/ibs_op/type"), "11\n"), (PARANOID, "4\n")]);
+        assert_eq!(samples(&files, |_| Ok(())).state, State::Works);
+        let check = samples(&files, |_| errno(libc::EACCES));
+        assert!(check.cause.unwrap().contains("perf_event_paranoid is 4"));
+        assert_eq!(samples(&files, |_| errno(libc::EBUSY)).state, State::Missing);
+        assert_eq!(samples(&files, |_| errno(libc::ENODATA)).state, State::Works);
+    }
+
+    #[test]
+    fn no_pmu_is_told_from_no_permission() {
+        let (_dir, files) =
+            recorded(&[("proc/cpuinfo", "flags\t\t: fpu hypervisor\n"), (PARANOID, "3\n")]);
+        assert!(hardware(&files, errno(libc::ENOENT)).cause.unwrap().contains("virtual machine"));
+        assert!(hardware(&files, errno(libc::EACCES)).cause.unwrap().contains("paranoid is 3"));
+        let (_dir, files) = recorded(&[("proc/cpuinfo", "flags\t\t: fpu\n")]);
+        assert!(hardware(&files, errno(libc::ENOENT)).cause.unwrap().contains("no driver"));
+        assert_eq!(hardware(&files, Ok(())).state, State::Works);
+    }
+
+    #[test]
+    fn the_setting_has_levels() {
+        for (level, state) in [
+            ("-1", State::Works),
+            ("0", State::Works),
+            ("2", State::Limited),
+            ("4", State::Limited),
+        ] {
+            let (_dir, files) = recorded(&[(PARANOID, level)]);
+            assert_eq!(paranoid(&files, false).state, state, "{level}");
+            assert_eq!(paranoid(&files, true).state, State::Works, "{level}");
+        }
+        let (_dir, files) = recorded(&[]);
+        assert_eq!(paranoid(&files, true).state, State::Missing);
+    }
+
+    #[test]
+    fn the_first_cpu_need_not_be_0() {
+        let (_dir, files) = recorded(&[("sys/devices/system/cpu/online", "2-7\n")]);
+        assert_eq!(first_cpu(&files), 2);
+    }
+}

@@ -1,0 +1,64 @@
+//! `numapilot doctor`: what works here and what does not, each with cause and remedy.
+//!
+//! A check is one small function. It tries the thing for real wherever that is possible
+//! and harmless, and reads the kernel's settings to say why it came out as it did.
+
+mod cgroups;
+mod check;
+mod counters;
+mod emulator;
+mod libraries;
+mod pages;
+mod placement;
+mod report;
+mod rights;
+mod system;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::terminal::Terminal;
+use check::Files;
+use report::{Group, Report};
+
+/// Status when something `run` and `tune` need is missing.
+const ESSENTIAL_MISSING: u8 = 1;
+
+/// Arguments of `doctor`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let report = examine();
+        if self.json {
+            terminal.json(&report)?;
+        } else {
+            report.print(terminal)?;
+        }
+        Ok(if report.essential_missing() {
+            ExitCode::from(ESSENTIAL_MISSING)
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}
+
+fn examine() -> Report {
+    let files = Files::new("/");
+    let machine = numapilot_topology::read(Path::new("/"));
+    Report::new(vec![
+        Group::new("machine", "Machine", system::checks(&machine, &files)),
+        Group::new("placement", "Placing threads and memory", placement::checks(&files)),
+        Group::new("libraries", "Libraries and allocators", libraries::checks()),
+        Group::new("pages", "Pages", pages::checks(&machine, &files)),
+        Group::new("counters", "Counting and sampling", counters::checks(&files)),
+        Group::new("rights", "Rights", rights::checks(&files)),
+        Group::new("cores", "Cores", cgroups::checks(&files)),
+        Group::new("emulation", "Emulated machines", emulator::checks()),
+    ])
+}

@@ -1,0 +1,145 @@
+//! Signals received as data, so that a supervisor passes them on instead of dying of them.
+//!
+//! Source: signalfd(2), sigprocmask(2). A program started afterwards with
+//! `std::process::Command` has nothing blocked: the standard library empties the mask
+//! between fork and exec.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::check;
+
+/// A signal that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number.
+    pub signal: i32,
+    /// Whether the kernel sent it (the terminal's Ctrl-C), as opposed to a process. The
+    /// terminal sends to the whole foreground group, a process usually to one process.
+    pub from_kernel: bool,
+}
+
+/// Receives signals instead of letting them act; while it lives they are blocked in the
+/// thread that opened it.
+#[derive(Debug)]
+pub struct SignalFd {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+}
+
+impl SignalFd {
+    /// Blocks and receives `signals`, except those this process ignores: a program under
+    /// nohup must not get SIGHUP back.
+    ///
+    /// Threads that exist already keep receiving; open it before the first is started.
+    ///
+    /// # Errors
+    /// `EINVAL` for something that is no signal, `EMFILE` without descriptors left.
+    pub fn open(signals: &[i32]) -> io::Result<Self> {
+        let mut set = empty();
+        for &signal in signals {
+            if !is_ignored(signal)? {
+                // SAFETY: set is initialised; an invalid number is refused.
+                check(i64::from(unsafe { libc::sigaddset(&raw mut set, signal) }))?;
+            }
+        }
+        let mut before = empty();
+        // SAFETY: both sets are live and initialised.
+        let status =
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
+        if status != 0 {
+            return Err(io::Error::from_raw_os_error(status));
+        }
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        // SAFETY: -1 asks for a new descriptor; the set is read only.
+        let fd = check(i64::from(unsafe { libc::signalfd(-1, &raw const set, flags) }))?;
+        let fd = i32::try_from(fd).map_err(io::Error::other)?;
+        // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before })
+    }
+
+    /// The next signal, or `None` when none is waiting.
+    ///
+    /// # Errors
+    /// Those of read(2).
+    pub fn next(&self) -> io::Result<Option<Arrived>> {
+        // SAFETY: a zeroed signalfd_siginfo is a valid value of a struct of integers.
+        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+        let bytes = size_of_val(&info);
+        // SAFETY: the buffer is live and as long as stated.
+        let read = check(unsafe {
+            libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), bytes) as libc::c_long
+        });
+        match read {
+            Ok(_) => Ok(Some(Arrived {
+                signal: i32::try_from(info.ssi_signo).map_err(io::Error::other)?,
+                // sigaction(2): SI_USER, SI_QUEUE and SI_TKILL are not positive.
+                from_kernel: info.ssi_code > 0,
+            })),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for SignalFd {
+    fn drop(&mut self) {
+        // SAFETY: before is the mask the kernel gave us; restoring it cannot fail.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Stops this process until it gets SIGCONT.
+///
+/// # Errors
+/// Those of kill(2).
+pub fn stop_self() -> io::Result<()> {
+    // SAFETY: both calls take and give integers.
+    check(i64::from(unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) })).map(drop)
+}
+
+fn empty() -> libc::sigset_t {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set it is given.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+fn is_ignored(signal: i32) -> io::Result<bool> {
+    // SAFETY: a zeroed sigaction is a valid value; the kernel overwrites it.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null new action only asks for the present one.
+    check(i64::from(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) }))?;
+    Ok(action.sa_sigaction == libc::SIG_IGN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_becomes_data() {
+        // The mask belongs to the thread and the test harness gives each test a thread;
+        // the signal is sent to this thread, where it is blocked.
+        let fd = SignalFd::open(&[libc::SIGUSR1]).unwrap();
+        assert_eq!(fd.next().unwrap(), None);
+        // SAFETY: pthread_kill to the calling thread.
+        unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
+        assert_eq!(fd.next().unwrap(), Some(Arrived { signal: libc::SIGUSR1, from_kernel: false }));
+    }
+
+    #[test]
+    fn no_signal_is_refused() {
+        assert!(SignalFd::open(&[0]).is_err());
+    }
+}

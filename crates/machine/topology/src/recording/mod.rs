@@ -1,0 +1,97 @@
+//! A machine's kernel files in one text file, to send to someone or to keep as a test.
+//!
+//! ```text
+//!  # two-socket Xeon, recorded on Linux 6.12            comment
+//!  sys/devices/system/cpu/online = 0-3                  a file and its text
+//!  sys/devices/system/cpu/cpu[0-3]/cache/index0/size = 32K      the same text in four files
+//!  sys/devices/system/cpu/cpu7/node1/                   a directory (in /sys: a link)
+//!  proc/self/status =                                   text of several lines
+//!  | Cpus_allowed_list: 0-3
+//!  | Mems_allowed_list: 0
+//! ```
+//!
+//! Only what [`crate::read`] looks at is kept. Below the directory it is unpacked into, the
+//! files lie as the kernel shows them.
+
+mod notation;
+mod synthesis;
+mod take;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fs, io};
+
+use thiserror::Error;
+
+/// The files of one machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// Lines for the reader, without `#`.
+    comment: String,
+    /// Text by relative path, without the newline at the end; a path that ends in `/` is a
+    /// directory.
+    entries: BTreeMap<String, String>,
+}
+
+/// Why a text is not a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RecordingError {
+    /// Neither a comment, an entry nor a continuation.
+    #[error("line {line}: '{found}' is neither 'PATH = TEXT', 'PATH/', '| TEXT' nor '# COMMENT'")]
+    Malformed {
+        /// Counted from 1.
+        line: usize,
+        /// Its beginning.
+        found: String,
+    },
+    /// A path that would leave the directory it is unpacked into, or names a file twice.
+    #[error("line {line}: path '{path}' {reason}")]
+    BadPath {
+        /// Counted from 1.
+        line: usize,
+        /// The path.
+        path: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// More files than any machine has.
+    #[error("more than {limit} files: this is not the recording of a machine")]
+    TooLarge {
+        /// Files a recording may have.
+        limit: usize,
+    },
+}
+
+impl Recording {
+    /// The files: text (without the newline at the end) by relative path.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        let entries = self.entries.iter().filter(|(path, _)| !path.ends_with('/'));
+        entries.map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    /// Says at the top of the recording what it is, in one line or several.
+    #[must_use]
+    pub fn with_comment(mut self, comment: &str) -> Self {
+        comment.trim_end().clone_into(&mut self.comment);
+        self
+    }
+
+    /// Writes the files below `directory`.
+    ///
+    /// # Errors
+    /// Whatever the file system says; files written before remain.
+    pub fn unpack(&self, directory: &Path) -> io::Result<()> {
+        for (path, text) in &self.entries {
+            let target = directory.join(path);
+            if path.ends_with('/') {
+                fs::create_dir_all(target)?;
+                continue;
+            }
+            if let Some(parent) = target.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::write(target, format!("{text}\n"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! Reading and writing the text form.
+//!
+//! `cpu[0-3]` in a path stands for four files with the same text: this is what makes the
+//! recording of a machine with hundreds of CPUs short enough to read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Recording, RecordingError};
+use crate::{CpuId, CpuSet};
+
+/// Most files in a recording: 40 for each of 8192 CPUs.
+const MAX_FILES: usize = 8192 * 40;
+
+impl FromStr for Recording {
+    type Err = RecordingError;
+
+    fn from_str(text: &str) -> Result<Self, RecordingError> {
+        let mut recording = Self::default();
+        let mut comment = Vec::new();
+        // The entries that a continuation line belongs to.
+        let mut open: Vec<String> = Vec::new();
+        for (i, raw) in text.lines().enumerate() {
+            let (line, raw) = (i + 1, raw.trim_end());
+            if let Some(more) = raw.strip_prefix('|') {
+                if open.is_empty() {
+                    return Err(malformed(line, raw));
+                }
+                let more = more.strip_prefix(' ').unwrap_or(more);
+                for path in &open {
+                    if let Some(text) = recording.entries.get_mut(path) {
+                        text.push_str(if text.is_empty() { "" } else { "\n" });
+                        text.push_str(more);
+                    }
+                }
+                continue;
+            }
+            open.clear();
+            if let Some(words) = raw.strip_prefix('#') {
+                comment.push(words.strip_prefix(' ').unwrap_or(words));
+            } else if !raw.is_empty() {
+                let (path, text) = match raw.split_once('=') {
+                    Some((path, text)) => (path.trim(), text.trim()),
+                    None if raw.ends_with('/') => (raw.trim(), ""),
+                    None => return Err(malformed(line, raw)),
+                };
+                for path in expanded(line, path)? {
+                    check(line, &path)?;
+                    if path.ends_with('/') && raw.contains('=') {
+                        return Err(bad_path(line, &path, "is a directory, which has no text"));
+                    }
+                    if recording.entries.insert(path.clone(), text.to_owned()).is_some() {
+                        return Err(bad_path(line, &path, "is there twice"));
+                    }
+                    if !path.ends_with('/') {
+                        open.push(path);
+                    }
+                }
+                if recording.entries.len() > MAX_FILES {
+                    return Err(RecordingError::TooLarge { limit: MAX_FILES });
+                }
+            }
+        }
+        for text in recording.entries.values_mut() {
+            text.truncate(text.trim_end().len());
+        }
+        Ok(recording.with_comment(&comment.join("\n")))
+    }
+}
+
+/// The paths that `a/cpu[0-3]/b` stands for.
+fn expanded(line: usize, path: &str) -> Result<Vec<String>, RecordingError> {
+    let Some((head, rest)) = path.split_once('[') else { return Ok(vec![path.to_owned()]) };
+    let Some((list, tail)) = rest.split_once(']') else {
+        return Err(bad_path(line, path, "has a [ without a ]"));
+    };
+    match CpuSet::parse_list(list) {
+        Ok(ids) => Ok(ids.iter().map(|id| format!("{head}{id}{tail}")).collect()),
+        Err(_) => Err(bad_path(line, path, "has something else in [ ] than a list such as 0-3,8")),
+    }
+}
+
+fn check(line: usize, path: &str) -> Result<(), RecordingError> {
+    let usual = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+    let plain = |part: &str| !matches!(part, "" | "." | "..") && part.chars().all(usual);
+    if path.strip_suffix('/').unwrap_or(path).split('/').all(plain) {
+        return Ok(());
+    }
+    Err(bad_path(line, path, "is not a plain relative path"))
+}
+
+fn bad_path(line: usize, path: &str, reason: &'static str) -> RecordingError {
+    RecordingError::BadPath { line, path: path.chars().take(80).collect(), reason }
+}
+
+fn malformed(line: usize, raw: &str) -> RecordingError {
+    RecordingError::Malformed { line, found: raw.chars().take(40).collect() }
+}
+
+impl fmt::Display for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in self.comment.lines() {
+            writeln!(f, "{}", format!("# {line}").trim_end())?;
+        }
+        // Files alike but for one number; where there is no number, the set stays empty.
+        let mut alike: BTreeMap<(&str, &str, &str), CpuSet> = BTreeMap::new();
+        for (path, text) in &self.entries {
+            let (head, id, tail) = numbered(path).unwrap_or((path, None, ""));
+            alike.entry((head, tail, text)).or_default().extend(id);
+        }
+        let mut alike: Vec<_> = alike.into_iter().collect();
+        alike.sort_by_key(|((head, tail, _), ids)| (*head, *tail, ids.first()));
+        for ((head, tail, text), ids) in alike {
+            match ids.len() {
+                0 | 1 => entry(f, &format!("{head}{ids}{tail}"), text)?,
+                _ => entry(f, &format!("{head}[{ids}]{tail}"), text)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Splits at the number of the first `cpuN` or `nodeN` in a path.
+fn numbered(path: &str) -> Option<(&str, Option<CpuId>, &str)> {
+    let mut start = 0;
+    for part in path.split('/') {
+        let digits = part.strip_prefix("cpu").or_else(|| part.strip_prefix("node"));
+        if let Some(digits) = digits
+            && let Ok(id) = digits.parse::<u16>()
+            && id.to_string() == digits
+        {
+            let end = start + part.len();
+            let id = Some(CpuId(id.into()));
+            return Some((&path[..end - digits.len()], id, &path[end..]));
+        }
+        start += part.len() + 1;
+    }
+    None
+}
+
+fn entry(f: &mut fmt::Formatter<'_>, path: &str, text: &str) -> fmt::Result {
+    if path.ends_with('/') {
+        return writeln!(f, "{path}");
+    }
+    if text.trim() == text && !text.contains('\n') {
+        return writeln!(f, "{}", format!("{path} = {text}").trim_end());
+    }
+    writeln!(f, "{path} =")?;
+    text.lines().try_for_each(|line| writeln!(f, "{}", format!("| {line}").trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn files_with_the_same_text_are_written_once() {
+        let text = "# two CPUs\nproc/self/status =\n| a: 1\n|\n| b: 2\n\
+                    sys/cpu/cpu3/node0/\nsys/cpu/cpu[0-1]/size = 32K\nsys/cpu/cpu2/size = 64K\n";
+        let recording: Recording = text.parse().unwrap();
+        let files: Vec<_> = recording.files().collect();
+        assert_eq!(files[0], ("proc/self/status", "a: 1\n\nb: 2"));
+        assert_eq!(files[1], ("sys/cpu/cpu0/size", "32K"));
+        assert_eq!(files.len(), 4);
+        assert_eq!(recording.to_string(), text);
+    }
+
+    #[test]
+    fn paths_that_leave_the_directory_are_refused() {
+        for path in ["/etc/passwd", "../x", "a/../../x", "a//b", "."] {
+            let error = format!("{path} = x").parse::<Recording>().unwrap_err();
+            assert!(matches!(error, RecordingError::BadPath { .. }), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        let error = |text: &str| text.parse::<Recording>().unwrap_err().to_string();
+        assert!(error("a = 1\nnonsense").starts_with("line 2: 'nonsense' is neither"));
+        assert!(error("| lost").starts_with("line 1"));
+        assert_eq!(error("a = 1\na = 2"), "line 2: path 'a' is there twice");
+        assert!(error("cpu[0-3 = x").contains("[ without a ]"));
+        assert!(error("cpu[x] = x").contains("[ ]"));
+        let flood: String = (0..6).map(|i| format!("f{i}cpu[0-65535] = x\n")).collect();
+        assert!(error(&flood).starts_with("more than"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[a-z0-9/\\[\\]=|# \n.-]{0,200}") {
+            if let Ok(recording) = text.parse::<Recording>() {
+                prop_assert_eq!(recording.to_string().parse::<Recording>().unwrap(), recording);
+            }
+        }
+    }
+}

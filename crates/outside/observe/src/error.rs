@@ -1,0 +1,38 @@
+//! Why a target cannot be observed.
+
+use std::io;
+
+use thiserror::Error;
+
+/// Why a target cannot be observed at all. A single figure that cannot be had is no
+/// error: it is `None` with a reason in its [`crate::Observation`].
+#[derive(Debug, Error)]
+pub enum ObserveError {
+    /// No such process.
+    #[error("process {pid} does not exist (any more); check the number with ps")]
+    NoProcess {
+        /// The number asked for.
+        pid: i32,
+    },
+    /// A process of another user.
+    #[error(
+        "process {pid} belongs to user {owner} and may not be observed by user {me}; run \
+         numapilot as that user or as root (CAP_SYS_PTRACE)"
+    )]
+    NotPermitted {
+        /// The number asked for.
+        pid: i32,
+        /// Its owner.
+        owner: u32,
+        /// Effective user id of the caller.
+        me: u32,
+    },
+    /// `/proc` cannot be read.
+    #[error("{path} cannot be read: {source}; is /proc mounted?")]
+    Proc {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+}

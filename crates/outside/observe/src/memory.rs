@@ -1,0 +1,167 @@
+//! Memory of a target over time, looked at no more often than it is worth.
+//!
+//! Reading `numa_maps` walks the page tables of the target, with a lock that its own
+//! `mmap` calls wait for. The time one look takes is therefore measured, and the next
+//! look is put off until looking is at most one hundredth of the time passed.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::numa_maps::NodeBytes;
+
+/// Looking takes at most one part in so many of the time.
+const SHARE: u32 = 100;
+/// The first look is at the start and the second so much later; then they double, so
+/// that short programs are seen and long ones are not disturbed.
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+/// Most points kept; every other one is dropped when there are as many.
+const MAX_POINTS: usize = 1024;
+
+/// Memory of the target at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemoryPoint {
+    /// Since the observation began.
+    pub seconds: f64,
+    /// Resident bytes of all processes.
+    pub rss_bytes: u64,
+    /// Bytes on each node.
+    pub node_bytes: NodeBytes,
+}
+
+/// What was seen at each look.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    points: Vec<MemoryPoint>,
+    peak: NodeBytes,
+    /// Why there is nothing to see.
+    reason: Option<String>,
+    began: Instant,
+    due: Instant,
+    wait: Duration,
+    interval: Duration,
+}
+
+impl Timeline {
+    /// Begins now; looks every `interval` at the most.
+    #[must_use]
+    pub fn new(interval: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            points: Vec::new(),
+            peak: NodeBytes::new(),
+            reason: None,
+            began: now,
+            due: now,
+            wait: FIRST_WAIT.min(interval),
+            interval,
+        }
+    }
+
+    /// When the next look is due.
+    #[must_use]
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Notes what a look showed that began at `from` and ends now.
+    pub fn note(&mut self, from: Instant, rss_bytes: u64, nodes: Result<NodeBytes, String>) {
+        let now = Instant::now();
+        match nodes {
+            Ok(node_bytes) if node_bytes.is_empty() => {}
+            Ok(node_bytes) => {
+                for (&node, &bytes) in &node_bytes {
+                    let peak = self.peak.entry(node).or_default();
+                    *peak = (*peak).max(bytes);
+                }
+                let seconds = (from - self.began).as_secs_f64();
+                self.points.push(MemoryPoint { seconds, rss_bytes, node_bytes });
+                self.reason = None;
+            }
+            Err(reason) => self.reason = Some(reason),
+        }
+        if self.points.len() >= MAX_POINTS {
+            let mut keep = false;
+            self.points.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.interval *= 2;
+        }
+        self.due = now + next_wait(self.wait, now - from);
+        self.wait = (self.wait * 2).min(self.interval);
+    }
+
+    /// What was seen, or why nothing was.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn points(&self) -> Result<&[MemoryPoint], String> {
+        match &self.reason {
+            Some(reason) if self.points.is_empty() => Err(reason.clone()),
+            None if self.points.is_empty() => {
+                Err("the target ended before its memory was looked at".to_owned())
+            }
+            _ => Ok(&self.points),
+        }
+    }
+
+    /// Resident bytes when last seen.
+    #[must_use]
+    pub fn last_rss_bytes(&self) -> Option<u64> {
+        self.points.last().map(|p| p.rss_bytes)
+    }
+
+    /// The most that was seen on each node.
+    #[must_use]
+    pub fn peak(&self) -> &NodeBytes {
+        &self.peak
+    }
+}
+
+fn next_wait(wanted: Duration, cost: Duration) -> Duration {
+    wanted.max(cost.saturating_mul(SHARE))
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_topology::NodeId;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn on_node_0(bytes: u64) -> Result<NodeBytes, String> {
+        Ok([(NodeId(0), bytes)].into_iter().collect())
+    }
+
+    #[test]
+    fn points_are_bounded_and_the_peak_survives_thinning() {
+        let mut timeline = Timeline::new(Duration::from_millis(100));
+        for i in 0..5000u64 {
+            timeline.note(Instant::now(), i, on_node_0(if i == 7 { 1 << 30 } else { i }));
+        }
+        let points = timeline.points().unwrap();
+        assert!(points.len() < MAX_POINTS, "{}", points.len());
+        assert!(points.is_sorted_by_key(|p| p.rss_bytes));
+        assert_eq!(timeline.peak()[&NodeId(0)], 1 << 30);
+    }
+
+    #[test]
+    fn nothing_seen_has_a_reason() {
+        let mut timeline = Timeline::new(Duration::from_millis(100));
+        assert!(timeline.points().unwrap_err().contains("before its memory"));
+        timeline.note(Instant::now(), 0, Err("not permitted".to_owned()));
+        assert_eq!(timeline.points().unwrap_err(), "not permitted");
+        timeline.note(Instant::now(), 0, on_node_0(1));
+        assert_eq!(timeline.points().unwrap().len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn looking_takes_at_most_one_percent(wanted in 0u64..10_000, cost in 0u64..1_000_000) {
+            let (wanted, cost) = (Duration::from_micros(wanted), Duration::from_micros(cost));
+            let wait = next_wait(wanted, cost);
+            prop_assert!(wait >= wanted && cost <= wait / SHARE + Duration::from_nanos(1));
+        }
+    }
+}

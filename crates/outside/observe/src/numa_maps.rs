@@ -1,0 +1,147 @@
+//! `/proc/PID/numa_maps`: on which nodes the pages of a process are.
+//!
+//! Source: proc_pid_numa_maps(5), `show_numa_map` in fs/proc/task_mmu.c. One line per
+//! mapping; `N<node>=<pages>` counts in units of `kernelpagesize_kB`: 4 for ordinary and
+//! for transparent huge pages, the huge page size for hugetlb.
+//!
+//! ```text
+//! 7f2a40000000 interleave:0-1 anon=512 dirty=512 N0=256 N1=256 kernelpagesize_kB=4
+//! ```
+//!
+//! The file of a large process has many megabytes, so it is read as a stream and one
+//! line is kept at a time.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead};
+
+use numapilot_topology::NodeId;
+
+/// Bytes on each node.
+pub type NodeBytes = BTreeMap<NodeId, u64>;
+
+/// Size of a page where a line does not state it: kernels before 3.16.
+const DEFAULT_PAGE_KIB: u64 = 4;
+
+/// Longest line kept. A path is at most 4096 bytes, times four when every byte is
+/// escaped; policy and counters of 1024 nodes come on top.
+const MAX_LINE: u64 = 1 << 16;
+
+/// Adds up the bytes on each node over all mappings.
+///
+/// A line that does not parse adds nothing: the kernel adds fields over time.
+///
+/// # Errors
+/// Those of the reader; `ESRCH` when the process ends while it is read.
+pub fn sum(mut reader: impl BufRead) -> io::Result<NodeBytes> {
+    let mut total = NodeBytes::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if io::Read::take(&mut reader, MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+            return Ok(total);
+        }
+        for (node, bytes) in mapping(&line) {
+            let sum = total.entry(node).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+}
+
+/// Bytes on each node of one mapping.
+fn mapping(line: &[u8]) -> Vec<(NodeId, u64)> {
+    let mut pages = Vec::new();
+    let mut page_kib = DEFAULT_PAGE_KIB;
+    // Address and policy come first; a file name follows `file=` and has its spaces
+    // escaped, so that fields are what is between spaces.
+    for field in line.split(|b| b.is_ascii_whitespace()).skip(2) {
+        let Ok(field) = std::str::from_utf8(field) else { continue };
+        if let Some(size) = field.strip_prefix("kernelpagesize_kB=") {
+            page_kib = size.parse().unwrap_or(DEFAULT_PAGE_KIB);
+        } else if let Some((node, count)) =
+            field.strip_prefix('N').and_then(|rest| rest.split_once('='))
+            && let (Ok(node), Ok(count)) = (node.parse().map(NodeId), count.parse::<u64>())
+        {
+            pages.push((node, count));
+        }
+    }
+    let bytes = |count: u64| count.saturating_mul(page_kib).saturating_mul(1024);
+    pages.into_iter().map(|(node, count)| (node, bytes(count))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn nodes(text: &str) -> Vec<(u32, u64)> {
+        sum(text.as_bytes()).unwrap().into_iter().map(|(n, b)| (n.0, b)).collect()
+    }
+
+    #[test]
+    fn a_recorded_single_node_process() {
+        let text = include_str!("../tests/numa_maps/one-node-sort");
+        assert_eq!(nodes(text), [(0, 2_797_568)]);
+    }
+
+    #[test]
+    fn a_synthetic_eight_node_process_with_every_page_size() {
+        let text = include_str!("../tests/numa_maps/synthetic-eight-nodes");
+        assert_eq!(
+            nodes(text),
+            [
+                (0, (256 + 5 + 1) * 4096 + (2 << 21)),
+                (1, 256 * 4096 + (2 << 21)),
+                (2, 512 * 4096),
+                (7, (1 << 30) + 3 * 4096),
+            ]
+        );
+    }
+
+    #[test]
+    fn names_cannot_pose_as_counters() {
+        let text = "7f0000000000 default file=/tmp/N1=5\\040N2=7 mapped=1 N0=1 kernelpagesize_kB=4";
+        assert_eq!(nodes(text), [(0, 4096)]);
+        assert_eq!(nodes("7f00 N9=9 stack anon=1 N0=1 kernelpagesize_kB=4"), [(0, 4096)]);
+    }
+
+    #[test]
+    fn truncated_lines_and_absurd_numbers_are_survived() {
+        assert_eq!(nodes(""), []);
+        assert_eq!(nodes("7f00"), []);
+        assert_eq!(nodes("7f00 default N0="), []);
+        assert_eq!(
+            nodes("7f00 default N0=18446744073709551615 kernelpagesize_kB=4"),
+            [(0, u64::MAX)]
+        );
+        let long = format!("7f00 default file={} N0=1\n7f01 default N1=1\n", "x".repeat(1 << 20));
+        assert_eq!(nodes(&long).last(), Some(&(1, 4096)));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_summed(
+            maps in proptest::collection::vec(
+                (proptest::collection::vec((0u32..16, 0u64..1 << 30), 0..5), prop_oneof![Just(4u64), Just(64), Just(2048), Just(1 << 20)]),
+                0..30,
+            )
+        ) {
+            let mut text = String::new();
+            let mut expected = NodeBytes::new();
+            for (i, (counts, kib)) in maps.iter().enumerate() {
+                text += &format!("{:x} bind:0-15 anon=1 dirty=1 active=0", i << 12);
+                for (node, count) in counts {
+                    text += &format!(" N{node}={count}");
+                    *expected.entry(NodeId(*node)).or_default() += count * kib * 1024;
+                }
+                text += &format!(" kernelpagesize_kB={kib}\n");
+            }
+            prop_assert_eq!(sum(text.as_bytes()).unwrap(), expected);
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            let _ = sum(bytes.as_slice()).unwrap();
+        }
+    }
+}

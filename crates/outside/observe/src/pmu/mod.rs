@@ -1,0 +1,11 @@
+//! Hardware and kernel counters of a target.
+//!
+//! Events that are divided by one another are opened as a group, so that they count at
+//! the same times when there are more events than counters.
+
+mod counters;
+pub mod dram;
+mod processor;
+
+pub use counters::{Attach, Counters};
+pub use processor::Processor;

@@ -1,0 +1,256 @@
+//! Observing one target from a beginning to an end.
+//!
+//! ```text
+//!  a program to start:  before_exec -> spawn -> follow -> look... -> wait4 -> finish
+//!  running processes:   attach                         -> look...          -> finish
+//!  the whole machine:   system                         -> look...          -> finish
+//! ```
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use numapilot_sys::process::{PidFd, Usage};
+use numapilot_topology::{CpuSet, NodeSet};
+
+use crate::ObserveError;
+use crate::machine_wide;
+use crate::memory::Timeline;
+use crate::metric::{Figures, Metric};
+use crate::node_counters;
+use crate::observation::{Memory, Observation, Totals};
+use crate::pmu::{Attach, Counters};
+use crate::threads::Threads;
+use crate::tree::Tree;
+
+/// How often memory by node is looked at, unless that is too expensive.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+enum Subject {
+    Processes { tree: Tree, named: Vec<PidFd> },
+    Machine,
+}
+
+/// An observation under way.
+#[derive(Debug)]
+pub struct Session {
+    subject: Subject,
+    nodes: NodeSet,
+    counters: Counters,
+    /// In use where perf events are denied.
+    threads: Option<Threads>,
+    timeline: Timeline,
+    peak_rss_bytes: Option<u64>,
+    began: Instant,
+    begin: Totals,
+    interval_began: Instant,
+    interval_begin: Totals,
+}
+
+impl Session {
+    /// Prepares to observe the program that the calling thread starts next. Counting
+    /// begins in the kernel at its exec; tell its number to [`Session::follow`].
+    #[must_use]
+    pub fn before_exec(nodes: NodeSet) -> Self {
+        let subject = Subject::Processes { tree: Tree::default(), named: Vec::new() };
+        Self::begin(subject, nodes, &Attach::NextExec)
+    }
+
+    /// Observes running processes and what descends from them.
+    ///
+    /// # Errors
+    /// [`ObserveError`] naming the first that does not exist or may not be observed.
+    pub fn attach(pids: &[i32], nodes: NodeSet) -> Result<Self, ObserveError> {
+        // A descriptor first: while that process lives, its number is its own.
+        let open = |&pid: &i32| PidFd::open(pid).map_err(|_| ObserveError::NoProcess { pid });
+        let named = pids.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let tree = Tree::of(pids)?;
+        for (fd, &pid) in named.iter().zip(pids) {
+            if ended(fd, Duration::ZERO) {
+                return Err(ObserveError::NoProcess { pid });
+            }
+        }
+        let threads = Attach::Threads(tree.threads().collect());
+        Ok(Self::begin(Subject::Processes { tree, named }, nodes, &threads))
+    }
+
+    /// Observes everything on these CPUs.
+    #[must_use]
+    pub fn system(cpus: &CpuSet, nodes: NodeSet) -> Self {
+        let cpus = Attach::Cpus(cpus.iter().map(u32::from).collect());
+        Self::begin(Subject::Machine, nodes, &cpus)
+    }
+
+    fn begin(subject: Subject, nodes: NodeSet, attach: &Attach) -> Self {
+        let counters = Counters::start(attach);
+        let denied = counters.read().get(&Metric::CpuMigrations).is_none_or(Result::is_err);
+        let threads =
+            (denied && matches!(subject, Subject::Processes { .. })).then(Threads::default);
+        let now = Instant::now();
+        let mut session = Self {
+            subject,
+            nodes,
+            counters,
+            threads,
+            timeline: Timeline::new(LOOK_INTERVAL),
+            peak_rss_bytes: None,
+            began: now,
+            begin: Totals::default(),
+            interval_began: now,
+            interval_begin: Totals::default(),
+        };
+        session.look();
+        session.begin = session.totals();
+        session.interval_begin = session.begin.clone();
+        session
+    }
+
+    /// Takes the program that was started after [`Session::before_exec`].
+    pub fn follow(&mut self, pid: i32) {
+        if let Subject::Processes { tree, .. } = &mut self.subject {
+            *tree = Tree::of_child(pid);
+        }
+        self.look();
+    }
+
+    /// The counters, for what the figures mean.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Looks at processes, threads and memory, and decides when to look again.
+    pub fn look(&mut self) {
+        let from = Instant::now();
+        match &mut self.subject {
+            Subject::Processes { tree, .. } => {
+                tree.refresh();
+                if let Some(threads) = &mut self.threads {
+                    threads.refresh(tree);
+                }
+                self.peak_rss_bytes = self.peak_rss_bytes.max(tree.peak_rss_bytes());
+                self.timeline.note(from, tree.rss_bytes(), tree.node_bytes());
+            }
+            Subject::Machine => {
+                let used = node_counters::used_bytes(Path::new("/"), &self.nodes);
+                self.timeline.note(from, used.values().sum(), Ok(used));
+            }
+        }
+    }
+
+    /// When [`Session::look`] should be called next.
+    #[must_use]
+    pub fn next_look(&self) -> Instant {
+        self.timeline.due()
+    }
+
+    /// Waits at most `limit` for the processes given to [`Session::attach`] to end;
+    /// whether all of them have.
+    pub fn ended_within(&mut self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        if let Subject::Processes { named, .. } = &mut self.subject {
+            while let Some(fd) = named.last() {
+                if !ended(fd, deadline.saturating_duration_since(Instant::now())) {
+                    return false;
+                }
+                named.pop();
+            }
+            return true;
+        }
+        std::thread::sleep(limit);
+        false
+    }
+
+    /// What was observed since the last call, or since the beginning.
+    pub fn interval(&mut self) -> Observation {
+        self.look();
+        let now = Instant::now();
+        let totals = self.totals();
+        let seconds = (now - self.interval_began).as_secs_f64();
+        let last = |points: &[_]| points.last().cloned().into_iter().collect();
+        let observation =
+            Observation::between(&self.interval_begin, &totals, seconds, self.memory(last));
+        self.interval_began = now;
+        self.interval_begin = totals;
+        observation
+    }
+
+    /// What was observed since the beginning. For a program that was started here and
+    /// waited for, `end` is the wall time and what wait4(2) says it used, which is exact.
+    #[must_use]
+    pub fn finish(mut self, end: Option<(Duration, Usage)>) -> Observation {
+        if end.is_none() {
+            self.look();
+        }
+        let mut totals = self.totals();
+        let mut seconds = self.began.elapsed();
+        if let Some((wall, usage)) = end {
+            seconds = wall;
+            used(&mut totals.figures, &usage);
+        }
+        let all = |points: &[_]| points.to_vec();
+        Observation::between(&self.begin, &totals, seconds.as_secs_f64(), self.memory(all))
+    }
+
+    fn memory(&self, select: impl Fn(&[crate::MemoryPoint]) -> Vec<crate::MemoryPoint>) -> Memory {
+        Memory { points: self.timeline.points().map(select), peak: self.timeline.peak().clone() }
+    }
+
+    /// All counters at this moment.
+    fn totals(&self) -> Totals {
+        let mut figures = self.counters.read();
+        figures.extend(node_counters::auto_numa(Path::new("/")));
+        match &self.subject {
+            Subject::Machine => figures.extend(machine_wide::figures()),
+            Subject::Processes { tree, .. } => {
+                if let Some(threads) = &self.threads {
+                    figures.extend(threads.read());
+                }
+                figures.extend(self.process_figures(tree));
+            }
+        }
+        Totals { figures, allocations: node_counters::numastat(Path::new("/"), &self.nodes) }
+    }
+
+    fn process_figures(&self, tree: &Tree) -> Figures {
+        let used = tree.used();
+        let per_thread = || {
+            Err("the kernel counts them by thread: known for a program that stat starts".to_owned())
+        };
+        let seen = |bytes: Option<u64>| {
+            let reason = || "the target ended before its memory was looked at".to_owned();
+            bytes.map(|b| b as f64).ok_or_else(reason)
+        };
+        let rss = self.timeline.last_rss_bytes();
+        Figures::from([
+            (Metric::UserSeconds, Ok(used.user().as_secs_f64())),
+            (Metric::SystemSeconds, Ok(used.system().as_secs_f64())),
+            (Metric::MinorFaults, Ok(used.minor_faults as f64)),
+            (Metric::MajorFaults, Ok(used.major_faults as f64)),
+            (Metric::VoluntarySwitches, per_thread()),
+            (Metric::InvoluntarySwitches, per_thread()),
+            (Metric::RssBytes, seen(rss)),
+            (Metric::PeakRssBytes, seen(self.peak_rss_bytes)),
+        ])
+    }
+}
+
+/// Replaces what was seen from outside by what the kernel added up.
+fn used(figures: &mut Figures, usage: &Usage) {
+    let switches = usage.voluntary_switches + usage.involuntary_switches;
+    figures.extend([
+        (Metric::UserSeconds, Ok(usage.user.as_secs_f64())),
+        (Metric::SystemSeconds, Ok(usage.system.as_secs_f64())),
+        (Metric::PeakRssBytes, Ok(usage.peak_rss_bytes as f64)),
+        (Metric::MinorFaults, Ok(usage.minor_faults as f64)),
+        (Metric::MajorFaults, Ok(usage.major_faults as f64)),
+        (Metric::VoluntarySwitches, Ok(usage.voluntary_switches as f64)),
+        (Metric::InvoluntarySwitches, Ok(usage.involuntary_switches as f64)),
+        (Metric::ContextSwitches, Ok(switches as f64)),
+    ]);
+}
+
+fn ended(fd: &PidFd, limit: Duration) -> bool {
+    // A descriptor that cannot be polled is of no more use than one of an ended process.
+    fd.ended_within(Some(limit)).unwrap_or(true)
+}

@@ -1,0 +1,128 @@
+//! Context switches and CPU migrations by the scheduler's own files: for users whom
+//! `perf_event_open` is denied.
+//!
+//! Source: `/proc/PID/task/TID/sched` (kernel/sched/debug.c). A thread takes its figures
+//! with it when it ends, so what is summed here is what was last seen of each: a lower
+//! bound.
+
+use std::collections::BTreeMap;
+
+use crate::metric::{Figure, Metric};
+use crate::tree::Tree;
+
+/// Figures of one thread, or a sum of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    switches: u64,
+    migrations: u64,
+}
+
+impl Counts {
+    fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+            pairs.find(|(key, _)| key.trim() == name)?.1.trim().parse().ok()
+        };
+        Some(Self { switches: field("nr_switches")?, migrations: field("se.nr_migrations")? })
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            switches: self.switches + other.switches,
+            migrations: self.migrations + other.migrations,
+        }
+    }
+}
+
+/// What was last seen of every thread.
+#[derive(Debug, Default)]
+pub struct Threads {
+    seen: BTreeMap<i32, Counts>,
+    /// Threads whose number now belongs to another.
+    replaced: Counts,
+}
+
+impl Threads {
+    /// Looks at all threads of the tree.
+    pub fn refresh(&mut self, tree: &Tree) {
+        for (tid, text) in tree.thread_files() {
+            if let Some(counts) = Counts::parse(&text) {
+                self.note(tid, counts);
+            }
+        }
+    }
+
+    fn note(&mut self, tid: i32, counts: Counts) {
+        // Counts never fall: a smaller one is another thread's.
+        if let Some(old) = self.seen.insert(tid, counts)
+            && old.switches > counts.switches
+        {
+            self.replaced = self.replaced.plus(old);
+        }
+    }
+
+    /// The sums, or why there are none.
+    pub fn read(&self) -> [(Metric, Figure); 2] {
+        let sum = self.seen.values().fold(self.replaced, |sum, c| sum.plus(*c));
+        let figure = |count: u64| {
+            if self.seen.is_empty() {
+                Err("perf_event_open is not permitted and /proc/PID/sched cannot be read \
+                     (CONFIG_SCHED_DEBUG)"
+                    .to_owned())
+            } else {
+                Ok(count as f64)
+            }
+        };
+        [
+            (Metric::ContextSwitches, figure(sum.switches)),
+            (Metric::CpuMigrations, figure(sum.migrations)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_recorded_file() {
+        let text = "head (17719, #threads: 1)\n---------\n\
+                    se.nr_migrations                             :                    3\n\
+                    nr_switches                                  :                   12\n";
+        assert_eq!(Counts::parse(text), Some(Counts { switches: 12, migrations: 3 }));
+        assert_eq!(Counts::parse("nr_switches : 4\n"), None);
+    }
+
+    #[test]
+    fn this_process_has_switches() {
+        let mut threads = Threads::default();
+        assert!(threads.read()[0].1.is_err());
+        let me = i32::try_from(std::process::id()).unwrap();
+        threads.refresh(&Tree::of(&[me]).unwrap());
+        match &threads.read()[0].1 {
+            Ok(switches) => assert!(*switches > 0.0),
+            Err(e) => eprintln!("skipped: {e}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn sums_never_fall(notes in proptest::collection::vec((0i32..4, 0u64..100, 0u64..100), 0..50)) {
+            let mut threads = Threads::default();
+            let mut before = 0.0;
+            for (tid, switches, migrations) in notes {
+                threads.note(tid, Counts { switches, migrations });
+                let now = threads.read()[0].1.clone().unwrap();
+                prop_assert!(now >= before);
+                before = now;
+            }
+        }
+
+        #[test]
+        fn any_text_is_read(text in "\\PC*") {
+            let _ = Counts::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! A process and its descendants: who belongs to it, and what they have used so far.
+//!
+//! Source: proc_pid_stat(5), proc_pid_task(5). Every member is read through a descriptor
+//! of its `/proc/PID` directory, which the kernel ties to that one process: when the
+//! number is given to another process, reading fails instead of showing the stranger.
+//!
+//! A parent that waits for a child takes over what the child has used (`cutime` and the
+//! like), so the sum over living members plus what each has taken over goes on without a
+//! step when one of them ends. Only what ends outside of a living member's care (the root
+//! itself) is kept here.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, BufReader};
+use std::time::Duration;
+
+use procfs::ProcError;
+use procfs::process::{Process, Stat};
+
+use crate::ObserveError;
+use crate::numa_maps::{self, NodeBytes};
+
+/// CPU time and faults so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// In user mode, in clock ticks.
+    user_ticks: u64,
+    /// In the kernel, in clock ticks.
+    system_ticks: u64,
+    /// Faults without I/O.
+    pub minor_faults: u64,
+    /// Faults with I/O.
+    pub major_faults: u64,
+}
+
+impl Used {
+    /// What this process has used and taken over from children it waited for.
+    fn of(stat: &Stat) -> Self {
+        let taken = |n: i64| u64::try_from(n).unwrap_or(0);
+        Self {
+            user_ticks: stat.utime + taken(stat.cutime),
+            system_ticks: stat.stime + taken(stat.cstime),
+            minor_faults: stat.minflt + stat.cminflt,
+            major_faults: stat.majflt + stat.cmajflt,
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            user_ticks: self.user_ticks + other.user_ticks,
+            system_ticks: self.system_ticks + other.system_ticks,
+            minor_faults: self.minor_faults + other.minor_faults,
+            major_faults: self.major_faults + other.major_faults,
+        }
+    }
+
+    /// CPU time in user mode.
+    #[must_use]
+    pub fn user(self) -> Duration {
+        ticks(self.user_ticks)
+    }
+
+    /// CPU time in the kernel.
+    #[must_use]
+    pub fn system(self) -> Duration {
+        ticks(self.system_ticks)
+    }
+}
+
+fn ticks(n: u64) -> Duration {
+    Duration::from_secs_f64(n as f64 / procfs::ticks_per_second() as f64)
+}
+
+#[derive(Debug)]
+struct Member {
+    process: Process,
+    parent: i32,
+    used: Used,
+}
+
+/// The named processes and all that descend from them.
+#[derive(Debug, Default)]
+pub struct Tree {
+    members: BTreeMap<i32, Member>,
+    /// What members used that no living member has taken over.
+    departed: Used,
+}
+
+impl Tree {
+    /// Follows these processes. All of them must exist and be readable.
+    ///
+    /// # Errors
+    /// [`ObserveError`] naming the first that is not.
+    pub fn of(roots: &[i32]) -> Result<Self, ObserveError> {
+        let mut tree = Self::default();
+        for &pid in roots {
+            tree.insert(open(pid)?).map_err(|_| ObserveError::NoProcess { pid })?;
+        }
+        tree.refresh();
+        Ok(tree)
+    }
+
+    /// Follows a child of this process, which may have ended already or become another
+    /// user's (setuid): then there is less to see, and that is said figure by figure.
+    #[must_use]
+    pub fn of_child(pid: i32) -> Self {
+        let mut tree = Self::default();
+        // The child is not waited for yet: its number is still its own.
+        let _ = Process::new(pid).and_then(|process| tree.insert(process));
+        tree.refresh();
+        tree
+    }
+
+    fn insert(&mut self, process: Process) -> procfs::ProcResult<()> {
+        let stat = process.stat()?;
+        let member = Member { parent: stat.ppid, used: Used::of(&stat), process };
+        self.members.insert(member.process.pid, member);
+        Ok(())
+    }
+
+    /// Threads of all living members.
+    pub fn threads(&self) -> impl Iterator<Item = i32> + '_ {
+        self.members
+            .values()
+            .filter_map(|m| m.process.tasks().ok())
+            .flatten()
+            .flatten()
+            .map(|t| t.tid)
+    }
+
+    /// Looks again: drops those that ended, finds new children, reads what all have used.
+    pub fn refresh(&mut self) {
+        // Whoever is gone is dropped before its parent is read: the parent has it by then.
+        let gone: Vec<i32> = self
+            .members
+            .iter()
+            .filter(|(_, m)| m.process.stat().is_err())
+            .map(|(pid, _)| *pid)
+            .collect();
+        for pid in gone {
+            if let Some(member) = self.members.remove(&pid)
+                && !self.members.contains_key(&member.parent)
+            {
+                self.departed = self.departed.plus(member.used);
+            }
+        }
+        for member in self.members.values_mut() {
+            // A zombie still answers, with its final figures.
+            if let Ok(stat) = member.process.stat() {
+                member.parent = stat.ppid;
+                member.used = Used::of(&stat);
+            }
+        }
+        while self.adopt() {}
+    }
+
+    /// Adds children of members that are not members yet; whether there were any.
+    fn adopt(&mut self) -> bool {
+        let mut found = false;
+        for pid in self.children() {
+            if self.members.contains_key(&pid) {
+                continue;
+            }
+            let Ok(process) = Process::new(pid) else { continue };
+            let Ok(stat) = process.stat() else { continue };
+            // The number may have gone to a stranger since the list was made.
+            if self.members.contains_key(&stat.ppid) {
+                found = true;
+                let member = Member { process, parent: stat.ppid, used: Used::of(&stat) };
+                self.members.insert(pid, member);
+            }
+        }
+        found
+    }
+
+    /// Children of members: from the members themselves where the kernel lists them
+    /// (CONFIG_PROC_CHILDREN), from all processes of the machine otherwise.
+    fn children(&self) -> Vec<i32> {
+        let mut children = Vec::new();
+        for member in self.members.values() {
+            let Ok(tasks) = member.process.tasks() else { continue };
+            for task in tasks.flatten() {
+                match task.children() {
+                    Ok(pids) => {
+                        children.extend(pids.into_iter().filter_map(|p| i32::try_from(p).ok()))
+                    }
+                    Err(ProcError::NotFound(_)) if member.process.is_alive() => {
+                        return self.children_among_all();
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        children
+    }
+
+    fn children_among_all(&self) -> Vec<i32> {
+        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+        let mut stat = String::new();
+        entries
+            .flatten()
+            .filter_map(|e| e.file_name().to_str()?.parse().ok())
+            .filter(|pid: &i32| {
+                parent_of(*pid, &mut stat).is_some_and(|p| self.members.contains_key(&p))
+            })
+            .collect()
+    }
+
+    /// What all of them have used, those that ended included.
+    #[must_use]
+    pub fn used(&self) -> Used {
+        self.members.values().fold(self.departed, |sum, m| sum.plus(m.used))
+    }
+
+    /// Resident bytes of all living members; pages shared among them count for each.
+    #[must_use]
+    pub fn rss_bytes(&self) -> u64 {
+        let pages = |m: &Member| m.process.statm().map_or(0, |s| s.resident);
+        self.members.values().map(pages).sum::<u64>() * procfs::page_size()
+    }
+
+    /// Largest resident size that any one living member has had.
+    #[must_use]
+    pub fn peak_rss_bytes(&self) -> Option<u64> {
+        let peak = |m: &Member| m.process.status().ok()?.vmhwm;
+        self.members.values().filter_map(peak).max().map(|kib| kib * 1024)
+    }
+
+    /// Bytes of all living members on each node. A member that ends meanwhile adds
+    /// nothing.
+    ///
+    /// # Errors
+    /// Why there is no figure: a kernel without NUMA support, or members that this user
+    /// may not look at.
+    pub fn node_bytes(&self) -> Result<NodeBytes, String> {
+        let mut total = NodeBytes::new();
+        for member in self.members.values() {
+            let file = match member.process.open_relative("numa_maps") {
+                Ok(file) => file,
+                Err(ProcError::PermissionDenied(_)) => {
+                    return Err(format!(
+                        "/proc/{}/numa_maps may not be read: run numapilot as root \
+                         (CAP_SYS_PTRACE)",
+                        member.process.pid
+                    ));
+                }
+                Err(_) if member.process.is_alive() => {
+                    return Err(
+                        "this kernel is built without NUMA support (CONFIG_NUMA)".to_owned()
+                    );
+                }
+                Err(_) => continue,
+            };
+            // Reading fails when the process ends: what it had is gone by then.
+            if let Ok(bytes) = numa_maps::sum(BufReader::with_capacity(1 << 16, file)) {
+                for (node, bytes) in bytes {
+                    *total.entry(node).or_default() += bytes;
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    /// The scheduler's own file of every thread (`/proc/PID/task/TID/sched`).
+    pub(crate) fn thread_files(&self) -> impl Iterator<Item = (i32, String)> + '_ {
+        self.members.values().flat_map(|member| {
+            let tasks = member.process.tasks().into_iter().flatten().flatten();
+            tasks.filter_map(|task| {
+                let path = format!("task/{}/sched", task.tid);
+                let file = member.process.open_relative(path).ok()?;
+                Some((task.tid, io::read_to_string(file).ok()?))
+            })
+        })
+    }
+}
+
+/// Opens a process whose memory may be looked at.
+fn open(pid: i32) -> Result<Process, ObserveError> {
+    let no_process = || ObserveError::NoProcess { pid };
+    let process = Process::new(pid).map_err(|_| no_process())?;
+    if !process.is_alive() {
+        return Err(no_process());
+    }
+    match process.open_relative("numa_maps") {
+        Err(ProcError::PermissionDenied(_)) => Err(ObserveError::NotPermitted {
+            pid,
+            owner: process.uid().map_err(|_| no_process())?,
+            me: rustix::process::geteuid().as_raw(),
+        }),
+        // A kernel without NUMA, or a process that has just ended: found out when read.
+        _ => Ok(process),
+    }
+}
+
+/// The parent's number, without reading the rest of the file into a structure.
+fn parent_of(pid: i32, buffer: &mut String) -> Option<i32> {
+    use std::io::Read;
+    buffer.clear();
+    fs::File::open(format!("/proc/{pid}/stat")).ok()?.read_to_string(buffer).ok()?;
+    parse_parent(buffer)
+}
+
+/// Field 4, counted from the last `)`: the name before it may contain anything.
+fn parse_parent(stat: &str) -> Option<i32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// A child that ends when the test does.
+    struct Guard(Child);
+
+    impl Guard {
+        fn spawn(script: &str) -> Self {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            Self(command.spawn().unwrap())
+        }
+
+        fn pid(&self) -> i32 {
+            i32::try_from(self.0.id()).unwrap()
+        }
+
+        /// Waits for the child to write a line.
+        fn line(&mut self) {
+            use std::io::BufRead;
+            BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+        }
+    }
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn descendants_are_found_and_their_memory_is_on_nodes() {
+        let mut child = Guard::spawn("(cat; :) <&0 & echo; wait; read x");
+        child.line();
+        let tree = Tree::of(&[child.pid()]).unwrap();
+        assert!(tree.members.len() >= 2, "{tree:?}");
+        assert!(tree.threads().count() >= 2);
+        let nodes = tree.node_bytes().unwrap();
+        assert!(nodes.values().sum::<u64>() > 100 << 10, "{nodes:?}");
+        assert!(tree.peak_rss_bytes().unwrap() > 100 << 10);
+        assert!(tree.rss_bytes() > 100 << 10);
+    }
+
+    #[test]
+    fn what_ended_is_dropped_and_what_it_used_is_kept() {
+        let mut child = Guard::spawn("echo; read x");
+        child.line();
+        let mut tree = Tree::of(&[child.pid()]).unwrap();
+        let before = tree.used();
+        assert!(before.minor_faults > 0);
+        drop(child);
+        tree.refresh();
+        assert!(tree.members.is_empty());
+        assert!(tree.used().minor_faults >= before.minor_faults);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_named() {
+        let error = Tree::of(&[i32::MAX]).unwrap_err().to_string();
+        assert!(error.contains("2147483647 does not exist"), "{error}");
+        assert!(Tree::of(&[-1]).is_err());
+        let mut child = Command::new("true").stdout(Stdio::null()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        child.wait().unwrap();
+        assert!(matches!(Tree::of(&[pid]), Err(ObserveError::NoProcess { .. })));
+    }
+
+    #[test]
+    fn names_with_brackets_do_not_hide_the_parent() {
+        assert_eq!(parse_parent("12 (a) R 9 (b) S 7 12 12 0"), Some(7));
+        assert_eq!(parse_parent("12 (a"), None);
+        assert_eq!(parse_parent(""), None);
+    }
+}

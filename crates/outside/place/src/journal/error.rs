@@ -1,0 +1,54 @@
+//! Why a setting was not changed.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::Setting;
+
+/// Why a setting was not changed; nothing is left changed.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// No place for the journal.
+    #[error(
+        "no place to record machine-wide changes: {cause}; run as root, \
+         or in a session that has XDG_RUNTIME_DIR"
+    )]
+    NoDirectory {
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A file of the journal cannot be read or written.
+    #[error("journal {}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The setting cannot be read or written.
+    #[error(
+        "{setting} cannot be set to {value}: {source}; this needs root and a writable /sys and /proc/sys"
+    )]
+    Setting {
+        /// Which.
+        setting: Setting,
+        /// Asked for.
+        value: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another run holds it at another value.
+    #[error("{setting} is held at {held} by run {pid} ({command}); wait for it to end")]
+    Held {
+        /// Which.
+        setting: Setting,
+        /// Its value.
+        held: String,
+        /// By which process.
+        pid: u32,
+        /// Running what.
+        command: String,
+    },
+}

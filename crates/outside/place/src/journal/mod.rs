@@ -1,0 +1,293 @@
+//! Machine-wide settings changed for the time of a run, and put back whatever happens.
+//!
+//! ```text
+//!  acquire: settle the dead -> write entry {owner, original, held} -> write the setting
+//!  release: last holder out -> write original, unless somebody else changed it -> remove entry
+//!  restore: the same for the entries of owners that died
+//! ```
+//!
+//! Every run that holds a setting has an entry with the value from before the first of
+//! them. The entry is on disk before the change, so that `kill -9` at any point leaves
+//! enough to put it back. All of it happens under a lock on the journal's directory.
+
+mod entry;
+mod error;
+mod outcome;
+mod setting;
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use entry::{Changed, Entry, Owner, State};
+pub use error::JournalError;
+pub use outcome::{Done, Outcome};
+pub use setting::{Change, Setting};
+
+/// The journal of machine-wide changes.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    directory: PathBuf,
+    root: PathBuf,
+}
+
+/// The readable entries with their files, and an outcome for each that cannot be read.
+type Contents = (Vec<(PathBuf, Entry)>, Vec<Outcome>);
+
+/// Settings held until this is released. Dropped without, they are put back silently.
+#[derive(Debug)]
+pub struct Held {
+    journal: Journal,
+    path: Option<PathBuf>,
+}
+
+impl Journal {
+    /// The journal of this machine: `/run/numapilot` for root, `$XDG_RUNTIME_DIR/numapilot`
+    /// for others.
+    ///
+    /// # Errors
+    /// [`JournalError::NoDirectory`] when neither is there.
+    pub fn system() -> Result<Self, JournalError> {
+        let parent = if rustix::process::geteuid().is_root() {
+            PathBuf::from("/run")
+        } else {
+            std::env::var_os("XDG_RUNTIME_DIR")
+                .map(PathBuf::from)
+                .filter(|d| d.is_absolute())
+                .ok_or_else(|| JournalError::NoDirectory {
+                    cause: "XDG_RUNTIME_DIR is not set".to_owned(),
+                })?
+        };
+        Ok(Self::at(parent.join("numapilot"), PathBuf::from("/")))
+    }
+
+    /// A journal in `directory` about the settings below `root`.
+    #[must_use]
+    pub fn at(directory: PathBuf, root: PathBuf) -> Self {
+        Self { directory, root }
+    }
+
+    /// Makes the changes and holds them; `None` when every setting has its value already
+    /// and no other run will take it away. `command` tells people whose run it is.
+    ///
+    /// # Errors
+    /// [`JournalError`]; nothing is left changed.
+    pub fn acquire(&self, changes: &[Change], command: &str) -> Result<Option<Held>, JournalError> {
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        self.make_directory()?;
+        let _lock = self.lock()?;
+        self.settle_all(false)?;
+        let (entries, _) = self.entries()?;
+        let mut changed = Vec::new();
+        for Change { setting, value } in changes {
+            let fail =
+                |source| JournalError::Setting { setting: *setting, value: value.clone(), source };
+            let current = setting.read(&self.root).map_err(fail)?;
+            let holder = entries.iter().find_map(|(_, e)| {
+                e.changes.iter().find(|c| c.setting == *setting).map(|c| (e, c))
+            });
+            let original = match holder {
+                // Somebody else's value since then is what this run will put back.
+                Some((_, c)) if c.held == *value && current != *value => current,
+                Some((_, c)) if c.held == *value => c.original.clone(),
+                Some((e, c)) => {
+                    return Err(JournalError::Held {
+                        setting: *setting,
+                        held: c.held.clone(),
+                        pid: e.owner.pid,
+                        command: e.command.clone(),
+                    });
+                }
+                None if current == *value => continue,
+                None => current,
+            };
+            changed.push(Changed { setting: *setting, original, held: value.clone() });
+        }
+        if changed.is_empty() {
+            return Ok(None);
+        }
+        let owner = Owner::this().map_err(|e| self.file_error(&self.directory, e))?;
+        let entry = Entry { owner, command: command.to_owned(), changes: changed };
+        let path = entry.new_path(&self.directory);
+        entry.save(&path).map_err(|e| self.file_error(&path, e))?;
+        for change in &entry.changes {
+            if let Err(source) = change.setting.write(&self.root, &change.held) {
+                self.settle(&path, &entry);
+                return Err(JournalError::Setting {
+                    setting: change.setting,
+                    value: change.held.clone(),
+                    source,
+                });
+            }
+        }
+        Ok(Some(Held { journal: self.clone(), path: Some(path) }))
+    }
+
+    /// Puts back what runs that died have left, and with `force` also what live ones hold.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the journal cannot be read; an entry that cannot be settled
+    /// is an [`Outcome`].
+    pub fn restore(&self, force: bool) -> Result<Vec<Outcome>, JournalError> {
+        if !self.directory.try_exists().map_err(|e| self.file_error(&self.directory, e))? {
+            return Ok(Vec::new());
+        }
+        self.make_directory()?;
+        let _lock = self.lock()?;
+        self.settle_all(force)
+    }
+
+    fn settle_all(&self, force: bool) -> Result<Vec<Outcome>, JournalError> {
+        let (entries, mut outcomes) = self.entries()?;
+        for (path, entry) in &entries {
+            let run = describe(entry);
+            let state = entry.owner.state().map_err(|e| self.file_error(path, e))?;
+            match state {
+                State::OtherBoot => remove(path, &run, &mut outcomes),
+                State::Alive | State::Unknown if !force => {
+                    outcomes.extend(entry.changes.iter().map(|c| Outcome {
+                        setting: Some(c.setting),
+                        run: run.clone(),
+                        done: Done::InUse,
+                    }));
+                }
+                _ => outcomes.extend(self.settle(path, entry)),
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Ends one entry: puts back what nobody else holds, then removes it. An entry whose
+    /// setting could not be written stays, so that it can be tried again.
+    fn settle(&self, path: &Path, entry: &Entry) -> Vec<Outcome> {
+        let run = describe(entry);
+        let others = self.entries().map(|(e, _)| e).unwrap_or_default();
+        let held_by_others = |setting| {
+            others.iter().any(|(p, e)| p != path && e.changes.iter().any(|c| c.setting == setting))
+        };
+        let mut outcomes: Vec<Outcome> = entry
+            .changes
+            .iter()
+            .map(|change| {
+                let done = if held_by_others(change.setting) {
+                    Done::HeldByOthers
+                } else {
+                    outcome::put_back(change, &self.root)
+                };
+                Outcome { setting: Some(change.setting), run: run.clone(), done }
+            })
+            .collect();
+        if !outcomes.iter().any(|o| matches!(o.done, Done::Failed(_))) {
+            remove(path, &run, &mut outcomes);
+        }
+        outcomes
+    }
+
+    fn entries(&self) -> Result<Contents, JournalError> {
+        let fail = |e| self.file_error(&self.directory, e);
+        let mut entries = Vec::new();
+        let mut unreadable = Vec::new();
+        for file in fs::read_dir(&self.directory).map_err(fail)? {
+            let path = file.map_err(fail)?.path();
+            if !path.to_string_lossy().ends_with(entry::SUFFIX) {
+                continue;
+            }
+            match Entry::load(&path) {
+                Ok(entry) => entries.push((path, entry)),
+                Err(error) => unreadable.push(Outcome {
+                    setting: None,
+                    run: path.display().to_string(),
+                    done: Done::Failed(format!("{error}; remove the file by hand")),
+                }),
+            }
+        }
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok((entries, unreadable))
+    }
+
+    /// The directory is ours alone: another user's entries would tell root what to write.
+    fn make_directory(&self) -> Result<(), JournalError> {
+        match DirBuilder::new().mode(0o700).create(&self.directory) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => {
+                let cause = format!("{}: {e}", self.directory.display());
+                return Err(JournalError::NoDirectory { cause });
+            }
+        }
+        let found = fs::symlink_metadata(&self.directory)
+            .map_err(|e| self.file_error(&self.directory, e))?;
+        let ours = rustix::process::geteuid().as_raw();
+        if !found.is_dir() || found.uid() != ours || found.mode() & 0o077 != 0 {
+            return Err(JournalError::NoDirectory {
+                cause: format!(
+                    "{} is not a directory that belongs to this user alone (mode 0700)",
+                    self.directory.display()
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> Result<File, JournalError> {
+        let file = File::open(&self.directory).map_err(|e| self.file_error(&self.directory, e))?;
+        file.lock().map_err(|e| self.file_error(&self.directory, e))?;
+        Ok(file)
+    }
+
+    fn file_error(&self, path: &Path, source: io::Error) -> JournalError {
+        JournalError::File { path: path.to_owned(), source }
+    }
+}
+
+impl Held {
+    /// Puts back what no other run holds.
+    #[must_use]
+    pub fn release(mut self) -> Vec<Outcome> {
+        self.settle()
+    }
+
+    fn settle(&mut self) -> Vec<Outcome> {
+        let Some(path) = self.path.take() else { return Vec::new() };
+        let failed = |error: &dyn std::fmt::Display| {
+            vec![Outcome {
+                setting: None,
+                run: path.display().to_string(),
+                done: Done::Failed(error.to_string()),
+            }]
+        };
+        let _lock = match self.journal.lock() {
+            Ok(lock) => lock,
+            Err(error) => return failed(&error),
+        };
+        match Entry::load(&path) {
+            Ok(entry) => self.journal.settle(&path, &entry),
+            // `restore --force` was here before us.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+fn remove(path: &Path, run: &str, outcomes: &mut Vec<Outcome>) {
+    if let Err(error) = fs::remove_file(path) {
+        let done = Done::Failed(format!("{}: {error}", path.display()));
+        outcomes.push(Outcome { setting: None, run: run.to_owned(), done });
+    }
+}
+
+fn describe(entry: &Entry) -> String {
+    format!("run {} ({})", entry.owner.pid, entry.command)
+}
+
+#[cfg(test)]
+mod tests;

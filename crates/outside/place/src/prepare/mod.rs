@@ -1,0 +1,157 @@
+//! From a plan to a command that is ready to start: what can be done is decided here,
+//! before anything runs, and what cannot be done is noted.
+
+mod kernel;
+pub(crate) mod memory;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use numapilot_sys::spawn::{self, SpawnError, Steps};
+use numapilot_topology::Machine;
+
+use crate::environment::Environment;
+use crate::journal::{Change, Journal};
+use crate::running::Running;
+use crate::{Note, PlaceError, Plan, Targets, allocators};
+
+/// How a program is started, apart from the plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// What cannot be done is an error instead of a note.
+    pub strict: bool,
+    /// The program leads a process group of its own, so that a time limit ends all of it;
+    /// it then gets no signals from the terminal.
+    pub new_group: bool,
+}
+
+/// A command with everything decided: see [`prepare`].
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub(crate) words: Vec<OsString>,
+    pub(crate) environment: Environment,
+    pub(crate) steps: Steps,
+    pub(crate) settings: Vec<Change>,
+    /// What could not be done.
+    pub notes: Vec<Note>,
+}
+
+/// Decides how `command` (the program and its arguments) gets what `plan` says on this
+/// machine.
+///
+/// # Errors
+/// [`PlaceError`] when the plan cannot mean anything here (unknown nodes, an allocator
+/// that is not installed), and under `options.strict` for every note.
+pub fn prepare(
+    plan: &Plan,
+    machine: &Machine,
+    command: &[OsString],
+    options: &Options,
+) -> Result<Prepared, PlaceError> {
+    prepare_targets(plan, Targets::of(plan, machine)?, command, options)
+}
+
+/// [`prepare`] with targets that are resolved already ([`Targets::here`]).
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_targets(
+    plan: &Plan,
+    targets: Targets,
+    command: &[OsString],
+    options: &Options,
+) -> Result<Prepared, PlaceError> {
+    if command.first().is_none_or(|program| program.is_empty()) {
+        return Err(PlaceError::NoCommand);
+    }
+    let mut prepared = Prepared {
+        words: command.to_vec(),
+        environment: Environment::new(&plan.env),
+        steps: Steps { new_group: options.new_group, ..Steps::default() },
+        settings: Vec::new(),
+        notes: Vec::new(),
+    };
+    prepared.steps.cpus = targets.cpus.map(|c| c.as_words().to_vec());
+    prepared.set_memory(targets.memory);
+    prepared.set_numa_balancing(plan.numa_balancing, plan.memory.balancing);
+    let allocator = allocators::find(&plan.allocator)?;
+    prepared.set_thp(plan.thp, allocator.as_ref());
+    if let Some(found) = allocator {
+        prepared.environment.preload(&found.path)?;
+    }
+    if options.strict && !prepared.notes.is_empty() {
+        return Err(PlaceError::Strict(prepared.notes));
+    }
+    Ok(prepared)
+}
+
+impl Prepared {
+    /// The command: environment, preloads, and the steps between fork and exec. What is
+    /// machine-wide is not part of it: [`Prepared::spawn`] does that.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]);
+        command.envs(self.environment.changes());
+        self.steps.install(&mut command);
+        command
+    }
+
+    /// Changes the machine-wide settings the plan needs and starts the program;
+    /// `configure` may redirect its streams or change its directory. The settings are put
+    /// back when the program has ended.
+    ///
+    /// # Errors
+    /// [`PlaceError`] naming the program, the setting or the step that failed; then
+    /// nothing is left changed.
+    pub fn spawn(&self, configure: impl FnOnce(&mut Command)) -> Result<Running, PlaceError> {
+        let held = match self.settings.as_slice() {
+            [] => None,
+            settings => Journal::system()?.acquire(settings, &self.program())?,
+        };
+        let mut command = self.command();
+        configure(&mut command);
+        Running::start(&mut command, self.steps.new_group, held).map_err(|e| self.start_error(e))
+    }
+
+    /// Replaces this process by the program; returns only when that failed.
+    #[must_use]
+    pub fn exec(&self) -> PlaceError {
+        self.start_error(spawn::exec(&mut self.command()))
+    }
+
+    /// Whether something has to be done while the program runs or when it has ended, so
+    /// that [`Prepared::exec`] would not do all of the plan.
+    #[must_use]
+    pub fn needs_supervision(&self) -> bool {
+        !self.settings.is_empty()
+    }
+
+    fn program(&self) -> String {
+        self.words[0].to_string_lossy().into_owned()
+    }
+
+    fn start_error(&self, error: SpawnError) -> PlaceError {
+        let program = self.program();
+        let source = match error {
+            SpawnError::Exec(source) => source,
+            source @ SpawnError::Step { .. } => return PlaceError::Step { program, source },
+        };
+        if source.kind() != io::ErrorKind::NotFound {
+            return PlaceError::NotExecutable { program, source };
+        }
+        if !program.contains('/') {
+            return PlaceError::NotFound { program, searched: "$PATH".to_owned() };
+        }
+        // execve says ENOENT too when the file is there and its interpreter is not.
+        if Path::new(&self.words[0]).exists() {
+            let source = io::Error::other(
+                "the interpreter it names (its #! line or its ELF loader) is not there",
+            );
+            return PlaceError::NotExecutable { program, source };
+        }
+        PlaceError::NotFound { program, searched: "the file system".to_owned() }
+    }
+}

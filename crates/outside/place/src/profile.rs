@@ -1,0 +1,237 @@
+//! Profile files: a plan in TOML that explains itself.
+
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::{Plan, allocators};
+
+/// Why a profile cannot be used.
+#[derive(Debug, Error)]
+pub enum ProfileError {
+    /// The file cannot be read.
+    #[error("profile {}: {source}; check the path", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file does not say what a profile says.
+    #[error("profile {}, line {line}: {message}; {remedy}", path.display())]
+    Content {
+        /// Which.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+}
+
+/// Larger files are no profiles: a wrong path must not fill the memory.
+const MAX_BYTES: u64 = 1 << 20;
+
+impl Plan {
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// [`ProfileError`] naming file, line and remedy.
+    pub fn load(path: &Path) -> Result<Self, ProfileError> {
+        let fail = |source| ProfileError::File { path: path.to_owned(), source };
+        let bytes = fs::metadata(path).map_err(fail)?.len();
+        if bytes > MAX_BYTES {
+            return Err(fail(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("{bytes} bytes are too many for a profile"),
+            )));
+        }
+        Self::from_profile(&fs::read_to_string(path).map_err(fail)?, path)
+    }
+
+    /// Reads the text of a profile; `path` is for the error.
+    ///
+    /// # Errors
+    /// [`ProfileError::Content`].
+    pub fn from_profile(text: &str, path: &Path) -> Result<Self, ProfileError> {
+        toml::from_str(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = 1 + text.as_bytes()[..start].iter().filter(|b| **b == b'\n').count();
+            ProfileError::Content {
+                path: path.to_owned(),
+                line,
+                message: error.message().trim().replace('\n', " "),
+                remedy: "the names and values are in the manual, page `profiles`",
+            }
+        })
+    }
+
+    /// The plan as a profile that explains every field; what is not set is there as a
+    /// comment.
+    #[must_use]
+    pub fn to_profile(&self) -> String {
+        let mut text = format!(
+            "# numapilot profile: {}\n# Use: numapilot run --profile FILE -- COMMAND\n",
+            self.to_string().replace(char::is_control, " ")
+        );
+        let known: Vec<&str> = allocators::KNOWN.iter().map(|k| k.name).collect();
+        field(
+            &mut text,
+            &format!(
+                "Malloc: \"inherit\" (the program's own), \"glibc\", or one found by name\n\
+                 ({}),\nor the path of a shared library.",
+                wrap(&known)
+            ),
+            "allocator",
+            Some(&String::from(self.allocator.clone())),
+        );
+        field(
+            &mut text,
+            "Threads: \"none\" (the scheduler decides), \"sparse\" (one per node in turn: bandwidth\n\
+             and caches of all nodes), \"dense\" (a node is filled before the next: near each other).",
+            "threads",
+            Some(self.threads.name()),
+        );
+        field(
+            &mut text,
+            "Nodes on whose CPUs it may run: \"0-2,4\", \"!0\" (all but), \"+0\" (first allowed), \"all\".",
+            "cpu-nodes",
+            self.cpu_nodes.as_deref(),
+        );
+        field(&mut text, "CPUs on which it may run: as above.", "cpus", self.cpus.as_deref());
+        field(
+            &mut text,
+            "Transparent huge pages: \"inherit\" (as the machine is set), \"always\", \"never\".",
+            "thp",
+            Some(self.thp.name()),
+        );
+        field(
+            &mut text,
+            "Automatic NUMA balancing: \"inherit\", \"on\" (machine-wide, needs root), \"off\" (for this\n\
+             program, by an explicit policy).",
+            "numa-balancing",
+            Some(self.numa_balancing.name()),
+        );
+        text.push_str("\n[memory]\n");
+        field(
+            &mut text,
+            "Where pages come from: \"inherit\", \"local\" (node of the touching CPU), \"interleave\"\n\
+             (in turn), \"weighted-interleave\" (in turn, by the kernel's weights), \"bind\" (only these\n\
+             nodes), \"preferred\" (one node first), \"preferred-many\" (these nodes first).",
+            "mode",
+            Some(self.memory.mode.name()),
+        );
+        let nodes = Some(self.memory.nodes.as_str()).filter(|nodes| !nodes.is_empty());
+        field(&mut text, "The nodes of the mode; \"all\" when not given.", "nodes", nodes);
+        text.push_str(
+            "# With bind or preferred-many: lets AutoNUMA move pages inside the nodes.\n",
+        );
+        let _ = writeln!(text, "balancing = {}", self.memory.balancing);
+        text.push_str("\n# More environment variables.\n[env]\n");
+        for (name, value) in &self.env {
+            let _ = writeln!(text, "{} = {}", quoted(name), quoted(value));
+        }
+        text
+    }
+}
+
+fn field(text: &mut String, comment: &str, key: &str, value: Option<&str>) {
+    if !text.ends_with("]\n") {
+        text.push('\n');
+    }
+    for line in comment.lines() {
+        let _ = writeln!(text, "# {line}");
+    }
+    // Writing to a String cannot fail.
+    let _ = match value {
+        Some(value) => writeln!(text, "{key} = {}", quoted(value)),
+        None => writeln!(text, "# {key} = \"all\""),
+    };
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// A list over lines of a readable length.
+fn wrap(words: &[&str]) -> String {
+    let lines: Vec<String> = words.chunks(6).map(|line| line.join(", ")).collect();
+    lines.join(",\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Thp, ThreadPlacement};
+
+    #[test]
+    fn a_profile_explains_itself() {
+        let plan = Plan {
+            allocator: AllocatorChoice::Named("jemalloc".into()),
+            memory: MemoryPolicy { mode: MemoryMode::Interleave, ..MemoryPolicy::default() },
+            thp: Thp::Never,
+            env: [("MALLOC_CONF".to_owned(), "narenas:4".to_owned())].into(),
+            ..Plan::default()
+        };
+        insta::assert_snapshot!(plan.to_profile());
+    }
+
+    #[test]
+    fn errors_name_file_and_line() {
+        let error =
+            |text: &str| Plan::from_profile(text, Path::new("p.toml")).unwrap_err().to_string();
+        let text = error("allocator = \"jemalloc\"\nthp = \"sometimes\"\n");
+        assert!(text.starts_with("profile p.toml, line 2: "), "{text}");
+        assert!(text.contains("sometimes") && text.contains("`never`"), "{text}");
+        let text = error("\n\nalocator = \"x\"\n");
+        assert!(text.contains("line 3") && text.contains("allocator"), "{text}");
+        assert!(error("[memory\n").contains("line 1"));
+        let missing = Plan::load(Path::new("/nonexistent/p.toml")).unwrap_err().to_string();
+        assert!(missing.contains("/nonexistent/p.toml"), "{missing}");
+    }
+
+    fn plans() -> impl Strategy<Value = Plan> {
+        let choice = prop_oneof![
+            Just(AllocatorChoice::Inherit),
+            "[a-z]{1,8}".prop_map(AllocatorChoice::from),
+            "/[ -~]{1,20}".prop_map(AllocatorChoice::from),
+        ];
+        let memory = (proptest::sample::select(MemoryMode::ALL), "[0-9,!+-]{0,6}", any::<bool>())
+            .prop_map(|(mode, nodes, balancing)| MemoryPolicy { mode, nodes, balancing });
+        let text = || proptest::option::of("[0-9,!+-]{1,6}");
+        (
+            (choice, proptest::sample::select(ThreadPlacement::ALL), text(), text()),
+            (proptest::sample::select(Thp::ALL), proptest::sample::select(NumaBalancing::ALL)),
+            memory,
+            proptest::collection::btree_map("[A-Z]{1,5}", "\\PC*|[\\x00-\\x7f]{0,9}", 0..3),
+        )
+            .prop_map(
+                |((allocator, threads, cpu_nodes, cpus), (thp, numa_balancing), memory, env)| {
+                    Plan { allocator, threads, cpu_nodes, cpus, thp, numa_balancing, memory, env }
+                },
+            )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(plan in plans()) {
+            let text = plan.to_profile();
+            let again = Plan::from_profile(&text, Path::new("p")).map_err(|e| {
+                TestCaseError::fail(format!("{e}\n{text}"))
+            })?;
+            prop_assert_eq!(again, plan);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "(\\PC|\n)*") {
+            let _ = Plan::from_profile(&text, Path::new("p"));
+        }
+    }
+}
