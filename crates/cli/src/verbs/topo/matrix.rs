@@ -2,13 +2,13 @@
 
 use numapilot_topology::Machine;
 
+use super::fold::fold;
 use crate::terminal::BOLD;
 
 /// Everything known between nodes: distances where there is more than one node, latency
 /// and bandwidth where the firmware, a description or a measurement gives them.
-pub fn all(machine: &Machine) -> String {
+pub fn all(machine: &Machine, width: usize) -> String {
     let figures = &machine.figures;
-    let from = figures.source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
     let mut matrices = Vec::new();
     if machine.nodes.len() > 1 && !machine.distances.is_empty() {
         matrices.push(draw("distance, 10 = local", machine, |row, column| {
@@ -19,13 +19,15 @@ pub fn all(machine: &Machine) -> String {
         matrix.get(row)?.get(column).copied().flatten().map(|v| format!("{v:.1}"))
     };
     if !figures.latency_ns.is_empty() {
-        let title = format!("latency in ns{from}");
-        matrices.push(draw(&title, machine, |row, column| known(&figures.latency_ns, row, column)));
+        let cell = |row, column| known(&figures.latency_ns, row, column);
+        matrices.push(draw("latency in ns", machine, cell));
     }
     if !figures.bandwidth_gb_per_s.is_empty() {
-        let title = format!("bandwidth in GB/s{from}");
         let cell = |row, column| known(&figures.bandwidth_gb_per_s, row, column);
-        matrices.push(draw(&title, machine, cell));
+        matrices.push(draw("bandwidth in GB/s", machine, cell));
+    }
+    if let Some(source) = &figures.source {
+        matrices.push(fold("latency and bandwidth: ", source, width).join("\n") + "\n");
     }
     matrices.join("\n")
 }

@@ -4,16 +4,17 @@ mod caches;
 mod fold;
 mod json;
 mod matrix;
+mod picture;
 mod root;
 mod tree;
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use numapilot_topology::Recording;
+use numapilot_topology::{Machine, Recording, description};
 
 use self::root::Root;
 use crate::terminal::Terminal;
@@ -25,9 +26,17 @@ pub struct Args {
     #[arg(long, value_name = "DIR|FILE", default_value = "/")]
     root: PathBuf,
 
+    /// Show a described machine: from a file, or one that numapilot ships (such as machine-a).
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "root")]
+    machine: Option<String>,
+
     /// Write what the kernel shows of the machine to FILE, to look at it elsewhere.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     record: Option<PathBuf>,
+
+    /// Draw the machine into FILE ('-' is standard output) instead of printing it.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    svg: Option<PathBuf>,
 
     /// Print one JSON object.
     #[arg(long)]
@@ -36,19 +45,37 @@ pub struct Args {
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let root = Root::open(&self.root)?;
         if let Some(file) = &self.record {
-            let recording = Recording::take(root.path())?;
-            fs::write(file, recording.to_string())
-                .with_context(|| format!("cannot write {}", file.display()))?;
+            let root = Root::open(&self.root)?;
+            save(terminal, file, &Recording::take(root.path())?.to_string())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let machine = numapilot_topology::read(root.path())?;
-        if self.json {
+        let machine = self.machine()?;
+        if let Some(file) = &self.svg {
+            save(terminal, file, &picture::draw(&machine))?;
+        } else if self.json {
             terminal.json(&json::Report::new(&machine))?;
         } else {
             write!(terminal.out(), "{}", tree::draw(&machine, terminal.width()))?;
         }
         Ok(ExitCode::SUCCESS)
     }
+
+    /// The machine the arguments name.
+    fn machine(&self) -> anyhow::Result<Machine> {
+        match &self.machine {
+            Some(name) => description::machine_named(name)
+                .with_context(|| format!("machine description {name}")),
+            None => Ok(numapilot_topology::read(Root::open(&self.root)?.path())?),
+        }
+    }
+}
+
+/// Writes a whole text to a file, or to standard output for `-`.
+fn save(terminal: &Terminal, file: &Path, text: &str) -> anyhow::Result<()> {
+    if file == Path::new("-") {
+        write!(terminal.out(), "{text}")?;
+        return Ok(());
+    }
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -17,7 +17,7 @@ pub fn draw(machine: &Machine, width: usize) -> String {
         text.push('\n');
         text += &node_tree(machine, node, width);
     }
-    let matrices = matrix::all(machine);
+    let matrices = matrix::all(machine, width);
     if !matrices.is_empty() {
         text.push('\n');
         text += &matrices;
@@ -128,7 +128,8 @@ fn restriction(machine: &Machine, width: usize) -> String {
     format!("\n{WARN}this process may use only{WARN:#}\n{}\n", lines.join("\n"))
 }
 
-fn plural(n: impl TryInto<u64>, what: &str) -> String {
+/// `1 node`, `2 nodes`.
+pub fn plural(n: impl TryInto<u64>, what: &str) -> String {
     match n.try_into().unwrap_or(u64::MAX) {
         1 => format!("1 {what}"),
         n => format!("{n} {what}s"),

@@ -157,10 +157,36 @@ impl Description {
             Some(layout.nodes[j].group.bandwidth_gb_per_s?.min(routes.gb_per_s(i, j)?))
         };
         Figures {
-            source: Some(self.source.clone()),
+            source: Some(self.source_of_figures()),
             latency_ns: matrix(&d.latency_ns, &latency),
             bandwidth_gb_per_s: matrix(&d.bandwidth_gb_per_s, &bandwidth),
         }
+    }
+
+    /// The description's source, and which of its latencies and bandwidths are assumed.
+    fn source_of_figures(&self) -> String {
+        let mut assumed = Vec::new();
+        let nodes = |key, given: fn(&NodeGroup) -> bool| {
+            self.nodes.iter().any(|group| given(group) && group.source.is_assumed(key))
+        };
+        let distances =
+            |key| self.distances.as_ref().is_some_and(|d: &Distances| d.source.is_assumed(key));
+        let given = |matrix: fn(&Distances) -> bool| self.distances.as_ref().is_some_and(matrix);
+        if given(|d| !d.latency_ns.is_empty()) {
+            assumed.extend(distances("latency_ns").then_some("latency"));
+        } else {
+            let local = nodes("latency_ns", |group| group.latency_ns.is_some());
+            assumed.extend(local.then_some("local latency"));
+            let factors = given(|d| !d.hop_factors.is_empty()) && distances("hop_factors");
+            assumed.extend(factors.then_some("remote latency"));
+        }
+        let links = self.links.iter().any(|group| group.source.is_assumed("bandwidth_gb_per_s"));
+        let bandwidth = nodes("bandwidth_gb_per_s", |group| group.bandwidth_gb_per_s.is_some());
+        assumed.extend((links || bandwidth).then_some("bandwidth in part"));
+        if assumed.is_empty() {
+            return self.source.clone();
+        }
+        format!("{}; assumed: {}", self.source, assumed.join(", "))
     }
 
     /// Distances as given, or as firmware makes them: ten times latency over local latency

@@ -26,10 +26,10 @@ pub enum DescriptionError {
     },
     /// Not TOML, an unknown key or a value of the wrong type.
     #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
+    Syntax(String),
     /// The description has no TOML form.
     #[error("the description cannot be written: {0}")]
-    Unwritable(#[from] toml::ser::Error),
+    Unwritable(String),
     /// A figure that nobody vouches for.
     #[error(
         "{table}: '{key}' has no source; say where it is from, or \"assumed\", in the table's \
@@ -63,5 +63,18 @@ impl DescriptionError {
     /// A value that cannot be.
     pub(super) fn invalid(at: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Invalid { at: at.into(), why: why.into() }
+    }
+}
+
+// As text: the whole message is said here, so a chain of causes must not say it again.
+impl From<toml::de::Error> for DescriptionError {
+    fn from(error: toml::de::Error) -> Self {
+        Self::Syntax(error.to_string().trim_end().to_owned())
+    }
+}
+
+impl From<toml::ser::Error> for DescriptionError {
+    fn from(error: toml::ser::Error) -> Self {
+        Self::Unwritable(error.to_string())
     }
 }
