@@ -74,6 +74,15 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn every_variable_of_the_libraries_is_documented() {
+    let page = read(&repository().join("docs/src/environment.md"));
+    for variable in numapilot_bind::env::TABLE {
+        let row = format!("| `{}` |", variable.name);
+        assert!(page.lines().any(|line| line.starts_with(&row)), "environment.md lacks {row}");
+    }
+}
+
+#[test]
 fn links_are_found_outside_code_only() {
     let text = "a [b](c.md) and [d](e.md#f)\n```\n[no](no.md)\n```\n<img src=\"g.svg\">";
     assert_eq!(links(text), ["c.md", "e.md#f", "g.svg"]);
