@@ -25,6 +25,11 @@ impl Environment {
         self.0.get(OsStr::new(name)).cloned().or_else(|| env::var_os(name))
     }
 
+    /// Whether the program will see the variable.
+    pub fn has(&self, name: &OsStr) -> bool {
+        self.0.contains_key(name) || env::var_os(name).is_some()
+    }
+
     /// Sets a variable.
     pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
         self.0.insert(name.into(), value.into());

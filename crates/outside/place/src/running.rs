@@ -11,6 +11,7 @@ use numapilot_sys::spawn::{self, SpawnError};
 
 use crate::PlaceError;
 use crate::journal::{Held, Outcome};
+use crate::threads;
 
 /// Between SIGTERM and SIGKILL when a time limit is over.
 const GRACE: Duration = Duration::from_secs(2);
@@ -25,6 +26,7 @@ pub struct Running {
     started: Instant,
     ended: bool,
     held: Option<Held>,
+    threads: Option<threads::Session>,
 }
 
 /// A program that has ended.
@@ -40,6 +42,8 @@ pub struct Finished {
     pub usage: Usage,
     /// What became of the machine-wide settings that were changed for it.
     pub settings: Vec<Outcome>,
+    /// What became of its threads, when the plan placed them.
+    pub threads: Option<threads::Outcome>,
 }
 
 impl Running {
@@ -47,6 +51,7 @@ impl Running {
         command: &mut Command,
         own_group: bool,
         held: Option<Held>,
+        threads: Option<threads::Session>,
     ) -> Result<Self, SpawnError> {
         let started = Instant::now();
         let mut child = spawn::spawn(command)?;
@@ -54,7 +59,7 @@ impl Running {
             .map_err(std::io::Error::other)
             .and_then(|pid| Ok((pid, PidFd::open(pid)?)));
         match opened {
-            Ok((pid, fd)) => Ok(Self { pid, fd, own_group, started, ended: false, held }),
+            Ok((pid, fd)) => Ok(Self { pid, fd, own_group, started, ended: false, held, threads }),
             Err(error) => {
                 // Without a pidfd (kernel before 5.3) it could not be watched: do not leave
                 // it behind. Neither call can help if it fails.
@@ -112,7 +117,8 @@ impl Running {
             let _ = process::signal_group(self.pid, libc::SIGKILL);
         }
         let settings = self.held.take().map(Held::release).unwrap_or_default();
-        Ok(Finished { status, timed_out: !in_time, wall, usage, settings })
+        let threads = self.threads.take().map(threads::Session::finish);
+        Ok(Finished { status, timed_out: !in_time, wall, usage, settings, threads })
     }
 
     /// Waits until the program has ended, at most `limit`; whether it has. Its status is

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use numapilot_sys::mempolicy::{self, Mode};
-use numapilot_topology::{CpuSet, Machine, NodeSet, parse_cpus, parse_nodes};
+use numapilot_topology::{CpuId, CpuSet, Machine, NodeSet, parse_cpus, parse_nodes};
 
-use crate::{MemoryMode, NumaBalancing, PlaceError, Plan};
+use crate::{MemoryMode, NumaBalancing, PlaceError, Plan, ThreadPlacement, threads};
 
 /// CPUs and memory of a plan, in the numbers of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Targets {
     pub cpus: Option<CpuSet>,
     /// Memory policy; `None` leaves it alone.
     pub memory: Option<MemoryTarget>,
+    /// CPUs in the order in which threads take them; empty leaves threads alone.
+    pub order: Vec<CpuId>,
 }
 
 /// A memory policy as set_mempolicy(2) takes it.
@@ -32,7 +34,10 @@ impl Plan {
     /// Whether [`Targets`] depend on the machine, so that it has to be read.
     #[must_use]
     pub fn needs_machine(&self) -> bool {
-        self.cpus.is_some() || self.cpu_nodes.is_some() || self.memory.mode.needs_nodes()
+        self.cpus.is_some()
+            || self.cpu_nodes.is_some()
+            || self.memory.mode.needs_nodes()
+            || self.threads != ThreadPlacement::None
     }
 }
 
@@ -42,7 +47,10 @@ impl Targets {
     /// # Errors
     /// [`PlaceError`] for nodes or CPUs that the machine lacks or this process may not use.
     pub fn of(plan: &Plan, machine: &Machine) -> Result<Self, PlaceError> {
-        Ok(Self { cpus: cpus(plan, machine)?, memory: memory(plan, Some(machine))? })
+        let cpus = cpus(plan, machine)?;
+        let usable = cpus.as_ref().unwrap_or(&machine.allowed.cpus);
+        let order = threads::order(machine, usable, plan.threads);
+        Ok(Self { memory: memory(plan, Some(machine))?, cpus, order })
     }
 
     /// Resolves a plan on the running machine, which is read only if the plan needs it:
@@ -54,7 +62,7 @@ impl Targets {
         if plan.needs_machine() {
             return Self::of(plan, &numapilot_topology::read(Path::new("/"))?);
         }
-        Ok(Self { cpus: None, memory: memory(plan, None)? })
+        Ok(Self { memory: memory(plan, None)?, ..Self::default() })
     }
 }
 

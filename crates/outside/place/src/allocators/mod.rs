@@ -1,8 +1,11 @@
 //! Finding allocators: by name where the dynamic linker would look, or by path.
 
+mod library;
 mod search;
 mod table;
 
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -21,6 +24,17 @@ pub struct Found {
     pub path: PathBuf,
     /// Version in the name of the file the path leads to: `2.0` of `libmimalloc.so.2.0`.
     pub version: Option<String>,
+}
+
+/// Its name, or the file name of a library the table does not know.
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.known, self.path.file_name()) {
+            (Some(known), _) => f.write_str(known.name),
+            (None, Some(file)) => f.write_str(&file.to_string_lossy()),
+            (None, None) => f.write_str("library"),
+        }
+    }
 }
 
 /// Why an allocator cannot be used.
@@ -46,12 +60,12 @@ pub enum FindError {
         /// How to get it.
         remedy: String,
     },
-    /// A path that leads nowhere.
-    #[error("allocator library {}: {cause}; check the path", path.display())]
+    /// A path that leads to no library that can be loaded.
+    #[error("allocator library {}: {cause}; give the path of a shared library", path.display())]
     BadPath {
         /// Asked for.
         path: PathBuf,
-        /// What opening it said.
+        /// What is wrong with it.
         cause: String,
     },
 }
@@ -92,7 +106,8 @@ fn by_name(name: &str, directories: &[PathBuf]) -> Result<Found, FindError> {
     };
     let candidates =
         known.files.iter().flat_map(|file| directories.iter().map(move |d| d.join(file)));
-    match candidates.into_iter().find(|path| path.is_file()) {
+    // As the dynamic linker does, libraries for other processors are passed over.
+    match candidates.into_iter().find(|path| library::check(path).is_ok()) {
         Some(path) => Ok(Found { known: Some(known), version: version(&path), path }),
         None => Err(FindError::NotInstalled {
             name: known.name.to_owned(),
@@ -115,11 +130,9 @@ fn by_name(name: &str, directories: &[PathBuf]) -> Result<Found, FindError> {
 }
 
 fn by_path(path: &Path) -> Result<Found, FindError> {
-    let bad = |cause: String| FindError::BadPath { path: path.to_owned(), cause };
-    let real = path.canonicalize().map_err(|e| bad(e.to_string()))?;
-    if !real.is_file() {
-        return Err(bad("not a file".to_owned()));
-    }
+    let bad = |e: io::Error| FindError::BadPath { path: path.to_owned(), cause: e.to_string() };
+    library::check(path).map_err(bad)?;
+    let real = path.canonicalize().map_err(bad)?;
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     // `tcmalloc` comes before `tcmalloc-minimal` and lists the latter's files as its own.
     let known = KNOWN

@@ -3,6 +3,8 @@
 
 mod kernel;
 pub(crate) mod memory;
+mod own_malloc;
+mod program;
 
 use std::ffi::OsString;
 use std::io;
@@ -15,6 +17,7 @@ use numapilot_topology::Machine;
 use crate::environment::Environment;
 use crate::journal::{Change, Journal};
 use crate::running::Running;
+use crate::threads::{Placement, Session};
 use crate::{Note, PlaceError, Plan, Targets, allocators};
 
 /// How a program is started, apart from the plan.
@@ -34,6 +37,7 @@ pub struct Prepared {
     pub(crate) environment: Environment,
     pub(crate) steps: Steps,
     pub(crate) settings: Vec<Change>,
+    pub(crate) placement: Option<Placement>,
     /// What could not be done.
     pub notes: Vec<Note>,
 }
@@ -71,6 +75,7 @@ pub fn prepare_targets(
         environment: Environment::new(&plan.env),
         steps: Steps { new_group: options.new_group, ..Steps::default() },
         settings: Vec::new(),
+        placement: None,
         notes: Vec::new(),
     };
     prepared.steps.cpus = targets.cpus.map(|c| c.as_words().to_vec());
@@ -78,9 +83,10 @@ pub fn prepare_targets(
     prepared.set_numa_balancing(plan.numa_balancing, plan.memory.balancing);
     let allocator = allocators::find(&plan.allocator)?;
     prepared.set_thp(plan.thp, allocator.as_ref());
-    if let Some(found) = allocator {
-        prepared.environment.preload(&found.path)?;
+    if let Some(found) = &allocator {
+        prepared.set_allocator(found)?;
     }
+    prepared.set_threads(targets.order)?;
     if options.strict && !prepared.notes.is_empty() {
         return Err(PlaceError::Strict(prepared.notes));
     }
@@ -111,9 +117,12 @@ impl Prepared {
             [] => None,
             settings => Journal::system()?.acquire(settings, &self.program())?,
         };
+        let threads = self.placement.as_ref().map(Placement::start);
         let mut command = self.command();
+        command.envs(threads.as_ref().and_then(Session::variable));
         configure(&mut command);
-        Running::start(&mut command, self.steps.new_group, held).map_err(|e| self.start_error(e))
+        Running::start(&mut command, self.steps.new_group, held, threads)
+            .map_err(|e| self.start_error(e))
     }
 
     /// Replaces this process by the program; returns only when that failed.
@@ -126,7 +135,7 @@ impl Prepared {
     /// that [`Prepared::exec`] would not do all of the plan.
     #[must_use]
     pub fn needs_supervision(&self) -> bool {
-        !self.settings.is_empty()
+        !self.settings.is_empty() || self.placement.is_some()
     }
 
     fn program(&self) -> String {

@@ -1,0 +1,116 @@
+//! The program file: where it is, and what its kind allows.
+//!
+//! Source: execvp(3), ld.so(8). A preloaded malloc is used only by what resolves `malloc`
+//! at load time: not by a static program, and not by one that brings its own.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::Prepared;
+use super::own_malloc::own_malloc;
+use crate::allocators::Found;
+use crate::elf;
+use crate::threads::{Obstacle, Placement, obstacle};
+use crate::{Note, PlaceError};
+
+/// Where programs are looked for without `PATH` (execvp(3)).
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+impl Prepared {
+    /// Puts the allocator in, or notes why this program would not use it.
+    pub(super) fn set_allocator(&mut self, found: &Found) -> Result<(), PlaceError> {
+        let (cause, remedy, reaches_children) = match self.allocator_obstacle() {
+            None => return self.environment.preload(&found.path),
+            Some(obstacle) => obstacle,
+        };
+        if reaches_children {
+            self.environment.preload(&found.path)?;
+        }
+        self.notes.push(Note::new(format!("allocator {found}"), cause, remedy));
+        Ok(())
+    }
+
+    /// Cause, remedy, and whether programs started by this one may still load the library.
+    fn allocator_obstacle(&self) -> Option<(String, &'static str, bool)> {
+        let program = self.program_file()?;
+        let binary = elf::inspect(&program).ok()?;
+        let dynamic = "use a dynamically linked build, or link the allocator into the program";
+        let children = "programs that it starts get the allocator";
+        let (remedy, reaches_children) = match obstacle(&binary) {
+            None => {
+                let own = own_malloc(&binary.path).ok()??;
+                let cause = format!(
+                    "{} brings a malloc of its own (it defines {own}), which a preloaded one \
+                     does not replace",
+                    binary.path.display()
+                );
+                return Some((cause, "build it without its own allocator", true));
+            }
+            Some(Obstacle::Static) => (dynamic, true),
+            Some(Obstacle::Go) => {
+                ("Go has a heap of its own; only C parts would use a malloc", true)
+            }
+            Some(Obstacle::Secure) => ("run it as the user it changes to", false),
+            Some(Obstacle::Foreign) => ("give a library built for it by path", false),
+            Some(Obstacle::Loader(_)) => ("use a build for glibc", false),
+            Some(_) => (children, true),
+        };
+        let cause = format!("not used by {}: {}", binary.path.display(), obstacle(&binary)?);
+        Some((cause, remedy, reaches_children))
+    }
+
+    /// Places the threads, or notes what keeps them where they are.
+    pub(super) fn set_threads(
+        &mut self,
+        order: Vec<numapilot_topology::CpuId>,
+    ) -> Result<(), PlaceError> {
+        if order.is_empty() {
+            return Ok(());
+        }
+        // A program that is not there fails to start and says so then.
+        let Some(program) = self.program_file() else { return Ok(()) };
+        let placement = Placement::new(order, &program);
+        for (name, value) in placement.variables(|name| self.environment.has(name)) {
+            self.environment.set(name, value);
+        }
+        if let Some(library) = placement.library() {
+            self.environment.preload(library)?;
+        }
+        self.notes.extend(placement.note());
+        self.placement = Some(placement);
+        Ok(())
+    }
+
+    fn program_file(&self) -> Option<PathBuf> {
+        let path = self.environment.get("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+        find_program(&self.words[0], &path)
+    }
+}
+
+/// The file execvp(3) would start.
+fn find_program(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
+    let executable =
+        |p: &Path| p.is_file() && rustix::fs::access(p, rustix::fs::Access::EXEC_OK).is_ok();
+    if name.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name)).filter(|p| executable(p));
+    }
+    std::env::split_paths(path)
+        // An empty element is the working directory.
+        .map(|d| if d.as_os_str().is_empty() { PathBuf::from(".") } else { d })
+        .map(|d| d.join(name))
+        .find(|p| executable(p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_execvp_finds_them() {
+        let find = |name: &str, path: &str| find_program(OsStr::new(name), OsStr::new(path));
+        assert_eq!(find("sh", "/nonexistent:/bin").unwrap(), Path::new("/bin/sh"));
+        assert_eq!(find("/bin/sh", "").unwrap(), Path::new("/bin/sh"));
+        assert_eq!(find("passwd", "/etc"), None);
+        assert_eq!(find("no-such-program-here", "/bin"), None);
+    }
+}
