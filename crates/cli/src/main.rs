@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use numapilot_place::PlaceError;
 
 use crate::terminal::{ColorChoice, Terminal};
 use crate::verbs::Verb;
@@ -46,7 +47,8 @@ fn main() -> ExitCode {
         Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             terminal.error(&error);
-            ExitCode::from(OWN_FAILURE)
+            let status = error.downcast_ref().map_or(OWN_FAILURE, PlaceError::exit_status);
+            ExitCode::from(status)
         }
     }
 }

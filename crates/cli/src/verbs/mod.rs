@@ -10,6 +10,8 @@ mod bench;
 mod completions;
 mod doctor;
 mod man;
+mod restore;
+mod run;
 mod topo;
 
 /// What the user wants done.
@@ -19,6 +21,10 @@ pub enum Verb {
     Topo(topo::Args),
     /// Show what works here and what does not, each with cause and remedy.
     Doctor(doctor::Args),
+    /// Run a program under a plan.
+    Run(run::Args),
+    /// Put back machine-wide settings that a killed run left changed.
+    Restore(restore::Args),
     /// Run a built-in workload.
     Bench(bench::Args),
     /// Print the completion script of a shell.
@@ -37,6 +43,8 @@ impl Verb {
         match self {
             Self::Topo(args) => args.run(terminal),
             Self::Doctor(args) => args.run(terminal),
+            Self::Run(args) => args.run(terminal),
+            Self::Restore(args) => args.run(terminal),
             Self::Bench(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
             Self::Man(args) => args.run(terminal),

@@ -26,7 +26,7 @@ pub enum PlaceError {
         searched: String,
     },
     /// The program exists and cannot be executed.
-    #[error("{program}: cannot be executed: {source}")]
+    #[error("{program}: cannot be executed")]
     NotExecutable {
         /// As the user wrote it.
         program: String,

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod allocators;
+mod describe;
 pub mod elf;
 mod environment;
 mod error;

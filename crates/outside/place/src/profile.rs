@@ -13,7 +13,7 @@ use crate::{Plan, allocators};
 #[derive(Debug, Error)]
 pub enum ProfileError {
     /// The file cannot be read.
-    #[error("profile {}: {source}; check the path", path.display())]
+    #[error("cannot read profile {}; check the path", path.display())]
     File {
         /// Which.
         path: PathBuf,

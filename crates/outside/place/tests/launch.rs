@@ -135,7 +135,8 @@ fn failures_are_named() {
     std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let error = start(script.to_str().unwrap());
-    assert!(error.to_string().contains("interpreter"), "{error}");
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("interpreter"), "{cause}");
     let none = prepare(&Plan::default(), &machine(), &[], &Options::default()).unwrap_err();
     assert_eq!(none.exit_status(), 125);
 }

@@ -20,7 +20,7 @@ pub enum JournalError {
         cause: String,
     },
     /// A file of the journal cannot be read or written.
-    #[error("journal {}: {source}", path.display())]
+    #[error("journal {}", path.display())]
     File {
         /// Which.
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum JournalError {
     },
     /// The setting cannot be read or written.
     #[error(
-        "{setting} cannot be set to {value}: {source}; this needs root and a writable /sys and /proc/sys"
+        "{setting} cannot be set to {value}, which needs root and a writable /sys and /proc/sys"
     )]
     Setting {
         /// Which.

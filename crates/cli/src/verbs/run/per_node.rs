@@ -1,0 +1,167 @@
+//! One instance of the program for each node.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, BufReader, PipeReader, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread::{self, JoinHandle};
+
+use anyhow::bail;
+use numapilot_place::{
+    MemoryMode, MemoryPolicy, Options, PlaceError, Plan, Prepared, Supervisor,
+    prepare as prepare_plan,
+};
+use numapilot_topology::{Machine, NodeId};
+
+use crate::terminal::Terminal;
+
+/// What is replaced by the number of the node.
+const PLACEHOLDER: &[u8] = b"{node}";
+
+/// The program for one node.
+pub struct Instance {
+    node: NodeId,
+    /// Its plan.
+    pub plan: Plan,
+    /// Its command.
+    pub prepared: Prepared,
+}
+
+/// One instance for each node with CPUs that may be used.
+pub fn prepare(
+    plan: &Plan,
+    command: &[OsString],
+    options: &Options,
+) -> anyhow::Result<Vec<Instance>> {
+    if plan.memory.mode != MemoryMode::Inherit || plan.cpus.is_some() || plan.cpu_nodes.is_some() {
+        bail!(
+            "--per-node gives each instance the CPUs and the memory of its node; \
+             leave out -N, -C and the memory policy"
+        );
+    }
+    let machine = numapilot_topology::read(Path::new("/"))?;
+    let nodes =
+        machine.nodes.iter().filter(|n| !n.cpus.intersection(&machine.allowed.cpus).is_empty());
+    nodes
+        .map(|node| {
+            let plan = plan_for(plan, &machine, node.id);
+            let command: Vec<OsString> =
+                command.iter().map(|word| replace(word, node.id)).collect();
+            let prepared = prepare_plan(&plan, &machine, &command, options)?;
+            Ok(Instance { node: node.id, plan, prepared })
+        })
+        .collect::<Result<_, PlaceError>>()
+        .map_err(Into::into)
+}
+
+/// Bound to the CPUs of the node, and to its memory if it has any that may be used.
+fn plan_for(plan: &Plan, machine: &Machine, node: NodeId) -> Plan {
+    let has_memory = machine.memory_nodes().intersection(&machine.allowed.nodes).contains(node);
+    let memory = if has_memory {
+        MemoryPolicy {
+            mode: MemoryMode::Bind,
+            nodes: node.to_string(),
+            balancing: plan.memory.balancing,
+        }
+    } else {
+        MemoryPolicy { mode: MemoryMode::Local, ..MemoryPolicy::default() }
+    };
+    let env = plan
+        .env
+        .iter()
+        .map(|(name, value)| (name.clone(), value.replace("{node}", &node.to_string())));
+    Plan { cpu_nodes: Some(node.to_string()), memory, env: env.collect(), ..plan.clone() }
+}
+
+fn replace(word: &OsStr, node: NodeId) -> OsString {
+    let mut rest = word.as_bytes();
+    let mut replaced = Vec::with_capacity(rest.len());
+    while let Some(at) = rest.windows(PLACEHOLDER.len()).position(|w| w == PLACEHOLDER) {
+        replaced.extend(&rest[..at]);
+        replaced.extend(node.to_string().bytes());
+        rest = &rest[at + PLACEHOLDER.len()..];
+    }
+    replaced.extend(rest);
+    OsString::from_vec(replaced)
+}
+
+/// Starts all instances, waits for all, and gives the first status that is not success.
+pub fn run(terminal: &Terminal, instances: &[Instance], prefix: bool) -> anyhow::Result<ExitCode> {
+    let supervisor = Supervisor::new()?;
+    let mut running = Vec::new();
+    let mut copies = Vec::new();
+    for instance in instances {
+        // An error drops those that run already, which ends them.
+        let streams = if prefix { Some((io::pipe()?, io::pipe()?)) } else { None };
+        running.push(match streams {
+            None => instance.prepared.spawn(|_| {}),
+            Some(((out, out_end), (err, err_end))) => {
+                let label = format!("[node {}] ", instance.node);
+                copies.push(copy(label.clone(), out, io::stdout())?);
+                copies.push(copy(label, err, io::stderr())?);
+                instance.prepared.spawn(|command| {
+                    command.stdout(out_end).stderr(err_end);
+                })
+            }
+        }?);
+    }
+    let ends = supervisor.wait(running)?;
+    for copy in copies {
+        // A reader that went away ends a copy early; the programs notice by themselves.
+        let _ = copy.join();
+    }
+    Ok(super::finish(terminal, &ends))
+}
+
+/// Copies whole lines with a label before each, so that the instances' lines do not mix.
+fn copy(
+    label: String,
+    from: PipeReader,
+    mut to: impl Write + Send + 'static,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    thread::Builder::new().name("output".to_owned()).spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            line.extend(label.bytes());
+            if from.read_until(b'\n', &mut line)? == 0 {
+                return Ok(());
+            }
+            if line.last() != Some(&b'\n') {
+                line.push(b'\n');
+            }
+            // One write for one line: standard streams lock for the time of a call.
+            to.write_all(&line)?;
+            to.flush()?;
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_placeholder_is_replaced() {
+        let replaced = |text: &str| replace(OsStr::new(text), NodeId(12)).into_string().unwrap();
+        assert_eq!(replaced("--dir=/data/{node}/{node}"), "--dir=/data/12/12");
+        assert_eq!(replaced("{nod}{node"), "{nod}{node");
+        assert_eq!(replaced(""), "");
+    }
+
+    #[test]
+    fn each_node_gets_its_own_memory() {
+        let mut machine = Machine::uniform(2, 2);
+        machine.nodes[1].memory_bytes = 0;
+        let base =
+            Plan { env: [("DIR".to_owned(), "/data/{node}".to_owned())].into(), ..Plan::default() };
+        let with_memory = plan_for(&base, &machine, NodeId(0));
+        assert_eq!(with_memory.memory.to_string(), "bind 0");
+        assert_eq!(with_memory.env["DIR"], "/data/0");
+        let without = plan_for(&base, &machine, NodeId(1));
+        assert_eq!(without.memory.mode, MemoryMode::Local);
+        assert_eq!(without.cpu_nodes.as_deref(), Some("1"));
+    }
+}
