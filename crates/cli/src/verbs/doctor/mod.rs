@@ -13,13 +13,17 @@ mod placement;
 mod report;
 mod rights;
 mod system;
+mod trials;
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context;
+
 use crate::terminal::Terminal;
 use check::Files;
 use report::{Group, Report};
+use trials::Call;
 
 /// Status when something `run` and `tune` need is missing.
 const ESSENTIAL_MISSING: u8 = 1;
@@ -30,10 +34,19 @@ pub struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+
+    /// Make one call and end: see `trials`.
+    #[arg(long, hide = true, value_name = "NAME")]
+    trial: Option<String>,
 }
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        if let Some(name) = self.trial {
+            let call = Call::named(&name).with_context(|| format!("no trial is named {name}"))?;
+            call.make()?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let report = examine();
         if self.json {
             terminal.json(&report)?;
