@@ -6,9 +6,9 @@
 //! plain counter lets short-lived threads push the long-lived ones onto every second CPU,
 //! this fills the gaps they leave.
 //!
-//! What a killed process leaves behind is cleared when later processes register (see
-//! [`Ledger::register`]); the additional threads of a killed process stay counted, which
-//! only brings back the plain counter for them.
+//! What the main thread of a killed process holds is given back when later processes come
+//! (see [`Ledger::clear_dead`]); its other threads stay counted, which only brings back the
+//! plain counter for them.
 //!
 //! The launcher makes the file (zeroes are an empty ledger), processes map it shared. All
 //! fields are atomics, so a process that dies half way leaves nothing locked.
@@ -144,12 +144,16 @@ impl Ledger {
     }
 
     /// Records what a process holds. An older record of this process is replaced; a CPU it
-    /// held is not released. Also clears records of some processes that are no more alive,
-    /// with their CPUs: each registration looks at a few, so that the table never fills
-    /// with the dead, whatever killed them. When it is full of the living, the process
-    /// stays unknown: after `exec` it then takes a CPU anew.
-    pub fn register(&self, pid: u32, holds: Holds, alive: impl Fn(u32) -> bool) {
+    /// held is not released. When the table is full of the living, the process stays
+    /// unknown: after `exec` it then takes a CPU anew.
+    pub fn register(&self, pid: u32, holds: Holds) {
         self.processes.insert(pid, holds);
+    }
+
+    /// Clears the records of some processes that are no more alive, with their CPUs. To be
+    /// called before a process takes its own: each call looks at a few, so that the table
+    /// never fills with the dead, whatever killed them.
+    pub fn clear_dead(&self, alive: impl Fn(u32) -> bool) {
         self.processes.sweep(alive, |cpu| self.release(cpu));
     }
 
@@ -207,7 +211,7 @@ mod tests {
     fn an_exec_keeps_the_cpu_and_an_exit_releases_it() {
         let ledger = Ledger::new();
         let cpu = ledger.take(&[5, 6]).unwrap();
-        ledger.register(100, Holds::Cpu(cpu), |_| true);
+        ledger.register(100, Holds::Cpu(cpu));
         assert_eq!(ledger.holds(100), Some(Holds::Cpu(5)));
         ledger.forget(100);
         assert_eq!((ledger.holds(100), ledger.occupancy(5)), (None, 0));
@@ -220,12 +224,12 @@ mod tests {
         let ledger = Ledger::new();
         let cpus = [0, 1];
         for pid in 1..2000 {
+            // Every process was killed before the next one came.
+            ledger.clear_dead(|other| other == pid);
             let cpu = ledger.take(&cpus).unwrap();
-            // Every process but the registering one was killed.
-            ledger.register(pid, Holds::Cpu(cpu), |other| other == pid);
+            assert_eq!(cpu, 0, "at process {pid}");
+            ledger.register(pid, Holds::Cpu(cpu));
         }
-        let left = ledger.occupancy(0) + ledger.occupancy(1);
-        assert!(left <= 4, "{left} of 1999 dead processes are still counted");
     }
 
     #[test]

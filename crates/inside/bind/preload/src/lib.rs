@@ -1,5 +1,29 @@
-//! `libnumapilot_bind.so`: rides inside a target by `LD_PRELOAD`.
+//! `libnumapilot_bind.so`: places every new thread of an unmodified program.
+//!
+//! Rides inside a target by `LD_PRELOAD` and puts each thread on one CPU before its first
+//! instruction: binding as in numalloc section 3.2, with the placements of
+//! systematic-numa-study section 3.2. What it does is told by the environment table in
+//! `numapilot-bind`; without those variables it passes every call through.
+//!
+//! ```text
+//!  program loaded --> state::init: list, ledger, main thread takes the first CPU
+//!  pthread_create --> create: take a CPU, create, pin the new thread, let it go
+//!  fork           --> process::forked: the child is a new process and takes a CPU
+//!  exec           --> state::init again: the ledger knows the process, its CPU is kept
+//!  sched_*affinity -> affinity: the program's own wish wins and is noted
+//! ```
+//!
+//! Rules of the house: no allocation except one cell per thread on its way, `errno`
+//! untouched, nothing printed unless a variable cannot be used, and whatever fails leaves
+//! the program as it would be without this library.
 #![cfg_attr(not(test), no_std)]
+
+mod affinity;
+mod create;
+mod kernel;
+mod next;
+mod process;
+mod state;
 
 /// There is no unwinding and nobody to report to inside a foreign process.
 #[cfg(not(test))]
@@ -8,3 +32,14 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // SAFETY: abort takes no argument and does not return.
     unsafe { libc::abort() }
 }
+
+// The compiled `core` library names this function in its unwind tables; nothing here
+// unwinds, so it is never called. Hidden: a program that loads the shared Rust library (rustc
+// does) must find that one's.
+core::arch::global_asm!(
+    ".pushsection .text",
+    ".globl rust_eh_personality",
+    ".hidden rust_eh_personality",
+    "rust_eh_personality: .long 0",
+    ".popsection",
+);

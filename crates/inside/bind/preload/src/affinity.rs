@@ -1,0 +1,197 @@
+//! Affinity calls of the program: its own wish wins, and it sees the machine as it would
+//! without us.
+//!
+//! A placed thread that asks for its CPUs is told all of the process's, not the one it
+//! sits on: OpenMP and Java runtimes, `nproc` and thread pools take the answer for the
+//! number of threads to start. A thread that asks for any CPU keeps its place; one that
+//! asks for particular ones gets them, is left alone from then on together with what it
+//! creates, and is counted.
+
+use core::ptr::{copy_nonoverlapping, write_bytes};
+use core::slice;
+
+use libc::{c_int, cpu_set_t, pid_t, pthread_t, size_t};
+use numapilot_bind::cpus::CpuMask;
+use numapilot_bind::ledger::Event;
+
+use crate::kernel;
+use crate::next::{PTHREAD_GETAFFINITY, PTHREAD_SETAFFINITY, SCHED_GETAFFINITY, SCHED_SETAFFINITY};
+use crate::state::{self, Seat, State};
+
+/// # Safety
+/// As sched_setaffinity(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_setaffinity(
+    pid: pid_t,
+    size: size_t,
+    set: *const cpu_set_t,
+) -> c_int {
+    let Some(next) = SCHED_SETAFFINITY.get() else { return no_such_call() };
+    // SAFETY: the caller's arguments, unchanged.
+    let call = || unsafe { next(pid, size, set) };
+    let whom = || match pid {
+        0 => Whom::Caller,
+        tid if tid == kernel::gettid() => Whom::Caller,
+        tid if kernel::is_own_thread(tid) => Whom::Sibling,
+        _ => Whom::Stranger,
+    };
+    // SAFETY: the caller vouches for the set.
+    unsafe { set_affinity(whom, size, set, call) }
+}
+
+/// # Safety
+/// As pthread_setaffinity_np(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setaffinity_np(
+    thread: pthread_t,
+    size: size_t,
+    set: *const cpu_set_t,
+) -> c_int {
+    let Some(next) = PTHREAD_SETAFFINITY.get() else { return libc::ENOSYS };
+    // SAFETY: the caller's arguments, unchanged.
+    let call = || unsafe { next(thread, size, set) };
+    let whom = || if is_caller(thread) { Whom::Caller } else { Whom::Sibling };
+    // SAFETY: the caller vouches for the set.
+    unsafe { set_affinity(whom, size, set, call) }
+}
+
+/// # Safety
+/// As sched_getaffinity(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_getaffinity(pid: pid_t, size: size_t, set: *mut cpu_set_t) -> c_int {
+    let Some(next) = SCHED_GETAFFINITY.get() else { return no_such_call() };
+    // SAFETY: the caller's arguments, unchanged.
+    let result = unsafe { next(pid, size, set) };
+    if result == 0 && (pid == 0 || pid == kernel::gettid()) {
+        // SAFETY: the call just wrote `size` bytes there.
+        unsafe { widen(size, set) };
+    }
+    result
+}
+
+/// # Safety
+/// As pthread_getaffinity_np(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_getaffinity_np(
+    thread: pthread_t,
+    size: size_t,
+    set: *mut cpu_set_t,
+) -> c_int {
+    let Some(next) = PTHREAD_GETAFFINITY.get() else { return libc::ENOSYS };
+    // SAFETY: the caller's arguments, unchanged.
+    let result = unsafe { next(thread, size, set) };
+    if result == 0 && is_caller(thread) {
+        // SAFETY: the call just wrote `size` bytes there.
+        unsafe { widen(size, set) };
+    }
+    result
+}
+
+/// Whose affinity is set.
+enum Whom {
+    Caller,
+    Sibling,
+    Stranger,
+}
+
+/// # Safety
+/// `set` is null or points to `size` bytes.
+unsafe fn set_affinity(
+    whom: impl FnOnce() -> Whom,
+    size: size_t,
+    set: *const cpu_set_t,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    let Some(state) = state::get() else { return call() };
+    if set.is_null() || !state.is_here() {
+        return call();
+    }
+    match whom() {
+        Whom::Stranger => call(),
+        Whom::Sibling => {
+            let result = call();
+            if result == 0 {
+                state.ledger.count(Event::PinsItself);
+            }
+            result
+        }
+        Whom::Caller => {
+            // SAFETY: by contract.
+            let wish = unsafe { read(size, set) };
+            match state.seat() {
+                Seat::Cpu(cpu) if wish.covers(&state.mask) || wish.only() == Some(cpu) => 0,
+                seat => {
+                    let result = call();
+                    if result == 0 {
+                        leave(state, seat);
+                    }
+                    result
+                }
+            }
+        }
+    }
+}
+
+/// The calling thread has chosen by itself.
+fn leave(state: &State, seat: Seat) {
+    if seat == Seat::ItsOwn {
+        return;
+    }
+    if let Seat::Cpu(cpu) = seat {
+        state.stand_up(cpu);
+    }
+    state.set_seat(Seat::ItsOwn);
+    state.ledger.count(Event::PinsItself);
+    if kernel::gettid().unsigned_abs() == state.pid() {
+        state.register(Seat::ItsOwn);
+    }
+}
+
+/// Replaces the one CPU of a placed caller by all it could have.
+///
+/// # Safety
+/// `set` points to `size` bytes.
+unsafe fn widen(size: size_t, set: *mut cpu_set_t) {
+    let Some(state) = state::get() else { return };
+    // SAFETY: by contract.
+    let answer = unsafe { read(size, set) };
+    let (Seat::Cpu(cpu), Some(only)) = (state.seat(), answer.only()) else { return };
+    if cpu != only {
+        return;
+    }
+    let words = state.mask.as_words();
+    let bytes = size.min(size_of_val(words));
+    // SAFETY: both sides have that many bytes and do not overlap; the rest is zeroed, as
+    // the C library does.
+    unsafe {
+        write_bytes(set.cast::<u8>(), 0, size);
+        copy_nonoverlapping(words.as_ptr().cast::<u8>(), set.cast::<u8>(), bytes);
+    }
+}
+
+/// # Safety
+/// `set` points to `size` bytes.
+unsafe fn read(size: size_t, set: *const cpu_set_t) -> CpuMask {
+    let mut mask = CpuMask::new();
+    let words = mask.as_mut_words();
+    let bytes = size.min(size_of_val::<[u64]>(words));
+    // SAFETY: by contract.
+    let given = unsafe { slice::from_raw_parts(set.cast::<u8>(), bytes) };
+    for (word, chunk) in words.iter_mut().zip(given.chunks(8)) {
+        let mut padded = [0u8; 8];
+        padded.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+        *word = u64::from_ne_bytes(padded);
+    }
+    mask
+}
+
+fn is_caller(thread: pthread_t) -> bool {
+    // SAFETY: pthread_self cannot fail.
+    thread == unsafe { libc::pthread_self() }
+}
+
+fn no_such_call() -> c_int {
+    // SAFETY: the location is valid for the calling thread.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
+    -1
+}

@@ -1,0 +1,247 @@
+//! New threads: `pthread_create` and `thrd_create`.
+//!
+//! The *creator* pins the new thread, between its creation and its first instruction. A
+//! thread that pinned itself would first have to run where its creator is pinned, that is
+//! wait until the creator leaves the CPU; the creator moves it while it is still queued.
+//! glibc does the same for a thread with an affinity attribute, but using that would mean
+//! to copy attributes of which we cannot know all; here they are handed through untouched.
+//!
+//! ```text
+//!  creator                          new thread
+//!  take a CPU
+//!  create ------------------------> trampoline: wait until placed
+//!  pin it, note where it sits
+//!  PLACED ------------------------> free the cell, run the program's function
+//! ```
+//!
+//! The cell with function and argument is freed by the new thread before the program's
+//! function runs, so neither cancelling nor detaching can lose it; the creator does not
+//! look at it after PLACED. No cancellation point lies in between.
+
+use core::mem::transmute;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use libc::{c_int, c_void, cpu_set_t, pthread_attr_t, pthread_t};
+use numapilot_bind::cpus::CpuMask;
+use numapilot_bind::ledger::Event;
+
+use crate::kernel::keeping_errno;
+use crate::next::{PTHREAD_CREATE, PTHREAD_SETAFFINITY, Start, StartC11, THRD_CREATE};
+use crate::state::{self, OUT_OF_RESOURCES, Seat, State};
+
+const CREATED: u32 = 0;
+const WAITING: u32 = 1;
+const PLACED: u32 = 2;
+
+/// What the new thread gets from its creator.
+struct Cell {
+    turn: AtomicU32,
+    seat: Seat,
+    /// A [`Start`] or a [`StartC11`]; the trampoline knows which.
+    start: *const c_void,
+    argument: *mut c_void,
+}
+
+/// # Safety
+/// As pthread_create(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+) -> c_int {
+    let Some(next) = PTHREAD_CREATE.get() else { return OUT_OF_RESOURCES };
+    let Some(state) = state::get() else {
+        // SAFETY: the caller's arguments, unchanged.
+        return unsafe { next(thread, attributes, start, argument) };
+    };
+    // SAFETY: the caller vouches for the attributes.
+    let own = unsafe { has_affinity(attributes) };
+    let create = |new: &mut pthread_t, cell| {
+        // SAFETY: the caller vouches for the attributes; the trampoline takes the cell.
+        unsafe { next(new, attributes, trampoline, cell) }
+    };
+    let (result, new) = place(state, own, start as *const c_void, argument, create);
+    if result == 0 {
+        // SAFETY: the caller vouches for the pointer.
+        unsafe { *thread = new.id };
+        new.let_go();
+    }
+    result
+}
+
+/// # Safety
+/// As thrd_create(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_create(
+    thread: *mut pthread_t,
+    start: StartC11,
+    argument: *mut c_void,
+) -> c_int {
+    /// `thrd_error` of threads.h.
+    const THRD_ERROR: c_int = 2;
+    let Some(next) = THRD_CREATE.get() else { return THRD_ERROR };
+    let Some(state) = state::get() else {
+        // SAFETY: the caller's arguments, unchanged.
+        return unsafe { next(thread, start, argument) };
+    };
+    let create = |new: &mut pthread_t, cell| {
+        // SAFETY: the trampoline takes the cell.
+        unsafe { next(new, trampoline_c11, cell) }
+    };
+    let (result, new) = place(state, false, start as *const c_void, argument, create);
+    if result == 0 {
+        // SAFETY: the caller vouches for the pointer.
+        unsafe { *thread = new.id };
+        new.let_go();
+    } else if result == OUT_OF_RESOURCES {
+        return THRD_ERROR;
+    }
+    result
+}
+
+/// A created thread that waits for its creator.
+struct New {
+    id: pthread_t,
+    cell: *mut Cell,
+}
+
+impl New {
+    /// Lets it run. Everything its creator does with it comes before: it may end at once.
+    fn let_go(self) {
+        // SAFETY: the cell is there; only an address is taken.
+        let turn = unsafe { &raw const (*self.cell).turn };
+        // SAFETY: the new thread frees the cell only once it has seen PLACED.
+        let before = unsafe { (*turn).swap(PLACED, Ordering::Release) };
+        if before == WAITING {
+            // The cell may be gone by now; waking works on its address alone.
+            // SAFETY: FUTEX_WAKE does not access the address.
+            keeping_errno(|| unsafe {
+                libc::syscall(libc::SYS_futex, turn, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
+            });
+        }
+    }
+}
+
+/// Creates a thread by `create` and puts it on its CPU. On failure nothing is left behind.
+fn place(
+    state: &'static State,
+    has_affinity: bool,
+    start: *const c_void,
+    argument: *mut c_void,
+    create: impl FnOnce(&mut pthread_t, *mut c_void) -> c_int,
+) -> (c_int, New) {
+    // SAFETY: malloc takes any size. The C library allocates for a thread as well, so an
+    // allocator that creates threads can be called here.
+    let cell: *mut Cell = keeping_errno(|| unsafe { libc::malloc(size_of::<Cell>()) }).cast();
+    let mut new = New { id: 0, cell };
+    if cell.is_null() {
+        return (OUT_OF_RESOURCES, new);
+    }
+    // A thread of a thread that pins itself inherits that affinity, as the program meant.
+    let its_own = has_affinity || state.seat() == Seat::ItsOwn;
+    let seat =
+        if its_own { Seat::ItsOwn } else { state.take_for_thread().map_or(Seat::None, Seat::Cpu) };
+    // SAFETY: malloc gave memory for one cell, aligned for any type.
+    unsafe { cell.write(Cell { turn: AtomicU32::new(CREATED), seat, start, argument }) };
+    let result = create(&mut new.id, cell.cast());
+    if result != 0 {
+        if let Seat::Cpu(cpu) = seat {
+            state.give_back(cpu);
+        }
+        // SAFETY: no thread was created that could have freed it.
+        keeping_errno(|| unsafe { libc::free(cell.cast()) });
+        return (result, new);
+    }
+    match seat {
+        Seat::Cpu(cpu) if pin(new.id, &CpuMask::single(cpu)) => state.ledger.count(Event::Placed),
+        Seat::Cpu(cpu) => {
+            state.give_back(cpu);
+            state.ledger.count(Event::Refused);
+            // At least off the CPU of its creator.
+            pin(new.id, &state.mask);
+            // SAFETY: the new thread reads the seat only once it has seen PLACED.
+            unsafe { (*cell).seat = Seat::None };
+        }
+        Seat::ItsOwn => state.ledger.count(Event::PinsItself),
+        Seat::None => {}
+    }
+    (0, new)
+}
+
+fn pin(thread: pthread_t, mask: &CpuMask) -> bool {
+    let words = mask.as_words();
+    PTHREAD_SETAFFINITY.get().is_some_and(|set| {
+        // SAFETY: the thread waits in its trampoline, so its id is valid; pointer and
+        // length describe the mask, which is only read.
+        keeping_errno(|| unsafe {
+            set(thread, size_of_val(words), words.as_ptr().cast::<cpu_set_t>()) == 0
+        })
+    })
+}
+
+/// Whether the program put an affinity into the attributes: without one glibc answers with
+/// every bit set, of any number of bits asked for.
+///
+/// # Safety
+/// Null, or initialised attributes.
+unsafe fn has_affinity(attributes: *const pthread_attr_t) -> bool {
+    if attributes.is_null() {
+        return false;
+    }
+    let mut mask = CpuMask::new();
+    let words = mask.as_mut_words();
+    let size = size_of_val::<[u64]>(words);
+    // SAFETY: attributes by contract; pointer and length describe the mask.
+    let result =
+        unsafe { libc::pthread_attr_getaffinity_np(attributes, size, words.as_mut_ptr().cast()) };
+    result == 0 && words.iter().any(|word| *word != u64::MAX)
+}
+
+extern "C" fn trampoline(cell: *mut c_void) -> *mut c_void {
+    let (start, argument) = arrive(cell.cast());
+    // SAFETY: pthread_create put a Start there.
+    let start: Start = unsafe { transmute(start) };
+    start(argument)
+}
+
+extern "C" fn trampoline_c11(cell: *mut c_void) -> c_int {
+    let (start, argument) = arrive(cell.cast());
+    // SAFETY: thrd_create put a StartC11 there.
+    let start: StartC11 = unsafe { transmute(start) };
+    start(argument)
+}
+
+/// Waits until the creator is done with this thread, and takes over the cell.
+fn arrive(cell: *mut Cell) -> (*const c_void, *mut c_void) {
+    // SAFETY: the creator wrote it and leaves it alone after PLACED; this thread frees it.
+    let (seat, start, argument) = unsafe {
+        wait(&(*cell).turn);
+        ((*cell).seat, (*cell).start, (*cell).argument)
+    };
+    // SAFETY: from malloc; both sides are done with it.
+    keeping_errno(|| unsafe { libc::free(cell.cast()) });
+    if let Some(state) = state::get() {
+        state.set_seat(seat);
+    }
+    (start, argument)
+}
+
+fn wait(turn: &AtomicU32) {
+    if turn.compare_exchange(CREATED, WAITING, Ordering::Acquire, Ordering::Acquire).is_err() {
+        return;
+    }
+    while turn.load(Ordering::Acquire) != PLACED {
+        // SAFETY: the address is that of a live word; a null time means for ever.
+        keeping_errno(|| unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                core::ptr::from_ref(turn),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                WAITING,
+                core::ptr::null::<libc::timespec>(),
+            )
+        });
+    }
+}

@@ -1,0 +1,73 @@
+//! The system calls used, with the program's `errno` kept as it was.
+
+use libc::{c_int, c_long};
+use numapilot_bind::cpus::CpuMask;
+
+/// Runs `work` and puts `errno` back: a program may look at it after any call of ours.
+pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: the location is valid for the calling thread for as long as it lives.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    let result = work();
+    // SAFETY: as above.
+    unsafe { *errno = before };
+    result
+}
+
+/// Thread id of the caller.
+pub fn gettid() -> c_int {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as c_int }
+}
+
+/// Process id of the caller; after `vfork` not that of the memory's owner.
+pub fn getpid() -> c_int {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getpid() }
+}
+
+/// Whether a process exists, ours or another user's.
+pub fn is_alive(pid: u32) -> bool {
+    let Ok(pid) = c_int::try_from(pid) else { return false };
+    keeping_errno(|| {
+        // SAFETY: signal 0 only asks; a positive number names one process.
+        let asked = unsafe { libc::kill(pid, 0) };
+        // SAFETY: see `keeping_errno`.
+        asked == 0 || unsafe { *libc::__errno_location() } != libc::ESRCH
+    })
+}
+
+/// Whether `tid` is a thread of this process.
+pub fn is_own_thread(tid: c_int) -> bool {
+    keeping_errno(|| {
+        // SAFETY: signal 0 only asks.
+        unsafe { libc::syscall(libc::SYS_tgkill, getpid(), tid, 0) == 0 }
+    })
+}
+
+/// Puts the calling thread on these CPUs; whether the kernel agreed.
+pub fn set_affinity(mask: &CpuMask) -> bool {
+    let words = mask.as_words();
+    // SAFETY: pointer and length in bytes describe the mask, which is only read.
+    let result: c_long = keeping_errno(|| unsafe {
+        libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(words), words.as_ptr())
+    });
+    result == 0
+}
+
+/// The CPUs of the calling thread; `None` when the kernel has more than the mask.
+pub fn affinity() -> Option<CpuMask> {
+    let mut mask = CpuMask::new();
+    let words = mask.as_mut_words();
+    // SAFETY: pointer and length in bytes describe the mask, which outlives the call.
+    let result: c_long = keeping_errno(|| unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            0,
+            size_of_val::<[u64]>(words),
+            words.as_mut_ptr(),
+        )
+    });
+    (result > 0).then_some(mask)
+}

@@ -1,0 +1,67 @@
+//! The functions that ours stand before: the next definition in load order, as dlsym(3)
+//! gives it with `RTLD_NEXT` (the newest version where a symbol has several).
+//!
+//! Looked up by that and nothing else: a library that asks for `libpthread.so` by name
+//! finds on glibc 2.34 and later, where its functions moved into libc, a stub, and ends
+//! up calling itself.
+
+use core::ffi::CStr;
+use core::mem::transmute_copy;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use libc::{c_int, c_void, cpu_set_t, pid_t, pthread_attr_t, pthread_t, size_t};
+
+use crate::kernel::keeping_errno;
+
+/// `start_routine` of pthread_create(3).
+pub type Start = extern "C" fn(*mut c_void) -> *mut c_void;
+/// `func` of thrd_create(3).
+pub type StartC11 = extern "C" fn(*mut c_void) -> c_int;
+
+type PthreadCreate =
+    unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
+type ThrdCreate = unsafe extern "C" fn(*mut pthread_t, StartC11, *mut c_void) -> c_int;
+type SchedSet = unsafe extern "C" fn(pid_t, size_t, *const cpu_set_t) -> c_int;
+type SchedGet = unsafe extern "C" fn(pid_t, size_t, *mut cpu_set_t) -> c_int;
+type ThreadSet = unsafe extern "C" fn(pthread_t, size_t, *const cpu_set_t) -> c_int;
+type ThreadGet = unsafe extern "C" fn(pthread_t, size_t, *mut cpu_set_t) -> c_int;
+
+/// A function looked up once, at its first use.
+pub struct Next<F> {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+    signature: core::marker::PhantomData<F>,
+}
+
+impl<F> Next<F> {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(null_mut()), signature: core::marker::PhantomData }
+    }
+
+    /// The function, unless the C library has none of this name.
+    pub fn get(&self) -> Option<F> {
+        let mut found = self.found.load(Relaxed);
+        if found.is_null() {
+            // SAFETY: the name is a C string; dlsym has no other demands.
+            found = keeping_errno(|| unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) });
+            self.found.store(found, Relaxed);
+        }
+        // SAFETY: F is the function pointer type of this name (the statics below), as wide
+        // as a data pointer on every Linux.
+        (!found.is_null()).then(|| unsafe { transmute_copy(&found) })
+    }
+}
+
+/// See pthread_create(3).
+pub static PTHREAD_CREATE: Next<PthreadCreate> = Next::new(c"pthread_create");
+/// See thrd_create(3).
+pub static THRD_CREATE: Next<ThrdCreate> = Next::new(c"thrd_create");
+/// See sched_setaffinity(2).
+pub static SCHED_SETAFFINITY: Next<SchedSet> = Next::new(c"sched_setaffinity");
+/// See sched_getaffinity(2).
+pub static SCHED_GETAFFINITY: Next<SchedGet> = Next::new(c"sched_getaffinity");
+/// See pthread_setaffinity_np(3).
+pub static PTHREAD_SETAFFINITY: Next<ThreadSet> = Next::new(c"pthread_setaffinity_np");
+/// See pthread_getaffinity_np(3).
+pub static PTHREAD_GETAFFINITY: Next<ThreadGet> = Next::new(c"pthread_getaffinity_np");
