@@ -1,9 +1,10 @@
 //! Staying with programs until they end: signals are passed on to them.
 
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use numapilot_sys::signals::{Arrived, SignalFd, stop_self};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{Finished, PlaceError, Running};
 
@@ -43,20 +44,13 @@ impl Supervisor {
         let mut running: Vec<Option<Running>> = programs.into_iter().map(Some).collect();
         let mut finished: Vec<Option<Finished>> = running.iter().map(|_| None).collect();
         while running.iter().any(Option::is_some) {
-            let mut fds: Vec<PollFd<'_>> = std::iter::once(self.0.as_fd())
-                .chain(running.iter().flatten().map(AsFd::as_fd))
-                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-                .collect();
-            match poll(&mut fds, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(PlaceError::Signals(error.into())),
-            }
-            while let Some(arrived) = self.0.next().map_err(PlaceError::Signals)? {
-                pass_on(arrived, running.iter().flatten())?;
+            let programs: Vec<&Running> = running.iter().flatten().collect();
+            for arrived in self.receive(&programs, None)? {
+                pass_on(arrived, &programs)?;
             }
             for (slot, end) in running.iter_mut().zip(&mut finished) {
                 let ended = match slot {
-                    Some(program) => program.ended_within(Some(std::time::Duration::ZERO))?,
+                    Some(program) => program.ended_within(Some(Duration::ZERO))?,
                     None => false,
                 };
                 if ended && let Some(program) = slot.take() {
@@ -66,12 +60,64 @@ impl Supervisor {
         }
         Ok(finished.into_iter().flatten().collect())
     }
+
+    /// Waits at most `limit` for the end of one program; whether it has ended. Its status
+    /// is left for [`Running::wait`].
+    ///
+    /// # Errors
+    /// [`PlaceError`] when it cannot be watched.
+    pub fn ended_within(&self, program: &Running, limit: Duration) -> Result<bool, PlaceError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            for arrived in self.receive(&[program], Some(left))? {
+                pass_on(arrived, &[program])?;
+            }
+            let ended = program.ended_within(Some(Duration::ZERO))?;
+            if ended || Instant::now() >= deadline {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Waits at most `limit` for a signal that asks this process to end, for those who
+    /// watch what they have not started; whether there was one.
+    ///
+    /// # Errors
+    /// [`PlaceError::Signals`].
+    pub fn asked_to_end(&self, limit: Duration) -> Result<bool, PlaceError> {
+        const END: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+        let mut asked = false;
+        for arrived in self.receive(&[], Some(limit))? {
+            asked |= END.contains(&arrived.signal);
+            pass_on(arrived, &[])?;
+        }
+        Ok(asked)
+    }
+
+    /// Waits for a signal or the end of a program, at most `limit`; the signals.
+    fn receive(
+        &self,
+        programs: &[&Running],
+        limit: Option<Duration>,
+    ) -> Result<Vec<Arrived>, PlaceError> {
+        let mut fds: Vec<PollFd<'_>> = std::iter::once(self.0.as_fd())
+            .chain(programs.iter().map(|p| p.as_fd()))
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        // A limit too long for the kernel's type is as good as none.
+        let limit = limit.and_then(|l| Timespec::try_from(l).ok());
+        match poll(&mut fds, limit.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(PlaceError::Signals(error.into())),
+        }
+        std::iter::from_fn(|| self.0.next().transpose())
+            .collect::<Result<_, _>>()
+            .map_err(PlaceError::Signals)
+    }
 }
 
-fn pass_on<'a>(
-    arrived: Arrived,
-    programs: impl Iterator<Item = &'a Running>,
-) -> Result<(), PlaceError> {
+fn pass_on(arrived: Arrived, programs: &[&Running]) -> Result<(), PlaceError> {
     for program in programs {
         // What the terminal sends goes to the whole foreground group: a program in ours
         // has it already.
