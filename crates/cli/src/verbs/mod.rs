@@ -12,6 +12,7 @@ mod doctor;
 mod man;
 mod restore;
 mod run;
+mod stat;
 mod topo;
 
 /// What the user wants done.
@@ -25,6 +26,8 @@ pub enum Verb {
     Run(run::Args),
     /// Put back machine-wide settings that a killed run left changed.
     Restore(restore::Args),
+    /// Show the NUMA figures of a run, of processes or of the machine.
+    Stat(stat::Args),
     /// Run a built-in workload.
     Bench(bench::Args),
     /// Print the completion script of a shell.
@@ -45,6 +48,7 @@ impl Verb {
             Self::Doctor(args) => args.run(terminal),
             Self::Run(args) => args.run(terminal),
             Self::Restore(args) => args.run(terminal),
+            Self::Stat(args) => args.run(terminal),
             Self::Bench(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
             Self::Man(args) => args.run(terminal),

@@ -1,7 +1,5 @@
 //! Why a target cannot be observed.
 
-use std::io;
-
 use thiserror::Error;
 
 /// Why a target cannot be observed at all. A single figure that cannot be had is no
@@ -27,12 +25,14 @@ pub enum ObserveError {
         /// Effective user id of the caller.
         me: u32,
     },
-    /// `/proc` cannot be read.
-    #[error("{path} cannot be read: {source}; is /proc mounted?")]
-    Proc {
-        /// The file.
-        path: String,
-        /// Why.
-        source: io::Error,
+    /// A process that the kernel shows to nobody else.
+    #[error(
+        "the kernel protects process {pid}: it has made itself undumpable (prctl \
+         PR_SET_DUMPABLE) or lives in another user namespace; observe it from inside that \
+         namespace, or the whole machine with -a"
+    )]
+    Protected {
+        /// The number asked for.
+        pid: i32,
     },
 }

@@ -14,6 +14,7 @@ mod error;
 mod machine_wide;
 mod memory;
 pub mod metric;
+mod newcomers;
 pub mod node_counters;
 pub mod numa_maps;
 mod observation;

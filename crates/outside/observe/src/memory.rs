@@ -64,8 +64,8 @@ impl Timeline {
         self.due
     }
 
-    /// Notes what a look showed that began at `from` and ends now.
-    pub fn note(&mut self, from: Instant, rss_bytes: u64, nodes: Result<NodeBytes, String>) {
+    /// Notes what a look showed that has taken `cost` of CPU time and ends now.
+    pub fn note(&mut self, cost: Duration, rss_bytes: u64, nodes: Result<NodeBytes, String>) {
         let now = Instant::now();
         match nodes {
             Ok(node_bytes) if node_bytes.is_empty() => {}
@@ -74,7 +74,7 @@ impl Timeline {
                     let peak = self.peak.entry(node).or_default();
                     *peak = (*peak).max(bytes);
                 }
-                let seconds = (from - self.began).as_secs_f64();
+                let seconds = (now - self.began).as_secs_f64();
                 self.points.push(MemoryPoint { seconds, rss_bytes, node_bytes });
                 self.reason = None;
             }
@@ -88,7 +88,7 @@ impl Timeline {
             });
             self.interval *= 2;
         }
-        self.due = now + next_wait(self.wait, now - from);
+        self.due = now + next_wait(self.wait, cost);
         self.wait = (self.wait * 2).min(self.interval);
     }
 
@@ -138,7 +138,7 @@ mod tests {
     fn points_are_bounded_and_the_peak_survives_thinning() {
         let mut timeline = Timeline::new(Duration::from_millis(100));
         for i in 0..5000u64 {
-            timeline.note(Instant::now(), i, on_node_0(if i == 7 { 1 << 30 } else { i }));
+            timeline.note(Duration::ZERO, i, on_node_0(if i == 7 { 1 << 30 } else { i }));
         }
         let points = timeline.points().unwrap();
         assert!(points.len() < MAX_POINTS, "{}", points.len());
@@ -150,9 +150,9 @@ mod tests {
     fn nothing_seen_has_a_reason() {
         let mut timeline = Timeline::new(Duration::from_millis(100));
         assert!(timeline.points().unwrap_err().contains("before its memory"));
-        timeline.note(Instant::now(), 0, Err("not permitted".to_owned()));
+        timeline.note(Duration::ZERO, 0, Err("not permitted".to_owned()));
         assert_eq!(timeline.points().unwrap_err(), "not permitted");
-        timeline.note(Instant::now(), 0, on_node_0(1));
+        timeline.note(Duration::ZERO, 0, on_node_0(1));
         assert_eq!(timeline.points().unwrap().len(), 1);
     }
 

@@ -66,7 +66,7 @@ impl Session {
         let named = pids.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let tree = Tree::of(pids)?;
         for (fd, &pid) in named.iter().zip(pids) {
-            if ended(fd, Duration::ZERO) {
+            if ended(fd) {
                 return Err(ObserveError::NoProcess { pid });
             }
         }
@@ -121,7 +121,7 @@ impl Session {
 
     /// Looks at processes, threads and memory, and decides when to look again.
     pub fn look(&mut self) {
-        let from = Instant::now();
+        let from = cpu_time();
         match &mut self.subject {
             Subject::Processes { tree, .. } => {
                 tree.refresh();
@@ -129,11 +129,13 @@ impl Session {
                     threads.refresh(tree);
                 }
                 self.peak_rss_bytes = self.peak_rss_bytes.max(tree.peak_rss_bytes());
-                self.timeline.note(from, tree.rss_bytes(), tree.node_bytes());
+                let (rss, nodes) = (tree.rss_bytes(), tree.node_bytes());
+                self.timeline.note(cpu_time().saturating_sub(from), rss, nodes);
             }
             Subject::Machine => {
                 let used = node_counters::used_bytes(Path::new("/"), &self.nodes);
-                self.timeline.note(from, used.values().sum(), Ok(used));
+                let cost = cpu_time().saturating_sub(from);
+                self.timeline.note(cost, used.values().sum(), Ok(used));
             }
         }
     }
@@ -144,21 +146,15 @@ impl Session {
         self.timeline.due()
     }
 
-    /// Waits at most `limit` for the processes given to [`Session::attach`] to end;
-    /// whether all of them have.
-    pub fn ended_within(&mut self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        if let Subject::Processes { named, .. } = &mut self.subject {
-            while let Some(fd) = named.last() {
-                if !ended(fd, deadline.saturating_duration_since(Instant::now())) {
-                    return false;
-                }
-                named.pop();
+    /// Whether all processes given to [`Session::attach`] have ended.
+    pub fn has_ended(&mut self) -> bool {
+        match &mut self.subject {
+            Subject::Processes { named, .. } => {
+                named.retain(|fd| !ended(fd));
+                named.is_empty()
             }
-            return true;
+            Subject::Machine => false,
         }
-        std::thread::sleep(limit);
-        false
     }
 
     /// What was observed since the last call, or since the beginning.
@@ -186,6 +182,7 @@ impl Session {
         let mut seconds = self.began.elapsed();
         if let Some((wall, usage)) = end {
             seconds = wall;
+            used(&mut self.begin.figures, &Usage::default());
             used(&mut totals.figures, &usage);
         }
         let all = |points: &[_]| points.to_vec();
@@ -235,7 +232,8 @@ impl Session {
     }
 }
 
-/// Replaces what was seen from outside by what the kernel added up.
+/// Replaces what was seen from outside by what the kernel added up. The peak is at least
+/// that of numapilot itself, from which the program was forked.
 fn used(figures: &mut Figures, usage: &Usage) {
     let switches = usage.voluntary_switches + usage.involuntary_switches;
     figures.extend([
@@ -250,7 +248,14 @@ fn used(figures: &mut Figures, usage: &Usage) {
     ]);
 }
 
-fn ended(fd: &PidFd, limit: Duration) -> bool {
+/// CPU time of this thread so far: unlike wall time it does not grow when the target
+/// keeps all CPUs busy.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+fn ended(fd: &PidFd) -> bool {
     // A descriptor that cannot be polled is of no more use than one of an ended process.
-    fd.ended_within(Some(limit)).unwrap_or(true)
+    fd.ended_within(Some(Duration::ZERO)).unwrap_or(true)
 }

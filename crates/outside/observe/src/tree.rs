@@ -10,7 +10,6 @@
 //! itself) is kept here.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, BufReader};
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use procfs::ProcError;
 use procfs::process::{Process, Stat};
 
 use crate::ObserveError;
+use crate::newcomers::{Born, Newcomers};
 use crate::numa_maps::{self, NodeBytes};
 
 /// CPU time and faults so far.
@@ -84,6 +84,7 @@ pub struct Tree {
     members: BTreeMap<i32, Member>,
     /// What members used that no living member has taken over.
     departed: Used,
+    newcomers: Newcomers,
 }
 
 impl Tree {
@@ -104,7 +105,7 @@ impl Tree {
     /// user's (setuid): then there is less to see, and that is said figure by figure.
     #[must_use]
     pub fn of_child(pid: i32) -> Self {
-        let mut tree = Self::default();
+        let mut tree = Self { newcomers: Newcomers::after(pid), ..Self::default() };
         // The child is not waited for yet: its number is still its own.
         let _ = Process::new(pid).and_then(|process| tree.insert(process));
         tree.refresh();
@@ -151,59 +152,23 @@ impl Tree {
                 member.used = Used::of(&stat);
             }
         }
-        while self.adopt() {}
+        let mut born = self.newcomers.look();
+        // A child may have a lower number than its parent once numbers have wrapped.
+        while self.adopt(&mut born) {}
     }
 
-    /// Adds children of members that are not members yet; whether there were any.
-    fn adopt(&mut self) -> bool {
-        let mut found = false;
-        for pid in self.children() {
-            if self.members.contains_key(&pid) {
-                continue;
+    /// Adds those whose parent is a member; whether there were any.
+    fn adopt(&mut self, born: &mut Vec<Born>) -> bool {
+        let before = born.len();
+        born.retain(|b| {
+            let ours = self.members.contains_key(&b.parent) && !self.members.contains_key(&b.pid);
+            if ours {
+                // It may have ended since it was seen.
+                let _ = Process::new(b.pid).and_then(|process| self.insert(process));
             }
-            let Ok(process) = Process::new(pid) else { continue };
-            let Ok(stat) = process.stat() else { continue };
-            // The number may have gone to a stranger since the list was made.
-            if self.members.contains_key(&stat.ppid) {
-                found = true;
-                let member = Member { process, parent: stat.ppid, used: Used::of(&stat) };
-                self.members.insert(pid, member);
-            }
-        }
-        found
-    }
-
-    /// Children of members: from the members themselves where the kernel lists them
-    /// (CONFIG_PROC_CHILDREN), from all processes of the machine otherwise.
-    fn children(&self) -> Vec<i32> {
-        let mut children = Vec::new();
-        for member in self.members.values() {
-            let Ok(tasks) = member.process.tasks() else { continue };
-            for task in tasks.flatten() {
-                match task.children() {
-                    Ok(pids) => {
-                        children.extend(pids.into_iter().filter_map(|p| i32::try_from(p).ok()))
-                    }
-                    Err(ProcError::NotFound(_)) if member.process.is_alive() => {
-                        return self.children_among_all();
-                    }
-                    Err(_) => {}
-                }
-            }
-        }
-        children
-    }
-
-    fn children_among_all(&self) -> Vec<i32> {
-        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-        let mut stat = String::new();
-        entries
-            .flatten()
-            .filter_map(|e| e.file_name().to_str()?.parse().ok())
-            .filter(|pid: &i32| {
-                parent_of(*pid, &mut stat).is_some_and(|p| self.members.contains_key(&p))
-            })
-            .collect()
+            !ours
+        });
+        born.len() < before
     }
 
     /// What all of them have used, those that ended included.
@@ -282,27 +247,17 @@ fn open(pid: i32) -> Result<Process, ObserveError> {
         return Err(no_process());
     }
     match process.open_relative("numa_maps") {
-        Err(ProcError::PermissionDenied(_)) => Err(ObserveError::NotPermitted {
-            pid,
-            owner: process.uid().map_err(|_| no_process())?,
-            me: rustix::process::geteuid().as_raw(),
-        }),
+        Err(ProcError::PermissionDenied(_)) => {
+            let owner = process.uid().map_err(|_| no_process())?;
+            let me = rustix::process::geteuid().as_raw();
+            Err(match owner == me {
+                true => ObserveError::Protected { pid },
+                false => ObserveError::NotPermitted { pid, owner, me },
+            })
+        }
         // A kernel without NUMA, or a process that has just ended: found out when read.
         _ => Ok(process),
     }
-}
-
-/// The parent's number, without reading the rest of the file into a structure.
-fn parent_of(pid: i32, buffer: &mut String) -> Option<i32> {
-    use std::io::Read;
-    buffer.clear();
-    fs::File::open(format!("/proc/{pid}/stat")).ok()?.read_to_string(buffer).ok()?;
-    parse_parent(buffer)
-}
-
-/// Field 4, counted from the last `)`: the name before it may contain anything.
-fn parse_parent(stat: &str) -> Option<i32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -341,7 +296,7 @@ mod tests {
 
     #[test]
     fn descendants_are_found_and_their_memory_is_on_nodes() {
-        let mut child = Guard::spawn("(cat; :) <&0 & echo; wait; read x");
+        let mut child = Guard::spawn("exec 3<&0; cat <&3 & echo; wait");
         child.line();
         let tree = Tree::of(&[child.pid()]).unwrap();
         assert!(tree.members.len() >= 2, "{tree:?}");
@@ -374,12 +329,5 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         child.wait().unwrap();
         assert!(matches!(Tree::of(&[pid]), Err(ObserveError::NoProcess { .. })));
-    }
-
-    #[test]
-    fn names_with_brackets_do_not_hide_the_parent() {
-        assert_eq!(parse_parent("12 (a) R 9 (b) S 7 12 12 0"), Some(7));
-        assert_eq!(parse_parent("12 (a"), None);
-        assert_eq!(parse_parent(""), None);
     }
 }

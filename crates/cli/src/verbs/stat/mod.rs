@@ -1,0 +1,151 @@
+//! `numapilot stat`: the NUMA figures of a run, laid out like `perf stat`.
+//!
+//! The program's own output is its own: the table goes to standard error, as perf's
+//! does, JSON to standard output, and both to a file with `-o`.
+
+mod output;
+mod table;
+mod watch;
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use numapilot_observe::{Observation, Session};
+use numapilot_place::{Options, Plan, Prepared, Supervisor, prepare};
+use numapilot_topology::Machine;
+
+use self::output::{Output, Report};
+use self::watch::{Watch, Watched};
+use crate::terminal::Terminal;
+
+/// Arguments of `stat`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Repeat the run N times; figures become means, with their deviation.
+    #[arg(short = 'r', long = "repeat", value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with_all = ["pid", "all_cpus"])]
+    repeat: u32,
+    /// Also print the figures of every MS milliseconds.
+    #[arg(short = 'I', long = "interval-print", value_name = "MS",
+          value_parser = clap::value_parser!(u64).range(10..))]
+    interval: Option<u64>,
+    /// Write the figures to FILE.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write JSON: one object, or one line for every interval.
+    #[arg(long)]
+    json: bool,
+    /// Observe running processes and what descends from them, until they end, Ctrl-C,
+    /// --timeout, or until the command ends.
+    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
+          value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Vec<i32>,
+    /// Observe the whole machine, until Ctrl-C, --timeout, or until the command ends.
+    #[arg(short = 'a', long)]
+    all_cpus: bool,
+    /// End after so many seconds; a program that was started here is ended, too.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Run the command under the plan of a profile (see run, tune).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "all_cpus"])]
+    profile: Option<PathBuf>,
+    /// The program and its arguments; with -p or -a, how long to observe (`sleep 5`).
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
+          required_unless_present_any = ["pid", "all_cpus"])]
+    command: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is not a number of seconds"))?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(format!("{text} seconds cannot be waited for: give a number above 0")),
+    }
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let machine = numapilot_topology::read("/".as_ref())?;
+        let mut output = Output::open(self.output.as_deref(), self.json, *terminal)?;
+        let signals = Supervisor::new()?;
+        if self.pid.is_empty() && !self.all_cpus {
+            self.started(&machine, &mut output, &signals)
+        } else {
+            self.running(&machine, &mut output, &signals)
+        }
+    }
+
+    fn watch<'a>(&self, output: &'a mut Output, signals: &'a Supervisor) -> Watch<'a> {
+        let interval = self.interval.map(Duration::from_millis);
+        Watch { signals, interval, timeout: self.timeout, output }
+    }
+
+    fn prepare(&self, plan: &Plan, machine: &Machine) -> anyhow::Result<Prepared> {
+        Ok(prepare(plan, machine, &self.command, &Options::default())?)
+    }
+
+    /// A program that is started here.
+    fn started(
+        &self,
+        machine: &Machine,
+        output: &mut Output,
+        signals: &Supervisor,
+    ) -> anyhow::Result<ExitCode> {
+        let plan = match &self.profile {
+            Some(path) => Plan::load(path)?,
+            None => Plan::default(),
+        };
+        let prepared = self.prepare(&plan, machine)?;
+        for note in &prepared.notes {
+            output.terminal.warn(note);
+        }
+        let mut runs: Vec<Observation> = Vec::new();
+        let mut report = Report::of_command(&self.command);
+        for _ in 0..self.repeat {
+            let mut session = Session::before_exec(machine.node_ids());
+            let program = prepared.spawn(|_| {})?;
+            session.follow(program.pid());
+            report.describe(session.counters());
+            let mut watch = self.watch(output, signals);
+            let finished = watch
+                .until_end(&mut session, Watched::Target(program))?
+                .context("the program was not waited for")?;
+            runs.push(session.finish(Some((finished.wall, finished.usage))));
+            report.ended(finished.status);
+            // Whoever interrupts one run does not want the next.
+            if finished.status.signal().is_some() {
+                break;
+            }
+        }
+        output.report(report, runs)
+    }
+
+    /// Processes, or the machine, that run already.
+    fn running(
+        &self,
+        machine: &Machine,
+        output: &mut Output,
+        signals: &Supervisor,
+    ) -> anyhow::Result<ExitCode> {
+        let nodes = machine.node_ids();
+        let mut session = if self.all_cpus {
+            Session::system(&machine.online_cpus(), nodes)
+        } else {
+            Session::attach(&self.pid, nodes)?
+        };
+        let watched = if self.command.is_empty() {
+            Watched::Nothing
+        } else {
+            Watched::Clock(self.prepare(&Plan::default(), machine)?.spawn(|_| {})?)
+        };
+        let mut report = Report::of_processes(&self.pid);
+        report.describe(session.counters());
+        self.watch(output, signals).until_end(&mut session, watched)?;
+        let observation = session.finish(None);
+        output.report(report, vec![observation])
+    }
+}

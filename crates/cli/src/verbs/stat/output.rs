@@ -1,0 +1,194 @@
+//! Where the figures go, and what stands around them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+
+use anyhow::Context;
+use numapilot_observe::pmu::Counters;
+use numapilot_observe::{Metric, Observation, Summary};
+use serde::Serialize;
+
+use super::table;
+use crate::terminal::Terminal;
+
+/// What was observed and how, beside the figures themselves.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// The command that was run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<Vec<String>>,
+    /// The processes that were observed; empty for the whole machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pids: Option<Vec<i32>>,
+    /// Of the command: its own, or 128 and the signal that ended it.
+    exit_status: Option<u8>,
+    /// What counts DRAM accesses here.
+    dram_events: Option<DramEvents>,
+    /// Whether hardware events leave out the kernel.
+    user_only: bool,
+}
+
+/// The entry of the event table that was used.
+#[derive(Debug, Serialize)]
+struct DramEvents {
+    processor: &'static str,
+    events: Vec<&'static str>,
+    counts: &'static str,
+    source: &'static str,
+}
+
+impl Report {
+    pub fn of_command(command: &[OsString]) -> Self {
+        let words = command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+        Self { command: Some(words), ..Self::default() }
+    }
+
+    pub fn of_processes(pids: &[i32]) -> Self {
+        Self { pids: Some(pids.to_vec()), ..Self::default() }
+    }
+
+    /// Notes what the counters mean.
+    pub fn describe(&mut self, counters: &Counters) {
+        self.user_only = counters.user_only();
+        self.dram_events = counters.dram_model().map(|model| DramEvents {
+            processor: model.name,
+            events: model.events().map(|e| e.name).collect(),
+            counts: model.counts,
+            source: model.source,
+        });
+    }
+
+    /// Notes the end of a run; of several, the first that failed counts.
+    pub fn ended(&mut self, status: ExitStatus) {
+        let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(255);
+        let code = u8::try_from(code).unwrap_or(255);
+        if self.exit_status.is_none_or(|previous| previous == 0) {
+            self.exit_status = Some(code);
+        }
+    }
+
+    /// What the table is about.
+    fn title(&self) -> String {
+        match (&self.command, &self.pids) {
+            (Some(command), _) => format!("'{}'", command.join(" ")),
+            (None, Some(pids)) if !pids.is_empty() => {
+                let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+                format!("process {}", pids.join(", "))
+            }
+            _ => "the whole machine".to_owned(),
+        }
+    }
+}
+
+/// Everything, flat: figures first.
+#[derive(Serialize)]
+struct Json<'a> {
+    #[serde(flatten)]
+    figures: &'a Observation,
+    #[serde(flatten)]
+    report: &'a Report,
+    repetitions: usize,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    statistics: BTreeMap<Metric, Summary>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    runs: &'a [Observation],
+}
+
+/// One line of `-I` in JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// End of the interval, since the observation began.
+    time: f64,
+    #[serde(flatten)]
+    figures: &'a Observation,
+}
+
+/// Where the figures go.
+pub struct Output {
+    file: Option<(PathBuf, File)>,
+    json: bool,
+    /// For warnings.
+    pub terminal: Terminal,
+    rows: table::Rows,
+    intervals: bool,
+}
+
+impl Output {
+    /// # Errors
+    /// When the file cannot be created: before anything is run.
+    pub fn open(path: Option<&Path>, json: bool, terminal: Terminal) -> anyhow::Result<Self> {
+        let create = |path: &Path| -> anyhow::Result<_> {
+            let file = File::create(path)
+                .with_context(|| format!("-o {}: cannot be written", path.display()))?;
+            Ok((path.to_owned(), file))
+        };
+        let file = path.map(create).transpose()?;
+        Ok(Self { file, json, terminal, rows: table::Rows::default(), intervals: false })
+    }
+
+    /// The figures of one interval, as soon as it is over.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn interval(&mut self, time: f64, figures: &Observation) -> anyhow::Result<()> {
+        self.intervals = true;
+        let text = if self.json {
+            serde_json::to_string(&Line { time, figures })? + "\n"
+        } else {
+            self.rows.row(time, figures)
+        };
+        self.write(&text)
+    }
+
+    /// The figures of all runs.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn report(&mut self, report: Report, runs: Vec<Observation>) -> anyhow::Result<ExitCode> {
+        let status = ExitCode::from(report.exit_status.unwrap_or(0));
+        let (mean, statistics) = Observation::mean(&runs).context("nothing was observed")?;
+        let repeated = runs.len() > 1;
+        // In JSON the intervals are the output: a sum of them would be counted twice.
+        if self.json && self.intervals {
+            return Ok(status);
+        }
+        let text = if self.json {
+            let runs_detail: &[Observation] = if repeated { &runs } else { &[] };
+            let statistics = if repeated { statistics } else { BTreeMap::new() };
+            let json = Json {
+                figures: &mean,
+                report: &report,
+                repetitions: runs.len(),
+                statistics,
+                runs: runs_detail,
+            };
+            serde_json::to_string_pretty(&json)? + "\n"
+        } else {
+            table::report(&report.title(), &mean, &statistics, runs.len())
+        };
+        self.write(&text)?;
+        Ok(status)
+    }
+
+    fn write(&mut self, text: &str) -> anyhow::Result<()> {
+        let written = match &mut self.file {
+            Some((path, file)) => {
+                return file
+                    .write_all(text.as_bytes())
+                    .with_context(|| format!("-o {}: cannot be written", path.display()));
+            }
+            None if self.json => self.terminal.out().write_all(text.as_bytes()),
+            None => self.terminal.err().write_all(text.as_bytes()),
+        };
+        match written {
+            // The reader went away: the program that is observed goes on.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.context("the figures cannot be written"),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The printed table, laid out like perf's: value, name, what follows from it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use numapilot_observe::metric::{Kind, Unit};
+use numapilot_observe::{Metric, Observation, Summary};
+
+use crate::terminal::{bytes, seconds, table};
+
+/// What stands for a figure that could not be had.
+const NOT_SUPPORTED: &str = "<not supported>";
+/// Width of the column of values.
+const VALUE: usize = 17;
+/// Width of the column of names.
+const NAME: usize = 22;
+/// Width of the column of comments.
+const COMMENT: usize = 26;
+/// Reasons are wrapped here: what a terminal has at least.
+const WIDTH: usize = 80;
+
+/// The figures of one run, or the mean of several.
+pub fn report(
+    title: &str,
+    figures: &Observation,
+    statistics: &BTreeMap<Metric, Summary>,
+    runs: usize,
+) -> String {
+    let mut text = format!("\n NUMA figures of {title}");
+    if runs > 1 {
+        let _ = write!(text, " (mean of {runs} runs)");
+    }
+    text += ":\n\n";
+    for &metric in Metric::ALL.iter().filter(|m| is_row(**m)) {
+        let value = figures.value(metric).map_or(NOT_SUPPORTED.to_owned(), |v| show(metric, v));
+        let mut line = format!("{value:>VALUE$}   {:<NAME$}", label(metric));
+        let comment = comment(metric, figures).map_or(String::new(), |c| format!("# {c}"));
+        let deviation = deviation(metric, statistics).unwrap_or_default();
+        let _ = write!(line, " {comment:<COMMENT$} {deviation}");
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text += &nodes(figures);
+    let elapsed = figures.value(Metric::Seconds).map_or(NOT_SUPPORTED.to_owned(), seconds);
+    let deviation = deviation(Metric::Seconds, statistics).unwrap_or_default();
+    let _ = writeln!(text, "\n{}", format!("{elapsed:>VALUE$}   elapsed  {deviation}").trim_end());
+    text += &reasons(figures);
+    text.push('\n');
+    text
+}
+
+/// Whether a metric has a line of its own: the others are comments beside one.
+fn is_row(metric: Metric) -> bool {
+    match metric {
+        Metric::Seconds => false,
+        Metric::ControllerImbalance => true,
+        _ => metric.kind() != Kind::Derived,
+    }
+}
+
+/// `peak-rss` for `peak_rss_bytes`: the unit is with the value.
+fn label(metric: Metric) -> String {
+    let name = metric.name();
+    let name = name.strip_suffix("_seconds").or(name.strip_suffix("_bytes")).unwrap_or(name);
+    name.replace('_', "-")
+}
+
+fn show(metric: Metric, value: f64) -> String {
+    match metric.unit() {
+        Unit::Seconds => seconds(value),
+        Unit::Bytes => bytes(value as u64),
+        Unit::Count => grouped(value),
+        Unit::Ratio => percent(value),
+    }
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:.1} %", ratio * 100.0)
+}
+
+/// `1,234,567`; the mean of few events keeps a decimal.
+fn grouped(value: f64) -> String {
+    let decimals = if value.fract() != 0.0 && value < 100.0 { 1 } else { 0 };
+    let text = format!("{value:.decimals$}");
+    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), ""), |(w, f)| (w, f));
+    let mut out = String::new();
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if fraction.is_empty() { out } else { format!("{out}.{fraction}") }
+}
+
+fn comment(metric: Metric, figures: &Observation) -> Option<String> {
+    let value = |m| figures.value(m);
+    let share =
+        |part: f64, whole: Option<f64>| whole.filter(|w| *w > 0.0).map(|w| percent(part / w));
+    Some(match metric {
+        Metric::UserSeconds => format!("{:.2} CPUs utilized", value(Metric::CpusUtilized)?),
+        Metric::MinorFaults | Metric::ContextSwitches | Metric::CpuMigrations => {
+            let per_second = value(metric)? / value(Metric::Seconds).filter(|s| *s > 0.0)?;
+            format!("{} /s", grouped(per_second.round()))
+        }
+        Metric::Instructions => format!("{:.2} per cycle", value(Metric::Ipc)?),
+        Metric::CacheMisses => {
+            format!("{} of references", share(value(metric)?, value(Metric::CacheReferences))?)
+        }
+        Metric::LocalAccesses => {
+            format!("{} of DRAM accesses", percent(value(Metric::LocalAccessRatio)?))
+        }
+        Metric::RemoteAccesses => format!("{:.1} DRAM accesses per µs", value(Metric::Maptu)?),
+        Metric::NumaPteUpdates | Metric::NumaHintFaults | Metric::NumaPagesMigrated => {
+            "machine-wide".to_owned()
+        }
+        Metric::NumaHintFaultsLocal => match share(value(metric)?, value(Metric::NumaHintFaults)) {
+            Some(share) => format!("machine-wide, {share} of hint faults"),
+            None => "machine-wide".to_owned(),
+        },
+        _ => return None,
+    })
+}
+
+fn deviation(metric: Metric, statistics: &BTreeMap<Metric, Summary>) -> Option<String> {
+    Some(format!("( ± {} )", percent(statistics.get(&metric)?.relative_deviation()?)))
+}
+
+/// Memory and allocations by node.
+fn nodes(figures: &Observation) -> String {
+    let mut rows = table(
+        &["node", "memory", "peak", "numa-hit", "numa-miss", "local", "other", "interleave"],
+        &[0, 1, 2, 3, 4, 5, 6, 7],
+    );
+    let memory = |b: Option<u64>| b.map_or("-".to_owned(), bytes);
+    for node in &figures.nodes {
+        let a = &node.allocations;
+        let pages = [a.numa_hit, a.numa_miss, a.local_node, a.other_node, a.interleave_hit];
+        let start =
+            [node.id.to_string(), memory(node.memory_bytes), memory(node.peak_memory_bytes)];
+        rows.add_row(start.into_iter().chain(pages.map(|n| grouped(n as f64))));
+    }
+    let mut text = "\n".to_owned();
+    for line in rows.to_string().lines() {
+        let _ = writeln!(text, "   {}", line.trim_end());
+    }
+    text + "   (memory is the target's, pages from numa-hit on are the whole machine's)\n"
+}
+
+/// Why figures are missing, each reason once.
+fn reasons(figures: &Observation) -> String {
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for &metric in Metric::ALL.iter().filter(|m| is_row(**m)) {
+        if let Err(reason) = figures.figure(metric) {
+            by_reason.entry(reason).or_default().push(label(metric));
+        }
+    }
+    if let Some(reason) = figures.unsupported().get("memory_over_time") {
+        by_reason.entry(reason).or_default().push("memory".to_owned());
+    }
+    let mut text = String::new();
+    for (reason, names) in by_reason {
+        text.push('\n');
+        text += &wrap(&format!("{NOT_SUPPORTED} {}: {reason}", names.join(", ")));
+    }
+    text
+}
+
+fn wrap(text: &str) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        if column > 0 && column + 1 + word.len() > WIDTH {
+            out.push('\n');
+            column = 0;
+        }
+        let space = if column == 0 { if out.is_empty() { " " } else { "   " } } else { " " };
+        out += space;
+        out += word;
+        column += space.len() + word.len();
+    }
+    out.push('\n');
+    out
+}
+
+/// The rows of `-I`: one for each interval, with what changes quickly.
+#[derive(Default)]
+pub struct Rows {
+    written: usize,
+}
+
+impl Rows {
+    /// Rows between two headings.
+    const PAGE: usize = 24;
+
+    /// One row, with the heading where it is due.
+    pub fn row(&mut self, time: f64, figures: &Observation) -> String {
+        let columns = [
+            Metric::CpusUtilized,
+            Metric::RssBytes,
+            Metric::MinorFaults,
+            Metric::ContextSwitches,
+            Metric::CpuMigrations,
+            Metric::LocalAccessRatio,
+        ];
+        // What cannot be had is left out here and explained once, in the table at the end.
+        let shown: Vec<Metric> =
+            columns.into_iter().filter(|m| figures.figure(*m).is_ok()).collect();
+        let mut text = String::new();
+        if self.written.is_multiple_of(Self::PAGE) {
+            let _ = write!(text, "{:>9}", "time");
+            for &metric in &shown {
+                let _ = write!(text, " {:>17}", label(metric));
+            }
+            for node in &figures.nodes {
+                let _ = write!(text, " {:>10}", format!("node {}", node.id));
+            }
+            text.push('\n');
+        }
+        self.written += 1;
+        let _ = write!(text, "{time:>9.3}");
+        for &metric in &shown {
+            let value = figures.value(metric).map_or(String::new(), |v| match metric {
+                Metric::CpusUtilized => format!("{v:.2}"),
+                _ => show(metric, v),
+            });
+            let _ = write!(text, " {value:>17}");
+        }
+        for node in &figures.nodes {
+            let _ = write!(text, " {:>10}", node.memory_bytes.map_or("-".to_owned(), bytes));
+        }
+        text.push('\n');
+        text
+    }
+}

@@ -1,0 +1,98 @@
+//! Staying with a target: looking at it, printing intervals, passing signals on.
+
+use std::time::{Duration, Instant};
+
+use numapilot_observe::Session;
+use numapilot_place::{Finished, Running, Supervisor};
+
+use super::output::Output;
+
+/// How often it is seen whether processes that run already have ended.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// What ends the observation, beside a time limit.
+pub enum Watched {
+    /// The program that is observed: its end.
+    Target(Running),
+    /// Processes that run already: their end, or that of this program.
+    Clock(Running),
+    /// Processes that run already: their end, or a signal.
+    Nothing,
+}
+
+/// What is common to all kinds of targets.
+pub struct Watch<'a> {
+    pub signals: &'a Supervisor,
+    pub interval: Option<Duration>,
+    pub timeout: Option<Duration>,
+    pub output: &'a mut Output,
+}
+
+impl Watch<'_> {
+    /// Looks and prints until it is over.
+    ///
+    /// # Errors
+    /// When the target cannot be watched or an interval cannot be written.
+    pub fn until_end(
+        &mut self,
+        session: &mut Session,
+        watched: Watched,
+    ) -> anyhow::Result<Option<Finished>> {
+        let began = Instant::now();
+        let deadline = self.timeout.and_then(|limit| began.checked_add(limit));
+        let mut print = self.interval.map(|interval| began + interval);
+        let over = loop {
+            let now = Instant::now();
+            let until = [Some(session.next_look()), print, deadline];
+            let next = until.into_iter().flatten().min().unwrap_or(now);
+            let limit = next.saturating_duration_since(now);
+            if self.wait(session, &watched, limit)? {
+                break true;
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|d| now >= d) {
+                break false;
+            }
+            if let (Some(due), Some(interval)) = (print, self.interval)
+                && now >= due
+            {
+                let figures = session.interval();
+                self.output.interval((now - began).as_secs_f64(), &figures)?;
+                // Skips what a stopped process missed instead of catching up.
+                let missed = (now - due).as_nanos() / interval.as_nanos();
+                let steps = u32::try_from(missed).unwrap_or(u32::MAX).saturating_add(1);
+                print = Some(due + interval * steps);
+            } else if now >= session.next_look() {
+                session.look();
+            }
+        };
+        if self.interval.is_some() {
+            let figures = session.interval();
+            self.output.interval(began.elapsed().as_secs_f64(), &figures)?;
+        }
+        // Once the limit is over, what has not ended is asked to.
+        let limit = if over { None } else { Some(Duration::ZERO) };
+        match watched {
+            Watched::Target(program) => Ok(Some(program.wait(limit)?)),
+            // Dropping a clock that still runs ends it.
+            Watched::Clock(_) | Watched::Nothing => Ok(None),
+        }
+    }
+
+    /// Waits at most `limit`; whether it is over.
+    fn wait(
+        &self,
+        session: &mut Session,
+        watched: &Watched,
+        limit: Duration,
+    ) -> anyhow::Result<bool> {
+        let slice = limit.min(SLICE);
+        Ok(match watched {
+            Watched::Target(program) => self.signals.ended_within(program, limit)?,
+            Watched::Clock(clock) => {
+                self.signals.ended_within(clock, slice)? || session.has_ended()
+            }
+            Watched::Nothing => self.signals.asked_to_end(slice)? || session.has_ended(),
+        })
+    }
+}

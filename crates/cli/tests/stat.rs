@@ -1,0 +1,296 @@
+//! `numapilot stat` as a user runs it.
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+use std::fs;
+use std::process::{Child, Command as Process, Stdio};
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use serde_json::Value;
+
+fn stat(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("numapilot").unwrap();
+    command.arg("stat").args(arguments);
+    command
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = stat(&["--json"]).args(arguments).assert().success().get_output().stdout.clone();
+    serde_json::from_slice(&output).unwrap()
+}
+
+/// A process that ends with the test.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Self {
+        Self(Process::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What cli.md promises to scripts.
+const PROMISED: [&str; 10] = [
+    "seconds",
+    "user_seconds",
+    "system_seconds",
+    "peak_rss_bytes",
+    "minor_faults",
+    "cpu_migrations",
+    "local_accesses",
+    "remote_accesses",
+    "local_access_ratio",
+    "controller_imbalance",
+];
+
+#[test]
+fn every_promised_field_is_a_number_or_null_with_a_reason() {
+    let seen = json(&["--", "sleep", "0.05"]);
+    for field in PROMISED {
+        let reason = seen["unsupported"].get(field);
+        match &seen[field] {
+            Value::Number(_) => assert!(reason.is_none(), "{field}"),
+            Value::Null => assert!(reason.unwrap().as_str().unwrap().len() > 10, "{field}"),
+            other => panic!("{field}: {other}"),
+        }
+    }
+    assert!(seen["seconds"].as_f64().unwrap() >= 0.05);
+    assert!(seen["minor_faults"].as_u64().unwrap() > 10);
+    assert!(seen["peak_rss_bytes"].as_u64().unwrap() > 100 << 10);
+    assert_eq!(seen["exit_status"], 0);
+    assert_eq!(seen["command"][0], "sleep");
+    let nodes = seen["nodes"].as_array().unwrap();
+    assert!(nodes.iter().any(|n| n["memory_bytes"].as_u64().is_some_and(|b| b > 0)), "{seen}");
+}
+
+#[test]
+fn without_a_pmu_cycles_are_not_supported_and_never_zero() {
+    let devices = "/sys/bus/event_source/devices";
+    if fs::read_dir(devices).is_ok_and(|mut d| {
+        d.any(|e| e.is_ok_and(|e| e.file_name().to_string_lossy().starts_with("cpu")))
+    }) {
+        eprintln!("skipped: this machine has a PMU");
+        return;
+    }
+    let seen = json(&["--", "true"]);
+    for field in ["cycles", "instructions", "ipc", "local_accesses", "local_access_ratio"] {
+        assert!(seen[field].is_null(), "{field}");
+        assert!(seen["unsupported"][field].as_str().unwrap().contains("no hardware PMU"));
+    }
+    stat(&["--", "true"])
+        .assert()
+        .stderr(predicate::str::contains("<not supported>   cycles"))
+        .stderr(predicate::str::contains("no hardware PMU"));
+}
+
+#[test]
+fn the_childs_status_and_output_are_its_own() {
+    stat(&["--", "sh", "-c", "echo mine; exit 7"])
+        .assert()
+        .code(7)
+        .stdout("mine\n")
+        .stderr(predicate::str::contains("NUMA figures of 'sh -c echo mine; exit 7'"));
+    stat(&["--", "sh", "-c", "kill -9 $$"]).assert().code(137);
+    // Options after the program are the program's.
+    stat(&["echo", "-r", "--json"]).assert().success().stdout("-r --json\n");
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_named() {
+    stat(&["--", "/nonexistent/program"])
+        .assert()
+        .code(127)
+        .stderr(predicate::str::contains("/nonexistent/program"));
+    stat(&["--", "/etc/passwd"]).assert().code(126);
+    stat(&[]).assert().code(125).stderr(predicate::str::contains("COMMAND"));
+}
+
+#[test]
+fn repeated_runs_have_means_and_deviations() {
+    let seen = json(&["-r", "3", "--", "true"]);
+    assert_eq!(seen["repetitions"], 3);
+    assert_eq!(seen["runs"].as_array().unwrap().len(), 3);
+    let faults = &seen["statistics"]["minor_faults"];
+    assert_eq!(faults["runs"], 3);
+    assert!(faults["standard_deviation"].as_f64().unwrap() >= 0.0);
+    let mean: f64 =
+        seen["runs"].as_array().unwrap().iter().map(|r| r["minor_faults"].as_f64().unwrap()).sum();
+    assert!((seen["minor_faults"].as_f64().unwrap() - mean / 3.0).abs() < 1e-6);
+    assert!(seen["statistics"].get("cycles").is_none() || seen["cycles"].is_number());
+    stat(&["-r", "2", "--", "true"])
+        .assert()
+        .stderr(predicate::str::contains("(mean of 2 runs)").and(predicate::str::contains("( ± ")));
+    for bad in ["0", "-1", "x"] {
+        stat(&["-r", bad, "--", "true"]).assert().code(125);
+    }
+}
+
+#[test]
+fn intervals_are_lines_of_json() {
+    let output = stat(&["--json", "-I", "50", "--", "sleep", "0.3"])
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
+    let lines: Vec<Value> = String::from_utf8(output)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(lines.len() >= 2, "{lines:?}");
+    assert!(lines.is_sorted_by_key(|l| l["time"].as_f64().unwrap()));
+    assert!(lines.iter().all(|l| l["minor_faults"].is_number()));
+}
+
+#[test]
+fn figures_go_to_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("figures.json");
+    let name = path.to_str().unwrap();
+    stat(&["--json", "-o", name, "--", "echo", "mine"]).assert().success().stdout("mine\n");
+    let seen: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert!(seen["seconds"].is_number());
+    let marker = directory.path().join("ran");
+    stat(&["-o", "/nonexistent/file", "--", "touch", marker.to_str().unwrap()])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("-o /nonexistent/file: cannot be written"));
+    assert!(!marker.exists(), "the program was run though its figures had nowhere to go");
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    if !fs::exists("/dev/full").unwrap_or(false) {
+        eprintln!("skipped: no /dev/full");
+        return;
+    }
+    stat(&["-o", "/dev/full", "--", "true"])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("/dev/full"));
+}
+
+#[test]
+fn a_running_process_is_observed_until_the_command_ends() {
+    let sleeper = Sleeper::start();
+    let seen = json(&["-p", &sleeper.pid(), "--", "sleep", "0.2"]);
+    assert_eq!(seen["pids"][0].to_string(), sleeper.pid());
+    assert!(seen["rss_bytes"].as_u64().unwrap() > 0);
+    assert!(seen["seconds"].as_f64().unwrap() >= 0.2);
+    let limited = json(&["-p", &sleeper.pid(), "--timeout", "0.1"]);
+    assert!(limited["seconds"].as_f64().unwrap() >= 0.1);
+}
+
+#[test]
+fn a_process_that_ends_ends_the_observation() {
+    let mut child = Process::new("sleep").arg("0.3").spawn().unwrap();
+    let pid = child.id().to_string();
+    let waiter = std::thread::spawn(move || child.wait());
+    let seen = json(&["-p", &pid]);
+    assert!(seen["seconds"].as_f64().unwrap() < 60.0);
+    waiter.join().unwrap().unwrap();
+}
+
+#[test]
+fn processes_that_cannot_be_observed_are_named() {
+    for pid in ["2147483647", "4194304"] {
+        stat(&["-p", pid])
+            .assert()
+            .code(125)
+            .stderr(predicate::str::contains(format!("process {pid} does not exist")));
+    }
+    let mut dead = Process::new("true").spawn().unwrap();
+    dead.wait().unwrap();
+    stat(&["-p", &dead.id().to_string()]).assert().code(125);
+    for bad in ["0", "-3", "x", "1,,2"] {
+        stat(&["-p", bad]).assert().code(125);
+    }
+    stat(&["-p", "1", "-a"]).assert().code(125);
+}
+
+#[test]
+fn another_users_process_is_refused_with_a_remedy() {
+    // A copy that any user may execute, and root to start it as another one.
+    let directory = tempfile::tempdir_in("/tmp").unwrap();
+    let copy = directory.path().join("numapilot");
+    fs::copy(assert_cmd::cargo::cargo_bin("numapilot"), &copy).unwrap();
+    let open = |path: &std::path::Path| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    open(directory.path());
+    open(&copy);
+    let sleeper = Sleeper::start();
+    let output = Process::new("setpriv")
+        .args(["--reuid=65534", "--clear-groups"])
+        .arg(&copy)
+        .args(["stat", "-p", &sleeper.pid()])
+        .output();
+    let stderr = match output {
+        Ok(output) if output.status.code() == Some(125) => {
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        }
+        other => {
+            eprintln!("skipped: setpriv cannot become another user here ({other:?})");
+            return;
+        }
+    };
+    assert!(stderr.contains("belongs to user") && stderr.contains("CAP_SYS_PTRACE"), "{stderr}");
+}
+
+#[test]
+fn the_whole_machine() {
+    let seen = json(&["-a", "--", "sleep", "0.2"]);
+    assert_eq!(seen["pids"].as_array().unwrap().len(), 0);
+    assert!(seen["minor_faults"].is_number());
+    assert!(seen["peak_rss_bytes"].is_null());
+    let nodes = seen["nodes"].as_array().unwrap();
+    assert!(nodes.iter().any(|n| n["memory_bytes"].as_u64().is_some_and(|b| b > 1 << 20)));
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let mut child = Process::new(assert_cmd::cargo::cargo_bin("numapilot"))
+        .args(["stat", "--", "sh", "-c", "trap 'exit 9' TERM; echo; while :; do sleep 0.05; done"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.as_mut().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    Process::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(9));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("elapsed"));
+}
+
+#[test]
+fn a_time_limit_ends_the_program() {
+    let seen = stat(&["--json", "--timeout", "0.2", "--", "sleep", "600"])
+        .assert()
+        .code(143)
+        .get_output()
+        .stdout
+        .clone();
+    let seen: Value = serde_json::from_slice(&seen).unwrap();
+    assert_eq!(seen["exit_status"], 143);
+    assert!(seen["seconds"].as_f64().unwrap() < 60.0);
+    for bad in ["0", "-1", "x", "1e30"] {
+        stat(&["--timeout", bad, "--", "true"]).assert().code(125);
+    }
+}

@@ -1,0 +1,120 @@
+//! Processes created since one last looked.
+//!
+//! Source: proc_loadavg(5), whose last field is the number given to a thread or process
+//! last. Numbers are given in ascending order until they wrap, so that only those in
+//! between have to be looked up, instead of every process of the machine: looking for
+//! children is what observing costs most.
+
+use std::fs;
+use std::io::Read;
+use std::ops::RangeInclusive;
+
+/// Beyond so many numbers listing `/proc` is cheaper than trying each.
+const MOST: i32 = 4096;
+
+/// A process and its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Born {
+    pub pid: i32,
+    pub parent: i32,
+}
+
+/// Up to which number everybody is known.
+#[derive(Debug, Default)]
+pub struct Newcomers {
+    seen: Option<i32>,
+}
+
+impl Newcomers {
+    /// Those created after process `pid`.
+    pub fn after(pid: i32) -> Self {
+        Self { seen: Some(pid) }
+    }
+
+    /// Processes created since the last call; all of them, the first time.
+    pub fn look(&mut self) -> Vec<Born> {
+        let last = fs::read_to_string("/proc/loadavg").ok().and_then(|t| parse_last(&t));
+        let mut stat = String::new();
+        let mut born = |pid: i32| Some(Born { pid, parent: parent_of(pid, &mut stat)? });
+        let found = match numbers(self.seen, last) {
+            Some(range) => range.filter_map(&mut born).collect(),
+            None => everybody().filter_map(&mut born).collect(),
+        };
+        self.seen = last;
+        found
+    }
+}
+
+/// The numbers to try; `None` when there are too many or they have wrapped.
+fn numbers(seen: Option<i32>, last: Option<i32>) -> Option<RangeInclusive<i32>> {
+    let (seen, last) = (seen?, last?);
+    (seen <= last && last - seen <= MOST).then(|| seen + 1..=last)
+}
+
+fn everybody() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok())
+}
+
+fn parse_last(loadavg: &str) -> Option<i32> {
+    loadavg.split_whitespace().nth(4)?.parse().ok()
+}
+
+/// The parent of a process; `None` for a number that is a thread's or nobody's.
+fn parent_of(pid: i32, buffer: &mut String) -> Option<i32> {
+    buffer.clear();
+    fs::File::open(format!("/proc/{pid}/stat")).ok()?.read_to_string(buffer).ok()?;
+    parse_parent(buffer)
+}
+
+/// Field 4, counted from the last `)`: the name before it may contain anything.
+fn parse_parent(stat: &str) -> Option<i32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_child_is_seen_once() {
+        let me = std::process::id().cast_signed();
+        let mut newcomers = Newcomers::default();
+        assert!(newcomers.look().iter().any(|b| b.pid == me), "the first look is at everybody");
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let born = Born { pid: child.id().cast_signed(), parent: me };
+        assert!(newcomers.look().contains(&born));
+        assert!(!newcomers.look().contains(&born));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn numbers_that_wrapped_or_are_many_mean_everybody() {
+        assert_eq!(numbers(Some(10), Some(12)), Some(11..=12));
+        assert_eq!(numbers(Some(10), Some(10)).map(Iterator::count), Some(0));
+        assert_eq!(numbers(Some(30_000), Some(300)), None);
+        assert_eq!(numbers(Some(1), Some(100_000)), None);
+        assert_eq!(numbers(None, Some(5)), None);
+        assert_eq!(numbers(Some(5), None), None);
+    }
+
+    #[test]
+    fn the_fields_of_the_files() {
+        assert_eq!(parse_last("6.03 6.79 5.60 7/139 32664\n"), Some(32664));
+        assert_eq!(parse_last("6.03 6.79"), None);
+        assert_eq!(parse_parent("12 (a) R 9 (b) S 7 12 12 0"), Some(7));
+        assert_eq!(parse_parent("12 (a"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "\\PC*") {
+            let _ = (parse_last(&text), parse_parent(&text));
+        }
+    }
+}
