@@ -1,8 +1,7 @@
 //! Signals received as data, so that a supervisor passes them on instead of dying of them.
 //!
-//! Source: signalfd(2), sigprocmask(2). A program started afterwards with
-//! `std::process::Command` has nothing blocked: the standard library empties the mask
-//! between fork and exec.
+//! Source: signalfd(2), sigprocmask(2). What is blocked stays blocked over fork and exec,
+//! so [`crate::spawn::spawn`] unblocks everything in the new process.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -94,6 +93,17 @@ impl Drop for SignalFd {
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
         }
+    }
+}
+
+/// Blocks nothing in the calling thread any more; safe between fork and exec.
+pub(crate) fn unblock_all() -> io::Result<()> {
+    let none = empty();
+    // SAFETY: the set is live and initialised, and the old one is not asked for.
+    match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) }
+    {
+        0 => Ok(()),
+        status => Err(io::Error::from_raw_os_error(status)),
     }
 }
 

@@ -14,7 +14,7 @@ use std::process::{Child, Command};
 use thiserror::Error;
 
 use crate::mempolicy::{self, Mode};
-use crate::{affinity, check, prctl};
+use crate::{affinity, check, prctl, signals};
 
 /// What the child does to itself. The default is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,11 +129,14 @@ fn tagged(step: Step, result: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// Starts a command, naming the step that failed.
+/// Starts a command, naming the step that failed. The program gets no blocked signals:
+/// this process may have blocked some to receive them.
 ///
 /// # Errors
 /// [`SpawnError`]; nothing is left running.
 pub fn spawn(command: &mut Command) -> Result<Child, SpawnError> {
+    // SAFETY: one system call on a set on the stack.
+    unsafe { command.pre_exec(signals::unblock_all) };
     command.spawn().map_err(SpawnError::from)
 }
 
@@ -188,6 +191,16 @@ mod tests {
         Steps { memory, ..Steps::default() }.install(&mut command);
         let error = spawn(&mut command).unwrap_err();
         assert!(matches!(error, SpawnError::Step { step: Step::Memory, .. }), "{error:?}");
+    }
+
+    #[test]
+    fn signals_received_here_are_not_blocked_there() {
+        let _receiver = signals::SignalFd::open(&[libc::SIGTERM]).unwrap();
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/status").stdout(std::process::Stdio::piped());
+        let output = spawn(&mut command).unwrap().wait_with_output().unwrap();
+        let status = String::from_utf8(output.stdout).unwrap();
+        assert!(status.contains("SigBlk:\t0000000000000000"), "{status}");
     }
 
     #[test]
