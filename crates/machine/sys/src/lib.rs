@@ -13,6 +13,7 @@ pub mod mapping;
 pub mod mempolicy;
 pub mod perf;
 pub mod prctl;
+pub mod prefetch;
 pub mod process;
 pub mod sampling;
 pub mod signals;

@@ -15,11 +15,19 @@ pub trait Buffer: Default + Send {
     fn source(home: Self::Home) -> Self::Source;
     /// Appends values, growing by memory from the appending thread's source.
     fn put(&mut self, values: &[u64], source: &mut Self::Source);
+    /// Where the next value goes.
+    fn tail(&mut self) -> *mut u64;
     /// All values.
     fn values(&mut self) -> &mut [u64];
 }
 
-/// Raw: `malloc` for every buffer, `realloc` as it doubles.
+/// The first capacity of a buffer, in values.
+const LEAST: usize = 4;
+
+/// Raw: `malloc` for every buffer. It doubles by a new allocation, a copy and a `free`, as
+/// the study's `std::vector` does, and not by `realloc`: glibc serves that one under the
+/// lock of the arena from which the old buffer came, without its thread cache, so that two
+/// threads which grow each other's buffers spend most of their time waiting.
 impl Buffer for Vec<u64> {
     type Home = ();
     type Source = ();
@@ -28,16 +36,24 @@ impl Buffer for Vec<u64> {
 
     #[inline]
     fn put(&mut self, values: &[u64], (): &mut ()) {
+        let length = self.len() + values.len();
+        if length > self.capacity() {
+            let mut grown = Vec::with_capacity(length.next_power_of_two().max(LEAST));
+            grown.extend_from_slice(self);
+            *self = grown;
+        }
         self.extend_from_slice(values);
+    }
+
+    #[inline]
+    fn tail(&mut self) -> *mut u64 {
+        self.as_mut_ptr().wrapping_add(self.len())
     }
 
     fn values(&mut self) -> &mut [u64] {
         self
     }
 }
-
-/// Values in a chunk; 4, as for a `Vec`, is the first capacity.
-const LEAST: usize = 4;
 
 /// Values of a chunk: 64 KiB.
 const CHUNK: usize = 8 * 1024;
@@ -113,6 +129,11 @@ impl<'chunks> Buffer for Piece<'chunks> {
         }
         self.room[self.length..length].copy_from_slice(values);
         self.length = length;
+    }
+
+    #[inline]
+    fn tail(&mut self) -> *mut u64 {
+        self.room.as_mut_ptr().wrapping_add(self.length)
     }
 
     fn values(&mut self) -> &mut [u64] {

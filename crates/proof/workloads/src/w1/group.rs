@@ -3,7 +3,7 @@
 
 use std::hint::spin_loop;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::yield_now;
 
@@ -15,11 +15,15 @@ const SEGMENT: usize = 1024;
 /// How often to look again before giving the CPU to whoever is to publish a number.
 const SPINS: u32 = 64;
 
-/// One group.
+/// One group, in a cache line of its own: threads that work on two groups never fetch a
+/// line from each other.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub struct Group<B> {
     /// Its key, as soon as the header is in use.
     pub key: AtomicU64,
+    /// Where the next value goes: only a hint for a prefetch.
+    pub tail: AtomicPtr<u64>,
     /// Its values; empty as long as the header is not in use.
     pub values: Mutex<B>,
 }

@@ -4,6 +4,8 @@ use std::mem;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
+use numapilot_sys::prefetch;
+
 use super::buffer::Buffer;
 use super::group::{Groups, Numbers};
 use super::hot::{HotKeys, Verdict};
@@ -37,6 +39,13 @@ impl<B: Buffer> Median<B> {
             numbers[length] = (self.groups.number(entry, key, &mut local.numbers), value);
             length += 1;
         });
+        // The headers together, then where the values go together, then one by one.
+        for &(number, _) in &numbers[..length] {
+            prefetch::for_write(self.groups.group(number));
+        }
+        for &(number, _) in &numbers[..length] {
+            prefetch::for_write(self.groups.group(number).tail.load(Relaxed));
+        }
         for &(number, value) in &numbers[..length] {
             self.append(number, &[value], &mut local.source);
         }
@@ -44,9 +53,10 @@ impl<B: Buffer> Median<B> {
 
     #[inline]
     fn append(&self, number: usize, values: &[u64], source: &mut B::Source) {
-        let mut buffer =
-            self.groups.group(number).values.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = self.groups.group(number);
+        let mut buffer = group.values.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.put(values, source);
+        group.tail.store(buffer.tail(), Relaxed);
     }
 
     /// Appends many values of one key.
