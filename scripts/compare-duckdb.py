@@ -92,20 +92,19 @@ def compare(options, connection, workload, data, records, groups, source):
 
 
 def ours(command, seconds, cpu):
-    """Runs numapilot; its CPU time includes the generation of the records."""
-    before = cpu_seconds(resource.RUSAGE_CHILDREN)
+    """Runs numapilot once."""
     outcome = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     seconds.setdefault("ours", []).append(outcome["seconds"])
-    cpu.setdefault("ours", []).append(cpu_seconds(resource.RUSAGE_CHILDREN) - before)
+    cpu.setdefault("ours", []).append(outcome["cpu_seconds"])
     return outcome["groups"], outcome["checksum"]
 
 
 def theirs(connection, query, form, seconds, cpu):
     """Runs one form of the query in DuckDB; the checksum of the table comes after it."""
-    before, start = cpu_seconds(resource.RUSAGE_SELF), time.perf_counter()
+    before, start = cpu_seconds(), time.perf_counter()
     connection.execute(FORMS[form].format(query=query)).fetchall()
     seconds.setdefault(form, []).append(time.perf_counter() - start)
-    cpu.setdefault(form, []).append(cpu_seconds(resource.RUSAGE_SELF) - before)
+    cpu.setdefault(form, []).append(cpu_seconds() - before)
     if form != "table":
         return None
     rows = connection.execute("SELECT key, result FROM result").fetchnumpy()
@@ -124,8 +123,8 @@ def mix(x):
     return x ^ (x >> numpy.uint64(31))
 
 
-def cpu_seconds(who):
-    usage = resource.getrusage(who)
+def cpu_seconds():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 

@@ -28,7 +28,9 @@ pub struct Outcome {
     pub figures: Figures,
     /// Wall time of all phases but the load.
     pub seconds: f64,
-    /// Input records per second of that time.
+    /// CPU time of these phases, all threads together.
+    pub cpu_seconds: f64,
+    /// Input records per second of `seconds`.
     pub items_per_second: f64,
     /// The answer.
     #[serde(flatten)]
@@ -53,10 +55,19 @@ impl Outcome {
         peak_rss_bytes: u64,
         checked: bool,
     ) -> Self {
-        let work = phases.iter().filter(|p| p.name != "load").map(|p| p.duration);
-        let seconds = work.sum::<Duration>().as_secs_f64();
-        let items_per_second = items as f64 / seconds;
-        Self { figures, seconds, items_per_second, answer, checked, peak_rss_bytes, phases }
+        let work = || phases.iter().filter(|phase| phase.name != "load");
+        let seconds = work().map(|phase| phase.duration).sum::<Duration>().as_secs_f64();
+        let cpu_seconds = work().map(|phase| phase.cpu).sum::<Duration>().as_secs_f64();
+        Self {
+            figures,
+            seconds,
+            cpu_seconds,
+            items_per_second: items as f64 / seconds,
+            answer,
+            checked,
+            peak_rss_bytes,
+            phases,
+        }
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::{Barrier, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::WorkloadError;
 
 /// How long a phase took, from the moment all workers entered until all had left.
@@ -17,6 +19,9 @@ pub struct Phase {
     pub name: &'static str,
     /// Wall time.
     pub duration: Duration,
+    /// CPU time of the whole process: what is missing to `duration` times the number of
+    /// threads was spent waiting, for a lock, for memory or for a CPU.
+    pub cpu: Duration,
 }
 
 /// One thread of the team.
@@ -33,15 +38,21 @@ impl Worker<'_> {
     /// same phases in the same order.
     pub fn phase<R>(&self, name: &'static str, work: impl FnOnce() -> R) -> R {
         self.barrier.wait();
-        let start = Instant::now();
+        let (start, cpu) = (Instant::now(), process_cpu_time());
         let result = work();
         self.barrier.wait();
         if self.index == 0 {
-            let phase = Phase { name, duration: start.elapsed() };
+            let cpu = process_cpu_time().saturating_sub(cpu);
+            let phase = Phase { name, duration: start.elapsed(), cpu };
             self.phases.lock().unwrap_or_else(PoisonError::into_inner).push(phase);
         }
         result
     }
+}
+
+fn process_cpu_time() -> Duration {
+    // This clock exists since Linux 2.6.12 and never shows a negative time.
+    clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap_or_default()
 }
 
 /// Runs `body` on one worker per home, which it is given; returns what each returned,

@@ -20,12 +20,13 @@ pub fn outcome(
     let plural = if threads == 1 { "" } else { "s" };
     writeln!(out, "{BOLD}{title}, {threads} thread{plural}{BOLD:#}")?;
     writeln!(out)?;
-    let mut table = terminal::table(&["phase", "time", "records/s"], &[1, 2]);
+    let mut table = terminal::table(&["phase", "time", "CPU time", "records/s"], &[1, 2, 3]);
     for phase in &outcome.phases {
         let seconds = phase.duration.as_secs_f64();
         table.add_row([
             phase.name.to_owned(),
             terminal::seconds(seconds),
+            terminal::seconds(phase.cpu.as_secs_f64()),
             format!("{:.1} M", items as f64 / seconds / 1e6),
         ]);
     }
