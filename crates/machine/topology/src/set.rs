@@ -104,7 +104,12 @@ impl<T: From<u32> + Into<u32> + Copy> IdSet<T> {
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         self.words.iter().enumerate().flat_map(|(i, &word)| {
             let base = u32::try_from(i * 64).unwrap_or(u32::MAX);
-            (0..64).filter(move |b| word >> b & 1 == 1).map(move |b| T::from(base + b))
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some(T::from(base + bit))
+            })
         })
     }
 

@@ -34,52 +34,70 @@ pub(super) fn read(root: &Dir, online: &CpuSet, nodes: &[Node]) -> Result<Vec<Cp
     let mut known = BTreeMap::new();
     for node in nodes {
         for id in node.cpus.iter() {
-            known.insert(id, Some(node.id));
+            known.insert(id, node.id);
         }
     }
-    let mut cores = BTreeMap::new();
+    let mut cores = Cores { dir, online, known: BTreeMap::new(), packages: Vec::new() };
     let mut cpus = Vec::with_capacity(present.len());
     for id in present.iter() {
         if online.contains(id) {
-            let core = core_of(&dir, id, online, &mut cores)?;
-            let node = known.get(&id).copied().flatten();
-            cpus.push(Cpu { id, node, online: true, ..core });
+            let node = known.get(&id).copied();
+            cpus.push(Cpu { node, ..cores.cpu(id)? });
         } else {
-            cpus.push(offline(&dir, id)?);
+            cpus.push(offline(&cores.dir, id)?);
         }
     }
     Ok(cpus)
 }
 
-/// Core, package and siblings of an online CPU. SMT siblings have them in common, so a
-/// core is read with its first CPU and remembered for the others.
-fn core_of(
-    dir: &Dir,
-    id: CpuId,
-    online: &CpuSet,
-    cores: &mut BTreeMap<CpuId, Cpu>,
-) -> Result<Cpu, ReadError> {
-    if let Some(core) = cores.remove(&id) {
-        return Ok(core);
+/// Reads what CPUs have in common once: a core with its first CPU, the number of a package
+/// with the first core of it.
+struct Cores<'a> {
+    dir: Dir,
+    online: &'a CpuSet,
+    /// Later CPUs of the cores read so far.
+    known: BTreeMap<CpuId, Cpu>,
+    packages: Vec<(CpuSet, Option<u32>)>,
+}
+
+impl Cores<'_> {
+    fn cpu(&mut self, id: CpuId) -> Result<Cpu, ReadError> {
+        if let Some(cpu) = self.known.remove(&id) {
+            return Ok(Cpu { id, ..cpu });
+        }
+        let siblings = self.together(id, "thread_siblings_list")?;
+        let core = self.number(id, "core_id")?;
+        let package = self.package(id)?;
+        let cpu = Cpu { id, node: None, online: true, core, package, siblings };
+        for sibling in cpu.siblings.iter().filter(|s| *s > id) {
+            self.known.insert(sibling, cpu.clone());
+        }
+        Ok(cpu)
     }
-    let file = |name| format!("cpu{id}/topology/{name}");
-    let listed: Option<CpuSet> =
-        dir.find(&file("thread_siblings_list"), parse::LIST_OF_CPUS, parse::list)?;
-    let mut siblings = listed.unwrap_or_default().intersection(online);
-    siblings.insert(id);
-    const ID: &str = "a number, or -1 for unknown";
-    let core = Cpu {
-        id,
-        node: None,
-        online: true,
-        core: dir.find(&file("core_id"), ID, parse::id_or_none)?.flatten(),
-        package: dir.find(&file("physical_package_id"), ID, parse::id_or_none)?.flatten(),
-        siblings,
-    };
-    for sibling in core.siblings.iter().filter(|s| *s > id) {
-        cores.insert(sibling, core.clone());
+
+    fn package(&mut self, id: CpuId) -> Result<Option<u32>, ReadError> {
+        if let Some((_, number)) = self.packages.iter().find(|(cpus, _)| cpus.contains(id)) {
+            return Ok(*number);
+        }
+        let number = self.number(id, "physical_package_id")?;
+        self.packages.push((self.together(id, "core_siblings_list")?, number));
+        Ok(number)
     }
-    Ok(core)
+
+    /// The online CPUs in a list of the CPU's topology, itself in any case.
+    fn together(&self, id: CpuId, list: &str) -> Result<CpuSet, ReadError> {
+        let file = format!("cpu{id}/topology/{list}");
+        let cpus: Option<CpuSet> = self.dir.find(&file, parse::LIST_OF_CPUS, parse::list)?;
+        let mut cpus = cpus.unwrap_or_default().intersection(self.online);
+        cpus.insert(id);
+        Ok(cpus)
+    }
+
+    fn number(&self, id: CpuId, name: &str) -> Result<Option<u32>, ReadError> {
+        let file = format!("cpu{id}/topology/{name}");
+        let number = self.dir.find(&file, "a number, or -1 for unknown", parse::id_or_none)?;
+        Ok(number.flatten())
+    }
 }
 
 fn offline(dir: &Dir, id: CpuId) -> Result<Cpu, ReadError> {

@@ -52,7 +52,7 @@ pub fn read(root: &Path) -> Result<Machine, ReadError> {
     Ok(Machine {
         name: processor::host_name(&root)?,
         processor: processor::model(&root)?,
-        caches: caches::read(&root, &online)?,
+        caches: caches::read(&root, &cpus)?,
         distances: distances::read(&root, &nodes)?,
         links: Vec::new(),
         figures: hmat::read(&root, &nodes)?,

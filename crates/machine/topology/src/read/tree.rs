@@ -137,19 +137,22 @@ fn unreadable(path: PathBuf, e: Errno) -> ReadError {
 }
 
 fn read_up_to(fd: &OwnedFd, limit: usize) -> Result<Vec<u8>, Errno> {
-    // Kernel files come whole in one read of a page; the second read sees the end.
     let mut page = [0u8; 4096];
     let mut bytes = Vec::new();
-    while bytes.len() < limit {
+    loop {
         let want = page.len().min(limit - bytes.len());
         match rustix::io::read(fd, &mut page[..want]) {
-            Ok(0) => break,
-            Ok(n) => bytes.extend_from_slice(&page[..n]),
+            Ok(n) => {
+                bytes.extend_from_slice(&page[..n]);
+                // The kernel hands out whole pages: less than one is the end.
+                if n < page.len() || bytes.len() == limit {
+                    return Ok(bytes);
+                }
+            }
             Err(Errno::INTR) => {}
             Err(e) => return Err(e),
         }
     }
-    Ok(bytes)
 }
 
 /// What kernel files hold, each with a name an error can use.

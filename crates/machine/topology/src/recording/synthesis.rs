@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::Recording;
-use crate::{Cache, CacheKind, Machine, Node};
+use crate::{Cache, CacheKind, CpuSet, Machine, Node, NodeSet};
 
 impl Recording {
     /// The files from which [`crate::read`] makes this machine again, with three exceptions:
@@ -67,15 +67,18 @@ impl Files {
         for tier in machine.nodes.iter().filter_map(|node| node.tier) {
             let nodes = machine.nodes.iter().filter(|n| n.tier == Some(tier)).map(|n| n.id);
             let path = format!("sys/devices/virtual/memory_tiering/memory_tier{tier}/nodelist");
-            self.add(path, nodes.collect::<crate::NodeSet>());
+            self.add(path, nodes.collect::<NodeSet>());
         }
     }
 
     fn cpus(&mut self, machine: &Machine) {
         let dir = "sys/devices/system/cpu";
         self.add(format!("{dir}/online"), machine.online_cpus());
-        let present: crate::CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
+        let present: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
         self.add(format!("{dir}/present"), present);
+        let online = machine.cpus.iter().filter(|cpu| cpu.online);
+        let mut packages: BTreeMap<Option<u32>, CpuSet> = BTreeMap::new();
+        online.for_each(|cpu| packages.entry(cpu.package).or_default().extend([cpu.id]));
         for cpu in &machine.cpus {
             if let Some(node) = cpu.node {
                 self.add(format!("{dir}/cpu{}/node{node}/", cpu.id), "");
@@ -86,6 +89,9 @@ impl Files {
                 self.add(format!("{topology}/core_id"), known(cpu.core));
                 self.add(format!("{topology}/physical_package_id"), known(cpu.package));
                 self.add(format!("{topology}/thread_siblings_list"), &cpu.siblings);
+                if let Some(cpus) = packages.get(&cpu.package) {
+                    self.add(format!("{topology}/core_siblings_list"), cpus);
+                }
             }
         }
     }

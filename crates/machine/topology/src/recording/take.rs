@@ -23,6 +23,7 @@ const PATHS: &[&str] = &[
     "sys/devices/system/cpu/cpu*/cache/index*/ways_of_associativity",
     "sys/devices/system/cpu/cpu*/node*/",
     "sys/devices/system/cpu/cpu*/topology/core_id",
+    "sys/devices/system/cpu/cpu*/topology/core_siblings_list",
     "sys/devices/system/cpu/cpu*/topology/physical_package_id",
     "sys/devices/system/cpu/cpu*/topology/thread_siblings_list",
     "sys/devices/system/cpu/online",
@@ -110,7 +111,7 @@ fn text(path: &Path) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     let result = File::open(path).and_then(|f| f.take(MAX_BYTES).read_to_end(&mut bytes));
     match result {
-        Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).replace('\0', ""))),
         Err(e) if absent(&e) => Ok(None),
         Err(e) => Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
     }
