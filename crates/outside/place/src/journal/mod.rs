@@ -140,6 +140,13 @@ impl Journal {
         self.settle_all(force)
     }
 
+    /// Whether no run holds anything, alive or dead.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.directory.exists()
+            || self.entries().is_ok_and(|(e, bad)| e.is_empty() && bad.is_empty())
+    }
+
     fn settle_all(&self, force: bool) -> Result<Vec<Outcome>, JournalError> {
         let (entries, mut outcomes) = self.entries()?;
         for (path, entry) in &entries {

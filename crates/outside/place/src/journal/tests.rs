@@ -49,7 +49,9 @@ fn restored(from: &str, to: &str) -> Done {
 #[test]
 fn a_run_changes_and_puts_back() {
     let lab = Lab::new();
+    assert!(lab.journal.is_empty());
     let held = lab.acquire("0").unwrap().unwrap();
+    assert!(!lab.journal.is_empty());
     assert_eq!(lab.value(), "0");
     let file = held.path.clone().unwrap();
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);

@@ -14,7 +14,7 @@ use numapilot_sys::{c_library, prctl};
 
 use super::Prepared;
 use crate::allocators::{Found, GLIBC_HUGE_PAGES, HugePages};
-use crate::journal::{Change, Setting};
+use crate::journal::{Change, Journal, Setting};
 use crate::{Note, NumaBalancing, Thp};
 
 /// Where the settings of the running kernel are.
@@ -54,10 +54,11 @@ impl Prepared {
                 return;
             }
         };
-        if now == "always" {
+        let writable = Setting::Thp.is_writable(root);
+        if now == "always" && !(writable && is_borrowed()) {
             return;
         }
-        if Setting::Thp.is_writable(root) {
+        if writable {
             self.settings.push(Change { setting: Setting::Thp, value: "always".to_owned() });
             return;
         }
@@ -145,10 +146,11 @@ impl Prepared {
             return;
         };
         let value = value(number);
-        if value == number {
+        let writable = Setting::NumaBalancing.is_writable(root);
+        if value == number && !(writable && is_borrowed()) {
             return;
         }
-        if Setting::NumaBalancing.is_writable(root) {
+        if writable {
             let change = Change { setting: Setting::NumaBalancing, value: value.to_string() };
             self.settings.push(change);
         } else {
@@ -159,4 +161,10 @@ impl Prepared {
             ));
         }
     }
+}
+
+/// Whether the value a setting has now may be another run's, which takes it away when it
+/// ends, or left behind by one that died.
+fn is_borrowed() -> bool {
+    Journal::system().is_ok_and(|journal| !journal.is_empty())
 }

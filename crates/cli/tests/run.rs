@@ -1,0 +1,378 @@
+//! `numapilot run`: what the program gets, and what the caller gets back.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use insta::assert_snapshot;
+
+const NUMAPILOT: &str = env!("CARGO_BIN_EXE_numapilot");
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(NUMAPILOT).arg("run").args(arguments).output().unwrap()
+}
+
+fn out(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", err(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn failure(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(125), "{arguments:?}: {}", err(&output));
+    assert!(output.stdout.is_empty());
+    err(&output)
+}
+
+/// Compiles a C program, or says why the test is skipped.
+fn compile(directory: &Path, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    let file = directory.join("program.c");
+    let program = directory.join("program");
+    fs::write(&file, source).unwrap();
+    let result = Command::new("cc").arg("-o").arg(&program).arg(&file).args(flags).output();
+    match result {
+        Ok(output) if output.status.success() => Some(program),
+        Ok(output) => {
+            println!("skipped: cc {flags:?} fails here: {}", err(&output));
+            None
+        }
+        Err(error) => {
+            println!("skipped: no C compiler: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn the_status_is_the_programs() {
+    let code = |arguments: &[&str]| run(arguments).status.code();
+    for verbose in [&[][..], &["--verbose"]] {
+        let with = |rest: &[&'static str]| [verbose, rest].concat();
+        assert_eq!(code(&with(&["true"])), Some(0));
+        assert_eq!(code(&with(&["--", "sh", "-c", "exit 3"])), Some(3));
+        assert_eq!(code(&with(&["no-such-program-here"])), Some(127));
+        assert_eq!(code(&with(&["/no/such/program"])), Some(127));
+        assert_eq!(code(&with(&["/etc/passwd"])), Some(126));
+        assert_eq!(code(&with(&["/etc"])), Some(126));
+    }
+    // Supervised: 128+n. Not supervised: numapilot became the program, which was killed.
+    assert_eq!(code(&["--verbose", "sh", "-c", "kill -TERM $$"]), Some(128 + 15));
+    assert_eq!(run(&["sh", "-c", "kill -TERM $$"]).status.signal(), Some(15));
+}
+
+#[test]
+fn every_memory_policy_reaches_the_program() {
+    for (options, seen) in [
+        (&[][..], " default "),
+        (&["-l"], " local "),
+        (&["-i", "all"], " interleave:"),
+        (&["--interleave=0"], " interleave:0 "),
+        (&["-w", "all"], " weighted interleave:"),
+        (&["-m", "+0"], " bind:"),
+        (&["-p", "+0"], " prefer:"),
+        (&["-P", "all"], " prefer (many):"),
+        (&["--numa-balancing", "off"], " local "),
+        // The flag has the kernel show "=balancing" after the mode.
+        (&["-b", "-m", "all"], " bind=balancing:"),
+    ] {
+        let output = run(&[options, &["head", "-n1", "/proc/self/numa_maps"]].concat());
+        let said = err(&output);
+        if said.contains("kernel") {
+            println!("skipped: {options:?}: {said}");
+            continue;
+        }
+        let line = String::from_utf8(output.stdout).unwrap();
+        assert!(line.contains(seen), "{options:?}: {line}{said}");
+    }
+}
+
+#[test]
+fn cpus_huge_pages_and_variables_reach_the_program() {
+    let status =
+        out(&["-C", "+0", "--thp", "never", "grep", "-E", "Cpus_|THP", "/proc/self/status"]);
+    assert!(status.contains("THP_enabled:\t0"), "{status}");
+    let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:\t")).unwrap();
+    assert!(list.parse::<u32>().is_ok(), "one CPU: {list}");
+    assert_eq!(out(&["--env", "A=b c", "--env", "D=", "sh", "-c", "echo \"$A|$D\""]), "b c|\n");
+    assert!(failure(&["--env", "A", "true"]).contains("NAME=VALUE"));
+}
+
+#[test]
+fn options_after_the_command_belong_to_it() {
+    assert_eq!(out(&["echo", "-i", "--help", "--", "x"]), "-i --help -- x\n");
+    assert_eq!(out(&["-l", "--", "echo", "-l"]), "-l\n");
+    assert!(failure(&["--alocator", "x", "true"]).contains("--allocator"));
+    assert!(failure(&[]).contains("<COMMAND>"));
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_runs() {
+    let touched = tempfile::tempdir().unwrap();
+    let file = touched.path().join("ran");
+    let refused = |options: &[&str], expected: &str| {
+        let said = failure(&[options, &["touch", file.to_str().unwrap()]].concat());
+        assert!(said.contains(expected), "{options:?}: {said}");
+        assert!(!file.exists());
+    };
+    refused(&["-i", "9999"], "node 9999 is not on this machine, which has nodes");
+    refused(&["-i", "x"], "bad node string");
+    refused(&["-m", "!all"], "bad node string");
+    refused(&["-C", "60000"], "CPU 60000 is not on this machine");
+    refused(&["-i", "0", "-m", "0"], "cannot be used with");
+    refused(&["-l", "-P", "0"], "cannot be used with");
+    refused(&["-m", "0", "-b", "--numa-balancing", "off"], "contradict");
+    refused(&["--thp", "sometimes"], "inherit, always, never");
+    refused(&["--allocator", "nomalloc"], "known are jemalloc");
+    refused(&["--allocator", "/nonexistent.so"], "give the path of a shared library");
+    refused(&["--allocator", "/etc/passwd"], "not an ELF file");
+    refused(&["--allocator", "scalloc"], "looked for libscalloc.so in");
+    refused(&["--per-node", "-i", "0"], "--per-node gives each instance");
+    refused(&["--profile", "/nonexistent.toml"], "/nonexistent.toml");
+}
+
+#[test]
+fn a_dry_run_prints_the_line_and_runs_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    // Any native shared object will do as an allocator that is not run.
+    let library = directory.path().join("liballoc.so");
+    fs::copy(NUMAPILOT, &library).unwrap();
+    let line = |options: &[&str]| {
+        let all = [&["--dry-run"], options, &["--", "prog", "a b", "$x", "it's"]].concat();
+        out(&all).replace(directory.path().to_str().unwrap(), "/lib")
+    };
+    assert_snapshot!(line(&[]), @r"prog 'a b' '$x' 'it'\''s'");
+    assert_snapshot!(line(&["-C", "0"]), @r"taskset -c 0 prog 'a b' '$x' 'it'\''s'");
+    assert_snapshot!(
+        line(&["-i", "0", "-N", "0", "-C", "0", "--env", "A=b c"]),
+        @r"numactl --physcpubind=0 --interleave=0 env 'A=b c' prog 'a b' '$x' 'it'\''s'"
+    );
+    assert_snapshot!(
+        line(&["--numa-balancing", "off", "--allocator", library.to_str().unwrap()]),
+        @r"numactl --localalloc env LD_PRELOAD=/lib/liballoc.so prog 'a b' '$x' 'it'\''s'"
+    );
+    assert_snapshot!(line(&["--thp", "never"]), @r"
+    # before it starts: prctl(PR_SET_THP_DISABLE, 1)
+    prog 'a b' '$x' 'it'\''s'
+    ");
+}
+
+#[test]
+fn a_profile_is_applied_and_options_come_on_top() {
+    let directory = tempfile::tempdir().unwrap();
+    let profile = directory.path().join("p.toml");
+    let text = "thp = \"never\"\n[memory]\nmode = \"interleave\"\n[env]\nA = \"profile\"\n";
+    fs::write(&profile, text).unwrap();
+    let profile = profile.to_str().unwrap();
+    let script = "head -n1 /proc/self/numa_maps; grep THP /proc/self/status; echo $A";
+    let plain = out(&["--profile", profile, "sh", "-c", script]);
+    assert!(plain.contains(" interleave:") && plain.contains("THP_enabled:\t0"), "{plain}");
+    assert!(plain.ends_with("profile\n"), "{plain}");
+    let over = out(&["--profile", profile, "-l", "--env", "A=option", "sh", "-c", script]);
+    assert!(over.contains(" local ") && over.contains("THP_enabled:\t0"), "{over}");
+    assert!(over.ends_with("option\n"), "{over}");
+    fs::write(profile, "thp = \"never\"\nthp = \"always\"\n").unwrap();
+    assert!(failure(&["--profile", profile, "true"]).contains("line 2"));
+}
+
+#[test]
+fn one_instance_for_each_node() {
+    let text =
+        out(&["--per-node", "--prefix", "sh", "-c", "echo {node}; cat /proc/self/numa_maps"]);
+    let nodes: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("[node ")?.split_once("] "))
+        .inspect(|(node, rest)| assert!(rest == node || rest.contains(&format!(" bind:{node}"))))
+        .filter_map(|(node, rest)| (node == rest).then_some(node))
+        .collect();
+    assert!(!nodes.is_empty(), "{text}");
+    let lines = out(&["--per-node", "--dry-run", "prog", "{node}"]);
+    assert_eq!(lines.lines().count(), nodes.len(), "{lines}");
+    assert_eq!(run(&["--per-node", "sh", "-c", "exit 5"]).status.code(), Some(5));
+}
+
+#[test]
+fn a_static_program_keeps_its_malloc_and_this_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = "#include <stdio.h>\nint main(void) { puts(\"ran\"); }";
+    let Some(program) = compile(directory.path(), source, &["-static"]) else { return };
+    refuses_preload(&program, "statically linked");
+}
+
+#[test]
+fn a_program_with_its_own_malloc_keeps_it_and_this_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = "#include <stdio.h>\nvoid *je_malloc(unsigned long n) { return n ? 0 : 0; }\n\
+                  int main(void) { puts(\"ran\"); return je_malloc(0) != 0; }";
+    let Some(program) = compile(directory.path(), source, &[]) else { return };
+    refuses_preload(&program, "it defines je_malloc");
+}
+
+fn refuses_preload(program: &Path, cause: &str) {
+    // Any native shared object will do: it is not to be used.
+    let library = program.with_file_name("liballoc.so");
+    fs::copy(NUMAPILOT, &library).unwrap();
+    let arguments = ["--allocator", library.to_str().unwrap(), program.to_str().unwrap()];
+    let dry = run(&[&["--dry-run"], &arguments[..]].concat());
+    assert!(err(&dry).contains("warning: allocator liballoc.so: "), "{}", err(&dry));
+    assert!(err(&dry).contains(cause), "{}", err(&dry));
+    let strict = failure(&[&["--strict"], &arguments[..]].concat());
+    assert!(strict.contains("strict was asked for") && strict.contains(cause), "{strict}");
+}
+
+/// Runs its arguments under a filter that refuses set_mempolicy, as containers have it.
+const FILTER: &str = r#"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_set_mempolicy, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { sizeof code / sizeof *code, code };
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 99;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 98;
+    execvp(argv[1], argv + 1);
+    return 97;
+}
+"#;
+
+#[test]
+fn a_filter_that_refuses_policies_is_named_and_the_rest_is_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(filter) = compile(directory.path(), FILTER, &[]) else { return };
+    let filtered = |options: &[&str]| {
+        Command::new(&filter).args([NUMAPILOT, "run"]).args(options).output().unwrap()
+    };
+    let output = filtered(&["-i", "all", "--thp", "never", "grep", "THP", "/proc/self/status"]);
+    assert!(err(&output).contains("memory interleave: set_mempolicy is not permitted"));
+    assert!(err(&output).contains("seccomp"));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "THP_enabled:\t0\n");
+    let strict = filtered(&["--strict", "-i", "all", "true"]);
+    assert_eq!(strict.status.code(), Some(125), "{}", err(&strict));
+}
+
+/// A supervised program that has said "ready".
+fn ready(script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = Command::new(NUMAPILOT)
+        .args(["run", "--verbose", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert!(line.starts_with("ready"), "{line}");
+    (child, stdout)
+}
+
+fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn signals_reach_the_program() {
+    for name in ["HUP", "INT", "QUIT", "TERM", "ALRM", "USR1", "USR2"] {
+        let script =
+            format!("trap 'echo got; exit 9' {name}; echo ready; while :; do sleep 0.01; done");
+        let (mut child, mut stdout) = ready(&script);
+        signal(child.id(), name);
+        let mut rest = String::new();
+        stdout.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "got\n", "{name}");
+        assert_eq!(child.wait().unwrap().code(), Some(9), "{name}");
+    }
+    let (mut child, _) = ready("echo ready; exec sleep 600");
+    signal(child.id(), "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+}
+
+/// Field 3 of /proc/PID/stat.
+fn state(pid: u32) -> char {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat[stat.rfind(')').unwrap() + 2..].chars().next().unwrap()
+}
+
+fn becomes(pid: u32, wanted: impl Fn(char) -> bool) {
+    for _ in 0..1000 {
+        if wanted(state(pid)) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("process {pid} stays in state {}", state(pid));
+}
+
+#[test]
+fn stopping_stops_both_and_continuing_continues_both() {
+    let (mut child, mut stdout) = ready("echo ready; echo $$; exec sleep 600");
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    let program: u32 = line.trim().parse().unwrap();
+    signal(child.id(), "TSTP");
+    becomes(child.id(), |s| s == 'T');
+    becomes(program, |s| s == 'T');
+    signal(child.id(), "CONT");
+    becomes(child.id(), |s| s != 'T');
+    becomes(program, |s| s != 'T');
+    signal(child.id(), "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+}
+
+#[test]
+fn an_ignored_hangup_stays_ignored() {
+    let mut child = Command::new("nohup")
+        .args([
+            NUMAPILOT,
+            "run",
+            "--verbose",
+            "sh",
+            "-c",
+            "echo ready; grep SigIgn /proc/$$/status",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let mask = text.lines().find_map(|l| l.strip_prefix("SigIgn:\t")).unwrap();
+    assert_eq!(u64::from_str_radix(mask, 16).unwrap() & 1, 1, "{text}");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn an_installed_allocator_is_loaded() {
+    let output =
+        run(&["--allocator", "jemalloc", "-v", "grep", "-c", "jemalloc", "/proc/self/maps"]);
+    if err(&output).contains("is not installed") {
+        println!("skipped: {}", err(&output));
+        return;
+    }
+    assert!(output.status.success(), "{}", err(&output));
+    // An allocator of the user's own, set in the environment, is kept behind it.
+    let both = Command::new(NUMAPILOT)
+        .args(["run", "--allocator", "jemalloc", "sh", "-c", "echo $LD_PRELOAD"])
+        .env("LD_PRELOAD", "libm.so.6")
+        .output()
+        .unwrap();
+    let both = String::from_utf8(both.stdout).unwrap();
+    assert!(both.contains("jemalloc") && both.ends_with(":libm.so.6\n"), "{both}");
+}
