@@ -79,6 +79,12 @@ pub enum Holds {
     ItsOwn,
 }
 
+/// [`Ledger::holds`] in a copy of the file, for those who only look.
+#[must_use]
+pub fn holds(file: &[u8], pid: u32) -> Option<Holds> {
+    Processes::find_in(file.get(core::mem::offset_of!(Ledger, processes)..)?, pid)
+}
+
 impl Ledger {
     /// A ledger in which nobody is registered.
     #[must_use]

@@ -41,6 +41,13 @@ impl Processes {
         holds(self.entry_of(pid)?.load(Relaxed))
     }
 
+    /// [`Processes::find`] in a copy of the table's bytes.
+    pub(crate) fn find_in(table: &[u8], pid: u32) -> Option<Holds> {
+        let (words, _) = table.as_chunks::<8>();
+        let word = |i: usize| words.get((pid as usize + i) % SIZE).map(|w| u64::from_ne_bytes(*w));
+        (0..PROBES).filter_map(word).find(|word| owner(*word) == pid).and_then(holds)
+    }
+
     pub(crate) fn insert(&self, pid: u32, holds: Holds) {
         let word = u64::from(pid) << 32 | u64::from(encode(holds));
         if let Some(entry) = self.entry_of(pid) {

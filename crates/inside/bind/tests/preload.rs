@@ -1,7 +1,7 @@
 //! The preloaded library inside real programs: C cases compiled here, and programs of
 //! other languages as far as this machine has them.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use numapilot_bind::ledger::{FILE_BYTES, Tally};
+use numapilot_bind::ledger::{FILE_BYTES, Holds, Tally, holds as holds_in};
 use tempfile::{NamedTempFile, TempDir};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/preload/tests");
@@ -170,6 +170,26 @@ fn c11_threads_are_placed() {
 #[test]
 fn the_main_thread_may_leave_first() {
     holds("main-leaves", tally(3, 0));
+}
+
+#[test]
+fn the_ledger_tells_who_pins_itself() {
+    let ledger = NamedTempFile::new().unwrap();
+    ledger.as_file().set_len(FILE_BYTES as u64).unwrap();
+    for (command, expected) in
+        [("exec taskset -c 0 sh -c 'kill -9 $$'", Holds::ItsOwn), ("kill -9 $$", Holds::Cpu(0))]
+    {
+        let mut shell = Command::new("sh");
+        let Some(run) = run_with(shell.args(["-c", &format!("echo $$; {command}")]), ledger.path())
+        else {
+            return;
+        };
+        let pid = run.stdout().parse().unwrap();
+        let file = fs::read(ledger.path()).unwrap();
+        assert_eq!(holds_in(&file, pid), Some(expected), "{command}");
+    }
+    assert_eq!(holds_in(&fs::read(ledger.path()).unwrap(), 1), None);
+    assert_eq!(holds_in(b"", 1), None);
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Running {
         command: &mut Command,
         own_group: bool,
         held: Option<Held>,
-        threads: Option<threads::Session>,
+        mut threads: Option<threads::Session>,
     ) -> Result<Self, SpawnError> {
         let started = Instant::now();
         let mut child = spawn::spawn(command)?;
@@ -59,7 +59,13 @@ impl Running {
             .map_err(std::io::Error::other)
             .and_then(|pid| Ok((pid, PidFd::open(pid)?)));
         match opened {
-            Ok((pid, fd)) => Ok(Self { pid, fd, own_group, started, ended: false, held, threads }),
+            Ok((pid, fd)) => {
+                if let Some(session) = &mut threads {
+                    // No thread to be had: what the library places is placed all the same.
+                    let _ = session.watch(pid);
+                }
+                Ok(Self { pid, fd, own_group, started, ended: false, held, threads })
+            }
             Err(error) => {
                 // Without a pidfd (kernel before 5.3) it could not be watched: do not leave
                 // it behind. Neither call can help if it fails.

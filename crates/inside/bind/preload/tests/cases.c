@@ -329,6 +329,72 @@ static void main_leaves(void) {
   pthread_exit(NULL);
 }
 
+/* Lives until it is on one CPU, for somebody who places from outside. */
+static void *wait_to_be_placed(void *unused) {
+  for (int i = 0; i < 20000 && only_cpu() < 0; i++) usleep(1000);
+  return (void *)(long)only_cpu();
+}
+
+static pthread_barrier_t all_placed;
+
+static void *wait_for_all(void *unused) {
+  void *cpu = wait_to_be_placed(unused);
+  pthread_barrier_wait(&all_placed);
+  return cpu;
+}
+
+static void watched(void) {
+  pthread_t threads[3];
+  int on[2] = {0};
+  /* As long as it is alone it may run everywhere, even if it was started by a placed thread. */
+  for (int i = 0; i < 20000 && only_cpu() >= 0; i++) usleep(1000);
+  CHECK(only_cpu() == -1);
+  pthread_barrier_init(&all_placed, NULL, 4);
+  for (int i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, wait_for_all, NULL) == 0);
+  on[(long)wait_for_all(NULL)]++;
+  for (int i = 0; i < 3; i++) {
+    void *cpu;
+    CHECK(pthread_join(threads[i], &cpu) == 0);
+    on[(long)cpu]++;
+  }
+  CHECK(on[0] == 2 && on[1] == 2);
+}
+
+static void *changes_its_mind(void *unused) {
+  wait_to_be_placed(NULL);
+  int other = 1 - only_cpu();
+  cpu_set_t set = just(other);
+  CHECK(syscall(SYS_sched_setaffinity, 0, sizeof set, &set) == 0);
+  /* Longer than any pause of a watcher. */
+  for (int i = 0; i < 25; i++) {
+    usleep(100000);
+    CHECK(only_cpu() == other);
+  }
+  return NULL;
+}
+
+static void watched_and_pins_itself(void) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, changes_its_mind, NULL) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void *stays(void *unused) {
+  /* Longer than any pause of a watcher. */
+  for (int i = 0; i < 15; i++) {
+    CHECK(only_cpu() == 1);
+    usleep(100000);
+  }
+  return unused;
+}
+
+static void stays_on_1(void) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, stays, NULL) == 0);
+  stays(NULL);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
 int main(int count, char **arguments) {
   const char *name = count > 1 ? arguments[1] : "";
   static const struct {
@@ -349,6 +415,9 @@ int main(int count, char **arguments) {
       {"keeps-errno", keeps_errno},
       {"c11", c11},
       {"main-leaves", main_leaves},
+      {"watched", watched},
+      {"stays-on-1", stays_on_1},
+      {"watched-and-pins-itself", watched_and_pins_itself},
   };
   if (!strcmp(name, "only-cpu")) return printf("%d\n", only_cpu()), 0;
   if (!strcmp(name, "execs")) return execs(arguments[0]), 0;

@@ -14,19 +14,23 @@
 //! A program in which the library places the threads is watched as well, because it may
 //! start others in which the library cannot; what carries the library is left to it.
 
+mod crew;
+mod family;
+mod obstacle;
 mod order;
 mod session;
-mod strategy;
+mod watch;
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use numapilot_bind::env::BIND_CPUS;
 use numapilot_topology::CpuId;
 
+pub use obstacle::{LIBRARY, Obstacle, obstacle};
 pub use order::order;
 pub use session::{Outcome, Session};
-pub use strategy::{LIBRARY, Obstacle, Strategy, obstacle};
+pub use watch::Watcher;
 
 use crate::Note;
 
@@ -38,7 +42,8 @@ const OPENMP: [&str; 4] = ["OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     order: Vec<CpuId>,
-    strategy: Strategy,
+    library: Option<PathBuf>,
+    obstacle: Option<Obstacle>,
 }
 
 impl Placement {
@@ -46,7 +51,17 @@ impl Placement {
     /// `order`, which must not be empty.
     #[must_use]
     pub fn new(order: Vec<CpuId>, program: &Path) -> Self {
-        Self { strategy: Strategy::of(program), order }
+        let obstacle = obstacle::obstacle_of(program);
+        let library = obstacle::library();
+        match obstacle {
+            None if library.is_none() => {
+                Self { order, library, obstacle: Some(Obstacle::NoLibrary) }
+            }
+            Some(obstacle) if !obstacle.spares_children() => {
+                Self { order, library: None, obstacle: Some(obstacle) }
+            }
+            obstacle => Self { order, library, obstacle },
+        }
     }
 
     /// The CPUs in the order in which threads take them.
@@ -55,13 +70,10 @@ impl Placement {
         &self.order
     }
 
-    /// The library for `LD_PRELOAD`, when the program can load it.
+    /// The library for `LD_PRELOAD`, when the program can load it, or those that it starts.
     #[must_use]
     pub fn library(&self) -> Option<&Path> {
-        match &self.strategy {
-            Strategy::Preload(library) => Some(library),
-            Strategy::Watch(_) => None,
-        }
+        self.library.as_deref()
     }
 
     /// The environment of the program; `inherited` tells what it has already.
@@ -87,7 +99,7 @@ impl Placement {
     /// What is not as good as it could be.
     #[must_use]
     pub fn note(&self) -> Option<Note> {
-        let Strategy::Watch(obstacle) = &self.strategy else { return None };
+        let obstacle = self.obstacle.as_ref()?;
         let remedy = match obstacle {
             Obstacle::NoLibrary => {
                 "install it next to numapilot, in ../lib/numapilot, \
@@ -120,7 +132,8 @@ mod tests {
     fn placement() -> Placement {
         Placement {
             order: [0, 4, 8].map(CpuId).to_vec(),
-            strategy: Strategy::Watch(Obstacle::Static),
+            library: None,
+            obstacle: Some(Obstacle::Static),
         }
     }
 

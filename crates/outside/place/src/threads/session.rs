@@ -9,6 +9,7 @@ use numapilot_bind::ledger::{FILE_BYTES, Tally};
 use numapilot_topology::CpuId;
 use tempfile::NamedTempFile;
 
+use super::watch::Watcher;
 use crate::Note;
 
 /// Where the ledger goes: memory first, so that no disk is written.
@@ -20,6 +21,7 @@ const LEDGER_DIRECTORY: &str = "/dev/shm";
 pub struct Session {
     order: Vec<CpuId>,
     ledger: io::Result<NamedTempFile>,
+    watcher: Option<Watcher>,
 }
 
 /// What became of the threads of a run.
@@ -29,13 +31,14 @@ pub struct Outcome {
     pub placed: u32,
     /// Those left alone, because the program (or its OpenMP runtime) set their affinity.
     pub pins_itself: u32,
-    /// Those the kernel refused to place: a CPU went offline or left the cpuset.
+    /// Those the kernel refused to place: their process has other rights, or a CPU went
+    /// offline or left the cpuset.
     pub refused: u32,
 }
 
 impl Session {
     pub(super) fn new(order: Vec<CpuId>) -> Self {
-        Self { order, ledger: ledger_file() }
+        Self { order, ledger: ledger_file(), watcher: None }
     }
 
     /// The variable that names the ledger. Without it (no directory can be written)
@@ -51,6 +54,17 @@ impl Session {
         &self.order
     }
 
+    /// Call when the program has been started: what it and its descendants have of threads
+    /// that the library cannot place is placed from outside from now on.
+    ///
+    /// # Errors
+    /// When this process may not create another thread.
+    pub fn watch(&mut self, program: i32) -> io::Result<()> {
+        let ledger = self.variable().map(|(_, path)| path.to_owned());
+        self.watcher = Some(Watcher::start(program, self.order.clone(), ledger)?);
+        Ok(())
+    }
+
     /// Call when the program has ended: what became of its threads.
     #[must_use]
     pub fn finish(self) -> Outcome {
@@ -59,7 +73,12 @@ impl Session {
             .ok()
             .and_then(|file| Tally::from_bytes(&fs::read(file.path()).ok()?))
             .unwrap_or_default();
-        Outcome { placed: tally.placed, pins_itself: tally.pins_itself, refused: tally.refused }
+        let watched = self.watcher.map(Watcher::finish).unwrap_or_default();
+        Outcome {
+            placed: tally.placed + watched.placed,
+            pins_itself: tally.pins_itself + watched.pins_itself,
+            refused: tally.refused + watched.refused,
+        }
     }
 }
 
@@ -83,7 +102,8 @@ impl Outcome {
             notes.push(Note::new(
                 "threads",
                 format!(
-                    "{} threads could not be placed (a CPU went offline, or left the cpuset)",
+                    "{} threads could not be placed \
+                     (their process has other rights, or a CPU went offline or left the cpuset)",
                     self.refused
                 ),
                 "run again with the CPUs that are left",

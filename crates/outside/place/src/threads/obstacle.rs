@@ -14,15 +14,6 @@ use crate::elf::{self, Binary, Kind};
 /// File name of the library that rides inside.
 pub const LIBRARY: &str = "libnumapilot_bind.so";
 
-/// How threads are reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Strategy {
-    /// From inside, by this library in `LD_PRELOAD`.
-    Preload(PathBuf),
-    /// From outside, by [`crate::threads::Watcher`], because of this.
-    Watch(Obstacle),
-}
-
 /// Why a library cannot place the threads of a program from inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
@@ -34,7 +25,7 @@ pub enum Obstacle {
     Loader(PathBuf),
     /// Another word size or processor.
     Foreign,
-    /// Creates threads by raw `clone` calls.
+    /// A Go program without C parts: creates threads by raw `clone` calls.
     Go,
     /// Not a file the kernel loads by itself.
     Unknown,
@@ -59,20 +50,28 @@ impl fmt::Display for Obstacle {
     }
 }
 
-impl Strategy {
-    /// The way for a program file (a path, already looked up).
+/// Where the library is installed, if it is.
+#[must_use]
+pub fn library() -> Option<PathBuf> {
+    own_directories().into_iter().map(|d| d.join(LIBRARY)).find(|p| p.is_file())
+}
+
+/// What keeps a library out of this program file (a path, already looked up), if anything.
+#[must_use]
+pub fn obstacle_of(program: &Path) -> Option<Obstacle> {
+    match elf::inspect(program) {
+        Ok(binary) => obstacle(&binary),
+        Err(error) => Some(Obstacle::Unreadable(error.kind())),
+    }
+}
+
+impl Obstacle {
+    /// Whether the variable that names a library can be set all the same, for the sake of
+    /// the programs that this one starts: a loader that cannot use the library would
+    /// complain, or end the program.
     #[must_use]
-    pub fn of(program: &Path) -> Self {
-        let obstacle = match elf::inspect(program) {
-            Ok(binary) => obstacle(&binary),
-            Err(error) => Some(Obstacle::Unreadable(error.kind())),
-        };
-        let library = own_directories().into_iter().map(|d| d.join(LIBRARY)).find(|p| p.is_file());
-        match (obstacle, library) {
-            (Some(obstacle), _) => Self::Watch(obstacle),
-            (None, Some(library)) => Self::Preload(library),
-            (None, None) => Self::Watch(Obstacle::NoLibrary),
-        }
+    pub fn spares_children(&self) -> bool {
+        matches!(self, Self::Static | Self::Go)
     }
 }
 
@@ -95,10 +94,8 @@ pub fn obstacle(binary: &Binary) -> Option<Obstacle> {
     if !is_glibc {
         return Some(Obstacle::Loader(loader.clone()));
     }
-    if binary.secure {
-        return Some(Obstacle::Secure);
-    }
-    binary.go.then_some(Obstacle::Go)
+    // A Go program with C parts creates its threads through pthread_create.
+    binary.secure.then_some(Obstacle::Secure)
 }
 
 #[cfg(test)]
@@ -123,9 +120,11 @@ mod tests {
             obstacle(&changed)
         };
         assert_eq!(obstacle(&glibc), None);
-        assert_eq!(with(&|b| b.go = true), Some(Obstacle::Go));
+        assert_eq!(with(&|b| b.go = true), None);
         assert_eq!(with(&|b| b.secure = true), Some(Obstacle::Secure));
         assert_eq!(with(&|b| b.kind = Kind::Static), Some(Obstacle::Static));
+        let go = |b: &mut Binary| (b.kind, b.go) = (Kind::Static, true);
+        assert_eq!(with(&go), Some(Obstacle::Go));
         assert_eq!(with(&|b| b.kind = Kind::Other), Some(Obstacle::Unknown));
         let foreign = |b: &mut Binary| {
             b.kind = Kind::Dynamic { loader: "/lib/ld-linux.so.2".into(), native: false };

@@ -1,0 +1,160 @@
+//! `run --threads`: from inside, from outside, and whole trees of programs.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+/// Programs that say by their status whether their threads sit as they should; shared with
+/// the library's own tests.
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../inside/bind/preload/tests/cases.c");
+
+/// `numapilot` with the library beside it: no package can depend on a library that is only
+/// preloaded, so it is built here.
+fn numapilot() -> Command {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--offline", "-p", "numapilot-bind-preload"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .unwrap();
+        assert!(status.success(), "the library does not build");
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_numapilot"));
+    // What the one who runs the tests has set.
+    for name in ["OMP_PLACES", "OMP_PROC_BIND", "GOMAXPROCS", "NUMAPILOT_LIB_DIR", "LD_PRELOAD"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The cases as a dynamic and as a static program.
+fn cases(options: &[&str]) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("cases");
+    let status = Command::new("cc")
+        .args(options)
+        .args(["-O1", "-Wall", "-pthread", "-o"])
+        .arg(&program)
+        .arg(CASES)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    (directory, program)
+}
+
+/// The cases are about CPUs 0 and 1.
+fn two_cpus() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let usable = list.starts_with("0-") || list.starts_with("0,1");
+    if !usable {
+        println!("skipped: CPUs 0 and 1 are not both usable here (only {list})");
+    }
+    usable
+}
+
+fn run(command: &[&str]) -> Output {
+    numapilot()
+        .args(["run", "--threads", "dense", "-C", "0,1", "--"])
+        .args(command)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn holds(output: &Output) {
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{:?}\n{out}\n{err}", output.status);
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_dynamic_program_is_placed_from_inside() {
+    if !two_cpus() {
+        return;
+    }
+    let (_directory, program) = cases(&[]);
+    for case in ["main-and-first-thread", "detached", "asks-for-any", "forks", "execs"] {
+        let output = run(&[text(&program), case]);
+        holds(&output);
+    }
+    let output = run(&[text(&program), "main-and-first-thread"]);
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_program_that_pins_itself_is_named() {
+    if !two_cpus() {
+        return;
+    }
+    let (_directory, program) = cases(&[]);
+    let output = run(&[text(&program), "pins-itself"]);
+    holds(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("set the affinity of 7 of its threads itself"), "{said}");
+}
+
+#[test]
+fn a_static_program_is_placed_from_outside() {
+    if !two_cpus() {
+        return;
+    }
+    let (_directory, program) = cases(&["-static"]);
+    let output = run(&[text(&program), "watched"]);
+    holds(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("it is statically linked, so they are placed from outside"), "{said}");
+    // The same below a shell in which the library places.
+    let line = format!("{} watched; exit $?", program.display());
+    let output = run(&["sh", "-c", &line]);
+    holds(&output);
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_static_program_that_pins_itself_is_left_alone() {
+    if !two_cpus() {
+        return;
+    }
+    let (_directory, program) = cases(&["-static"]);
+    let output = run(&[text(&program), "watched-and-pins-itself"]);
+    holds(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("set the affinity of 1 of its threads itself"), "{said}");
+}
+
+#[test]
+fn what_a_dynamic_tool_pins_stays_pinned_in_a_static_program() {
+    if !two_cpus() {
+        return;
+    }
+    let (_directory, program) = cases(&["-static"]);
+    let line = format!("{} stays-on-1; exit $?", program.display());
+    holds(&run(&["taskset", "-c", "1", "sh", "-c", &line]));
+    holds(&run(&["taskset", "-c", "1", text(&program), "stays-on-1"]));
+}
+
+#[test]
+fn a_program_without_our_environment_is_placed_from_outside() {
+    if !two_cpus() {
+        return;
+    }
+    let (_directory, program) = cases(&[]);
+    holds(&run(&["env", "-i", text(&program), "watched"]));
+}
+
+#[test]
+fn the_status_of_the_program_is_passed_on() {
+    let output = run(&["sh", "-c", "exit 42"]);
+    assert_eq!(output.status.code(), Some(42));
+}

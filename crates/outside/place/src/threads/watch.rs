@@ -1,0 +1,115 @@
+//! Placing threads from outside: for programs in which no library can.
+//!
+//! A thread of the launcher looks for new threads of the program and its descendants and
+//! puts them on their CPUs, some milliseconds after they have started. It looks every
+//! millisecond while there is something new and ever more rarely when there is not, and
+//! never uses more than a few per cent of one CPU; it ends with the program.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use numapilot_sys::affinity;
+use numapilot_topology::{CpuId, CpuSet};
+
+use super::crew::{Crew, Order};
+use super::family::Family;
+use super::session::Outcome;
+
+/// Between two looks, after something new.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// Between two looks, when nothing is new.
+const LONGEST: Duration = Duration::from_millis(50);
+/// A pause is at least so many times as long as the look before it.
+const REST: u32 = 30;
+/// So often threads are looked at although none is new: they may have pinned themselves.
+const FULL: Duration = Duration::from_secs(1);
+
+/// The watching thread; dropping it ends it.
+#[derive(Debug)]
+pub struct Watcher {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<Outcome>>,
+}
+
+impl Watcher {
+    /// Watches a program that was started and not waited for yet; `ledger` is the file that
+    /// its processes share, if it has one.
+    ///
+    /// # Errors
+    /// When no thread can be created.
+    pub fn start(program: i32, order: Vec<CpuId>, ledger: Option<PathBuf>) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let family = Family::new(program, ledger);
+        let thread = thread::Builder::new()
+            .name("watch-threads".to_owned())
+            .spawn(move || watch(family, order, &stopped))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Ends the watching; what it did.
+    #[must_use]
+    pub fn finish(mut self) -> Outcome {
+        self.stop.take();
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic, and there is nothing left to do if it did.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn watch(mut family: Family, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outcome {
+    let all: CpuSet = order.iter().copied().collect();
+    let mut crew = Crew::new(order);
+    let (mut pause, mut last_full) = (SHORTEST, Instant::now());
+    while !family.is_empty() {
+        let start = Instant::now();
+        let news = family.has_news();
+        let full = last_full.elapsed() >= FULL;
+        if news || full {
+            last_full = start;
+            look(&mut family, &mut crew, &all);
+        }
+        pause = if news { SHORTEST } else { (pause * 3 / 2).min(LONGEST) };
+        let rest = pause.max(start.elapsed() * REST);
+        if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+    }
+    Outcome { placed: crew.placed, pins_itself: crew.pins_itself, refused: crew.refused }
+}
+
+fn look(family: &mut Family, crew: &mut Crew, all: &CpuSet) {
+    for process in family.update() {
+        crew.end(process);
+    }
+    for (process, threads) in family.in_need() {
+        for order in crew.decide(process, &threads) {
+            match order {
+                Order::Pin(tid, cpu) => {
+                    let one: CpuSet = [cpu].into_iter().collect();
+                    match affinity::set(tid, one.as_words()) {
+                        Ok(()) => {}
+                        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                            crew.lose(process, tid);
+                        }
+                        Err(_) => crew.refuse(process, tid),
+                    }
+                }
+                Order::Free(tid) => {
+                    // It keeps its CPU when that is refused, and is asked again.
+                    let _ = affinity::set(tid, all.as_words());
+                }
+            }
+        }
+    }
+}
