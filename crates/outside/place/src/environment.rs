@@ -60,9 +60,11 @@ impl Environment {
     pub fn huge_pages(&mut self, how: HugePages) -> bool {
         match how {
             HugePages::NoSwitch => return false,
-            HugePages::Variable(name, value) => {
-                if self.get(name).is_none() {
-                    self.set(name, value);
+            HugePages::Variables(names, value) => {
+                if names.iter().all(|name| self.get(name).is_none()) {
+                    for name in names {
+                        self.set(name, value);
+                    }
                 }
             }
             HugePages::Entry { variable, separator, key, value } => {
@@ -127,9 +129,16 @@ mod tests {
             value(&[("NUMAPILOT_TEST_TUNABLES", "malloc.hugetlb=0:a=2")]),
             "malloc.hugetlb=0:a=2"
         );
-        let mut env = environment(&[("NUMAPILOT_TEST_SWITCH", "0")]);
-        assert!(env.huge_pages(HugePages::Variable("NUMAPILOT_TEST_SWITCH", "1")));
-        assert_eq!(env.get("NUMAPILOT_TEST_SWITCH").unwrap(), "0");
+        const SWITCHES: HugePages =
+            HugePages::Variables(&["NUMAPILOT_TEST_NEW", "NUMAPILOT_TEST_OLD"], "1");
+        let mut env = environment(&[]);
+        assert!(env.huge_pages(SWITCHES));
+        assert_eq!(env.get("NUMAPILOT_TEST_NEW").unwrap(), "1");
+        assert_eq!(env.get("NUMAPILOT_TEST_OLD").unwrap(), "1");
+        let mut env = environment(&[("NUMAPILOT_TEST_OLD", "0")]);
+        assert!(env.huge_pages(SWITCHES));
+        assert_eq!(env.get("NUMAPILOT_TEST_OLD").unwrap(), "0");
+        assert_eq!(env.get("NUMAPILOT_TEST_NEW"), None);
         assert!(!env.huge_pages(HugePages::NoSwitch));
     }
 }

@@ -1,12 +1,13 @@
 //! The allocators known by name: file names, Debian package, and the environment that
 //! makes each use transparent huge pages by itself.
 //!
-//! Sources: the projects' own documentation. jemalloc(3), options `thp`; mimalloc's
-//! README, `MIMALLOC_ALLOW_LARGE_OS_PAGES`; gperftools' docs/tcmalloc.html,
-//! `TCMALLOC_MEMFS_MALLOC_PATH` (a hugetlbfs mount, so nothing for THP); oneTBB,
-//! `TBB_MALLOC_USE_HUGE_PAGES`; rpmalloc's README, `ENABLE_OVERRIDE` builds; snmalloc's
-//! docs/BUILDING.md (`snmallocshim`). File names are those of the upstream build and of
-//! Debian 12.
+//! Sources: the projects' own documentation, and `AnonHugePages` of a program that fills
+//! 256 MiB on a machine set to `madvise` (Debian 12). jemalloc(3), option `thp`: works.
+//! mimalloc's README, `MIMALLOC_ALLOW_LARGE_OS_PAGES`, before version 2.1
+//! `MIMALLOC_LARGE_OS_PAGES`: works. oneTBB, `TBB_MALLOC_USE_HUGE_PAGES`: uses pages of the
+//! preallocated pool or a machine set to `always`, so it is no switch for `madvise`.
+//! gperftools, `TCMALLOC_MEMFS_MALLOC_PATH`: a hugetlbfs mount, so neither. File names are
+//! those of the upstream builds and of Debian 12.
 
 /// One known allocator.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,8 +29,9 @@ pub struct Known {
 pub enum HugePages {
     /// It has no such switch: it gets them where the machine says `always`.
     NoSwitch,
-    /// An environment variable of its own, set unless the user has set it.
-    Variable(&'static str, &'static str),
+    /// Environment variables of its own (one for each generation of it), set to this value
+    /// unless the user has set one of them.
+    Variables(&'static [&'static str], &'static str),
     /// One entry `key<sep>value` of a list in a variable that the user may use too.
     Entry {
         /// The variable.
@@ -92,14 +94,17 @@ pub const KNOWN: &[Known] = &[
         files: &["libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so"],
         package: Some("libmimalloc2.0"),
         source: "https://github.com/microsoft/mimalloc",
-        huge_pages: HugePages::Variable("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1"),
+        huge_pages: HugePages::Variables(
+            &["MIMALLOC_ALLOW_LARGE_OS_PAGES", "MIMALLOC_LARGE_OS_PAGES"],
+            "1",
+        ),
     },
     Known {
         name: "tbbmalloc",
         files: &["libtbbmalloc_proxy.so.2", "libtbbmalloc_proxy.so"],
         package: Some("libtbbmalloc2"),
         source: "https://github.com/uxlfoundation/oneTBB",
-        huge_pages: HugePages::Variable("TBB_MALLOC_USE_HUGE_PAGES", "1"),
+        huge_pages: HugePages::NoSwitch,
     },
     Known {
         name: "hoard",

@@ -12,7 +12,7 @@ use super::Setting;
 pub enum JournalError {
     /// No place for the journal.
     #[error(
-        "no place to record machine-wide changes: {cause}; run as root, \
+        "no place for the journal of machine-wide changes: {cause}; run as root, \
          or in a session that has XDG_RUNTIME_DIR"
     )]
     NoDirectory {
