@@ -111,7 +111,7 @@ unsafe fn set_affinity(
         Whom::Sibling => {
             let result = call();
             if result == 0 {
-                state.ledger.count(Event::PinsItself);
+                state.ledger().count(Event::PinsItself);
             }
             result
         }
@@ -119,7 +119,7 @@ unsafe fn set_affinity(
             // SAFETY: by contract.
             let wish = unsafe { read(size, set) };
             match state.seat() {
-                Seat::Cpu(cpu) if wish.covers(&state.mask) || wish.only() == Some(cpu) => 0,
+                Seat::Cpu(_) if wish.covers(&state.mask) => 0,
                 seat => {
                     let result = call();
                     if result == 0 {
@@ -141,7 +141,7 @@ fn leave(state: &State, seat: Seat) {
         state.stand_up(cpu);
     }
     state.set_seat(Seat::ItsOwn);
-    state.ledger.count(Event::PinsItself);
+    state.ledger().count(Event::PinsItself);
     if kernel::gettid().unsigned_abs() == state.pid() {
         state.register(Seat::ItsOwn);
     }

@@ -155,16 +155,16 @@ fn place(
         return (result, new);
     }
     match seat {
-        Seat::Cpu(cpu) if pin(new.id, &CpuMask::single(cpu)) => state.ledger.count(Event::Placed),
+        Seat::Cpu(cpu) if pin(new.id, &CpuMask::single(cpu)) => state.ledger().count(Event::Placed),
         Seat::Cpu(cpu) => {
             state.give_back(cpu);
-            state.ledger.count(Event::Refused);
+            state.ledger().count(Event::Refused);
             // At least off the CPU of its creator.
             pin(new.id, &state.mask);
             // SAFETY: the new thread reads the seat only once it has seen PLACED.
             unsafe { (*cell).seat = Seat::None };
         }
-        Seat::ItsOwn => state.ledger.count(Event::PinsItself),
+        Seat::ItsOwn => state.ledger().count(Event::PinsItself),
         Seat::None => {}
     }
     (0, new)

@@ -72,7 +72,7 @@ fn map(file: i32, flags: i32) -> Option<&'static Ledger> {
 pub fn narrow(state: &mut State) {
     let Some(affinity) = kernel::affinity() else { return };
     let inherited = affinity.only().is_some_and(|cpu| state.cpus.as_slice().contains(&cpu));
-    let keeps_its_own = matches!(state.ledger.holds(state.pid()), Some(Holds::ItsOwn));
+    let keeps_its_own = matches!(state.ledger().holds(state.pid()), Some(Holds::ItsOwn));
     if !inherited && !keeps_its_own {
         state.cpus.retain(&affinity);
     }
@@ -80,14 +80,14 @@ pub fn narrow(state: &mut State) {
 
 /// Places the main thread of a program that was just loaded.
 pub fn begins(state: &State) {
-    state.ledger.clear_dead(kernel::is_alive);
-    let seat = match state.ledger.holds(state.pid()) {
+    state.ledger().clear_dead(kernel::is_alive);
+    let seat = match state.ledger().holds(state.pid()) {
         // The same process before an exec.
         Some(Holds::ItsOwn) if !is_free(state) => Seat::ItsOwn,
         Some(Holds::Cpu(cpu)) if returns_to(state, cpu) => Seat::Cpu(cpu),
         known => {
             if known.is_some() {
-                state.ledger.forget(state.pid());
+                state.ledger().forget(state.pid());
             }
             newcomer(state)
         }
@@ -100,8 +100,8 @@ pub fn begins(state: &State) {
 fn newcomer(state: &State) -> Seat {
     // SAFETY: takes nothing and cannot fail.
     let parent = unsafe { libc::getppid() }.unsigned_abs();
-    if state.ledger.holds(parent) == Some(Holds::ItsOwn) && !is_free(state) {
-        state.ledger.count(Event::PinsItself);
+    if state.ledger().holds(parent) == Some(Holds::ItsOwn) && !is_free(state) {
+        state.ledger().count(Event::PinsItself);
         return Seat::ItsOwn;
     }
     state.sit_down()
@@ -122,7 +122,7 @@ fn returns_to(state: &State, cpu: u16) -> bool {
 pub fn ends(state: &State) {
     if state.is_here() {
         state.give_back_all();
-        state.ledger.forget(state.pid());
+        state.ledger().forget(state.pid());
     }
 }
 
@@ -140,11 +140,11 @@ extern "C" fn forked() {
         state.pid.store(kernel::getpid(), Relaxed);
         state.forget_threads();
         // A dead process had the same number.
-        state.ledger.forget(state.pid());
-        state.ledger.clear_dead(kernel::is_alive);
+        state.ledger().forget(state.pid());
+        state.ledger().clear_dead(kernel::is_alive);
         let seat = match state.seat() {
             Seat::ItsOwn => {
-                state.ledger.count(Event::PinsItself);
+                state.ledger().count(Event::PinsItself);
                 Seat::ItsOwn
             }
             _ => state.sit_down(),

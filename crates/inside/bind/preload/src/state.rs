@@ -17,8 +17,7 @@ pub struct State {
     pub cpus: CpuList,
     /// The same as a mask: what a placed thread could use if it were not placed.
     pub mask: CpuMask,
-    /// Shared with the other processes of the target.
-    pub ledger: &'static Ledger,
+    ledger: Option<&'static Ledger>,
     /// The process this is; differs from `getpid()` in a child of `vfork`.
     pub pid: AtomicI32,
     /// Threads of this process that hold a CPU, by CPU, without the main thread.
@@ -70,14 +69,16 @@ struct Slot {
 // READY, by shared reference.
 unsafe impl Sync for Slot {}
 
-static EMPTY_LEDGER: Ledger = Ledger::new();
+/// Stands in until the shared one is mapped. All statics are zeroes, so that they take no
+/// room in the file.
+static UNSHARED: Ledger = Ledger::new();
 
 static SLOT: Slot = Slot {
     phase: AtomicU32::new(UNTOUCHED),
     state: UnsafeCell::new(State {
         cpus: CpuList::new(),
         mask: CpuMask::new(),
-        ledger: &EMPTY_LEDGER,
+        ledger: None,
         pid: AtomicI32::new(0),
         threads: [const { AtomicU32::new(0) }; MAX_CPUS],
         key: 0,
@@ -140,7 +141,7 @@ fn fill(state: &mut State) -> Option<()> {
     if let Err(error) = state.cpus.parse(list.to_bytes()) {
         return complain(&[BIND_CPUS, ": ", error.message(), "; threads are not placed\n"]);
     }
-    state.ledger = process::map_ledger(variable(BIND_LEDGER))?;
+    state.ledger = Some(process::map_ledger(variable(BIND_LEDGER))?);
     // SAFETY: the key is a live static; the destructor has the signature it must have.
     if unsafe { libc::pthread_key_create(&raw mut state.key, Some(thread_ends)) } != 0 {
         return None;
@@ -190,6 +191,11 @@ fn complain(parts: &[&str]) -> Option<()> {
 }
 
 impl State {
+    /// Shared with the other processes of the target.
+    pub fn ledger(&self) -> &'static Ledger {
+        self.ledger.unwrap_or(&UNSHARED)
+    }
+
     /// Where the calling thread sits.
     pub fn seat(&self) -> Seat {
         // SAFETY: the key was created before the state was READY and is never deleted.
@@ -205,7 +211,7 @@ impl State {
 
     /// Takes a CPU for a new thread.
     pub fn take_for_thread(&self) -> Option<u16> {
-        let cpu = self.ledger.take(self.cpus.as_slice())?;
+        let cpu = self.ledger().take(self.cpus.as_slice())?;
         self.threads.get(usize::from(cpu))?.fetch_add(1, Ordering::Relaxed);
         Some(cpu)
     }
@@ -215,7 +221,7 @@ impl State {
     pub fn give_back(&self, cpu: u16) {
         let Some(count) = self.threads.get(usize::from(cpu)) else { return };
         if count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
-            self.ledger.release(cpu);
+            self.ledger().release(cpu);
         }
     }
 
@@ -241,7 +247,7 @@ impl State {
     /// Gives back the CPU on which the calling thread sat.
     pub fn stand_up(&self, cpu: u16) {
         if kernel::gettid() == self.pid.load(Ordering::Relaxed) {
-            self.ledger.forget(self.pid());
+            self.ledger().forget(self.pid());
         } else {
             self.give_back(cpu);
         }
@@ -249,13 +255,13 @@ impl State {
 
     /// Takes a CPU for the main thread, which calls, and goes there.
     pub fn sit_down(&self) -> Seat {
-        let Some(cpu) = self.ledger.take(self.cpus.as_slice()) else { return Seat::None };
+        let Some(cpu) = self.ledger().take(self.cpus.as_slice()) else { return Seat::None };
         if kernel::set_affinity(&CpuMask::single(cpu)) {
-            self.ledger.count(Event::Placed);
+            self.ledger().count(Event::Placed);
             return Seat::Cpu(cpu);
         }
-        self.ledger.release(cpu);
-        self.ledger.count(Event::Refused);
+        self.ledger().release(cpu);
+        self.ledger().count(Event::Refused);
         // At least off the CPU of the thread that made this one.
         kernel::set_affinity(&self.mask);
         Seat::None
@@ -268,7 +274,7 @@ impl State {
             Seat::Cpu(cpu) => Holds::Cpu(cpu),
             Seat::ItsOwn => Holds::ItsOwn,
         };
-        self.ledger.register(self.pid(), holds);
+        self.ledger().register(self.pid(), holds);
     }
 
     /// The process of this state, as the ledger counts them.
