@@ -89,6 +89,22 @@ impl Mapping {
         // SAFETY: as above, and `&mut self` makes the borrow unique.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
+
+    /// The bytes as whole words; a rest shorter than a word is left out.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        // SAFETY: mappings are page aligned, every bit pattern is a u64, and the lifetime is
+        // that of `as_slice`.
+        unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.len / size_of::<u64>()) }
+    }
+
+    /// The words, writable.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as above, and `&mut self` makes the borrow unique.
+        unsafe {
+            slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len / size_of::<u64>())
+        }
+    }
 }
 
 impl Drop for Mapping {

@@ -16,6 +16,7 @@
 pub mod description;
 mod id;
 mod machine;
+pub mod measure;
 mod nodestring;
 mod read;
 mod recording;

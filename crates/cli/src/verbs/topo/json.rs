@@ -1,6 +1,7 @@
 //! The machine as a JSON object: `Machine`, with each node's row of distances in the node,
 //! where a script that looks at one node wants it.
 
+use numapilot_topology::measure::Measurement;
 use numapilot_topology::{Allowed, Cache, Cpu, Figures, Link, Machine, Node};
 use serde::Serialize;
 
@@ -15,6 +16,9 @@ pub struct Report<'a> {
     links: &'a [Link],
     figures: &'a Figures,
     allowed: &'a Allowed,
+    /// With `--measure`: every figure with its spread, and what could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measurement: Option<&'a Measurement>,
 }
 
 #[derive(Serialize)]
@@ -25,7 +29,7 @@ struct NodeReport<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub fn new(machine: &'a Machine) -> Self {
+    pub fn new(machine: &'a Machine, measurement: Option<&'a Measurement>) -> Self {
         // A description may leave the distances out.
         let rows = machine.distances.iter().map(Vec::as_slice).chain(std::iter::repeat(&[][..]));
         Self {
@@ -42,6 +46,7 @@ impl<'a> Report<'a> {
             links: &machine.links,
             figures: &machine.figures,
             allowed: &machine.allowed,
+            measurement,
         }
     }
 }

@@ -4,6 +4,7 @@ mod caches;
 mod fold;
 mod json;
 mod matrix;
+mod measure;
 mod picture;
 mod root;
 mod tree;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use numapilot_topology::description::ByteSize;
 use numapilot_topology::{Machine, Recording, description};
 
 use self::root::Root;
@@ -38,6 +40,18 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     svg: Option<PathBuf>,
 
+    /// Measure latency and bandwidth between the nodes, and latency under load (about 10 s).
+    #[arg(long, conflicts_with_all = ["root", "machine", "record"])]
+    measure: bool,
+
+    /// Memory to measure each node with, such as "512 MiB" (default: 8 times the last cache).
+    #[arg(long, value_name = "SIZE", requires = "measure")]
+    measure_size: Option<ByteSize>,
+
+    /// Write the measured machine to FILE, for --machine.
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    save: Option<PathBuf>,
+
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -50,13 +64,25 @@ impl Args {
             save(terminal, file, &Recording::take(root.path())?.to_string())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let machine = self.machine()?;
+        let mut machine = self.machine()?;
+        let measurement = match self.measure {
+            true => Some(measure::run(terminal, &mut machine, self.measure_size)?),
+            false => None,
+        };
         if let Some(file) = &self.svg {
             save(terminal, file, &picture::draw(&machine))?;
         } else if self.json {
-            terminal.json(&json::Report::new(&machine))?;
+            terminal.json(&json::Report::new(&machine, measurement.as_ref()))?;
         } else {
-            write!(terminal.out(), "{}", tree::draw(&machine, terminal.width()))?;
+            let mut text = tree::draw(&machine, terminal.width());
+            if let Some(measurement) = &measurement {
+                text += &measure::report(&machine, measurement);
+            }
+            write!(terminal.out(), "{text}")?;
+        }
+        // Last, so that what was measured is seen even where it cannot be saved.
+        if let (Some(file), Some(measurement)) = (&self.save, &measurement) {
+            measure::save(file, &machine, measurement)?;
         }
         Ok(ExitCode::SUCCESS)
     }

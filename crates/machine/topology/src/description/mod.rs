@@ -16,6 +16,7 @@
 
 mod convert;
 mod error;
+mod measured;
 mod shipped;
 mod source;
 #[cfg(test)]

@@ -200,6 +200,54 @@ fn listed_cpus_keep_their_order() {
     assert_eq!(m.nodes[1].cpus.to_string(), "9");
 }
 
+/// What a perfect measurement of a machine would find.
+fn measurement_of(machine: &Machine) -> crate::measure::Measurement {
+    use crate::measure::{Loaded, LoadedPoint, Measurement, Sample};
+    let sample = |v: f64| Sample { median: v, low: v, high: v };
+    let matrix = |m: &[Vec<Option<f64>>]| -> Vec<Vec<Option<Sample>>> {
+        m.iter().map(|row| row.iter().map(|v| v.map(sample)).collect()).collect()
+    };
+    Measurement {
+        latency_ns: matrix(&machine.figures.latency_ns),
+        bandwidth_gb_per_s: matrix(&machine.figures.bandwidth_gb_per_s),
+        loaded_latency: vec![Loaded {
+            node: machine.nodes[0].id,
+            points: vec![LoadedPoint { gb_per_s: 1.0, latency_ns: sample(99.0) }],
+        }],
+        cpu_share: None,
+        memory: Vec::new(),
+        unsupported: Vec::new(),
+    }
+}
+
+#[test]
+fn a_saved_measurement_is_the_machine_again() {
+    for (name, _) in SHIPPED {
+        let mut before = machine(name);
+        for row in before.figures.latency_ns.iter_mut().flatten().flatten() {
+            *row = row.round();
+        }
+        let saved = Description::measured(&before, &measurement_of(&before), "2026-01-31").unwrap();
+        let text = saved.to_toml().unwrap();
+        let after = Description::parse(&text).unwrap().machine(name).unwrap();
+        assert_eq!(after.nodes, before.nodes, "{name}");
+        assert_eq!(after.cpus, before.cpus, "{name}");
+        assert_eq!(after.caches, before.caches, "{name}");
+        assert_eq!(after.distances, before.distances, "{name}");
+        assert_eq!(after.figures.latency_ns, before.figures.latency_ns, "{name}");
+        assert_eq!(after.figures.bandwidth_gb_per_s, before.figures.bandwidth_gb_per_s, "{name}");
+    }
+}
+
+#[test]
+fn a_measurement_with_a_hole_is_not_saved() {
+    let m = machine("machine-b");
+    let mut holed = measurement_of(&m);
+    holed.latency_ns[1][2] = None;
+    let error = Description::measured(&m, &holed, "today").unwrap_err().to_string();
+    assert!(error.contains("could not be measured from node 1 to node 2"), "{error}");
+}
+
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC*") {

@@ -1,0 +1,129 @@
+//! Dependent loads: every load's address is what the load before it returned.
+//!
+//! The memory holds one random cycle through all its cache lines, so no prefetcher can
+//! guess the next and no line is met twice before all others were.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Distance between two links of the cycle: lines of neighbouring pairs are often fetched
+/// together, so each link stands in a pair of its own.
+pub const LINE_BYTES: usize = 128;
+const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
+/// Loads between two looks at the clock: about a millisecond.
+const BATCH: usize = 10_000;
+
+/// Writes one random cycle through all lines (Sattolo's algorithm); each line's first word
+/// is the index of the next line's first word.
+pub fn write_cycle(words: &mut [u64], seed: u64) {
+    let lines = words.len() / LINE_WORDS;
+    let mut next: Vec<u32> = (0..lines).map(|line| u32::try_from(line).unwrap_or(0)).collect();
+    let mut random = Random(seed);
+    for i in (1..lines).rev() {
+        next.swap(i, random.below(i));
+    }
+    for (line, next) in next.into_iter().enumerate() {
+        words[line * LINE_WORDS] = u64::from(next) * LINE_WORDS as u64;
+    }
+}
+
+/// `SplitMix64` (Steele, Lea, Flood 2014): good enough to hide order from a prefetcher.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `limit`, by the high half of a product.
+    fn below(&mut self, limit: usize) -> usize {
+        let product = u128::from(self.next()) * limit as u128;
+        usize::try_from(product >> 64).unwrap_or(0)
+    }
+}
+
+/// Follows a cycle.
+pub struct Chase<'a> {
+    words: &'a [u64],
+    at: usize,
+}
+
+impl<'a> Chase<'a> {
+    /// Begins at a line of a cycle that [`write_cycle`] wrote.
+    pub fn new(words: &'a [u64], at: usize) -> Self {
+        Self { words, at }
+    }
+
+    /// The line reached.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Follows this many links.
+    pub fn follow(&mut self, links: usize) {
+        let mut at = self.at;
+        for _ in 0..links {
+            // An index beyond the memory cannot be in it; 0 keeps the loop free of panics.
+            at = self.words.get(at).map_or(0, |next| usize::try_from(*next).unwrap_or(0));
+        }
+        self.at = black_box(at);
+    }
+
+    /// Follows links for about `time`.
+    ///
+    /// The clock is the thread's own CPU time: it stands still while another program has
+    /// the CPU.
+    pub fn run(&mut self, time: Duration) -> Timed {
+        let (start, cpu_start) = (Instant::now(), cpu_seconds());
+        let mut batches = 0u32;
+        loop {
+            self.follow(BATCH);
+            batches = batches.saturating_add(1);
+            let wall = start.elapsed();
+            if wall >= time {
+                let cpu = cpu_seconds() - cpu_start;
+                let loads = f64::from(batches) * BATCH as f64;
+                return Timed { ns: cpu * 1e9 / loads, cpu_share: cpu / wall.as_secs_f64() };
+            }
+        }
+    }
+}
+
+/// Nanoseconds per load, and the share of the time that the thread had the CPU.
+pub struct Timed {
+    pub ns: f64,
+    pub cpu_share: f64,
+}
+
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // Seconds of one run are far below 2^52.
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cycle_meets_every_line_once() {
+        for lines in [1, 2, 3, 1000] {
+            let mut words = vec![0; lines * LINE_WORDS];
+            write_cycle(&mut words, 7);
+            let mut seen = vec![false; lines];
+            let mut chase = Chase::new(&words, 0);
+            for _ in 0..lines {
+                let line = chase.at / LINE_WORDS;
+                assert!(!seen[line], "line {line} of {lines} twice");
+                seen[line] = true;
+                chase.follow(1);
+            }
+            assert_eq!(chase.at, 0, "the cycle closes");
+        }
+    }
+}
