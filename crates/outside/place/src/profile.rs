@@ -1,8 +1,8 @@
 //! Profile files: a plan in TOML that explains itself.
 
 use std::fmt::Write;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -44,14 +44,16 @@ impl Plan {
     /// [`ProfileError`] naming file, line and remedy.
     pub fn load(path: &Path) -> Result<Self, ProfileError> {
         let fail = |source| ProfileError::File { path: path.to_owned(), source };
-        let bytes = fs::metadata(path).map_err(fail)?.len();
-        if bytes > MAX_BYTES {
+        let mut text = String::new();
+        let file = File::open(path).map_err(fail)?;
+        file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(fail)?;
+        if text.len() as u64 > MAX_BYTES {
             return Err(fail(io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                format!("{bytes} bytes are too many for a profile"),
+                format!("more than {MAX_BYTES} bytes are no profile"),
             )));
         }
-        Self::from_profile(&fs::read_to_string(path).map_err(fail)?, path)
+        Self::from_profile(&text, path)
     }
 
     /// Reads the text of a profile; `path` is for the error.
@@ -195,6 +197,10 @@ mod tests {
         assert!(error("[memory\n").contains("line 1"));
         let missing = Plan::load(Path::new("/nonexistent/p.toml")).unwrap_err().to_string();
         assert!(missing.contains("/nonexistent/p.toml"), "{missing}");
+        assert!(matches!(
+            Plan::load(Path::new("/dev/zero")),
+            Err(ProfileError::File { source, .. }) if source.kind() == io::ErrorKind::FileTooLarge
+        ));
     }
 
     fn plans() -> impl Strategy<Value = Plan> {

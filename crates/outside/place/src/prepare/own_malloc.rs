@@ -8,12 +8,15 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use object::read::{Object, ObjectSymbol, ReadCache};
+use memchr::memmem;
+use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache};
 
 /// Exported by the program, these win over a preloaded library.
 const EXPORTED: [&str; 2] = ["malloc", "_Znwm"];
 /// Prefixed entry points of allocators that are linked in.
 const PREFIXED: [&str; 5] = ["je_malloc", "mi_malloc", "tc_malloc", "sn_malloc", "rpmalloc"];
+/// How the name of each of them ends in a string table.
+const TAIL: &[u8] = b"malloc\0";
 
 /// The symbol by which `program` has its own malloc, if it has one. A stripped program
 /// with a prefixed allocator cannot be told from others.
@@ -23,15 +26,21 @@ const PREFIXED: [&str; 5] = ["je_malloc", "mi_malloc", "tc_malloc", "sn_malloc",
 pub(super) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
     let cache = ReadCache::new(File::open(program)?);
     let Ok(file) = object::File::parse(&cache) else { return Ok(None) };
-    let exported = file
-        .dynamic_symbols()
-        .filter(|s| s.is_definition())
-        .find_map(|s| one_of(&EXPORTED, s.name().ok()?).or(one_of(&PREFIXED, s.name().ok()?)));
+    let exported = file.dynamic_symbols().filter(|s| s.is_definition()).find_map(|s| {
+        let name = s.name_bytes().ok()?;
+        one_of(&EXPORTED, name).or_else(|| one_of(&PREFIXED, name))
+    });
+    // Large programs have symbols by the hundred thousand: their names are searched as one
+    // text, because the program is waiting to start.
     Ok(exported.or_else(|| {
-        file.symbols().filter(|s| s.is_definition()).find_map(|s| one_of(&PREFIXED, s.name().ok()?))
+        let names = file.section_by_name(".strtab")?.data().ok()?;
+        memmem::find_iter(names, TAIL).find_map(|at| {
+            let start = names[..at].iter().rposition(|b| *b == 0).map_or(0, |zero| zero + 1);
+            one_of(&PREFIXED, &names[start..at + TAIL.len() - 1])
+        })
     }))
 }
 
-fn one_of(names: &[&'static str], name: &str) -> Option<&'static str> {
-    names.iter().copied().find(|n| *n == name)
+fn one_of(names: &[&'static str], name: &[u8]) -> Option<&'static str> {
+    names.iter().copied().find(|n| n.as_bytes() == name)
 }
