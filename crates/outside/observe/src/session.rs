@@ -119,15 +119,22 @@ impl Session {
         &self.counters
     }
 
+    /// Sees who belongs to the target and what they have used.
+    fn refresh(&mut self) {
+        if let Subject::Processes { tree, .. } = &mut self.subject {
+            tree.refresh();
+            if let Some(threads) = &mut self.threads {
+                threads.refresh(tree);
+            }
+        }
+    }
+
     /// Looks at processes, threads and memory, and decides when to look again.
     pub fn look(&mut self) {
         let from = cpu_time();
-        match &mut self.subject {
+        self.refresh();
+        match &self.subject {
             Subject::Processes { tree, .. } => {
-                tree.refresh();
-                if let Some(threads) = &mut self.threads {
-                    threads.refresh(tree);
-                }
                 self.peak_rss_bytes = self.peak_rss_bytes.max(tree.peak_rss_bytes());
                 let (rss, nodes) = (tree.rss_bytes(), tree.node_bytes());
                 self.timeline.note(cpu_time().saturating_sub(from), rss, nodes);
@@ -159,7 +166,13 @@ impl Session {
 
     /// What was observed since the last call, or since the beginning.
     pub fn interval(&mut self) -> Observation {
-        self.look();
+        // Memory may be too expensive to look at in every interval: then it is as of the
+        // last look.
+        if Instant::now() >= self.next_look() {
+            self.look()
+        } else {
+            self.refresh()
+        }
         let now = Instant::now();
         let totals = self.totals();
         let seconds = (now - self.interval_began).as_secs_f64();
@@ -218,7 +231,8 @@ impl Session {
             let reason = || "the target ended before its memory was looked at".to_owned();
             bytes.map(|b| b as f64).ok_or_else(reason)
         };
-        let rss = self.timeline.last_rss_bytes();
+        // Cheap, unlike memory by node: as of now while anything lives.
+        let rss = Some(tree.rss_bytes()).filter(|b| *b > 0).or(self.timeline.last_rss_bytes());
         Figures::from([
             (Metric::UserSeconds, Ok(used.user().as_secs_f64())),
             (Metric::SystemSeconds, Ok(used.system().as_secs_f64())),

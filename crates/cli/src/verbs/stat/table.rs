@@ -189,47 +189,80 @@ pub struct Rows {
     written: usize,
 }
 
+/// Their columns: what, heading, width.
+const COLUMNS: [(Metric, &str, usize); 6] = [
+    (Metric::CpusUtilized, "CPUs", 7),
+    (Metric::RssBytes, "rss", 9),
+    (Metric::MinorFaults, "faults", 11),
+    (Metric::ContextSwitches, "switches", 9),
+    (Metric::CpuMigrations, "migrations", 10),
+    (Metric::LocalAccessRatio, "local", 8),
+];
+
 impl Rows {
     /// Rows between two headings.
     const PAGE: usize = 24;
 
     /// One row, with the heading where it is due.
     pub fn row(&mut self, time: f64, figures: &Observation) -> String {
-        let columns = [
-            Metric::CpusUtilized,
-            Metric::RssBytes,
-            Metric::MinorFaults,
-            Metric::ContextSwitches,
-            Metric::CpuMigrations,
-            Metric::LocalAccessRatio,
-        ];
         // What cannot be had is left out here and explained once, in the table at the end.
-        let shown: Vec<Metric> =
-            columns.into_iter().filter(|m| figures.figure(*m).is_ok()).collect();
+        let shown: Vec<_> = COLUMNS
+            .into_iter()
+            .filter_map(|(m, h, w)| Some((m, figures.value(m)?, h, w)))
+            .collect();
         let mut text = String::new();
         if self.written.is_multiple_of(Self::PAGE) {
             let _ = write!(text, "{:>9}", "time");
-            for &metric in &shown {
-                let _ = write!(text, " {:>17}", label(metric));
+            for (_, _, heading, width) in &shown {
+                let _ = write!(text, " {heading:>width$}");
             }
             for node in &figures.nodes {
-                let _ = write!(text, " {:>10}", format!("node {}", node.id));
+                let _ = write!(text, " {:>9}", format!("node {}", node.id));
             }
             text.push('\n');
         }
         self.written += 1;
         let _ = write!(text, "{time:>9.3}");
-        for &metric in &shown {
-            let value = figures.value(metric).map_or(String::new(), |v| match metric {
-                Metric::CpusUtilized => format!("{v:.2}"),
-                _ => show(metric, v),
-            });
-            let _ = write!(text, " {value:>17}");
+        for (metric, value, _, width) in shown {
+            let value = match metric {
+                Metric::CpusUtilized => format!("{value:.2}"),
+                _ => show(metric, value),
+            };
+            let _ = write!(text, " {value:>width$}");
         }
         for node in &figures.nodes {
-            let _ = write!(text, " {:>10}", node.memory_bytes.map_or("-".to_owned(), bytes));
+            let _ = write!(text, " {:>9}", node.memory_bytes.map_or("-".to_owned(), bytes));
         }
         text.push('\n');
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(grouped(0.0), "0");
+        assert_eq!(grouped(999.0), "999");
+        assert_eq!(grouped(1_234_567.0), "1,234,567");
+        assert_eq!(grouped(77.333), "77.3");
+        assert_eq!(grouped(1000.5), "1,000");
+    }
+
+    #[test]
+    fn names_lose_the_unit_that_stands_with_the_value() {
+        assert_eq!(label(Metric::PeakRssBytes), "peak-rss");
+        assert_eq!(label(Metric::UserSeconds), "user");
+        assert_eq!(label(Metric::CpuMigrations), "cpu-migrations");
+    }
+
+    #[test]
+    fn reasons_fit_a_terminal() {
+        let text = wrap(&"word ".repeat(50));
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(text.lines().skip(1).all(|line| line.starts_with("   word")));
+        assert_eq!(wrap(&"x".repeat(200)).lines().count(), 1);
     }
 }
