@@ -6,7 +6,7 @@
 use super::{Entry, View};
 
 /// Look-ups made together.
-pub const BATCH: usize = 32;
+pub const BATCH: usize = 64;
 
 /// A key to look up and what it is looked up for.
 #[derive(Clone, Copy, Debug, Default)]

@@ -29,8 +29,15 @@ pub enum Verdict<'a> {
     Pass,
     /// Nothing: it was collected.
     Collected,
-    /// Append these, it among them.
+    /// Append these to its group, it among them.
     Full(&'a [u64]),
+    /// Append it to its group, and these to that of `key`, which is no longer watched.
+    Displaced {
+        /// The key that was watched.
+        key: u64,
+        /// Its values.
+        run: &'a [u64],
+    },
 }
 
 /// The watch of one thread.
@@ -55,10 +62,15 @@ impl HotKeys {
         let at = hash as usize % LINES;
         let line = &mut self.lines[at];
         if line.key != key {
-            // A line with values collected is never taken over: they belong to its key.
-            let free = line.credit == 0 && line.collected == 0;
-            line.key = if free { key } else { line.key };
-            line.credit = if free { 1 } else { line.credit.saturating_sub(1) };
+            let free = line.credit == 0;
+            let old = line.key;
+            line.key = if free { key } else { old };
+            line.credit = if free { 1 } else { line.credit - 1 };
+            if free && line.collected > 0 {
+                let run = &self.runs[at][..line.collected as usize];
+                line.collected = 0;
+                return Verdict::Displaced { key: old, run };
+            }
             return Verdict::Pass;
         }
         line.credit = (line.credit + 1).min(LIMIT);
@@ -100,6 +112,11 @@ mod tests {
                 Verdict::Pass => out.push((key, value)),
                 Verdict::Collected => continue,
                 Verdict::Full(run) => out.extend(run.iter().map(|&v| (key, v))),
+                Verdict::Displaced { key: old, run } => {
+                    out.extend(run.iter().map(|&v| (old, v)));
+                    out.push((key, value));
+                    portions += 1;
+                }
             }
             portions += 1;
         }
@@ -123,6 +140,18 @@ mod tests {
     fn rare_keys_pass_at_once() {
         let records: Vec<_> = (0..10_000).map(|i| (i % 5_000, i)).collect();
         assert_eq!(pass(&records).1, 10_000);
+    }
+
+    #[test]
+    fn a_key_that_was_hot_makes_room() {
+        let run = |key| (0..1_000).map(move |i| (key, i));
+        // Many keys of which each is hot for a while, then a last one.
+        let records: Vec<_> = (0..2_000).flat_map(run).collect();
+        let (out, portions) = pass(&records);
+        assert_eq!(out.len(), records.len());
+        // Per key: single values until it has displaced the one before it and is hot, and
+        // then runs.
+        assert!(portions < 2_000 * (LIMIT + HOT + 1_000 / RUN as u32 + 2) as usize);
     }
 
     proptest! {

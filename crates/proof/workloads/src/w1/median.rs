@@ -105,6 +105,12 @@ impl<B: Buffer> Aggregate for Median<B> {
                 Verdict::Full(run) => {
                     self.append_run(key, run, &mut local.numbers, &mut local.source, &view);
                 }
+                Verdict::Displaced { key: old, run } => {
+                    self.append_run(old, run, &mut local.numbers, &mut local.source, &view);
+                    if local.waiting.push(Lookup { key, hash, payload: value }) {
+                        self.resolve(local, &view);
+                    }
+                }
             }
         }
     }
