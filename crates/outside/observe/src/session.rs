@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use numapilot_sys::process::{PidFd, Usage};
 use numapilot_topology::{CpuSet, NodeSet};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::ObserveError;
 use crate::machine_wide;
@@ -70,6 +71,7 @@ impl Session {
                 return Err(ObserveError::NoProcess { pid });
             }
         }
+        raise_open_files();
         let threads = Attach::Threads(tree.threads().collect());
         Ok(Self::begin(Subject::Processes { tree, named }, nodes, &threads))
     }
@@ -77,6 +79,7 @@ impl Session {
     /// Observes everything on these CPUs.
     #[must_use]
     pub fn system(cpus: &CpuSet, nodes: NodeSet) -> Self {
+        raise_open_files();
         let cpus = Attach::Cpus(cpus.iter().map(u32::from).collect());
         Self::begin(Subject::Machine, nodes, &cpus)
     }
@@ -262,6 +265,15 @@ fn used(figures: &mut Figures, usage: &Usage) {
     ]);
 }
 
+/// Allows as many open files as may be had: there is one for every counter on every
+/// thread or CPU. Not before starting a program, which would inherit the limit.
+fn raise_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it fails, counters fail with EMFILE and say so.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
 /// CPU time of this thread so far: unlike wall time it does not grow when the target
 /// keeps all CPUs busy.
 fn cpu_time() -> Duration {
@@ -272,4 +284,80 @@ fn cpu_time() -> Duration {
 fn ended(fd: &PidFd) -> bool {
     // A descriptor that cannot be polled is of no more use than one of an ended process.
     fd.ended_within(Some(Duration::ZERO)).unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn here() -> NodeSet {
+        numapilot_topology::read("/".as_ref()).unwrap().node_ids()
+    }
+
+    /// Faults of a shell that runs `true` so many times, from attaching to its end.
+    fn faults_of_children(children: u32) -> f64 {
+        let script =
+            format!("read x; for i in $(seq {children}); do /bin/true; done; echo; read x");
+        let mut shell = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut session = Session::attach(&[shell.id().cast_signed()], here()).unwrap();
+        shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+        let observation = session.interval();
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        while !session.has_ended() {
+            std::thread::yield_now();
+        }
+        let whole = session.finish(None);
+        let faults = observation.value(Metric::MinorFaults).unwrap();
+        assert!(whole.value(Metric::MinorFaults).unwrap() >= faults);
+        assert!(whole.value(Metric::RssBytes).is_some_and(|bytes| bytes > 0.0));
+        faults
+    }
+
+    #[test]
+    fn what_children_used_counts_even_when_they_were_never_seen() {
+        let (few, many) = (faults_of_children(1), faults_of_children(20));
+        assert!(many > few + 19.0 * 20.0, "{few} faults with one child, {many} with 20");
+    }
+
+    #[test]
+    fn a_program_is_observed_from_its_exec_to_its_end() {
+        let mut session = Session::before_exec(here());
+        let mut child = Command::new("sleep").arg("0.05").spawn().unwrap();
+        session.follow(child.id().cast_signed());
+        child.wait().unwrap();
+        let usage = Usage { minor_faults: 77, peak_rss_bytes: 1 << 20, ..Usage::default() };
+        let seen = session.finish(Some((Duration::from_secs(2), usage)));
+        assert_eq!(seen.value(Metric::Seconds), Some(2.0));
+        assert_eq!(seen.value(Metric::MinorFaults), Some(77.0));
+        assert_eq!(seen.value(Metric::PeakRssBytes), Some((1 << 20) as f64));
+        assert_eq!(seen.value(Metric::ContextSwitches), Some(0.0));
+        for metric in Metric::ALL {
+            assert!(
+                seen.figure(*metric).is_ok_and(f64::is_finite)
+                    || !seen.figure(*metric).unwrap_err().is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn this_process_and_a_missing_one() {
+        assert!(matches!(
+            Session::attach(&[i32::MAX], here()),
+            Err(ObserveError::NoProcess { pid: i32::MAX })
+        ));
+        let me = std::process::id().cast_signed();
+        let mut session = Session::attach(&[me], here()).unwrap();
+        assert!(!session.has_ended());
+        assert!(session.finish(None).nodes.iter().any(|n| n.memory_bytes.is_some_and(|b| b > 0)));
+    }
 }
