@@ -376,3 +376,13 @@ fn an_installed_allocator_is_loaded() {
     let both = String::from_utf8(both.stdout).unwrap();
     assert!(both.contains("jemalloc") && both.ends_with(":libm.so.6\n"), "{both}");
 }
+
+#[test]
+fn glibc_is_not_claimed_when_something_else_is_preloaded() {
+    let output = Command::new(NUMAPILOT)
+        .args(["run", "--allocator", "glibc", "--dry-run", "true"])
+        .env("LD_PRELOAD", "libjemalloc.so.2")
+        .output()
+        .unwrap();
+    assert!(err(&output).contains("LD_PRELOAD names jemalloc already"), "{}", err(&output));
+}

@@ -16,8 +16,13 @@ pub(crate) struct Environment(BTreeMap<OsString, OsString>);
 
 impl Environment {
     /// The plan's own variables.
-    pub fn new(variables: &BTreeMap<String, String>) -> Self {
-        Self(variables.iter().map(|(k, v)| (k.into(), v.into())).collect())
+    pub fn new(variables: &BTreeMap<String, String>) -> Result<Self, PlaceError> {
+        for (name, value) in variables {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(PlaceError::Variable(name.escape_debug().to_string()));
+            }
+        }
+        Ok(Self(variables.iter().map(|(k, v)| (k.into(), v.into())).collect()))
     }
 
     /// The value the program will see.
@@ -95,6 +100,7 @@ mod tests {
         Environment::new(
             &variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         )
+        .unwrap()
     }
 
     const ENTRY: HugePages = HugePages::Entry {
@@ -114,6 +120,14 @@ mod tests {
             env.preload(Path::new("/with space.so")),
             Err(PlaceError::Unpreloadable(_))
         ));
+    }
+
+    #[test]
+    fn what_execve_cannot_pass_is_refused() {
+        for (name, value) in [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "x\0y")] {
+            let variables = [(name.to_owned(), value.to_owned())].into();
+            assert!(matches!(Environment::new(&variables), Err(PlaceError::Variable(_))));
+        }
     }
 
     #[test]

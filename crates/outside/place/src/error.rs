@@ -82,6 +82,12 @@ pub enum PlaceError {
     /// A machine-wide setting cannot be changed.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// No environment can hold this variable.
+    #[error(
+        "environment variable '{0}': a name is not empty and has no =, and neither name nor value \
+         has a zero byte"
+    )]
+    Variable(String),
     /// `LD_PRELOAD` has no way to write this path.
     #[error(
         "{} contains a space or a colon, at which LD_PRELOAD splits; \

@@ -133,15 +133,17 @@ fn by_path(path: &Path) -> Result<Found, FindError> {
     let bad = |e: io::Error| FindError::BadPath { path: path.to_owned(), cause: e.to_string() };
     library::check(path).map_err(bad)?;
     let real = path.canonicalize().map_err(bad)?;
-    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    // `tcmalloc` comes before `tcmalloc-minimal` and lists the latter's files as its own.
-    let known = KNOWN
-        .iter()
-        .rev()
-        .find(|k| k.files.iter().any(|f| name.starts_with(f.split(".so").next().unwrap_or(f))));
+    let known = path.file_name().and_then(|n| n.to_str()).and_then(known_file);
     // Absolute, because the program may change its directory before it starts another.
     let path = std::path::absolute(path).unwrap_or_else(|_| real.clone());
     Ok(Found { known, version: version(&real), path })
+}
+
+/// The allocator whose library has this file name, in any version.
+pub(crate) fn known_file(name: &str) -> Option<&'static Known> {
+    let stem = |file: &str| file.split(".so").next().unwrap_or_default().to_owned();
+    // `tcmalloc` comes before `tcmalloc-minimal` and lists the latter's files as its own.
+    KNOWN.iter().rev().find(|k| k.files.iter().any(|file| stem(file) == stem(name)))
 }
 
 fn version(path: &Path) -> Option<String> {
@@ -149,4 +151,38 @@ fn version(path: &Path) -> Option<String> {
     let name = real.file_name()?.to_str()?;
     let (_, version) = name.split_once(".so.")?;
     Some(version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_name_tells_the_allocator() {
+        let name = |file: &str| known_file(file).map(|k| k.name);
+        assert_eq!(name("libjemalloc.so.2"), Some("jemalloc"));
+        assert_eq!(name("libtcmalloc.so.4.5.10"), Some("tcmalloc"));
+        assert_eq!(name("libtcmalloc_minimal.so.4"), Some("tcmalloc-minimal"));
+        assert_eq!(name("libmimalloc.so"), Some("mimalloc"));
+        assert_eq!(name("libm.so.6"), None);
+        assert_eq!(name(""), None);
+    }
+
+    #[test]
+    fn errors_say_where_and_what_to_install() {
+        let directories = [PathBuf::from("/a"), PathBuf::from("/b")];
+        let error = by_name("JEMALLOC", &directories).unwrap_err().to_string();
+        assert!(error.contains("libjemalloc.so.2") && error.contains("/a, /b"), "{error}");
+        assert!(error.contains("apt install libjemalloc2"), "{error}");
+        let error = by_name("scalloc", &directories).unwrap_err().to_string();
+        assert!(error.contains("build it (https://"), "{error}");
+        let error = by_name("nomalloc", &directories).unwrap_err();
+        assert!(matches!(error, FindError::Unknown { .. }));
+    }
+
+    #[test]
+    fn no_library_is_needed_for_the_c_librarys_own() {
+        assert_eq!(find(&AllocatorChoice::Inherit), Ok(None));
+        assert_eq!(find(&AllocatorChoice::Named("glibc".into())), Ok(None));
+    }
 }

@@ -18,7 +18,7 @@ use crate::environment::Environment;
 use crate::journal::{Change, Journal};
 use crate::running::Running;
 use crate::threads::{Placement, Session};
-use crate::{Note, PlaceError, Plan, Targets, allocators};
+use crate::{AllocatorChoice, Note, PlaceError, Plan, Targets, allocators};
 
 /// How a program is started, apart from the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub fn prepare_targets(
     }
     let mut prepared = Prepared {
         words: command.to_vec(),
-        environment: Environment::new(&plan.env),
+        environment: Environment::new(&plan.env)?,
         steps: Steps { new_group: options.new_group, ..Steps::default() },
         settings: Vec::new(),
         placement: None,
@@ -83,8 +83,10 @@ pub fn prepare_targets(
     prepared.set_numa_balancing(plan.numa_balancing, plan.memory.balancing);
     let allocator = allocators::find(&plan.allocator)?;
     prepared.set_thp(plan.thp, allocator.as_ref());
-    if let Some(found) = &allocator {
-        prepared.set_allocator(found)?;
+    match &allocator {
+        Some(found) => prepared.set_allocator(found)?,
+        None if plan.allocator != AllocatorChoice::Inherit => prepared.check_glibc(),
+        None => {}
     }
     prepared.set_threads(targets.order)?;
     if options.strict && !prepared.notes.is_empty() {

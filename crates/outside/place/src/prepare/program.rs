@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::Prepared;
 use super::own_malloc::own_malloc;
-use crate::allocators::Found;
+use crate::allocators::{self, Found};
 use crate::elf;
 use crate::threads::{Obstacle, Placement, obstacle};
 use crate::{Note, PlaceError};
@@ -28,6 +28,22 @@ impl Prepared {
         }
         self.notes.push(Note::new(format!("allocator {found}"), cause, remedy));
         Ok(())
+    }
+
+    /// Notes when the C library's own malloc is asked for and another one is preloaded.
+    pub(super) fn check_glibc(&mut self) {
+        let preload = self.environment.get("LD_PRELOAD").unwrap_or_default();
+        let preload = preload.to_string_lossy();
+        let other = preload
+            .split([':', ' '])
+            .find_map(|path| allocators::known_file(path.rsplit('/').next()?));
+        if let Some(other) = other {
+            self.notes.push(Note::new(
+                "allocator glibc",
+                format!("LD_PRELOAD names {} already, which will be used", other.name),
+                "unset LD_PRELOAD",
+            ));
+        }
     }
 
     /// Cause, remedy, and whether programs started by this one may still load the library.
