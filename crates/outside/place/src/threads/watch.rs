@@ -2,8 +2,9 @@
 //!
 //! A thread of the launcher looks for new threads of the program and its descendants and
 //! puts them on their CPUs, some milliseconds after they have started. It looks every
-//! millisecond while there is something new and ever more rarely when there is not, and
-//! never uses more than a few per cent of one CPU; it ends with the program.
+//! millisecond while there is something new in a process that needs it, and ever more
+//! rarely when there is not; it never uses more than two per cent of one CPU, and it ends
+//! with the program.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,10 +21,10 @@ use super::session::Outcome;
 
 /// Between two looks, after something new.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// Between two looks, when nothing is new.
+/// Between two looks, when nothing is new, or when all processes carry the library.
 const LONGEST: Duration = Duration::from_millis(50);
 /// A pause is at least so many times as long as the look before it.
-const REST: u32 = 30;
+const REST: u32 = 50;
 /// So often threads are looked at although none is new: they may have pinned themselves.
 const FULL: Duration = Duration::from_secs(1);
 
@@ -70,16 +71,20 @@ impl Drop for Watcher {
 fn watch(mut family: Family, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outcome {
     let all: CpuSet = order.iter().copied().collect();
     let mut crew = Crew::new(order);
-    let (mut pause, mut last_full) = (SHORTEST, Instant::now());
+    let (mut pause, mut last_full, mut needed) = (SHORTEST, Instant::now(), true);
     while !family.is_empty() {
         let start = Instant::now();
         let news = family.has_news();
         let full = last_full.elapsed() >= FULL;
         if news || full {
             last_full = start;
-            look(&mut family, &mut crew, &all);
+            needed = look(&mut family, &mut crew, &all);
         }
-        pause = if news { SHORTEST } else { (pause * 3 / 2).min(LONGEST) };
+        pause = match (needed, news) {
+            (false, _) => LONGEST,
+            (true, true) => SHORTEST,
+            (true, false) => (pause * 3 / 2).min(LONGEST),
+        };
         let rest = pause.max(start.elapsed() * REST);
         if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
             break;
@@ -88,12 +93,14 @@ fn watch(mut family: Family, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outco
     Outcome { placed: crew.placed, pins_itself: crew.pins_itself, refused: crew.refused }
 }
 
-fn look(family: &mut Family, crew: &mut Crew, all: &CpuSet) {
+/// Places what is new; whether any process needs it.
+fn look(family: &mut Family, crew: &mut Crew, all: &CpuSet) -> bool {
     for process in family.update() {
         crew.end(process);
     }
-    for (process, threads) in family.in_need() {
-        for order in crew.decide(process, &threads) {
+    let in_need = family.in_need();
+    for &(process, ref threads) in &in_need {
+        for order in crew.decide(process, threads) {
             match order {
                 Order::Pin(tid, cpu) => {
                     let one: CpuSet = [cpu].into_iter().collect();
@@ -112,4 +119,5 @@ fn look(family: &mut Family, crew: &mut Crew, all: &CpuSet) {
             }
         }
     }
+    !in_need.is_empty()
 }
