@@ -18,7 +18,7 @@ mod synthesis;
 mod take;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use thiserror::Error;
@@ -81,16 +81,18 @@ impl Recording {
     /// # Errors
     /// Whatever the file system says; files written before remain.
     pub fn unpack(&self, directory: &Path) -> io::Result<()> {
+        // Entries of one directory follow each other.
+        let mut made = PathBuf::new();
         for (path, text) in &self.entries {
             let target = directory.join(path);
-            if path.ends_with('/') {
-                fs::create_dir_all(target)?;
-                continue;
-            }
-            if let Some(parent) = target.parent() {
+            let parent = if path.ends_with('/') { Some(target.as_path()) } else { target.parent() };
+            if let Some(parent) = parent.filter(|parent| *parent != made) {
                 fs::create_dir_all(parent)?;
+                made = parent.to_owned();
             }
-            fs::write(target, format!("{text}\n"))?;
+            if !path.ends_with('/') {
+                fs::write(target, format!("{text}\n"))?;
+            }
         }
         Ok(())
     }
