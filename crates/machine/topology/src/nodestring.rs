@@ -1,8 +1,10 @@
 //! Node and CPU strings as numactl(8) takes them.
 //!
-//! `all` is what the process may use; `!LIST` is all but the list; `+LIST` counts inside
-//! what the process may use (`+0` = its first node), which is what scripts in containers
-//! need.
+//! `all` is what the process may use; `!` before a string is all but that; `+LIST` counts
+//! inside what the process may use (`+0` = its first node), which is what scripts in
+//! containers need; `!+LIST` is both. numactl's `same` (the nodes of the option before) and
+//! its names of devices (`pci:`, `block:`, `netdev:`, `file:`, `ip:`) are refused as not
+//! being lists.
 
 use thiserror::Error;
 
@@ -54,13 +56,25 @@ pub enum NodestringError {
     },
 }
 
-/// Resolves a nodestring (`0-2,4`, `!0`, `+0`, `all`) against a machine.
+/// Resolves a nodestring (`0-2,4`, `!0`, `+0`, `!+0`, `all`) to nodes to allocate on.
 ///
 /// # Errors
-/// [`NodestringError`] when it is malformed, names unknown or denied nodes, or selects
-/// nothing.
+/// [`NodestringError`] when it is malformed, names unknown or denied nodes or one without
+/// memory, or selects nothing.
 pub fn parse_nodes(text: &str, machine: &Machine) -> Result<NodeSet, NodestringError> {
     resolve("node", text, &machine.node_ids(), &machine.allowed.nodes)
+}
+
+/// Resolves a nodestring to nodes to run on: those that have a CPU this process may use,
+/// with or without memory.
+///
+/// # Errors
+/// [`NodestringError`] when it is malformed, names unknown or denied nodes or one without
+/// CPUs, or selects nothing.
+pub fn parse_cpu_nodes(text: &str, machine: &Machine) -> Result<NodeSet, NodestringError> {
+    let usable = |cpus: &CpuSet| !cpus.intersection(&machine.allowed.cpus).is_empty();
+    let allowed = machine.nodes.iter().filter(|node| usable(&node.cpus)).map(|node| node.id);
+    resolve("node", text, &machine.node_ids(), &allowed.collect())
 }
 
 /// Resolves a CPU string (`0-2,4`, `!0`, `+0-4`, `all`) against a machine.
@@ -86,18 +100,21 @@ fn resolve<T: From<u32> + Into<u32> + Copy>(
         })
     };
     let trimmed = text.trim();
-    let wanted = if trimmed == "all" {
-        allowed.clone()
-    } else if let Some(rest) = trimmed.strip_prefix('!') {
-        allowed.difference(&known(what, list(rest)?, present)?)
-    } else if let Some(rest) = trimmed.strip_prefix('+') {
-        let ids: Vec<T> = allowed.iter().collect();
-        let relative = list(rest)?;
-        let positions = (0..u32::try_from(ids.len()).unwrap_or(u32::MAX)).map(T::from).collect();
-        known(what, relative, &positions)?.iter().map(|i| ids[i.into() as usize]).collect()
-    } else {
-        known(what, list(trimmed)?, present)?
+    let (inverse, named) = match trimmed.strip_prefix('!') {
+        Some(rest) => (true, rest.trim_start()),
+        None => (false, trimmed),
     };
+    let named = if named == "all" {
+        allowed.clone()
+    } else if let Some(positions) = named.strip_prefix('+') {
+        let ids: Vec<T> = allowed.iter().collect();
+        let count = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        let positions = known(what, list(positions)?, &(0..count).map(T::from).collect())?;
+        positions.iter().map(|i| ids[i.into() as usize]).collect()
+    } else {
+        known(what, list(named)?, present)?
+    };
+    let wanted = if inverse { allowed.difference(&named) } else { named };
     if wanted.is_empty() {
         return Err(NodestringError::Empty { what, text: text.to_owned() });
     }
@@ -144,6 +161,10 @@ mod tests {
         assert_eq!(nodes("!0").unwrap(), "1-3");
         assert_eq!(nodes("all").unwrap(), "0-3");
         assert_eq!(nodes("+0").unwrap(), "0");
+        assert_eq!(nodes("+0-1,3").unwrap(), "0-1,3");
+        assert_eq!(nodes("!0-1,3").unwrap(), "2");
+        assert_eq!(nodes("!+0-1").unwrap(), "2-3");
+        assert_eq!(nodes(" 1 , 3 ").unwrap(), "1,3");
     }
 
     #[test]
@@ -163,7 +184,28 @@ mod tests {
         assert_eq!(error, "node 7 is not on this machine, which has nodes 0-3");
         assert!(matches!(nodes("x"), Err(NodestringError::Malformed { .. })));
         assert!(matches!(nodes("!0-3"), Err(NodestringError::Empty { .. })));
+        assert!(matches!(nodes("!all"), Err(NodestringError::Empty { .. })));
+        for text in ["same", "!!0", "+!0", "0-", "-1", "0,,1", "+", "pci:0:1"] {
+            let error = nodes(text).unwrap_err();
+            let bad = matches!(error, NodestringError::Malformed { .. });
+            assert!(
+                bad || (text == "+" && matches!(error, NodestringError::Empty { .. })),
+                "{text}"
+            );
+        }
         assert!(matches!(nodes(""), Err(NodestringError::Empty { .. })));
+    }
+
+    #[test]
+    fn nodes_to_run_on_need_cpus_and_nodes_to_allocate_on_need_memory() {
+        let mut machine = Machine::uniform(3, 2);
+        machine.nodes[1].memory_bytes = 0;
+        machine.nodes[2].cpus = CpuSet::new();
+        machine.allowed.nodes = machine.memory_nodes();
+        assert_eq!(parse_nodes("all", &machine).unwrap().to_string(), "0,2");
+        assert_eq!(parse_cpu_nodes("all", &machine).unwrap().to_string(), "0-1");
+        assert!(matches!(parse_nodes("1", &machine), Err(NodestringError::NotAllowed { .. })));
+        assert!(matches!(parse_cpu_nodes("2", &machine), Err(NodestringError::NotAllowed { .. })));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Every recorded machine is read, and as what it is.
 
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
 mod common;
 
 use std::fmt::Write;

@@ -1,6 +1,8 @@
 //! Damaged machines: whatever happens to one of a machine's files, it is read, or an error
 //! names a file; there is no panic and no absurd machine.
 
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
 mod common;
 
 use std::fs;

@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use numapilot_sys::mempolicy::{self, Mode};
-use numapilot_topology::{CpuId, CpuSet, Machine, NodeSet, parse_cpus, parse_nodes};
+use numapilot_topology::{
+    CpuId, CpuSet, Machine, NodeSet, parse_cpu_nodes, parse_cpus, parse_nodes,
+};
 
 use crate::{MemoryMode, NumaBalancing, PlaceError, Plan, ThreadPlacement, threads};
 
@@ -87,9 +89,7 @@ fn cpus(plan: &Plan, machine: &Machine) -> Result<Option<CpuSet>, PlaceError> {
 
 /// `-N` asks for CPUs: a cpuset that denies a node's memory does not deny its CPUs.
 fn parse_nodes_with_cpus(text: &str, machine: &Machine) -> Result<NodeSet, PlaceError> {
-    let mut view = machine.clone();
-    view.allowed.nodes = usable_cpu_nodes(machine);
-    match parse_nodes(text, &view) {
+    match parse_cpu_nodes(text, machine) {
         Ok(nodes) => Ok(nodes),
         // The general message speaks of memory; say what is missing.
         Err(numapilot_topology::NodestringError::NotAllowed { denied, allowed, .. }) => {

@@ -1,0 +1,87 @@
+//! `numapilot topo`: other machines' pictures, this machine's JSON, bad input.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const NUMAPILOT: &str = env!("CARGO_BIN_EXE_numapilot");
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../machine/topology/tests/corpus");
+
+fn topo(arguments: &[&str]) -> Output {
+    Command::new(NUMAPILOT).arg("topo").args(arguments).output().unwrap()
+}
+
+/// What is printed of a recorded machine.
+fn picture(name: &str) -> String {
+    let output = topo(&["--root", &format!("{CORPUS}/{name}.recording")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn machines_fit_into_80_columns() {
+    for name in ["epyc-7302-nps4", "xeon-cxl", "arm-holes", "xeon-4108-cpuset", "core-1370p"] {
+        let picture = picture(name);
+        let widest = picture.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{name}: {widest} columns");
+        insta::assert_snapshot!(name, picture);
+    }
+}
+
+#[test]
+fn json_has_the_fields_that_scripts_rely_on() {
+    let output = topo(&["--json"]);
+    assert!(output.status.success());
+    let machine: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(machine["name"].is_string());
+    let nodes = machine["nodes"].as_array().unwrap();
+    assert!(!nodes.is_empty());
+    for node in nodes {
+        assert!(node["id"].is_u64() && node["cpus"].is_array() && node["memory_bytes"].is_u64());
+        assert_eq!(node["distances"].as_array().unwrap().len(), nodes.len());
+    }
+}
+
+#[test]
+fn a_recorded_machine_is_shown_as_the_machine_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("here.recording");
+    let file = file.to_str().unwrap();
+    assert!(topo(&["--record", file]).status.success());
+    let parts = |output: Output| {
+        let machine: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (machine["cpus"].clone(), machine["caches"].clone(), machine["allowed"].clone())
+    };
+    assert_eq!(parts(topo(&["--json", "--root", file])), parts(topo(&["--json"])));
+}
+
+#[test]
+fn bad_roots_are_named_and_end_with_125() {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = directory.path().to_str().unwrap();
+    let nonsense = directory.path().join("nonsense");
+    fs::write(&nonsense, "not a recording\n").unwrap();
+    let nonsense = nonsense.to_str().unwrap();
+    for (root, expected) in [
+        ("/nonexistent", "/nonexistent is missing"),
+        (empty, "sys/devices/system/cpu is missing"),
+        (nonsense, "is not a recording of a machine"),
+    ] {
+        let output = topo(&["--root", root]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{error}");
+        assert!(error.starts_with("numapilot: error: ") && error.contains(expected), "{error}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child =
+        Command::new(NUMAPILOT).args(["topo", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}
