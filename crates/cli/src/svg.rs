@@ -7,7 +7,8 @@
 use std::fmt::{Display, Write};
 
 /// Classes: `ground` behind all, `box` and `frame` for areas, `text`, `dim`, `strong` for
-/// words, `line0` to `line3` for kinds of lines, `heat` for cells whose opacity says how much.
+/// words, `line0` to `line3` and `dot0` to `dot3` for kinds of lines and dots, `axis` for a line that all
+/// else refers to, `heat` for cells whose opacity says how much.
 const STYLE: &str = "\
 text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px}\
 .text{fill:#1c2430}.dim{fill:#5b6675}.strong{fill:#1c2430;font-weight:bold}\
@@ -17,11 +18,15 @@ text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px}\
 .heat{fill:#d9480f}.grid{fill:none;stroke:#d5dbe3;stroke-width:1}\
 .line0,.line1,.line2,.line3{fill:none;stroke-linecap:round}\
 .line0{stroke:#1864ab}.line1{stroke:#2b8a3e}.line2{stroke:#a61e4d}.line3{stroke:#6741d9}\
+.dot0{fill:#1864ab}.dot1{fill:#2b8a3e}.dot2{fill:#a61e4d}.dot3{fill:#6741d9}\
+.axis{stroke:#5b6675;stroke-width:1.6}\
 @media (prefers-color-scheme:dark){\
 .text{fill:#e6ebf2}.dim{fill:#9aa7b8}.strong{fill:#ffffff}\
 .ground{fill:#12171f}.box{fill:#1e2733;stroke:#6f7f94}.frame{stroke:#3d4a5c}\
 .heat{fill:#e8590c}.grid{stroke:#2f3a48}\
-.line0{stroke:#4dabf7}.line1{stroke:#69db7c}.line2{stroke:#f783ac}.line3{stroke:#b197fc}}";
+.line0{stroke:#4dabf7}.line1{stroke:#69db7c}.line2{stroke:#f783ac}.line3{stroke:#b197fc}\
+.dot0{fill:#4dabf7}.dot1{fill:#69db7c}.dot2{fill:#f783ac}.dot3{fill:#b197fc}\
+.axis{stroke:#9aa7b8}}";
 
 /// Number of line classes.
 pub const LINES: usize = 4;
@@ -66,6 +71,19 @@ impl Svg {
     pub fn path(&mut self, class: usize, width: f64, data: &str) {
         let class = format!("line{}", class % LINES);
         self.element("path", &class, &[("stroke-width", &width), ("d", &data)], None);
+    }
+
+    /// A straight line of a class.
+    pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        let ends: [(&str, &dyn Display); 4] =
+            [("x1", &from.0), ("y1", &from.1), ("x2", &to.0), ("y2", &to.1)];
+        self.element("line", class, &ends, None);
+    }
+
+    /// A filled circle in the colour of line class `class` (modulo [`LINES`]).
+    pub fn dot(&mut self, class: usize, x: f64, y: f64, radius: f64) {
+        let class = format!("dot{}", class % LINES);
+        self.element("circle", &class, &[("cx", &x), ("cy", &y), ("r", &radius)], None);
     }
 
     fn element(

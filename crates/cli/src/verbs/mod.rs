@@ -14,6 +14,7 @@ mod restore;
 mod run;
 mod stat;
 mod topo;
+mod tune;
 
 /// What the user wants done.
 #[derive(Subcommand)]
@@ -26,6 +27,8 @@ pub enum Verb {
     Run(run::Args),
     /// Put back machine-wide settings that a killed run left changed.
     Restore(restore::Args),
+    /// Measure plans against each other and keep the best.
+    Tune(tune::Args),
     /// Show the NUMA figures of a run, of processes or of the machine.
     Stat(stat::Args),
     /// Run a built-in workload.
@@ -48,6 +51,7 @@ impl Verb {
             Self::Doctor(args) => args.run(terminal),
             Self::Run(args) => args.run(terminal),
             Self::Restore(args) => args.run(terminal),
+            Self::Tune(args) => args.run(terminal),
             Self::Stat(args) => args.run(terminal),
             Self::Bench(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),

@@ -1,0 +1,213 @@
+//! `numapilot tune [LIMITS] -- COMMAND`: measure plans, print what each brings, keep the
+//! best as a profile.
+
+mod files;
+mod picture;
+mod print;
+mod progress;
+mod setup;
+mod units;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use numapilot_place::PlaceError;
+use numapilot_tune::decide::Stop;
+use numapilot_tune::report::Report;
+use numapilot_tune::run::{Limits, RunError};
+use numapilot_tune::search::{SearchError, search};
+use numapilot_tune::space::Request;
+use regex::Regex;
+
+use crate::terminal::Terminal;
+
+/// Ended by Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// Arguments of `tune`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+First the default runs against itself (noise). Large spaces are screened by a balanced design. \
+Then plans race: rounds in random order, losers leave when their confidence interval excludes \
+them.\n\n\
+Ctrl-C prints the best so far and exits with 130; a second Ctrl-C ends at once. Results are on \
+disk after every run; --resume goes on.\n\n\
+Examples:\n  numapilot tune -- ./query --threads 16\n  \
+numapilot tune --max-time 20m --metric 'tps = ([0-9.]+)' --maximize -- ./bench.sh\n  \
+numapilot tune --factor thp=inherit --limit rss=8G --check 'sum=(\\d+)' -- ./job")]
+pub struct Args {
+    #[command(flatten)]
+    measure: MeasureArgs,
+
+    #[command(flatten)]
+    space: SpaceArgs,
+
+    #[command(flatten)]
+    effort: EffortArgs,
+
+    #[command(flatten)]
+    files: files::FileArgs,
+
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// The program and its arguments.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// What is measured, and which runs count.
+#[derive(clap::Args)]
+pub struct MeasureArgs {
+    /// Compare the number in the first group of the last match in the output, instead of wall
+    /// time.
+    #[arg(long, value_name = "REGEX", help_heading = "Measuring")]
+    metric: Option<Regex>,
+
+    /// More is better.
+    #[arg(long, requires = "metric", help_heading = "Measuring")]
+    maximize: bool,
+
+    /// Leave a plan out when the text this matches differs from the default's.
+    #[arg(long, value_name = "REGEX", help_heading = "Measuring")]
+    check: Option<Regex>,
+
+    /// Leave a plan out when a run exceeds rss=SIZE or time=DURATION; may be repeated.
+    #[arg(long, value_name = "LIMIT", value_parser = units::limit, help_heading = "Measuring")]
+    limit: Vec<Limits>,
+
+    /// End a run after this time and leave its plan out [default: ten times the default's
+    /// slowest run, at least 10s].
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Measuring")]
+    timeout: Option<Duration>,
+
+    /// Run this in a shell before every run; its time does not count.
+    #[arg(long, value_name = "SHELL", help_heading = "Measuring")]
+    prepare: Option<String>,
+
+    /// The program's standard input [default: empty].
+    #[arg(long, value_name = "FILE", help_heading = "Measuring")]
+    stdin: Option<PathBuf>,
+}
+
+/// What is compared.
+#[derive(clap::Args)]
+pub struct SpaceArgs {
+    /// Levels of a factor instead of those found: allocator=glibc,jemalloc, threads=sparse,
+    /// memory=interleave,bind:0-1, thp=inherit, numa-balancing=off; may be repeated.
+    #[arg(long = "factor", value_name = "NAME=LEVELS", help_heading = "Plans")]
+    factors: Vec<Request>,
+
+    /// Race this profile too; may be repeated.
+    #[arg(long = "plan", value_name = "FILE", help_heading = "Plans")]
+    plans: Vec<PathBuf>,
+}
+
+/// How long, how sure.
+#[derive(clap::Args)]
+pub struct EffortArgs {
+    /// Stop after this time of running.
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Effort")]
+    max_time: Option<Duration>,
+
+    /// Stop after this many runs [default: by the size of the space, 80 to 500].
+    #[arg(long, value_name = "RUNS", help_heading = "Effort")]
+    max_runs: Option<usize>,
+
+    /// Differences below this many percent do not matter.
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, default_value = "2",
+          help_heading = "Effort")]
+    resolution: f64,
+
+    /// Confidence of all intervals together, in percent.
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, default_value = "95",
+          help_heading = "Effort")]
+    confidence: f64,
+
+    /// Runs before the first that counts.
+    #[arg(long, value_name = "RUNS", default_value_t = 1, help_heading = "Effort")]
+    warmup: usize,
+
+    /// Runs of the default against itself.
+    #[arg(long, value_name = "RUNS", default_value_t = 5, help_heading = "Effort",
+          value_parser = clap::value_parser!(u16).range(3..=1000))]
+    noise_runs: u16,
+
+    /// Source of all random choices.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Effort")]
+    seed: u64,
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let outputs = self.files.check()?;
+        let setup = match setup::Setup::new(&self) {
+            Ok(setup) => setup,
+            Err(error) => return launch_error(terminal, error),
+        };
+        let interrupted = setup::interruption()?;
+        let mut runner = setup.runner(&interrupted);
+        let directory = self.files.state(&self.command)?;
+        let (mut journal, past) = numapilot_tune::journal::Journal::open(
+            &directory,
+            &setup.fingerprint(&self),
+            self.files.resume,
+        )?;
+        runner.restore_answer(past.answer);
+        let mut evidence = past.trials;
+        print::start(terminal, &setup, journal.path(), evidence.len());
+        let mut progress = progress::Progress::new(terminal, &setup.space, &setup.settings);
+        let result = search(
+            &setup.space,
+            &setup.settings,
+            &mut runner,
+            &mut journal,
+            &mut evidence,
+            &mut progress,
+        );
+        progress.finish();
+        let stop = match result {
+            Ok(stop) => stop,
+            Err(SearchError::Run(error)) if evidence.is_empty() => {
+                return launch_error(terminal, error.into());
+            }
+            Err(error) => {
+                return Err(anyhow::Error::from(error).context(format!(
+                    "stopped after {} runs, which are kept in {} (--resume goes on)",
+                    evidence.len(),
+                    journal.path().display()
+                )));
+            }
+        };
+        let report =
+            Report::new(&setup.space, &setup.settings, &evidence, stop, setup.metric_name());
+        outputs.write(terminal, &report)?;
+        if self.json {
+            terminal.json(&report)?;
+        } else {
+            print::report(terminal, &report, &outputs)?;
+        }
+        if stop == Stop::Interrupted {
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A program that is not there, or that cannot be executed, has its own status.
+fn launch_error(terminal: &Terminal, error: anyhow::Error) -> anyhow::Result<ExitCode> {
+    let start = match error.downcast_ref::<RunError>() {
+        Some(RunError::Start(start)) => Some(start),
+        _ => error.downcast_ref::<PlaceError>(),
+    };
+    match start.map(PlaceError::exit_status) {
+        Some(status) if status != 125 => {
+            terminal.error(&error);
+            Ok(ExitCode::from(status))
+        }
+        _ => Err(error),
+    }
+}

@@ -1,0 +1,166 @@
+//! The plans as a picture: a dot for each ratio, a line for its interval, the default as
+//! a vertical line.
+//!
+//! ```text
+//!  jemalloc, thp always   --o--    |
+//!  default                         |
+//!  mimalloc                     ---o---
+//!                       0.8   0.9  1.0   1.1
+//! ```
+
+use numapilot_tune::evidence::Goal;
+use numapilot_tune::report::{PlanFigures, Report, Status};
+
+use crate::svg::{Svg, text_width};
+
+/// Plans drawn at most; what is left out is said in the picture.
+const MOST: usize = 40;
+const ROW: f64 = 24.0;
+const TOP: f64 = 78.0;
+const MARGIN: f64 = 20.0;
+const PLOT: f64 = 460.0;
+/// Room for the figures right of the plot.
+const FIGURES: f64 = 215.0;
+const RADIUS: f64 = 4.5;
+
+/// The picture of a report with at least one ratio.
+pub fn draw(report: &Report) -> String {
+    let measured: Vec<&PlanFigures> = report.plans.iter().filter(|p| p.ratio.is_some()).collect();
+    let drawn = &measured[..measured.len().min(MOST)];
+    let labels = drawn.iter().map(|p| text_width(&p.plan, 13.0)).fold(120.0, f64::max);
+    let axis = Axis::new(drawn, MARGIN + labels + 16.0);
+    let bottom = TOP + ROW * drawn.len() as f64;
+    let width = axis.left + PLOT + FIGURES;
+
+    let mut svg = Svg::default();
+    svg.text("strong large", MARGIN, 30.0, "Plans against the default");
+    let better = match report.goal {
+        Goal::Minimize => "left is better",
+        Goal::Maximize => "right is better",
+    };
+    let subtitle = format!(
+        "{}, ratio to the default's with its {:.0} % interval; {better}",
+        report.metric,
+        100.0 * report.confidence
+    );
+    svg.text("dim", MARGIN, 52.0, &subtitle);
+    for tick in axis.ticks() {
+        let x = axis.x(tick);
+        svg.line("grid", (x, TOP - 8.0), (x, bottom));
+        svg.text("dim small middle", x, bottom + 16.0, &axis.label(tick));
+    }
+    svg.line("axis", (axis.x(1.0), TOP - 8.0), (axis.x(1.0), bottom));
+    for (row, plan) in drawn.iter().enumerate() {
+        draw_plan(&mut svg, &axis, plan, TOP + ROW * (row as f64 + 0.5));
+    }
+    let mut foot = bottom + 40.0;
+    let missing = report.plans.len() - drawn.len();
+    if missing > 0 {
+        let text =
+            format!("{missing} more plans are not drawn: failed, or beyond the first {MOST}");
+        svg.text("dim small", MARGIN, foot, &text);
+        foot += 20.0;
+    }
+    svg.finish(
+        width.max(MARGIN * 2.0 + text_width(&subtitle, 13.0)),
+        foot,
+        "Plans against the default",
+    )
+}
+
+fn draw_plan(svg: &mut Svg, axis: &Axis, plan: &PlanFigures, y: f64) {
+    let Some(ratio) = plan.ratio else { return };
+    let kind = match plan.status {
+        Status::Best => 1,
+        Status::Dropped | Status::Failed => 2,
+        Status::Screened => 3,
+        Status::Default | Status::Left => 0,
+    };
+    let class = if plan.status == Status::Best { "strong end" } else { "text end" };
+    svg.text(class, axis.left - 16.0, y + 4.5, &plan.plan);
+    if plan.status == Status::Default {
+        svg.text("dim small", axis.left + PLOT + 14.0, y + 4.0, "default");
+        svg.dot(kind, axis.x(1.0), y, RADIUS);
+        return;
+    }
+    let mut figures = format!("{ratio:.3}");
+    if let Some([low, high]) = plan.confidence {
+        let (from, to) = (axis.x(low), axis.x(high));
+        svg.path(kind, 2.0, &format!("M{from:.1} {y:.1}H{to:.1}"));
+        for (end, value) in [(from, low), (to, high)] {
+            // An end beyond the picture has no cap.
+            if axis.contains(value) {
+                svg.path(kind, 2.0, &format!("M{end:.1} {:.1}v8", y - 4.0));
+            }
+        }
+        figures = format!("{figures} ({low:.3} to {high:.3})");
+    }
+    svg.dot(kind, axis.x(ratio), y, RADIUS);
+    let figures = format!("{figures} {}", plan.status.name());
+    svg.text("dim small", axis.left + PLOT + 14.0, y + 4.0, &figures);
+}
+
+/// A logarithmic axis of ratios, on which half and twice are equally far from 1.
+struct Axis {
+    left: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Axis {
+    fn new(plans: &[&PlanFigures], left: f64) -> Self {
+        let ratios: Vec<f64> = plans.iter().filter_map(|p| p.ratio).chain([1.0]).collect();
+        let (least, most) = extremes(&ratios);
+        // Intervals are shown whole where that does not crowd the dots.
+        let reach = (most / least).ln().max(0.05);
+        let ends: Vec<f64> = plans.iter().filter_map(|p| p.confidence).flatten().collect();
+        let (low_end, high_end) = extremes(&[ends, ratios].concat());
+        let low = low_end.max(least * (-reach).exp());
+        let high = high_end.min(most * reach.exp());
+        let pad = ((high / low).ln() * 0.04).exp();
+        Self { left, low: low / pad, high: high * pad }
+    }
+
+    /// The place of a ratio, at the edge where it lies beyond.
+    fn x(&self, ratio: f64) -> f64 {
+        let share = (ratio / self.low).ln() / (self.high / self.low).ln();
+        self.left + PLOT * share.clamp(0.0, 1.0)
+    }
+
+    fn contains(&self, ratio: f64) -> bool {
+        (self.low..=self.high).contains(&ratio)
+    }
+
+    fn step(&self) -> f64 {
+        let span = self.high - self.low;
+        [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
+            .into_iter()
+            .find(|step| span / step <= 9.0)
+            .unwrap_or(span / 4.0)
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        let step = self.step();
+        let first = (self.low / step).ceil();
+        let mut ticks: Vec<f64> = Vec::new();
+        let mut index = first;
+        while index * step <= self.high {
+            let tick = index * step;
+            // On a logarithmic axis large steps crowd at the right end only.
+            if tick > 0.0 && ticks.last().is_none_or(|&last| self.x(tick) - self.x(last) > 34.0) {
+                ticks.push(tick);
+            }
+            index += 1.0;
+        }
+        ticks
+    }
+
+    fn label(&self, tick: f64) -> String {
+        let digits = if self.step() < 0.01 { 3 } else { 2 };
+        format!("{tick:.digits$}")
+    }
+}
+
+fn extremes(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, 0.0), |(low, high), &v| (v.min(low), v.max(high)))
+}

@@ -1,0 +1,150 @@
+//! From the arguments to what is searched and how.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, bail};
+use numapilot_place::Plan;
+use numapilot_topology::Machine;
+use numapilot_tune::decide::Settings;
+use numapilot_tune::evidence::Goal;
+use numapilot_tune::journal::Fingerprint;
+use numapilot_tune::run::{Judge, Limits, Metric, Program, Runner};
+use numapilot_tune::space::{Facts, Space};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{Args, INTERRUPTED};
+
+/// Everything decided before the first run.
+pub struct Setup {
+    machine: Machine,
+    program: Program,
+    judge: Judge,
+    metric: Metric,
+    pub space: Space,
+    pub settings: Settings,
+}
+
+impl Setup {
+    pub fn new(args: &Args) -> anyhow::Result<Self> {
+        let machine = numapilot_topology::read(Path::new("/"))?;
+        let program = Program {
+            command: args.command.clone(),
+            stdin: args.measure.stdin.clone(),
+            prepare: args.measure.prepare.clone(),
+            timeout: args.measure.timeout,
+        };
+        let metric = args.measure.metric.clone().map_or(Metric::WallTime, Metric::Matched);
+        let judge =
+            Judge::new(metric.clone(), args.measure.check.clone(), limits(&args.measure.limit));
+        let space = space(args, &machine, &program, &judge)?;
+        let shape = space.shape();
+        let mut settings = Settings {
+            goal: if args.measure.maximize { Goal::Maximize } else { Goal::Minimize },
+            resolution: args.effort.resolution,
+            confidence: args.effort.confidence,
+            warm_up: args.effort.warmup,
+            noise_runs: usize::from(args.effort.noise_runs),
+            max_runs: 0,
+            max_seconds: args.effort.max_time.map(|t| t.as_secs_f64()),
+            seed: args.effort.seed,
+        };
+        let least = settings.least_runs(&shape);
+        settings.max_runs = match args.effort.max_runs {
+            Some(runs) if runs < least => bail!(
+                "--max-runs {runs} is too few: {} plans need at least {least} runs; \
+                 raise it, or compare fewer plans with --factor",
+                shape.candidates().count()
+            ),
+            Some(runs) => runs,
+            None => Settings::default_max_runs(&shape).max(least),
+        };
+        Ok(Self { machine, program, judge, metric, space, settings })
+    }
+
+    pub fn runner<'a>(&'a self, interrupted: &'a AtomicBool) -> Runner<'a> {
+        Runner::new(&self.machine, self.program.clone(), self.judge.clone(), interrupted)
+    }
+
+    pub fn metric_name(&self) -> String {
+        match &self.metric {
+            Metric::WallTime => "wall time".to_owned(),
+            Metric::Matched(regex) => regex.to_string(),
+        }
+    }
+
+    /// What makes two searches the same: limits of time and runs may change on resuming.
+    pub fn fingerprint(&self, args: &Args) -> Fingerprint {
+        let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
+        let directory = std::env::current_dir().unwrap_or_default();
+        let measure = &args.measure;
+        let regex = |regex: &Option<regex::Regex>| regex.as_ref().map(ToString::to_string);
+        let limits = limits(&measure.limit);
+        let fields = [
+            ("command", json!(words)),
+            ("directory", json!(directory)),
+            ("stdin", json!(measure.stdin)),
+            ("prepare", json!(measure.prepare)),
+            ("metric", json!(regex(&measure.metric))),
+            ("check", json!(regex(&measure.check))),
+            ("goal", json!(self.settings.goal)),
+            (
+                "limits",
+                json!([
+                    limits.rss_bytes.map(|b| b.to_string()),
+                    limits.seconds.map(|s| s.to_string())
+                ]),
+            ),
+            ("factors", json!(self.space.factors)),
+            ("plans", json!(self.space.extras)),
+            ("seed", json!(self.settings.seed)),
+        ];
+        fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+fn limits(given: &[Limits]) -> Limits {
+    Limits {
+        rss_bytes: given.iter().filter_map(|l| l.rss_bytes).min(),
+        seconds: given.iter().filter_map(|l| l.seconds).reduce(f64::min),
+    }
+}
+
+fn space(
+    args: &Args,
+    machine: &Machine,
+    program: &Program,
+    judge: &Judge,
+) -> anyhow::Result<Space> {
+    let never = AtomicBool::new(false);
+    let runner = Runner::new(machine, program.clone(), judge.clone(), &never);
+    let extras = args
+        .space
+        .plans
+        .iter()
+        .map(|path| {
+            let plan = Plan::load(path)?;
+            runner
+                .applies(&plan)
+                .map_err(anyhow::Error::msg)
+                .with_context(|| format!("--plan {}", path.display()))?;
+            Ok(plan)
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let facts = Facts::new(machine, Path::new("/"));
+    Ok(Space::new(&facts, &args.space.factors, extras, |plan| runner.applies(plan)))
+}
+
+/// A flag that the first Ctrl-C sets; the second ends the process.
+pub fn interruption() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let status = i32::from(INTERRUPTED) - SIGINT + signal;
+        signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .context("cannot receive signals")?;
+    }
+    Ok(flag)
+}

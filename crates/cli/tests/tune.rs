@@ -1,0 +1,198 @@
+//! `numapilot tune`, with programs whose figures do not depend on time: they print a
+//! number that follows from the plan's environment.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command as Process, Stdio};
+
+use assert_cmd::Command;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Prints the answer and a figure; crashes if told to.
+const PROGRAM: &str = "echo answer=${ANSWER:-1}; echo figure=${FIGURE:-100}; exit ${STATUS:-0}";
+
+/// A folder with profiles that set one variable each.
+fn folder(profiles: &[(&str, &str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, variable, value) in profiles {
+        let text = format!("[env]\n{variable} = \"{value}\"\n");
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+/// `tune` in the folder, comparing the default with the profiles there alone.
+fn tune(folder: &Path, profiles: &[&str], more: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("numapilot").unwrap();
+    command.current_dir(folder).args(["tune", "--state", "state"]);
+    for factor in ["allocator=inherit", "threads=none", "memory=inherit", "thp=inherit"] {
+        command.args(["--factor", factor]);
+    }
+    command.args(["--factor", "numa-balancing=inherit"]);
+    for profile in profiles {
+        command.args(["--plan", profile]);
+    }
+    command.args(more).args(["--metric", "figure=([0-9]+)", "--", "sh", "-c", PROGRAM]);
+    command
+}
+
+fn json(mut command: Command) -> Value {
+    let output = command.assert().success().get_output().stdout.clone();
+    serde_json::from_slice(&output).unwrap()
+}
+
+fn error(mut command: Command, status: i32) -> String {
+    let output = command.assert().failure().code(status).get_output().stderr.clone();
+    String::from_utf8(output).unwrap()
+}
+
+#[test]
+fn the_best_plan_is_named_and_kept_as_a_profile() {
+    let folder = folder(&[("fast", "FIGURE", "80"), ("slow", "FIGURE", "130")]);
+    let report = json(tune(folder.path(), &["fast", "slow"], &["--json", "--svg", "x.svg"]));
+    assert_eq!(report["best"]["plan"], "FIGURE=80");
+    assert_eq!(report["default"]["median"], 100.0);
+    assert_eq!(report["noise"], 0.0);
+    assert!((report["best"]["ratio"].as_f64().unwrap() - 0.8).abs() < 1e-9);
+    let statuses: Vec<&str> =
+        report["plans"].as_array().unwrap().iter().map(|p| p["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["best", "default", "dropped"]);
+    assert!(std::fs::read_to_string(folder.path().join("x.svg")).unwrap().contains("FIGURE=80"));
+
+    let mut run = Command::cargo_bin("numapilot").unwrap();
+    run.current_dir(folder.path());
+    run.args(["run", "--profile", "numapilot.toml", "--", "sh", "-c", PROGRAM]);
+    run.assert().success().stdout("answer=1\nfigure=80\n");
+}
+
+#[test]
+fn more_is_better_when_maximising() {
+    let folder = folder(&[("a", "FIGURE", "80"), ("b", "FIGURE", "130")]);
+    let report = json(tune(folder.path(), &["a", "b"], &["--json", "--maximize"]));
+    assert_eq!(report["best"]["plan"], "FIGURE=130");
+}
+
+#[test]
+fn people_get_tables() {
+    let folder = folder(&[("fast", "FIGURE", "80"), ("crash", "STATUS", "3")]);
+    let mut command = tune(folder.path(), &["fast", "crash"], &[]);
+    let output = command.assert().success().get_output().stdout.clone();
+    let text = String::from_utf8(output).unwrap();
+    for part in ["below 1 is better", "FIGURE=80  0.800", "failed: exit status 3", "20.0 % less"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
+fn when_nothing_beats_the_default_it_says_so() {
+    let folder = folder(&[("slow", "FIGURE", "130")]);
+    let report = json(tune(folder.path(), &["slow"], &["--json"]));
+    assert_eq!(report["best"], Value::Null);
+    assert!(!folder.path().join("numapilot.toml").exists());
+    let mut command = tune(folder.path(), &["slow"], &[]);
+    let output = command.assert().success().get_output().stdout.clone();
+    assert!(String::from_utf8(output).unwrap().contains("Nothing is shown to beat the default"));
+}
+
+#[test]
+fn plans_that_break_the_program_are_left_out() {
+    let folder =
+        folder(&[("wrong", "ANSWER", "2"), ("crash", "STATUS", "9"), ("fast", "FIGURE", "90")]);
+    let profiles = ["wrong", "crash", "fast"];
+    let report = json(tune(folder.path(), &profiles, &["--json", "--check", "answer=(.*)"]));
+    assert_eq!(report["best"]["plan"], "FIGURE=90");
+    let reason = |plan: &str| {
+        let plans = report["plans"].as_array().unwrap();
+        let found = plans.iter().find(|p| p["plan"] == plan).unwrap();
+        assert_eq!(found["status"], "failed");
+        found["reason"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(reason("ANSWER=2"), "wrong answer: \"2\" instead of \"1\"");
+    assert_eq!(reason("STATUS=9"), "exit status 9");
+}
+
+#[test]
+fn a_default_that_fails_is_fatal_and_shows_its_output() {
+    let folder = folder(&[("fast", "FIGURE", "80")]);
+    let mut command = tune(folder.path(), &["fast"], &[]);
+    command.env("STATUS", "7").env("FIGURE", "42");
+    let text = error(command, 125);
+    assert!(text.contains("exit status 7") && text.contains("figure=42"), "{text}");
+    let mut command = tune(folder.path(), &["fast"], &[]);
+    command.env("FIGURE", "none");
+    assert!(error(command, 125).contains("--metric"));
+}
+
+#[test]
+fn what_cannot_end_well_is_refused_before_the_first_run() {
+    let folder = folder(&[("fast", "FIGURE", "80")]);
+    let refused = |more: &[&str]| error(tune(folder.path(), &["fast"], more), 125);
+    assert!(refused(&["--max-runs", "3"]).contains("at least 18 runs"));
+    assert!(refused(&["--output", "fast"]).contains("--force"));
+    assert!(refused(&["--output", "no/such/folder/x"]).contains("no/such/folder/x"));
+    assert!(refused(&["--svg", "state-is-fine/x.svg"]).contains("cannot write"));
+    assert!(refused(&["--plan", "missing"]).contains("missing"));
+    assert!(refused(&["--factor", "pages=huge"]).contains("numa-balancing"));
+    assert!(refused(&["--resume"]).contains("nothing to resume"));
+    assert!(refused(&["--timeout", "soon"]).contains("duration"));
+    // An empty journal from the refused resumption at most.
+    let journal = folder.path().join("state/trials.jsonl");
+    assert_eq!(std::fs::metadata(journal).map_or(0, |m| m.len()), 0);
+}
+
+#[test]
+fn a_program_that_is_not_there_has_its_status() {
+    let folder = folder(&[]);
+    let mut command = Command::cargo_bin("numapilot").unwrap();
+    command.current_dir(folder.path()).args(["tune", "--state", "state", "--", "./missing"]);
+    assert!(error(command, 127).contains("./missing"));
+}
+
+#[test]
+fn a_killed_search_goes_on_where_it_was() {
+    let folder = folder(&[("fast", "FIGURE", "80"), ("slow", "FIGURE", "130")]);
+    let search = |more: &[&str]| tune(folder.path(), &["fast", "slow"], more);
+    let whole = json(search(&["--json"]));
+    let journal = folder.path().join("state/trials.jsonl");
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    // As kill -9 leaves it: some lines, the last one cut short.
+    let kept = lines[..8].join("\n") + "\n" + &lines[8][..10];
+    std::fs::write(&journal, &kept).unwrap();
+    let resumed = json(search(&["--json", "--resume", "--force"]));
+    for key in ["best", "plans", "runs", "stop"] {
+        assert_eq!(resumed[key], whole[key], "{key}");
+    }
+    let now = std::fs::read_to_string(&journal).unwrap();
+    assert_eq!(now.lines().count(), lines.len());
+    assert!(now.starts_with(&lines[..8].join("\n")));
+
+    let other = tune(folder.path(), &["fast"], &["--resume", "--force"]);
+    assert!(error(other, 125).contains("belongs to another search: its plans"));
+}
+
+#[test]
+fn an_interruption_prints_what_is_known() {
+    let folder = folder(&[("fast", "FIGURE", "80")]);
+    let mut child = Process::new(assert_cmd::cargo::cargo_bin("numapilot"))
+        .current_dir(folder.path())
+        .args(["tune", "--state", "state", "--max-runs", "5000", "--resolution", "0.01", "--"])
+        .args(["sleep", "0.05"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("noise")));
+    let kill = Process::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let rest = std::thread::spawn(move || lines.count());
+    let output = child.wait_with_output().unwrap();
+    rest.join().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("default: median") && text.contains("interrupted"), "{text}");
+}

@@ -1,0 +1,163 @@
+//! What to run next: a pure function of the space, the settings and the evidence.
+//!
+//! ```text
+//!  warm-up -> noise -> screening -> refinement -> race ---------> final -> stop
+//!             default  balanced     what the      rounds, losers  leader and
+//!             x 5      design       model likes   dropped         default only
+//!                      '------ large spaces only -----'
+//! ```
+//!
+//! There is no state beside the evidence: a search that was killed goes on where it was
+//! by asking again. The clock enters as the seconds that the runs in the evidence took.
+
+mod budget;
+pub mod design;
+pub mod model;
+mod propose;
+pub mod race;
+mod rounds;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::{Goal, Order, Phase, Trial};
+use crate::shape::{Candidate, DEFAULT, Shape};
+use budget::{BLOCK, Shares};
+pub use propose::fit;
+pub use rounds::{Verdict, verdict};
+
+/// What the user asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Direction of the metric.
+    pub goal: Goal,
+    /// Differences below this share do not matter (0.02 = 2 %).
+    pub resolution: f64,
+    /// Confidence of all intervals of a race together.
+    pub confidence: f64,
+    /// Runs of the default whose figures are not used.
+    pub warm_up: usize,
+    /// Runs of the default against itself.
+    pub noise_runs: usize,
+    /// Runs at most, all phases together.
+    pub max_runs: usize,
+    /// Seconds of running at most.
+    pub max_seconds: Option<f64>,
+    /// Source of all random choices.
+    pub seed: u64,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Make these runs in this order, then ask again.
+    Run(Vec<Order>),
+    /// Enough.
+    Stop(Stop),
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stop {
+    /// It is decided between the best plan and the default, and all others are out.
+    Decided,
+    /// The plans left differ by less than the resolution.
+    Equivalent,
+    /// `max_runs` are used up.
+    MaxRuns,
+    /// `max_seconds` are used up.
+    MaxTime,
+    /// There is nothing to compare the default with.
+    NothingToCompare,
+    /// The user ended it.
+    Interrupted,
+}
+
+/// What to run next.
+#[must_use]
+pub fn decide(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Decision {
+    let made = |phase: Phase| evidence.iter().filter(|t| t.order.phase == phase).count();
+    let repeat = |phase: Phase, wanted: usize| {
+        let order = Order { phase, block: 0, candidate: DEFAULT };
+        Decision::Run(vec![order; wanted - made(phase)])
+    };
+    if made(Phase::Race) == 0 {
+        if made(Phase::WarmUp) < settings.warm_up && made(Phase::Noise) == 0 {
+            return repeat(Phase::WarmUp, settings.warm_up);
+        }
+        if made(Phase::Noise) < settings.noise_runs {
+            return repeat(Phase::Noise, settings.noise_runs);
+        }
+        if shape.candidates().count() <= 1 {
+            return Decision::Stop(Stop::NothingToCompare);
+        }
+    }
+    let shares = Shares::new(shape, settings, evidence);
+    if shares.left(evidence) == 0 {
+        return Decision::Stop(shares.exhausted);
+    }
+    if made(Phase::Race) == 0 && budget::is_large(shape) {
+        let next = screening_block(shape, settings, evidence, &shares)
+            .or_else(|| refinement_block(shape, settings, evidence, &shares));
+        if let Some(mut orders) = next {
+            orders.truncate(shares.left(evidence));
+            return Decision::Run(orders);
+        }
+    }
+    rounds::next(shape, settings, evidence, &shares)
+}
+
+/// Plans that must not run again.
+#[must_use]
+pub fn failed(evidence: &[Trial]) -> BTreeSet<Candidate> {
+    evidence.iter().filter(|t| t.failure().is_some()).map(|t| t.order.candidate).collect()
+}
+
+/// The rest of the first unfinished screening block.
+fn screening_block(
+    shape: &Shape,
+    settings: &Settings,
+    evidence: &[Trial],
+    shares: &Shares,
+) -> Option<Vec<Order>> {
+    let failed = failed(evidence);
+    let design = design::screening(shape, settings.seed, shares.screen / BLOCK, BLOCK);
+    design.into_iter().zip(0..).find_map(|(cells, block)| {
+        let mut made: Vec<Candidate> = evidence
+            .iter()
+            .filter(|t| t.order.phase == Phase::Screen && t.order.block == block)
+            .map(|t| t.order.candidate)
+            .collect();
+        let orders: Vec<Order> = cells
+            .into_iter()
+            .filter(|cell| match made.iter().position(|m| m == cell) {
+                Some(i) => {
+                    made.swap_remove(i);
+                    false
+                }
+                None => !failed.contains(cell),
+            })
+            .map(|candidate| Order { phase: Phase::Screen, block, candidate })
+            .collect();
+        (!orders.is_empty()).then_some(orders)
+    })
+}
+
+/// The next block of what the screening model holds promising.
+fn refinement_block(
+    shape: &Shape,
+    settings: &Settings,
+    evidence: &[Trial],
+    shares: &Shares,
+) -> Option<Vec<Order>> {
+    let refined = || evidence.iter().filter(|t| t.order.phase == Phase::Refine);
+    let block = refined().map(|t| t.order.block + 1).max().unwrap_or(0);
+    let size = BLOCK.min(shares.refine.saturating_sub(refined().count()));
+    let orders: Vec<Order> = propose::promising(shape, settings, evidence, size)
+        .into_iter()
+        .map(|candidate| Order { phase: Phase::Refine, block, candidate })
+        .collect();
+    (!orders.is_empty()).then_some(orders)
+}

@@ -1,0 +1,303 @@
+//! The race: rounds of all surviving plans in random order, compared round by round.
+//!
+//! Two plans are compared by the differences of their log-metrics within rounds, so that
+//! what slows a whole round (another tenant, a hot processor) cancels out. A plan is
+//! dropped when the confidence interval of its difference to the leader lies above 0.
+//!
+//! Errors over the whole race stay below `1 - confidence`, whenever it stops: the error
+//! allowed is split evenly over all comparisons of the race (plans but one) and all
+//! looks it may take (Bonferroni), and looks become rarer as rounds go by. The same
+//! interval against the default decides whether a plan is called better.
+//!
+//! Sources: O. Maron, A. W. Moore, "The Racing Algorithm", Artificial Intelligence Review
+//! 11 (1997); M. Birattari et al., "A Racing Algorithm for Configuring Metaheuristics",
+//! GECCO 2002: blocking by round. The interval: [`crate::statistics`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Settings;
+use crate::evidence::{Goal, Phase, Trial};
+use crate::shape::{Candidate, DEFAULT};
+use crate::statistics::{half_width, location, median, robust_sigma};
+
+/// Rounds after which plans may be dropped: ever farther apart, since each look costs
+/// width.
+const LOOKS: [usize; 18] =
+    [3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 85, 115, 150, 200, 270, 360, 500];
+
+/// Degrees of freedom that the spread of all plans counts at most beside a plan's own.
+const PRIOR_DF: f64 = 12.0;
+
+/// Whether plans may be dropped after this many rounds.
+#[must_use]
+pub fn is_look(rounds: usize) -> bool {
+    LOOKS.binary_search(&rounds).is_ok() || rounds > 500 && rounds.is_multiple_of(100)
+}
+
+/// Looks of a race of at most this many rounds, and the one at its end.
+fn looks(rounds: usize) -> usize {
+    LOOKS.iter().filter(|&&look| look <= rounds).count() + rounds.saturating_sub(500) / 100 + 1
+}
+
+/// Difference of costs with its confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// The estimate.
+    pub centre: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Rounds it rests on.
+    pub rounds: usize,
+}
+
+impl Difference {
+    /// Of a plan to itself.
+    fn none(rounds: usize) -> Self {
+        Self { centre: 0.0, low: 0.0, high: 0.0, rounds }
+    }
+}
+
+/// All costs of a race, by plan and round.
+#[derive(Clone, Debug)]
+pub struct Race {
+    /// Plans of the first round in ascending order.
+    pub racers: Vec<Candidate>,
+    /// Costs by round.
+    costs: BTreeMap<Candidate, BTreeMap<u32, f64>>,
+    /// Plans that failed.
+    failed: BTreeSet<Candidate>,
+    /// Plans in the order ran, by round.
+    ran: BTreeMap<u32, BTreeSet<Candidate>>,
+    /// Error allowed to one interval.
+    alpha: f64,
+    /// Variance of a difference, and how sure it is.
+    prior: (f64, f64),
+}
+
+impl Race {
+    /// Reads the race, or the final, out of the evidence.
+    #[must_use]
+    pub fn new(evidence: &[Trial], phase: Phase, settings: &Settings) -> Self {
+        let goal = settings.goal;
+        let mut costs: BTreeMap<Candidate, BTreeMap<u32, f64>> = BTreeMap::new();
+        let mut ran: BTreeMap<u32, BTreeSet<Candidate>> = BTreeMap::new();
+        let mut failed = BTreeSet::new();
+        for trial in evidence.iter().filter(|t| t.order.phase == phase) {
+            let (plan, round) = (trial.order.candidate, trial.order.block);
+            ran.entry(round).or_default().insert(plan);
+            match trial.cost(goal) {
+                Some(cost) => drop(costs.entry(plan).or_default().insert(round, cost)),
+                None => drop(failed.insert(plan)),
+            }
+        }
+        let racers: Vec<Candidate> = ran.values().next().into_iter().flatten().copied().collect();
+        let comparisons = racers.len().saturating_sub(1).max(1);
+        let alpha =
+            (1.0 - settings.confidence) / (comparisons * looks(settings.max_runs / 2)) as f64;
+        let mut race = Self { racers, costs, failed, ran, alpha, prior: (0.0, 0.0) };
+        race.prior = race.spread(evidence, goal);
+        race
+    }
+
+    /// Rounds begun.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.ran.keys().last().map_or(0, |last| last + 1)
+    }
+
+    /// Plans that have run in this round.
+    #[must_use]
+    pub fn ran(&self, round: u32) -> BTreeSet<Candidate> {
+        self.ran.get(&round).cloned().unwrap_or_default()
+    }
+
+    /// Plans that should run in this round and have not.
+    #[must_use]
+    pub fn missing(&self, round: u32) -> Vec<Candidate> {
+        let ran = self.ran(round);
+        // Who starts in the first round is told from what was known before the race.
+        let expected = if round == 0 { Vec::new() } else { self.survivors(round) };
+        expected.into_iter().filter(|plan| !ran.contains(plan)).collect()
+    }
+
+    /// Plans still in the race after `rounds` rounds: they have run in the last of them,
+    /// have not failed, and are not excluded if plans may be dropped now. The default
+    /// stays to the end: every ratio is to it.
+    #[must_use]
+    pub fn survivors(&self, rounds: u32) -> Vec<Candidate> {
+        let Some(last) = rounds.checked_sub(1).and_then(|round| self.ran.get(&round)) else {
+            return self.racers.clone();
+        };
+        let present: Vec<Candidate> =
+            last.iter().copied().filter(|c| !self.failed.contains(c)).collect();
+        if !is_look(rounds as usize) {
+            return present;
+        }
+        let leader = self.leader(&present);
+        present
+            .into_iter()
+            .filter(|&plan| plan == DEFAULT || self.difference(plan, leader).low <= 0.0)
+            .collect()
+    }
+
+    /// The plan with the least estimated cost.
+    #[must_use]
+    pub fn leader(&self, plans: &[Candidate]) -> Candidate {
+        plans
+            .iter()
+            .map(|&plan| (self.difference(plan, DEFAULT).centre, plan))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map_or(DEFAULT, |(_, plan)| plan)
+    }
+
+    /// Cost of one plan less that of another, over the rounds both ran in.
+    #[must_use]
+    pub fn difference(&self, plan: Candidate, other: Candidate) -> Difference {
+        let differences = self.differences(plan, other);
+        if plan == other {
+            return Difference::none(differences.len());
+        }
+        let (variance, df) = self.prior;
+        let estimate = location(&differences, variance.sqrt());
+        let half = half_width(&estimate, variance, df, self.alpha);
+        Difference {
+            centre: estimate.centre,
+            low: estimate.centre - half,
+            high: estimate.centre + half,
+            rounds: differences.len(),
+        }
+    }
+
+    fn differences(&self, plan: Candidate, other: Candidate) -> Vec<f64> {
+        let (Some(a), Some(b)) = (self.costs.get(&plan), self.costs.get(&other)) else {
+            return Vec::new();
+        };
+        a.iter().filter_map(|(round, cost)| Some(cost - b.get(round)?)).collect()
+    }
+
+    /// Variance of a difference pooled over the default's own noise and all racers, and
+    /// its degrees of freedom beyond those of any one pair.
+    fn spread(&self, evidence: &[Trial], goal: Goal) -> (f64, f64) {
+        let noise: Vec<f64> = evidence
+            .iter()
+            .filter(|t| t.order.phase == Phase::Noise)
+            .filter_map(|t| t.cost(goal))
+            .collect();
+        let noise_df = noise.len().saturating_sub(1) as f64;
+        let mean = noise.iter().sum::<f64>() / noise.len().max(1) as f64;
+        // A difference has the noise of two runs.
+        let noise_squares = 2.0 * noise.iter().map(|c| (c - mean).powi(2)).sum::<f64>();
+
+        let (mut residuals, mut df) = (Vec::new(), Vec::new());
+        for &plan in self.racers.iter().filter(|&&c| c != DEFAULT) {
+            let differences = self.differences(plan, DEFAULT);
+            let n = differences.len() as f64;
+            if n < 2.0 {
+                continue;
+            }
+            let centre = median(&differences);
+            // Residuals about their own centre are too small by this factor.
+            let grow = (n / (n - 1.0)).sqrt();
+            residuals.extend(differences.iter().map(|d| (d - centre) * grow));
+            df.push(n - 1.0);
+        }
+        let own = df.iter().copied().fold(0.0, f64::max);
+        let others_df = df.iter().sum::<f64>() - own;
+        let total = noise_df + others_df;
+        if total <= 0.0 {
+            return (0.0, 0.0);
+        }
+        let others = if others_df > 0.0 { robust_sigma(&residuals).powi(2) } else { 0.0 };
+        ((noise_squares + others_df * others) / total, total.min(PRIOR_DF))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::{Failure, Order, Outcome};
+
+    fn settings(goal: Goal, max_runs: usize) -> Settings {
+        Settings {
+            goal,
+            resolution: 0.02,
+            confidence: 0.95,
+            warm_up: 0,
+            noise_runs: 4,
+            max_runs,
+            max_seconds: None,
+            seed: 0,
+        }
+    }
+
+    fn trial(phase: Phase, block: u32, candidate: u32, value: f64) -> Trial {
+        let order = Order { phase, block, candidate: Candidate(candidate) };
+        Trial { order, seconds: 1.0, peak_rss_bytes: None, outcome: Outcome::Value(value) }
+    }
+
+    /// Plan 1 is 30 % faster, plan 2 is 1 % slower, and whole rounds drift by far more.
+    fn race(rounds: u32) -> Vec<Trial> {
+        let mut trials: Vec<Trial> =
+            [1.0, 1.01, 0.99, 1.0].iter().map(|&v| trial(Phase::Noise, 0, 0, v)).collect();
+        for round in 0..rounds {
+            let drift = 1.0 + 0.5 * f64::from(round);
+            let wobble = if round % 2 == 0 { 1.01 } else { 0.99 };
+            trials.push(trial(Phase::Race, round, 0, drift));
+            trials.push(trial(Phase::Race, round, 1, 0.7 * drift * wobble));
+            trials.push(trial(Phase::Race, round, 2, 1.01 * drift / wobble));
+        }
+        trials
+    }
+
+    #[test]
+    fn pairing_by_round_removes_drift() {
+        let race = Race::new(&race(4), Phase::Race, &settings(Goal::Minimize, 100));
+        let faster = race.difference(Candidate(1), DEFAULT);
+        assert!((faster.centre - 0.7_f64.ln()).abs() < 0.01, "{faster:?}");
+        assert!(faster.high < 0.0);
+        assert_eq!(faster.rounds, 4);
+        assert_eq!(race.survivors(4), [DEFAULT, Candidate(1)]);
+        let same = race.difference(Candidate(2), DEFAULT);
+        assert!(same.low < 0.0 && same.high > 0.0, "{same:?}");
+    }
+
+    #[test]
+    fn nobody_is_dropped_between_looks_or_before_the_first() {
+        let race = Race::new(&race(7), Phase::Race, &settings(Goal::Minimize, 100));
+        assert_eq!(race.survivors(2).len(), 3);
+        assert_eq!(race.survivors(7).len(), 3);
+        assert_eq!(race.survivors(0).len(), 3);
+    }
+
+    #[test]
+    fn a_failed_plan_is_out_at_once() {
+        let mut trials = race(1);
+        trials.last_mut().unwrap().outcome = Outcome::Failed(Failure::Timeout);
+        let race = Race::new(&trials, Phase::Race, &settings(Goal::Minimize, 100));
+        assert_eq!(race.racers.len(), 3);
+        assert_eq!(race.survivors(1), [DEFAULT, Candidate(1)]);
+    }
+
+    #[test]
+    fn maximising_turns_the_order_round() {
+        let race = Race::new(&race(4), Phase::Race, &settings(Goal::Maximize, 100));
+        assert_eq!(race.leader(&race.racers), Candidate(2));
+    }
+
+    #[test]
+    fn more_plans_and_more_looks_widen_the_interval() {
+        let narrow = Race::new(&race(4), Phase::Race, &settings(Goal::Minimize, 8));
+        let wide = Race::new(&race(4), Phase::Race, &settings(Goal::Minimize, 800));
+        let width = |race: &Race| {
+            let difference = race.difference(Candidate(1), DEFAULT);
+            difference.high - difference.low
+        };
+        assert!(width(&wide) > width(&narrow));
+        let one_plan: Vec<Trial> =
+            race(4).into_iter().filter(|t| t.order.candidate != Candidate(2)).collect();
+        let single = Race::new(&one_plan, Phase::Race, &settings(Goal::Minimize, 8));
+        assert!(single.alpha > narrow.alpha);
+    }
+}

@@ -1,0 +1,173 @@
+//! Rounds: who runs in the next one, when losers leave, and when it is enough.
+//!
+//! The race picks a leader; where it leaves open whether the leader beats the default,
+//! a final of these two alone, on fresh runs, decides. The final is a single comparison,
+//! and the leader was picked before it began, so its figure carries no luck of the pick.
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use super::budget::{Shares, is_large};
+use super::race::{Difference, Race, is_look};
+use super::{Decision, Settings, Stop, failed, propose};
+use crate::evidence::{Order, Phase, Trial};
+use crate::shape::{Candidate, DEFAULT, Shape};
+
+/// What the evidence says about the best plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// The plan with the best estimate among those left; the default when it leads.
+    pub leader: Candidate,
+    /// Its cost less the default's: from the final where there was one.
+    pub difference: Difference,
+}
+
+impl Verdict {
+    /// Whether the leader is better than the default, at the confidence asked for.
+    #[must_use]
+    pub fn is_better(&self) -> bool {
+        self.difference.high < 0.0
+    }
+}
+
+/// What the evidence says about the best plan, at any time.
+#[must_use]
+pub fn verdict(settings: &Settings, evidence: &[Trial]) -> Verdict {
+    let race = Race::new(evidence, Phase::Race, settings);
+    let out = failed(evidence);
+    let survivors: Vec<Candidate> =
+        race.survivors(race.rounds()).into_iter().filter(|plan| !out.contains(plan)).collect();
+    let leader = race.leader(&survivors);
+    let last = Race::new(evidence, Phase::Final, settings);
+    let decided = if last.racers.contains(&leader) && leader != DEFAULT { &last } else { &race };
+    Verdict { leader, difference: decided.difference(leader, DEFAULT) }
+}
+
+/// The next round, or the end.
+pub fn next(shape: &Shape, settings: &Settings, evidence: &[Trial], shares: &Shares) -> Decision {
+    let race = Race::new(evidence, Phase::Race, settings);
+    if race.rounds() <= 1 {
+        let starters = starters(shape, settings, evidence);
+        if starters.len() < 2 {
+            return Decision::Stop(Stop::NothingToCompare);
+        }
+        let ran = race.ran(0);
+        let missing: Vec<Candidate> =
+            starters.into_iter().filter(|plan| !ran.contains(plan)).collect();
+        if !missing.is_empty() {
+            let left = shares.left(evidence);
+            return round(settings, Phase::Race, 0, missing, left, shares.exhausted);
+        }
+    }
+    if !evidence.iter().any(|t| t.order.phase == Phase::Final)
+        && let Some(decision) = next_of_race(settings, evidence, shares, &race)
+    {
+        return decision;
+    }
+    next_of_final(settings, evidence, shares)
+}
+
+/// Who starts in the race: told from what was known before it, so that a first round that
+/// was cut short is completed with the same plans.
+fn starters(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Vec<Candidate> {
+    let before = evidence.iter().take_while(|t| t.order.phase != Phase::Race).count();
+    let before = &evidence[..before];
+    if is_large(shape) {
+        let shares = Shares::new(shape, settings, before);
+        return propose::racers(shape, settings, before, shares.racers);
+    }
+    let out = failed(before);
+    shape.candidates().filter(|plan| !out.contains(plan)).collect()
+}
+
+/// The race's next round or its end; `None` when the final is to decide.
+fn next_of_race(
+    settings: &Settings,
+    evidence: &[Trial],
+    shares: &Shares,
+    race: &Race,
+) -> Option<Decision> {
+    let left = shares.left_to_race(evidence);
+    let last = race.rounds() - 1;
+    let missing = race.missing(last);
+    if !missing.is_empty() {
+        let fits = missing.len() <= left;
+        return fits.then(|| round(settings, Phase::Race, last, missing, left, shares.exhausted));
+    }
+    let survivors = race.survivors(last + 1);
+    let leader = race.leader(&survivors);
+    let against_default = race.difference(leader, DEFAULT);
+    let others = || survivors.iter().copied().filter(|&plan| plan != leader && plan != DEFAULT);
+    if is_look(last as usize + 1) {
+        if others().next().is_none() && (leader == DEFAULT || against_default.high < 0.0) {
+            return Some(Decision::Stop(Stop::Decided));
+        }
+        let slack = settings.resolution.ln_1p();
+        let equivalent = |plan| race.difference(plan, leader).low > -slack;
+        if others().all(equivalent) && (equivalent(DEFAULT) || against_default.high < 0.0) {
+            return Some(Decision::Stop(Stop::Equivalent));
+        }
+        // Only the default is left to compare with: the final does that with less doubt.
+        others().next()?;
+    }
+    // What is kept for the final is the race's own where no final is needed.
+    let settled = leader == DEFAULT || against_default.high < 0.0;
+    let left = if settled { shares.left(evidence) } else { left };
+    if settled || survivors.len() <= left {
+        return Some(round(settings, Phase::Race, last + 1, survivors, left, shares.exhausted));
+    }
+    None
+}
+
+/// The final's next round or its end.
+fn next_of_final(settings: &Settings, evidence: &[Trial], shares: &Shares) -> Decision {
+    let left = shares.left(evidence);
+    let leader = verdict(settings, evidence).leader;
+    if leader == DEFAULT {
+        return Decision::Stop(Stop::Decided);
+    }
+    let pair = vec![DEFAULT, leader];
+    let last = Race::new(evidence, Phase::Final, settings);
+    let rounds = last.rounds();
+    // A plan that failed in the final makes room for the next.
+    if rounds > 0 && last.racers.contains(&leader) {
+        let missing: Vec<Candidate> =
+            pair.iter().copied().filter(|plan| !last.ran(rounds - 1).contains(plan)).collect();
+        if !missing.is_empty() {
+            return round(settings, Phase::Final, rounds - 1, missing, left, shares.exhausted);
+        }
+        let difference = last.difference(leader, DEFAULT);
+        if is_look(rounds as usize) {
+            if difference.high < 0.0 || difference.low > 0.0 {
+                return Decision::Stop(Stop::Decided);
+            }
+            if difference.low > -settings.resolution.ln_1p() {
+                return Decision::Stop(Stop::Equivalent);
+            }
+        }
+    }
+    round(settings, Phase::Final, rounds, pair, left, shares.exhausted)
+}
+
+/// A round of these plans in random order, or the end: a part of a round compares
+/// nothing.
+fn round(
+    settings: &Settings,
+    phase: Phase,
+    number: u32,
+    mut plans: Vec<Candidate>,
+    left: usize,
+    exhausted: Stop,
+) -> Decision {
+    if plans.len() > left {
+        return Decision::Stop(exhausted);
+    }
+    let stream = (u64::from(number) + 1) << 8 | phase as u64;
+    let mut rng =
+        StdRng::seed_from_u64(settings.seed.wrapping_mul(0x9E37_79B9).wrapping_add(stream));
+    plans.shuffle(&mut rng);
+    Decision::Run(
+        plans.into_iter().map(|candidate| Order { phase, block: number, candidate }).collect(),
+    )
+}

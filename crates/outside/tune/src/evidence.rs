@@ -1,0 +1,169 @@
+//! What has been measured so far: the only thing decisions and reports are made from.
+//!
+//! Trials are appended in the order they ran and never changed, so the list on disk is
+//! the whole state of a search.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::shape::Candidate;
+
+/// Why a run is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// To fill caches; its figure is not used.
+    WarmUp,
+    /// The default against itself.
+    Noise,
+    /// Balanced design over all factors.
+    Screen,
+    /// Combinations that the screening promises.
+    Refine,
+    /// Rounds of all surviving plans.
+    Race,
+    /// Rounds of the race's leader and the default alone.
+    Final,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WarmUp => "warm-up",
+            Self::Noise => "noise",
+            Self::Screen => "screening",
+            Self::Refine => "refinement",
+            Self::Race => "race",
+            Self::Final => "final",
+        })
+    }
+}
+
+/// A run to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Order {
+    /// What for.
+    pub phase: Phase,
+    /// Number of the block (of a race: the round) within the phase, from 0. Runs of one
+    /// block are made one right after the other and compared with each other.
+    pub block: u32,
+    /// The plan.
+    pub candidate: Candidate,
+}
+
+/// A run that was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// What was ordered.
+    #[serde(flatten)]
+    pub order: Order,
+    /// Wall time of the run, whatever the metric.
+    pub seconds: f64,
+    /// Peak resident memory, where the run ended by itself.
+    pub peak_rss_bytes: Option<u64>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The metric's value, above 0.
+    Value(f64),
+    /// The plan is out, and why.
+    Failed(Failure),
+}
+
+/// Why a plan cannot be used for this program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Failure {
+    /// The program ended with a status other than 0.
+    Exit(i32),
+    /// A signal ended the program.
+    Signal(i32),
+    /// The program took longer than `--timeout`.
+    Timeout,
+    /// The text that `--check` matches differs from the default's.
+    WrongAnswer {
+        /// What the default printed.
+        expected: String,
+        /// What this plan printed.
+        got: String,
+    },
+    /// A limit was exceeded: the text says which and by how much.
+    OverLimit(String),
+    /// The output has no usable number for the metric, or no text for the check.
+    NoFigure(String),
+    /// The plan could not be applied: the text says why.
+    NotApplied(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(status) => write!(f, "exit status {status}"),
+            Self::Signal(signal) => write!(f, "killed by signal {signal}"),
+            Self::Timeout => f.write_str("timeout"),
+            Self::WrongAnswer { expected, got } => {
+                write!(f, "wrong answer: {got:?} instead of {expected:?}")
+            }
+            Self::OverLimit(text) => write!(f, "over the limit: {text}"),
+            Self::NoFigure(text) | Self::NotApplied(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Which direction of the metric is better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Goal {
+    /// Less is better (time).
+    #[default]
+    Minimize,
+    /// More is better (throughput).
+    Maximize,
+}
+
+impl Goal {
+    /// The natural logarithm of the value, turned so that less is better: differences of
+    /// costs are log-ratios.
+    #[must_use]
+    pub fn cost(self, value: f64) -> f64 {
+        match self {
+            Self::Minimize => value.ln(),
+            Self::Maximize => -value.ln(),
+        }
+    }
+
+    /// The ratio of two metrics whose costs differ by `difference`.
+    #[must_use]
+    pub fn ratio(self, difference: f64) -> f64 {
+        match self {
+            Self::Minimize => difference.exp(),
+            Self::Maximize => (-difference).exp(),
+        }
+    }
+}
+
+impl Trial {
+    /// Its cost, if it gave a value.
+    #[must_use]
+    pub fn cost(&self, goal: Goal) -> Option<f64> {
+        match self.outcome {
+            Outcome::Value(value) => Some(goal.cost(value)),
+            Outcome::Failed(_) => None,
+        }
+    }
+
+    /// Why it failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.outcome {
+            Outcome::Value(_) => None,
+            Outcome::Failed(failure) => Some(failure),
+        }
+    }
+}

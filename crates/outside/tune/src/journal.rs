@@ -1,0 +1,355 @@
+//! The search on disk: one line of JSON for what is searched, one for each run, each
+//! forced to the disk before the next run starts.
+//!
+//! A process that is killed loses the run in progress and nothing else. A line that was
+//! cut short by a crash is the last one and has no newline; it is dropped on reading.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::evidence::Trial;
+
+/// Name of the file in the state directory.
+const FILE: &str = "trials.jsonl";
+/// What is kept of an earlier search that was not resumed.
+const EARLIER: &str = "trials.earlier.jsonl";
+/// Version of the lines.
+const VERSION: u32 = 1;
+
+/// Why the state on disk cannot be used.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// A file operation failed.
+    #[error("cannot {what} {}; choose another place with --state DIR", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Another search uses it.
+    #[error(
+        "{} is in use by another numapilot tune of the same program; wait for its end, or give \
+         this one its own --state DIR", .0.display()
+    )]
+    InUse(PathBuf),
+    /// `--resume` without anything to resume.
+    #[error("nothing to resume in {}; leave out --resume to start", .0.display())]
+    Nothing(PathBuf),
+    /// It belongs to another search.
+    #[error(
+        "{} belongs to another search: {difference}; repeat the command and options of that \
+         search, or leave out --resume to start anew", path.display()
+    )]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        difference: String,
+    },
+    /// A line that no numapilot of this version wrote.
+    #[error("{}, line {line}, is damaged; leave out --resume to start anew", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+/// What is searched; two searches are the same when these are equal.
+pub type Fingerprint = serde_json::Map<String, serde_json::Value>;
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    version: u32,
+    search: Fingerprint,
+}
+
+/// One line after the header.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Entry {
+    Trial(Trial),
+    /// What the default answered to `--check`.
+    Answer(String),
+}
+
+/// The open file.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+/// What an earlier part of the search left.
+#[derive(Debug, Default)]
+pub struct Past {
+    /// Its trials.
+    pub trials: Vec<Trial>,
+    /// The default's answer.
+    pub answer: Option<String>,
+}
+
+impl Journal {
+    /// Opens the journal in `directory`, which is made where needed: empty, or with
+    /// `resume` continuing what is there.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn open(
+        directory: &Path,
+        search: &Fingerprint,
+        resume: bool,
+    ) -> Result<(Self, Past), JournalError> {
+        let path = directory.join(FILE);
+        let io = |what| move |source| JournalError::Io { what, path: directory.join(FILE), source };
+        std::fs::create_dir_all(directory).map_err(io("make the directory of"))?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(io("open"))?;
+        lock(&file, &path)?;
+        let length = file.metadata().map_err(io("read"))?.len();
+        if resume {
+            if length == 0 {
+                return Err(JournalError::Nothing(path));
+            }
+            let (past, whole) = read(&file, &path, search)?;
+            // Drops a line that was cut short.
+            file.set_len(whole).map_err(io("write"))?;
+            file.seek(io::SeekFrom::End(0)).map_err(io("write"))?;
+            return Ok((Self { file, path }, past));
+        }
+        if length > 0 {
+            // Kept once more: hours of measuring are not thrown away for a forgotten flag.
+            std::fs::rename(&path, directory.join(EARLIER)).map_err(io("set aside"))?;
+            file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)
+                .map_err(io("open"))?;
+            lock(&file, &path)?;
+        }
+        let mut journal = Self { file, path };
+        journal.write(&Header { version: VERSION, search: search.clone() })?;
+        if let Ok(handle) = File::open(directory) {
+            // The new name, too, must survive a crash; not every file system can.
+            let _ = handle.sync_all();
+        }
+        Ok((journal, Past::default()))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends a trial and forces it to the disk.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`]: the disk is full, for example.
+    pub fn append(&mut self, trial: &Trial) -> Result<(), JournalError> {
+        self.write(&Entry::Trial(trial.clone()))
+    }
+
+    /// Appends the default's answer to `--check`.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub fn append_answer(&mut self, answer: &str) -> Result<(), JournalError> {
+        self.write(&Entry::Answer(answer.to_owned()))
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> Result<(), JournalError> {
+        let text = serde_json::to_string(line).map_err(io::Error::from);
+        text.and_then(|mut text| {
+            text.push('\n');
+            self.file.write_all(text.as_bytes())?;
+            self.file.sync_data()
+        })
+        .map_err(|source| JournalError::Io {
+            what: "write results to",
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
+    // A process that is being started shares the lock until its exec: try more than once.
+    for _ in 0..20 {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(20)),
+            // A file system without locks: two searches at once are then the user's care.
+            _ => return Ok(()),
+        }
+    }
+    Err(JournalError::InUse(path.to_owned()))
+}
+
+/// The past, and the length of the file up to the last whole line.
+fn read(file: &File, path: &Path, search: &Fingerprint) -> Result<(Past, u64), JournalError> {
+    let mut reader = BufReader::new(file);
+    let mut past = Past::default();
+    let mut whole = 0;
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        reader.read_until(b'\n', &mut line).map_err(|source| JournalError::Io {
+            what: "read",
+            path: path.to_owned(),
+            source,
+        })?;
+        if line.last() != Some(&b'\n') {
+            break;
+        }
+        let damaged =
+            |source| JournalError::Damaged { path: path.to_owned(), line: number, source };
+        if number == 1 {
+            let header: Header = serde_json::from_slice(&line).map_err(damaged)?;
+            compare(path, &header, search)?;
+        } else {
+            match serde_json::from_slice(&line).map_err(damaged)? {
+                Entry::Trial(trial) => past.trials.push(trial),
+                Entry::Answer(answer) => past.answer = Some(answer),
+            }
+        }
+        whole += line.len() as u64;
+    }
+    if whole == 0 {
+        return Err(JournalError::Nothing(path.to_owned()));
+    }
+    Ok((past, whole))
+}
+
+fn compare(path: &Path, header: &Header, search: &Fingerprint) -> Result<(), JournalError> {
+    let other = |difference| JournalError::Other { path: path.to_owned(), difference };
+    if header.version != VERSION {
+        return Err(other(format!("version {} of the file, not {VERSION}", header.version)));
+    }
+    let null = serde_json::Value::Null;
+    for key in header.search.keys().chain(search.keys()) {
+        let (then, now) =
+            (header.search.get(key).unwrap_or(&null), search.get(key).unwrap_or(&null));
+        if then != now {
+            return Err(other(format!("its {key} is {then}, not {now}")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::{Failure, Order, Outcome, Phase};
+    use crate::shape::Candidate;
+
+    fn search(command: &str) -> Fingerprint {
+        [("command".to_owned(), command.into())].into_iter().collect()
+    }
+
+    fn trials() -> Vec<Trial> {
+        let failures = [Failure::Timeout, Failure::Exit(3), Failure::OverLimit("x\n\"y".into())];
+        let outcomes = failures.map(Outcome::Failed).into_iter().chain([Outcome::Value(0.1 + 0.2)]);
+        (0..)
+            .zip(outcomes)
+            .map(|(block, outcome)| Trial {
+                order: Order { phase: Phase::Race, block, candidate: Candidate(7) },
+                seconds: 1.0 / 3.0,
+                peak_rss_bytes: Some(1),
+                outcome,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut journal, past) = Journal::open(folder.path(), &search("a"), false).unwrap();
+        assert!(past.trials.is_empty());
+        trials().iter().for_each(|t| journal.append(t).unwrap());
+        journal.append_answer("42").unwrap();
+        drop(journal);
+        let (_, past) = Journal::open(folder.path(), &search("a"), true).unwrap();
+        assert_eq!(past.trials, trials());
+        assert_eq!(past.answer.as_deref(), Some("42"));
+    }
+
+    #[test]
+    fn a_line_cut_short_loses_that_line_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut journal, _) = Journal::open(folder.path(), &search("a"), false).unwrap();
+        trials().iter().for_each(|t| journal.append(t).unwrap());
+        drop(journal);
+        let path = folder.path().join(FILE);
+        let text = std::fs::read(&path).unwrap();
+        let header = 1 + text.iter().position(|&b| b == b'\n').unwrap();
+        for length in header..text.len() {
+            std::fs::write(&path, &text[..length]).unwrap();
+            let (mut journal, past) = Journal::open(folder.path(), &search("a"), true).unwrap();
+            let whole = text[..length].iter().filter(|&&b| b == b'\n').count() - 1;
+            assert_eq!(past.trials, trials()[..whole]);
+            journal.append(&trials()[0]).unwrap();
+            drop(journal);
+            let (_, past) = Journal::open(folder.path(), &search("a"), true).unwrap();
+            assert_eq!(past.trials.len(), whole + 1);
+        }
+    }
+
+    #[test]
+    fn another_search_is_refused_and_an_earlier_one_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |command, resume| Journal::open(folder.path(), &search(command), resume);
+        assert!(matches!(open("a", true), Err(JournalError::Nothing(_))));
+        let (mut journal, _) = open("a", false).unwrap();
+        journal.append(&trials()[0]).unwrap();
+        assert!(matches!(open("a", true), Err(JournalError::InUse(_))));
+        drop(journal);
+        let error = open("b", true).unwrap_err().to_string();
+        assert!(error.contains("its command is \"a\", not \"b\""), "{error}");
+        drop(open("b", false).unwrap());
+        let kept = std::fs::read_to_string(folder.path().join(EARLIER)).unwrap();
+        assert_eq!(kept.lines().count(), 2);
+    }
+
+    #[test]
+    fn damage_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Journal::open(folder.path(), &search("a"), false).unwrap());
+        let path = folder.path().join(FILE);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{text}{{\n")).unwrap();
+        let error = Journal::open(folder.path(), &search("a"), true).unwrap_err();
+        assert!(error.to_string().contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let full = Path::new("/dev/full");
+        let Ok(file) = OpenOptions::new().write(true).open(full) else {
+            println!("skipped: no /dev/full here");
+            return;
+        };
+        let mut journal = Journal { file, path: full.to_owned() };
+        let error = journal.append(&trials()[0]).unwrap_err();
+        assert!(error.to_string().contains("--state"), "{error}");
+    }
+}

@@ -1,0 +1,415 @@
+//! The result of a search, from its evidence alone.
+
+use std::collections::BTreeSet;
+
+use numapilot_place::Plan;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde::Serialize;
+
+use crate::decide::model::{Model, Surface};
+use crate::decide::race::{Difference, Race};
+use crate::decide::{self, Settings, Stop, Verdict, verdict};
+use crate::evidence::{Failure, Goal, Outcome, Phase, Trial};
+use crate::shape::{Candidate, DEFAULT};
+use crate::space::{LeftOut, Space};
+use crate::statistics::{deviation, median};
+
+/// Draws from the screening model for its intervals.
+const DRAWS: usize = 400;
+
+/// Everything a user, a script or a picture needs to know.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What is compared: `wall time`, or the pattern.
+    pub metric: String,
+    /// Which direction is better.
+    pub goal: Goal,
+    /// Standard deviation of the default against itself, as a share; absent with fewer
+    /// than two runs.
+    pub noise: Option<f64>,
+    /// Runs made, warm-up included.
+    pub runs: usize,
+    /// Seconds of running.
+    pub seconds: f64,
+    /// Cells of the whole grid, and plans the user added.
+    pub candidates: usize,
+    /// Confidence of all intervals of the race together.
+    pub confidence: f64,
+    /// Differences below this share do not matter.
+    pub resolution: f64,
+    /// Why it ended.
+    pub stop: Stop,
+    /// The default's figures.
+    pub default: DefaultFigures,
+    /// Plans that ran, the best first.
+    pub plans: Vec<PlanFigures>,
+    /// Main effects of levels.
+    pub effects: Vec<Effect>,
+    /// The winner; absent when nothing beats the default.
+    pub best: Option<PlanFigures>,
+    /// What was not compared.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The default.
+#[derive(Clone, Debug, Serialize)]
+pub struct DefaultFigures {
+    /// Median of the metric; absent before the first run.
+    pub median: Option<f64>,
+    /// Median wall time.
+    pub median_seconds: Option<f64>,
+    /// Runs, without warm-up.
+    pub runs: usize,
+}
+
+/// What became of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// What all others are compared with.
+    Default,
+    /// Better than the default, and no other is known to be better.
+    Best,
+    /// In the race to its end.
+    Left,
+    /// Known to be worse than another.
+    Dropped,
+    /// Measured by the screening only; the ratio is the model's.
+    Screened,
+    /// Cannot be used.
+    Failed,
+}
+
+impl Status {
+    /// Its name in tables and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Best => "best",
+            Self::Left => "left",
+            Self::Dropped => "dropped",
+            Self::Screened => "screened",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A plan's figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanFigures {
+    /// One line.
+    pub plan: String,
+    /// The metric over the default's; absent where nothing could be compared.
+    pub ratio: Option<f64>,
+    /// Interval of the ratio.
+    pub confidence: Option<[f64; 2]>,
+    /// What became of it.
+    pub status: Status,
+    /// Why it failed.
+    pub reason: Option<String>,
+    /// Runs.
+    pub runs: usize,
+    /// The same as a profile's fields.
+    pub profile: Plan,
+}
+
+/// The main effect of a level: the metric with it over the metric with the factor's first
+/// level, averaged over all combinations of the other factors.
+#[derive(Clone, Debug, Serialize)]
+pub struct Effect {
+    /// The factor.
+    pub factor: &'static str,
+    /// The level.
+    pub level: String,
+    /// The ratio.
+    pub ratio: f64,
+    /// Its 95 % interval, from the screening model.
+    pub confidence: [f64; 2],
+}
+
+impl Report {
+    /// The report of what is known so far.
+    #[must_use]
+    pub fn new(
+        space: &Space,
+        settings: &Settings,
+        evidence: &[Trial],
+        stop: Stop,
+        metric: String,
+    ) -> Self {
+        let noise: Vec<f64> = evidence
+            .iter()
+            .filter(|t| t.order.phase == Phase::Noise)
+            .filter_map(|t| t.cost(settings.goal))
+            .collect();
+        let shape = space.shape();
+        let model = decide::fit(&shape, settings, evidence);
+        let draws = model.as_ref().map_or_else(Vec::new, |model| {
+            let mut rng = StdRng::seed_from_u64(settings.seed);
+            (0..DRAWS).map(|_| model.sample(&mut rng)).collect()
+        });
+        let verdict = verdict(settings, evidence);
+        let teller = Teller { space, settings, evidence, model: &model, draws: &draws, verdict };
+        let plans = teller.plans();
+        Self {
+            metric,
+            goal: settings.goal,
+            noise: (noise.len() > 1).then(|| deviation(&noise)),
+            runs: evidence.len(),
+            seconds: evidence.iter().map(|t| t.seconds).sum(),
+            candidates: shape.candidates().count(),
+            confidence: settings.confidence,
+            resolution: settings.resolution,
+            stop,
+            default: default_figures(evidence),
+            best: plans.iter().find(|p| p.status == Status::Best).cloned(),
+            plans,
+            effects: teller.effects(),
+            left_out: space.left_out.clone(),
+        }
+    }
+}
+
+fn default_figures(evidence: &[Trial]) -> DefaultFigures {
+    let of_default = || {
+        evidence.iter().filter(|t| t.order.candidate == DEFAULT && t.order.phase != Phase::WarmUp)
+    };
+    let values: Vec<f64> = of_default()
+        .filter_map(|t| match t.outcome {
+            Outcome::Value(value) => Some(value),
+            Outcome::Failed(_) => None,
+        })
+        .collect();
+    let seconds: Vec<f64> = of_default().map(|t| t.seconds).collect();
+    let known = |values: &[f64]| (!values.is_empty()).then(|| median(values));
+    DefaultFigures { median: known(&values), median_seconds: known(&seconds), runs: values.len() }
+}
+
+/// Makes the tables.
+struct Teller<'a> {
+    space: &'a Space,
+    settings: &'a Settings,
+    evidence: &'a [Trial],
+    model: &'a Option<Model<'a>>,
+    draws: &'a [Surface<'a>],
+    verdict: Verdict,
+}
+
+impl Teller<'_> {
+    fn plans(&self) -> Vec<PlanFigures> {
+        let race = Race::new(self.evidence, Phase::Race, self.settings);
+        let left: BTreeSet<Candidate> = race.survivors(race.rounds()).into_iter().collect();
+        let ran: BTreeSet<Candidate> = self.evidence.iter().map(|t| t.order.candidate).collect();
+        let mut plans: Vec<PlanFigures> =
+            ran.into_iter().map(|plan| self.plan(plan, &race, &left)).collect();
+        let rank = |p: &PlanFigures| match p.status {
+            Status::Best => 0,
+            Status::Default | Status::Left | Status::Dropped => 1,
+            Status::Screened => 2,
+            Status::Failed => 3,
+        };
+        let badness =
+            |p: &PlanFigures| p.ratio.map_or(f64::INFINITY, |ratio| self.settings.goal.cost(ratio));
+        plans.sort_by(|a, b| rank(a).cmp(&rank(b)).then(badness(a).total_cmp(&badness(b))));
+        plans
+    }
+
+    fn plan(&self, plan: Candidate, race: &Race, left: &BTreeSet<Candidate>) -> PlanFigures {
+        let of_plan = || self.evidence.iter().filter(|t| t.order.candidate == plan);
+        let failure: Option<&Failure> = of_plan().find_map(Trial::failure);
+        let raced = race.racers.contains(&plan);
+        let status = if failure.is_some() {
+            Status::Failed
+        } else if plan == DEFAULT {
+            Status::Default
+        } else if plan == self.verdict.leader && self.verdict.is_better() {
+            Status::Best
+        } else if !raced {
+            Status::Screened
+        } else if left.contains(&plan) {
+            Status::Left
+        } else {
+            Status::Dropped
+        };
+        let difference = if failure.is_some() {
+            None
+        } else if plan == DEFAULT {
+            Some((0.0, 0.0, 0.0))
+        } else if plan == self.verdict.leader {
+            Some(ends(self.verdict.difference))
+        } else if raced {
+            Some(ends(race.difference(plan, DEFAULT)))
+        } else {
+            self.model_difference(plan)
+        };
+        let profile = self.space.plan(plan);
+        let difference = difference.filter(|(centre, ..)| centre.is_finite());
+        PlanFigures {
+            plan: profile.to_string(),
+            ratio: difference.map(|(centre, ..)| self.settings.goal.ratio(centre)),
+            confidence: difference
+                .filter(|(_, low, high)| low.is_finite() && high.is_finite())
+                .map(|(_, low, high)| self.interval(low, high)),
+            status,
+            reason: failure.map(ToString::to_string),
+            runs: of_plan().filter(|t| t.order.phase != Phase::WarmUp).count(),
+            profile,
+        }
+    }
+
+    /// What the screening model says about a plan against the default.
+    fn model_difference(&self, plan: Candidate) -> Option<(f64, f64, f64)> {
+        let mean = self.model.as_ref()?.mean();
+        let draws = self.draws.iter().filter_map(|s| Some(s.cost(plan)? - s.cost(DEFAULT)?));
+        let (low, high) = quantiles(draws.collect())?;
+        Some((mean.cost(plan)? - mean.cost(DEFAULT)?, low, high))
+    }
+
+    fn effects(&self) -> Vec<Effect> {
+        let Some(mean) = self.model.as_ref().map(Model::mean) else { return Vec::new() };
+        let mut effects = Vec::new();
+        for (f, factor) in self.space.factors.iter().enumerate() {
+            for (l, level) in factor.levels.iter().enumerate().skip(1) {
+                let worked = self.evidence.iter().any(|t| {
+                    t.failure().is_none()
+                        && self
+                            .space
+                            .shape()
+                            .coordinates(t.order.candidate)
+                            .is_some_and(|p| p[f] == l)
+                });
+                let draws = self.draws.iter().map(|s| s.main_effect(f, l)).collect();
+                let Some((low, high)) = quantiles(draws).filter(|_| worked) else { continue };
+                effects.push(Effect {
+                    factor: factor.name.name(),
+                    level: level.name(),
+                    ratio: self.settings.goal.ratio(mean.main_effect(f, l)),
+                    confidence: self.interval(low, high),
+                });
+            }
+        }
+        effects
+    }
+
+    /// Ends of an interval of costs as ratios, the lower first.
+    fn interval(&self, low: f64, high: f64) -> [f64; 2] {
+        let (a, b) = (self.settings.goal.ratio(low), self.settings.goal.ratio(high));
+        [a.min(b), a.max(b)]
+    }
+}
+
+fn ends(difference: Difference) -> (f64, f64, f64) {
+    (difference.centre, difference.low, difference.high)
+}
+
+/// Ends of the middle 95 %.
+fn quantiles(mut values: Vec<f64>) -> Option<(f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    let skip = values.len() / 40;
+    Some((*values.get(skip)?, *values.get(values.len().checked_sub(skip + 1)?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Order;
+    use crate::space::Facts;
+
+    fn settings(goal: Goal) -> Settings {
+        Settings {
+            goal,
+            resolution: 0.02,
+            confidence: 0.95,
+            warm_up: 0,
+            noise_runs: 4,
+            max_runs: 60,
+            max_seconds: None,
+            seed: 1,
+        }
+    }
+
+    fn space() -> Space {
+        let facts = Facts {
+            cpu_nodes: 1,
+            memory_nodes: 1,
+            allocators: vec!["jemalloc".into(), "mimalloc".into()],
+            thp: None,
+            numa_balancing: None,
+        };
+        Space::new(&facts, &[], vec![], |_| Ok(()))
+    }
+
+    /// A whole search: jemalloc has `factor` times the default's metric, mimalloc fails.
+    fn report(goal: Goal, factor: f64) -> Report {
+        let (space, settings) = (space(), settings(goal));
+        let mut evidence = Vec::new();
+        let stop = loop {
+            let orders = match decide::decide(&space.shape(), &settings, &evidence) {
+                decide::Decision::Run(orders) => orders,
+                decide::Decision::Stop(stop) => break stop,
+            };
+            for order in orders {
+                let wobble = [0.99, 1.01, 1.0][evidence.len() % 3];
+                evidence.push(trial(order, factor, wobble));
+            }
+        };
+        Report::new(&space, &settings, &evidence, stop, "wall time".into())
+    }
+
+    fn trial(order: Order, factor: f64, wobble: f64) -> Trial {
+        let outcome = match order.candidate.0 {
+            0 => Outcome::Value(10.0 * wobble),
+            1 => Outcome::Value(10.0 * factor * wobble),
+            _ => Outcome::Failed(Failure::Signal(11)),
+        };
+        Trial { order, seconds: 1.0, peak_rss_bytes: None, outcome }
+    }
+
+    #[test]
+    fn a_faster_plan_wins() {
+        let report = report(Goal::Minimize, 0.8);
+        let best = report.best.unwrap();
+        assert_eq!(best.plan, "jemalloc");
+        let [low, high] = best.confidence.unwrap();
+        assert!(low < 0.8 && 0.8 < high && high < 1.0, "{low} {high}");
+        assert_eq!(report.stop, Stop::Decided);
+        assert!((report.default.median.unwrap() - 10.0).abs() < 0.11);
+        let statuses: Vec<Status> = report.plans.iter().map(|p| p.status).collect();
+        assert_eq!(statuses, [Status::Best, Status::Default, Status::Failed]);
+        assert_eq!(report.plans[2].reason.as_deref(), Some("killed by signal 11"));
+        let effect = &report.effects[0];
+        assert_eq!((effect.factor, effect.level.as_str()), ("allocator", "jemalloc"));
+        assert!((effect.ratio - 0.8).abs() < 0.03, "{effect:?}");
+        // Nothing worked with it, so nothing is known about its effect.
+        assert_eq!(report.effects.len(), 1);
+    }
+
+    #[test]
+    fn a_slower_plan_does_not() {
+        let report = report(Goal::Minimize, 1.2);
+        assert!(report.best.is_none());
+        assert_eq!(report.plans[0].status, Status::Default);
+        assert_eq!(report.plans[1].status, Status::Dropped);
+    }
+
+    #[test]
+    fn more_is_better_when_maximising() {
+        let report = report(Goal::Maximize, 1.25);
+        let best = report.best.unwrap();
+        assert!((best.ratio.unwrap() - 1.25).abs() < 0.02);
+        let [low, high] = best.confidence.unwrap();
+        assert!(1.0 < low && low < high);
+    }
+
+    #[test]
+    fn nothing_measured_is_a_report_too() {
+        let settings = settings(Goal::Minimize);
+        let report = Report::new(&space(), &settings, &[], Stop::Interrupted, "wall time".into());
+        assert!(report.best.is_none() && report.plans.is_empty() && report.noise.is_none());
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["default"]["median"], serde_json::Value::Null);
+        assert_eq!(json["best"], serde_json::Value::Null);
+    }
+}

@@ -1,0 +1,262 @@
+//! Runs the program under a plan and says what came of it.
+//!
+//! ```text
+//!  plan --place::prepare--> command --spawn--> program --capture--> text --judge--> outcome
+//! ```
+
+mod capture;
+mod judge;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use numapilot_place::{Finished, Options, PlaceError, Plan, Prepared, Running, prepare};
+use numapilot_topology::Machine;
+use thiserror::Error;
+
+use crate::evidence::{Failure, Order, Outcome, Trial};
+use crate::shape::DEFAULT;
+use capture::Capture;
+pub use judge::{Judge, Limits, Metric};
+
+/// Lines of output shown when the program fails without any plan.
+const TAIL_LINES: usize = 15;
+/// How often an interruption is looked for; the program's own end is seen at once.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Standard input; empty when absent.
+    pub stdin: Option<PathBuf>,
+    /// A shell command before every run, not timed.
+    pub prepare: Option<String>,
+    /// Runs end after this time at the latest.
+    pub timeout: Option<Duration>,
+}
+
+/// Why no further run makes sense.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The program itself cannot be started.
+    #[error(transparent)]
+    Start(#[from] PlaceError),
+    /// The program fails as it is, so nothing can be compared with it.
+    #[error(
+        "the program fails without any plan ({failure}); make it succeed first, or see --timeout, \
+         --limit, --metric and --check. {tail}"
+    )]
+    Default {
+        /// How.
+        failure: Failure,
+        /// The end of its output.
+        tail: String,
+    },
+    /// `--prepare` failed.
+    #[error("--prepare '{command}' ended with {status}; nothing can be compared after that")]
+    Prepare {
+        /// The command.
+        command: String,
+        /// Its status.
+        status: std::process::ExitStatus,
+    },
+    /// A file or pipe failed.
+    #[error("{what}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The user ended it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Runs trials.
+pub struct Runner<'a> {
+    machine: &'a Machine,
+    program: Program,
+    judge: Judge,
+    interrupted: &'a AtomicBool,
+}
+
+impl<'a> Runner<'a> {
+    /// A runner; a run in progress ends when `interrupted` becomes true.
+    #[must_use]
+    pub fn new(
+        machine: &'a Machine,
+        program: Program,
+        judge: Judge,
+        interrupted: &'a AtomicBool,
+    ) -> Self {
+        Self { machine, program, judge, interrupted }
+    }
+
+    /// Why this plan cannot be applied to the program in full.
+    ///
+    /// # Errors
+    /// The reason, with its remedy.
+    pub fn applies(&self, plan: &Plan) -> Result<(), String> {
+        self.prepared(plan).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Expects the answer that the default gave in an earlier part of the search.
+    pub fn restore_answer(&mut self, answer: Option<String>) {
+        self.judge.restore_answer(answer);
+    }
+
+    /// Sets the time limit that follows from the default's runs, unless one was given.
+    pub fn learn(&mut self, trials: &[Trial]) {
+        if self.program.timeout.is_none() {
+            self.program.timeout = default_timeout(trials);
+        }
+    }
+
+    /// The answer that all plans must give, once the default has given it.
+    #[must_use]
+    pub fn answer(&self) -> Option<&str> {
+        self.judge.answer()
+    }
+
+    /// Makes one run.
+    ///
+    /// # Errors
+    /// [`RunError`]: the default fails, the user interrupts, or the machine does not let
+    /// anything run. A plan under which the program fails is no error.
+    pub fn run(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
+        if let Some(command) = self.program.prepare.clone() {
+            self.run_prepare(&command)?;
+        }
+        let prepared = match self.prepared(plan) {
+            Ok(prepared) => prepared,
+            Err(error) if order.candidate == DEFAULT => return Err(error.into()),
+            Err(error) => return Ok(not_applied(order, &error)),
+        };
+        let (mut capture, writer) =
+            Capture::new().map_err(|e| io_error("cannot make a pipe", e))?;
+        let stdin = self.stdin()?;
+        let stderr = writer.try_clone().map_err(|e| io_error("cannot duplicate a pipe", e))?;
+        let started = Instant::now();
+        let spawned = prepared.spawn(|command| {
+            command.stdin(stdin).stdout(writer).stderr(stderr);
+        });
+        let running = match spawned {
+            Ok(running) => running,
+            Err(error) if order.candidate == DEFAULT => return Err(error.into()),
+            Err(error) => return Ok(not_applied(order, &error)),
+        };
+        let finished = self.watch(running, started, &mut capture)?;
+        let seconds = finished.wall.as_secs_f64();
+        let text = capture.finish().map_err(|e| io_error("cannot read the program's output", e))?;
+        let outcome = if finished.timed_out {
+            Outcome::Failed(Failure::Timeout)
+        } else if let Some(signal) = finished.status.signal() {
+            Outcome::Failed(Failure::Signal(signal))
+        } else if let Some(status) = finished.status.code().filter(|&s| s != 0) {
+            Outcome::Failed(Failure::Exit(status))
+        } else {
+            self.judge.outcome(order.candidate, &text, seconds, finished.usage.peak_rss_bytes)
+        };
+        if let (DEFAULT, Outcome::Failed(failure)) = (order.candidate, &outcome) {
+            return Err(RunError::Default { failure: failure.clone(), tail: tail(&text) });
+        }
+        let peak_rss_bytes = (!finished.timed_out).then_some(finished.usage.peak_rss_bytes);
+        Ok(Trial { order, seconds, peak_rss_bytes, outcome })
+    }
+
+    fn prepared(&self, plan: &Plan) -> Result<Prepared, PlaceError> {
+        // Strict: a plan measured without a part of itself would mislead. The group of its
+        // own lets a time limit end all of the program's processes.
+        let options = Options { strict: true, new_group: true };
+        prepare(plan, self.machine, &self.program.command, &options)
+    }
+
+    fn stdin(&self) -> Result<Stdio, RunError> {
+        let Some(path) = &self.program.stdin else { return Ok(Stdio::null()) };
+        File::open(path)
+            .map(Into::into)
+            .map_err(|e| io_error(&format!("cannot open --stdin {}", path.display()), e))
+    }
+
+    /// Reads output until the program ends; ends it when the time is over or the user
+    /// interrupts.
+    fn watch(
+        &self,
+        running: Running,
+        started: Instant,
+        capture: &mut Capture,
+    ) -> Result<Finished, RunError> {
+        loop {
+            if self.interrupted.load(Ordering::Relaxed) {
+                // Dropping it kills its whole group.
+                drop(running);
+                return Err(RunError::Interrupted);
+            }
+            let left = self.program.timeout.map(|limit| limit.saturating_sub(started.elapsed()));
+            let ended = capture
+                .read_until_end(&running, left.map_or(TICK, |left| left.min(TICK)))
+                .map_err(|e| io_error("cannot read the program's output", e))?;
+            if ended || left.is_some_and(|left| left.is_zero()) {
+                return Ok(running.wait(Some(Duration::ZERO))?);
+            }
+        }
+    }
+
+    fn run_prepare(&self, command: &str) -> Result<(), RunError> {
+        let status = Command::new("sh")
+            .args(["-c", command])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .map_err(|e| io_error("cannot start sh for --prepare", e))?;
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
+        if status.success() {
+            return Ok(());
+        }
+        Err(RunError::Prepare { command: command.to_owned(), status })
+    }
+}
+
+/// Ten times the default's slowest run, ten seconds at least: what takes longer is no
+/// better plan. `None` before the default has run.
+fn default_timeout(trials: &[Trial]) -> Option<Duration> {
+    let slowest = trials
+        .iter()
+        .filter(|t| t.order.candidate == DEFAULT)
+        .map(|t| t.seconds)
+        .fold(None, |most: Option<f64>, s| Some(most.map_or(s, |m| m.max(s))))?;
+    Duration::try_from_secs_f64((10.0 * slowest).max(10.0)).ok()
+}
+
+fn not_applied(order: Order, error: &PlaceError) -> Trial {
+    let outcome = Outcome::Failed(Failure::NotApplied(error.to_string()));
+    Trial { order, seconds: 0.0, peak_rss_bytes: None, outcome }
+}
+
+fn io_error(what: &str, source: io::Error) -> RunError {
+    RunError::Io { what: what.to_owned(), source }
+}
+
+/// The last lines of the output, for an error message.
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.is_empty() {
+        return "It printed nothing.".to_owned();
+    }
+    let last = &lines[lines.len().saturating_sub(TAIL_LINES)..];
+    format!("The end of its output:\n{}", last.join("\n"))
+}
+
+#[cfg(test)]
+mod tests;

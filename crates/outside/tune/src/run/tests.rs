@@ -1,0 +1,106 @@
+//! Tests with real programs.
+
+use super::*;
+use crate::evidence::Phase;
+use crate::shape::Candidate;
+
+const OTHER: Candidate = Candidate(1);
+
+fn shell(script: &str) -> Program {
+    let command = ["sh", "-c", script].map(OsString::from).to_vec();
+    Program { command, stdin: None, prepare: None, timeout: None }
+}
+
+fn run(program: Program, candidate: Candidate) -> Result<Trial, RunError> {
+    let machine = Machine::uniform(1, 1);
+    let never = AtomicBool::new(false);
+    let judge = Judge::new(Metric::WallTime, None, Limits::default());
+    let order = Order { phase: Phase::Race, block: 0, candidate };
+    Runner::new(&machine, program, judge, &never).run(order, &Plan::default())
+}
+
+#[test]
+fn wall_time_is_the_metric() {
+    let trial = run(shell("echo hello; sleep 0.05"), DEFAULT).unwrap();
+    let Outcome::Value(seconds) = trial.outcome else { panic!("{trial:?}") };
+    assert!(seconds >= 0.05);
+    assert!(trial.peak_rss_bytes.unwrap() > 0);
+}
+
+#[test]
+fn a_plan_that_fails_is_an_outcome_and_a_default_that_fails_an_error() {
+    let failure = |script| run(shell(script), OTHER).unwrap().failure().cloned();
+    assert_eq!(failure("exit 3"), Some(Failure::Exit(3)));
+    assert_eq!(failure("kill -SEGV $$"), Some(Failure::Signal(11)));
+    let error = run(shell("echo oops >&2; exit 3"), DEFAULT).unwrap_err().to_string();
+    assert!(error.contains("exit status 3") && error.contains("oops"), "{error}");
+}
+
+#[test]
+fn a_missing_program_is_an_error() {
+    let program = Program { command: vec!["/nonexistent/program".into()], ..shell("") };
+    let error = run(program, DEFAULT).unwrap_err();
+    assert!(matches!(&error, RunError::Start(e) if e.exit_status() == 127), "{error}");
+}
+
+#[test]
+fn a_time_limit_ends_the_whole_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let script = format!("sleep 100 & echo $! > {}; wait", file.display());
+    let program = Program { timeout: Some(Duration::from_millis(300)), ..shell(&script) };
+    let trial = run(program, OTHER).unwrap();
+    assert_eq!(trial.failure(), Some(&Failure::Timeout));
+    let pid = std::fs::read_to_string(file).unwrap();
+    // A killed process takes a moment to go, and is a zombie until its adopter has seen it.
+    let alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        stat.is_ok_and(|stat| !stat.contains(") Z"))
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while alive() {
+        assert!(Instant::now() < deadline, "the descendant lives on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn output_is_bounded_and_descendants_do_not_delay() {
+    let started = Instant::now();
+    let trial = run(shell("head -c 9000000 /dev/zero; sleep 60 & exit 0"), OTHER).unwrap();
+    assert!(matches!(trial.outcome, Outcome::Value(_)));
+    assert!(started.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn an_interruption_ends_the_run() {
+    let machine = Machine::uniform(1, 1);
+    let now = AtomicBool::new(true);
+    let judge = Judge::new(Metric::WallTime, None, Limits::default());
+    let order = Order { phase: Phase::Noise, block: 0, candidate: DEFAULT };
+    let result = Runner::new(&machine, shell("sleep 60"), judge, &now).run(order, &Plan::default());
+    assert!(matches!(result, Err(RunError::Interrupted)));
+}
+
+#[test]
+fn the_prepare_command_runs_first_and_may_not_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("made");
+    let touch = format!("touch {}", file.display());
+    let check = format!("test -e {}", file.display());
+    let program = Program { prepare: Some(touch), ..shell(&check) };
+    assert!(matches!(run(program, DEFAULT).unwrap().outcome, Outcome::Value(_)));
+    let program = Program { prepare: Some("exit 4".into()), ..shell("true") };
+    assert!(run(program, DEFAULT).unwrap_err().to_string().contains("--prepare"));
+}
+
+#[test]
+fn stdin_comes_from_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("input");
+    std::fs::write(&file, "yes\n").unwrap();
+    let program = Program { stdin: Some(file), ..shell("read a && test $a = yes") };
+    assert!(matches!(run(program, DEFAULT).unwrap().outcome, Outcome::Value(_)));
+    let program = Program { stdin: Some("/nonexistent".into()), ..shell("true") };
+    assert!(run(program, DEFAULT).unwrap_err().to_string().contains("--stdin"));
+}

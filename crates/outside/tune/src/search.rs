@@ -1,0 +1,86 @@
+//! The loop: decide, run, write down, until it is enough.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::decide::{self, Decision, Settings, Stop, decide};
+use crate::evidence::{Order, Trial};
+use crate::journal::{Journal, JournalError};
+use crate::run::{RunError, Runner};
+use crate::shape::DEFAULT;
+use crate::space::Space;
+
+/// Why a search ended without a result of its own; the trials made are kept.
+#[derive(Debug, Error)]
+pub enum SearchError {
+    /// A run showed that no further one makes sense.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Results cannot be written down.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Told about the progress.
+pub trait Watcher {
+    /// Before a run.
+    fn before(&mut self, order: Order, evidence: &[Trial]);
+    /// After a run; it is the last of the evidence.
+    fn after(&mut self, evidence: &[Trial]);
+}
+
+/// Searches until it is enough; `evidence` grows by the runs made, whatever happens.
+///
+/// # Errors
+/// [`SearchError`]; interrupting is none.
+pub fn search(
+    space: &Space,
+    settings: &Settings,
+    runner: &mut Runner<'_>,
+    journal: &mut Journal,
+    evidence: &mut Vec<Trial>,
+    watcher: &mut impl Watcher,
+) -> Result<Stop, SearchError> {
+    let shape = space.shape();
+    loop {
+        let orders = match decide(&shape, settings, evidence) {
+            Decision::Run(orders) => orders,
+            Decision::Stop(stop) => return Ok(stop),
+        };
+        for order in orders {
+            if is_out_of_time(settings, evidence) {
+                return Ok(Stop::MaxTime);
+            }
+            // It may have failed earlier in the same block.
+            if decide::failed(evidence).contains(&order.candidate) {
+                continue;
+            }
+            watcher.before(order, evidence);
+            let answered = runner.answer().is_some();
+            runner.learn(evidence);
+            let trial = match runner.run(order, &space.plan(order.candidate)) {
+                Ok(trial) => trial,
+                Err(RunError::Interrupted) => return Ok(Stop::Interrupted),
+                Err(error) => return Err(error.into()),
+            };
+            if let (false, DEFAULT, Some(answer)) = (answered, order.candidate, runner.answer()) {
+                journal.append_answer(answer)?;
+            }
+            journal.append(&trial)?;
+            evidence.push(trial);
+            watcher.after(evidence);
+        }
+    }
+}
+
+fn is_out_of_time(settings: &Settings, evidence: &[Trial]) -> bool {
+    let spent: f64 = evidence.iter().map(|t| t.seconds).sum();
+    settings.max_seconds.is_some_and(|limit| spent >= limit)
+}
+
+/// Time the runs in the evidence took.
+#[must_use]
+pub fn spent(evidence: &[Trial]) -> Duration {
+    Duration::try_from_secs_f64(evidence.iter().map(|t| t.seconds).sum()).unwrap_or_default()
+}

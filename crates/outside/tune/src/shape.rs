@@ -1,0 +1,91 @@
+//! The combinatorial skeleton of a search space: how many factors with how many levels.
+//!
+//! Decisions need no more than this; what a level means (an allocator, a memory policy)
+//! is known to [`crate::space::Space`] alone. Candidate 0 is the default: level 0 of
+//! every factor. Cells of the grid come first, in mixed-radix order; candidates that the
+//! user added and that are no cell follow.
+
+use serde::{Deserialize, Serialize};
+
+/// One of the plans under comparison.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Candidate(pub u32);
+
+/// The plan that changes nothing: everything is measured against it.
+pub const DEFAULT: Candidate = Candidate(0);
+
+/// Numbers of levels, and how many candidates lie outside the grid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Levels of each factor.
+    pub levels: Vec<usize>,
+    /// Candidates that are no cell of the grid.
+    pub extras: usize,
+}
+
+impl Shape {
+    /// Cells of the grid: the product of the levels (the runs of a full factorial without
+    /// repetition).
+    #[must_use]
+    pub fn cells(&self) -> usize {
+        self.levels.iter().product()
+    }
+
+    /// All candidates, the default first.
+    pub fn candidates(&self) -> impl Iterator<Item = Candidate> + use<> {
+        (0..self.cells() + self.extras).map(|i| Candidate(u32::try_from(i).unwrap_or(u32::MAX)))
+    }
+
+    /// Candidates that are no cell of the grid.
+    pub fn extras(&self) -> impl Iterator<Item = Candidate> + use<> {
+        self.candidates().skip(self.cells())
+    }
+
+    /// The level of each factor; `None` for a candidate outside the grid.
+    #[must_use]
+    pub fn coordinates(&self, candidate: Candidate) -> Option<Vec<usize>> {
+        let mut rest = candidate.0 as usize;
+        if rest >= self.cells() {
+            return None;
+        }
+        let mut coordinates = vec![0; self.levels.len()];
+        for (coordinate, &levels) in coordinates.iter_mut().zip(&self.levels).rev() {
+            *coordinate = rest % levels;
+            rest /= levels;
+        }
+        Some(coordinates)
+    }
+
+    /// The cell with these levels.
+    #[must_use]
+    pub fn cell(&self, coordinates: &[usize]) -> Candidate {
+        let index = coordinates.iter().zip(&self.levels).fold(0, |sum, (c, l)| sum * l + c);
+        Candidate(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coordinates_and_cells_are_inverse() {
+        let shape = Shape { levels: vec![4, 3, 2], extras: 2 };
+        assert_eq!(shape.candidates().count(), 26);
+        for candidate in shape.candidates().take(24) {
+            assert_eq!(shape.cell(&shape.coordinates(candidate).unwrap()), candidate);
+        }
+        assert_eq!(shape.coordinates(DEFAULT), Some(vec![0, 0, 0]));
+        assert_eq!(shape.extras().collect::<Vec<_>>(), [Candidate(24), Candidate(25)]);
+        assert_eq!(shape.coordinates(Candidate(24)), None);
+    }
+
+    #[test]
+    fn a_space_without_factors_has_the_default_alone() {
+        let shape = Shape { levels: vec![], extras: 0 };
+        assert_eq!(shape.candidates().collect::<Vec<_>>(), [DEFAULT]);
+    }
+}

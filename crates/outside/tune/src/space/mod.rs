@@ -1,0 +1,221 @@
+//! The search space: which plans are compared, and why others are not.
+//!
+//! The four factors of systematic-numa-study (section 3: allocator, thread placement,
+//! memory placement, OS configuration) with the levels that make sense on this machine.
+//! Level 0 of every factor changes nothing, so the plan of all levels 0 is the default.
+
+mod levels;
+mod request;
+
+use numapilot_place::{AllocatorChoice, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement};
+use serde::{Deserialize, Serialize};
+
+use crate::shape::{Candidate, Shape};
+pub use levels::Facts;
+pub use request::{Request, RequestError};
+
+/// What can be varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FactorName {
+    /// The malloc.
+    Allocator,
+    /// Thread placement.
+    Threads,
+    /// Memory policy.
+    Memory,
+    /// Transparent huge pages.
+    Thp,
+    /// Automatic NUMA balancing.
+    NumaBalancing,
+}
+
+impl FactorName {
+    /// All factors, in the order of tables.
+    pub const ALL: [Self; 5] =
+        [Self::Allocator, Self::Threads, Self::Memory, Self::Thp, Self::NumaBalancing];
+
+    /// Its name in options, tables and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allocator => "allocator",
+            Self::Threads => "threads",
+            Self::Memory => "memory",
+            Self::Thp => "thp",
+            Self::NumaBalancing => "numa-balancing",
+        }
+    }
+}
+
+/// One setting of one factor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// A malloc.
+    Allocator(AllocatorChoice),
+    /// A thread placement.
+    Threads(ThreadPlacement),
+    /// A memory policy.
+    Memory(MemoryPolicy),
+    /// A setting of transparent huge pages.
+    Thp(Thp),
+    /// A setting of automatic NUMA balancing.
+    NumaBalancing(NumaBalancing),
+}
+
+impl Level {
+    /// Its name in options, tables and JSON.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Allocator(choice) => choice.to_string(),
+            Self::Threads(placement) => placement.name().to_owned(),
+            Self::Memory(policy) => policy.to_string(),
+            Self::Thp(thp) => thp.name().to_owned(),
+            Self::NumaBalancing(balancing) => balancing.name().to_owned(),
+        }
+    }
+
+    /// The level of this factor that changes nothing.
+    #[must_use]
+    pub fn neutral(factor: FactorName) -> Self {
+        match factor {
+            FactorName::Allocator => Self::Allocator(AllocatorChoice::Inherit),
+            FactorName::Threads => Self::Threads(ThreadPlacement::None),
+            FactorName::Memory => Self::Memory(MemoryPolicy::default()),
+            FactorName::Thp => Self::Thp(Thp::Inherit),
+            FactorName::NumaBalancing => Self::NumaBalancing(NumaBalancing::Inherit),
+        }
+    }
+
+    /// Sets it in a plan.
+    pub fn apply(&self, plan: &mut Plan) {
+        match self {
+            Self::Allocator(choice) => plan.allocator = choice.clone(),
+            Self::Threads(placement) => plan.threads = *placement,
+            Self::Memory(policy) => plan.memory = policy.clone(),
+            Self::Thp(thp) => plan.thp = *thp,
+            Self::NumaBalancing(balancing) => plan.numa_balancing = *balancing,
+        }
+    }
+}
+
+/// A factor with the levels that are compared, two at least.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Factor {
+    /// Which.
+    pub name: FactorName,
+    /// Its levels; the first changes nothing.
+    pub levels: Vec<Level>,
+}
+
+/// A factor or level that is not compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The factor.
+    pub factor: FactorName,
+    /// The level; the whole factor when absent.
+    pub level: Option<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// All plans under comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// What is varied.
+    pub factors: Vec<Factor>,
+    /// Plans the user added.
+    pub extras: Vec<Plan>,
+    /// What is not compared, and why.
+    pub left_out: Vec<LeftOut>,
+}
+
+impl Space {
+    /// The space that the facts and the user's requests give. `applies` says why a plan
+    /// cannot be applied here.
+    #[must_use]
+    pub fn new(
+        facts: &Facts,
+        requests: &[Request],
+        extras: Vec<Plan>,
+        applies: impl Fn(&Plan) -> Result<(), String>,
+    ) -> Self {
+        let mut space = Self::default();
+        for name in FactorName::ALL {
+            let request = requests.iter().rfind(|r| r.factor == name);
+            let wanted = match request {
+                Some(request) => request.levels.clone(),
+                None => match facts.levels(name) {
+                    Ok(levels) => levels,
+                    Err(reason) => {
+                        space.left_out.push(LeftOut { factor: name, level: None, reason });
+                        continue;
+                    }
+                },
+            };
+            let mut levels = vec![Level::neutral(name)];
+            for level in wanted {
+                if levels.contains(&level) {
+                    continue;
+                }
+                let mut plan = Plan::default();
+                level.apply(&mut plan);
+                match applies(&plan) {
+                    Ok(()) => levels.push(level),
+                    Err(reason) => space.left_out.push(LeftOut {
+                        factor: name,
+                        level: Some(level.name()),
+                        reason,
+                    }),
+                }
+            }
+            if levels.len() > 1 {
+                space.factors.push(Factor { name, levels });
+            } else if request.is_some() {
+                let reason = "nothing is left of the levels asked for but the default's".into();
+                space.left_out.push(LeftOut { factor: name, level: None, reason });
+            }
+        }
+        for extra in extras {
+            let known = extra == Plan::default() || space.extras.contains(&extra);
+            if !known && !space.cells().any(|plan| plan == extra) {
+                space.extras.push(extra);
+            }
+        }
+        space
+    }
+
+    /// Its skeleton.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        Shape {
+            levels: self.factors.iter().map(|f| f.levels.len()).collect(),
+            extras: self.extras.len(),
+        }
+    }
+
+    /// What a candidate stands for.
+    #[must_use]
+    pub fn plan(&self, candidate: Candidate) -> Plan {
+        let shape = self.shape();
+        let Some(point) = shape.coordinates(candidate) else {
+            let index = (candidate.0 as usize).saturating_sub(shape.cells());
+            return self.extras.get(index).cloned().unwrap_or_default();
+        };
+        let mut plan = Plan::default();
+        for (factor, level) in self.factors.iter().zip(point) {
+            factor.levels[level].apply(&mut plan);
+        }
+        plan
+    }
+
+    fn cells(&self) -> impl Iterator<Item = Plan> {
+        let shape = Shape { extras: 0, ..self.shape() };
+        shape.candidates().map(|cell| self.plan(cell))
+    }
+}
+
+#[cfg(test)]
+mod tests;

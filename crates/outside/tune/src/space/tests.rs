@@ -1,0 +1,108 @@
+//! Tests of the space on made-up machines.
+
+use super::*;
+use crate::shape::DEFAULT;
+
+fn facts(nodes: usize) -> Facts {
+    Facts {
+        cpu_nodes: nodes,
+        memory_nodes: nodes,
+        allocators: vec!["jemalloc".into(), "mimalloc".into()],
+        thp: Some("madvise".into()),
+        numa_balancing: Some(true),
+    }
+}
+
+fn names(space: &Space) -> Vec<String> {
+    space
+        .factors
+        .iter()
+        .map(|f| {
+            let levels: Vec<String> = f.levels.iter().map(Level::name).collect();
+            format!("{}: {}", f.name.name(), levels.join(" "))
+        })
+        .collect()
+}
+
+#[test]
+fn several_nodes_have_all_factors() {
+    let space = Space::new(&facts(4), &[], vec![], |_| Ok(()));
+    assert_eq!(
+        names(&space),
+        [
+            "allocator: inherit jemalloc mimalloc",
+            "threads: none sparse dense",
+            "memory: inherit interleave all weighted-interleave all local",
+            "thp: inherit always never",
+            "numa-balancing: inherit off",
+        ]
+    );
+    assert_eq!(space.shape().cells(), 216);
+    assert_eq!(space.plan(DEFAULT), Plan::default());
+    assert!(space.left_out.is_empty());
+}
+
+#[test]
+fn one_node_leaves_placement_out_and_says_so() {
+    let space = Space::new(&facts(1), &[], vec![], |_| Ok(()));
+    assert_eq!(
+        names(&space),
+        ["allocator: inherit jemalloc mimalloc", "thp: inherit always never"]
+    );
+    let left: Vec<&str> = space.left_out.iter().map(|l| l.factor.name()).collect();
+    assert_eq!(left, ["threads", "memory", "numa-balancing"]);
+    assert!(space.left_out[0].reason.contains("one node"));
+}
+
+#[test]
+fn a_level_that_cannot_be_applied_is_left_out_with_its_reason() {
+    let space = Space::new(&facts(1), &[], vec![], |plan| {
+        if plan.thp == Thp::Always { Err("needs root".into()) } else { Ok(()) }
+    });
+    assert_eq!(names(&space)[1], "thp: inherit never");
+    assert!(space.left_out.contains(&LeftOut {
+        factor: FactorName::Thp,
+        level: Some("always".into()),
+        reason: "needs root".into(),
+    }));
+}
+
+#[test]
+fn the_user_restricts_and_adds() {
+    let requests = ["allocator=glibc,jemalloc", "thp=inherit", "memory=interleave,bind:0-1"]
+        .map(|text| text.parse().unwrap());
+    let mut extra = Plan::default();
+    extra.env.insert("A".into(), "1".into());
+    let mut cell = Plan::default();
+    Level::Allocator(AllocatorChoice::Named("jemalloc".into())).apply(&mut cell);
+    let space = Space::new(&facts(1), &requests, vec![extra.clone(), cell], |_| Ok(()));
+    assert_eq!(
+        names(&space),
+        ["allocator: inherit jemalloc", "memory: inherit interleave all bind 0-1"]
+    );
+    // The second plan is a cell of the grid already.
+    assert_eq!(space.extras.as_slice(), std::slice::from_ref(&extra));
+    assert_eq!(space.plan(Candidate(6)), extra);
+}
+
+#[test]
+fn requests_that_mean_nothing_name_what_there_is() {
+    let message = |text: &str| text.parse::<Request>().unwrap_err().to_string();
+    assert!(message("thp").contains("NAME=LEVEL"));
+    assert!(message("thp=").contains("NAME=LEVEL"));
+    assert!(message("pages=never").contains("numa-balancing"));
+    assert!(message("thp=maybe").contains("inherit, always, never"));
+    assert!(message("allocator=jmalloc").contains("jemalloc"));
+    assert!(message("memory=local:0").contains("bind"));
+    assert!(message("allocator=jemalloc,,").contains("not a level"));
+}
+
+#[test]
+fn every_candidate_is_a_different_plan() {
+    let space = Space::new(&facts(2), &[], vec![], |_| Ok(()));
+    let mut plans: Vec<Plan> = space.shape().candidates().map(|c| space.plan(c)).collect();
+    let count = plans.len();
+    plans.sort();
+    plans.dedup();
+    assert_eq!(plans.len(), count);
+}
