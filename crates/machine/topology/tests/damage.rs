@@ -7,10 +7,11 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
-use numapilot_topology::{Machine, read};
+use numapilot_topology::{Machine, Recording, read};
 use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::TestRunner;
 use tempfile::TempDir;
 
 #[derive(Clone, Debug)]
@@ -43,26 +44,21 @@ struct Unpacked {
     files: Vec<String>,
 }
 
-static MACHINES: LazyLock<Vec<Unpacked>> = LazyLock::new(|| {
-    let unpack = |(_, recording): (_, numapilot_topology::Recording)| {
-        let directory = common::unpacked(&recording);
-        let files = recording.files().map(|(path, _)| path.to_owned()).collect();
-        Unpacked { directory, files }
-    };
-    common::corpus().into_iter().map(unpack).collect()
-});
+fn unpack((_, recording): (String, Recording)) -> Unpacked {
+    let directory = common::unpacked(&recording);
+    let files = recording.files().map(|(path, _)| path.to_owned()).collect();
+    Unpacked { directory, files }
+}
 
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    // The only test here: it changes the files in place and puts them back.
-    #[test]
-    fn damage_gives_a_machine_or_an_error(
-        machine in any::<prop::sample::Index>(),
-        file in any::<prop::sample::Index>(),
-        damage in damage(),
-    ) {
-        let machine = &MACHINES[machine.index(MACHINES.len())];
+/// The only test here: it changes the files in place and puts them back.
+#[test]
+fn damage_gives_a_machine_or_an_error() {
+    // Not a static, which would leave the files behind.
+    let machines: Vec<Unpacked> = common::corpus().into_iter().map(unpack).collect();
+    let any = (any::<Index>(), any::<Index>(), damage());
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    let result = TestRunner::new(config).run(&any, |(machine, file, damage)| {
+        let machine = &machines[machine.index(machines.len())];
         let root = machine.directory.path();
         let path = root.join(&machine.files[file.index(machine.files.len())]);
         let before = fs::read(&path).unwrap();
@@ -76,6 +72,10 @@ proptest! {
                 prop_assert!(named, "{}", error);
             }
         }
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{failure}");
     }
 }
 
