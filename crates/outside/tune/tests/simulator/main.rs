@@ -1,0 +1,149 @@
+//! Searches on random response surfaces with known truth.
+//!
+//! Both tests print their figures: `cargo test -p numapilot-tune --test simulator --
+//! --nocapture`. The manual's page on `tune` quotes them.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+mod factorial;
+mod surface;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use numapilot_tune::decide::{Decision, Settings, decide, verdict};
+use numapilot_tune::evidence::{Goal, Trial};
+use numapilot_tune::shape::{Candidate, DEFAULT, Shape};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use surface::{Surface, World};
+
+const SURFACES: u64 = 1000;
+/// How far from the best plan a result may be to count as good.
+const TOLERANCE: f64 = 0.03;
+/// Repetitions of every cell in the full factorial that searches are compared with.
+const REPETITIONS: usize = 5;
+
+struct Outcome {
+    /// Log of the chosen plan's true time over the best plan's.
+    regret: f64,
+    runs: usize,
+    cells: usize,
+    /// Whether a plan was called better than the default.
+    won: bool,
+}
+
+impl Outcome {
+    fn is_good(&self) -> bool {
+        self.regret <= TOLERANCE.ln_1p()
+    }
+}
+
+fn settings(shape: &Shape, seed: u64) -> Settings {
+    Settings {
+        goal: Goal::Minimize,
+        resolution: 0.02,
+        confidence: 0.95,
+        warm_up: 1,
+        noise_runs: 5,
+        max_runs: Settings::default_max_runs(shape),
+        max_seconds: None,
+        seed,
+    }
+}
+
+/// One search, from the first run to the end, with what a user would get.
+fn search(seed: u64, world: World) -> Outcome {
+    let surface = Surface::random(seed, world);
+    let settings = settings(&surface.shape, seed);
+    let mut rng = StdRng::seed_from_u64(!seed);
+    let mut evidence: Vec<Trial> = Vec::new();
+    while let Decision::Run(orders) = decide(&surface.shape, &settings, &evidence) {
+        for order in orders {
+            let index = evidence.len();
+            evidence.push(surface.run(order, index, settings.max_runs, &mut rng));
+        }
+    }
+    assert!(evidence.len() <= settings.max_runs);
+    let verdict = verdict(&settings, &evidence);
+    let won = verdict.is_better();
+    Outcome {
+        regret: surface.regret(if won { verdict.leader } else { DEFAULT }),
+        runs: evidence.len(),
+        cells: surface.shape.cells(),
+        won,
+    }
+}
+
+/// `each` for every seed, on all CPUs.
+fn on_all<T: Send>(seeds: u64, each: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let next = AtomicU64::new(0);
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        break;
+                    }
+                    let result = each(seed);
+                    results.lock().unwrap().push(result);
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap()
+}
+
+fn percent(part: usize, whole: usize) -> f64 {
+    100.0 * part as f64 / whole as f64
+}
+
+#[test]
+fn the_result_is_close_to_the_best_plan_with_few_runs() {
+    let outcomes = on_all(SURFACES, |seed| search(seed, World { effects: true }));
+    let good = outcomes.iter().filter(|o| o.is_good()).count();
+    let runs: usize = outcomes.iter().map(|o| o.runs).sum();
+    let cells: usize = outcomes.iter().map(|o| o.cells).sum();
+    let share = percent(good, outcomes.len());
+    let cost = percent(runs, cells * REPETITIONS);
+    println!(
+        "{} surfaces, {} cells and {} runs each on average",
+        outcomes.len(),
+        cells / outcomes.len(),
+        runs / outcomes.len()
+    );
+    println!("result within {:.0} % of the best plan: {share:.1} %", 100.0 * TOLERANCE);
+    println!("runs, of a full factorial with {REPETITIONS} repetitions: {cost:.1} %");
+    println!("runs, of a full factorial without repetition: {:.1} %", percent(runs, cells));
+    for repetitions in [1, REPETITIONS, 2 * REPETITIONS] {
+        let good = on_all(SURFACES / 5, |seed| factorial::is_good(seed, repetitions));
+        let count = good.iter().filter(|&&good| good).count();
+        println!(
+            "for comparison, the full factorial with {repetitions} repetitions is as close on \
+             {:.1} % of {} surfaces",
+            percent(count, good.len()),
+            good.len()
+        );
+    }
+    assert!(share >= 95.0, "{share}");
+    assert!(cost <= 30.0, "{cost}");
+}
+
+#[test]
+fn equal_plans_have_no_winner() {
+    let outcomes = on_all(SURFACES / 2, |seed| search(seed, World { effects: false }));
+    let wrong = outcomes.iter().filter(|o| o.won).count();
+    let share = percent(wrong, outcomes.len());
+    println!("a winner among equal plans: {share:.1} % of {} searches", outcomes.len());
+    assert!(share <= 5.0, "{share}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_search() {
+    let twice = [0, 0].map(|_| search(17, World { effects: true }));
+    assert_eq!(twice[0].runs, twice[1].runs);
+    assert!((twice[0].regret - twice[1].regret).abs() < f64::EPSILON);
+    assert_eq!(Candidate::default(), DEFAULT);
+}
