@@ -170,7 +170,7 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
             if let Some(plan) = undecided {
                 writeln!(
                     out,
-                    "{} may be better: more runs would tell (--resume with a larger --max-runs).",
+                    "{} may be better: --resume with a larger --max-runs or --max-time would tell.",
                     plan.plan
                 )?;
             }
