@@ -28,8 +28,13 @@ help: ## list the targets
 setup: ## install the peer allocators and the tools that tests use, where permitted
 	@scripts/setup
 
-build: ## optimised binary and preload library, in target/release
-	$(CARGO) build --release --workspace
+build: ## optimised binary, preload library, manual pages and completions, in target/
+	$(CARGO) build --release --locked --workspace
+	@mkdir -p $(dist)/man $(dist)/completions
+	@$(numapilot) man $(dist)/man
+	@$(numapilot) completions bash > $(dist)/completions/numapilot
+	@$(numapilot) completions zsh > $(dist)/completions/_numapilot
+	@$(numapilot) completions fish > $(dist)/completions/numapilot.fish
 
 test: setup ## set up, then run every test; lists what was skipped and why
 	@scripts/test
@@ -37,18 +42,15 @@ test: setup ## set up, then run every test; lists what was skipped and why
 lint: ## formatting, clippy, rustdoc, licences of dependencies
 	@scripts/lint
 
-man: build ## manual pages and shell completions, in target/dist
-	@mkdir -p $(dist)/man $(dist)/completions
-	@$(numapilot) man $(dist)/man
-	@$(numapilot) completions bash > $(dist)/completions/numapilot
-	@$(numapilot) completions zsh > $(dist)/completions/_numapilot
-	@$(numapilot) completions fish > $(dist)/completions/numapilot.fish
-	@echo "$(dist)/man, $(dist)/completions"
+man: build ## say where the manual pages and completions are
+	@ls $(dist)/man/*.1 $(dist)/completions/*
 
 docs: ## the manual as HTML, in target/book
 	@scripts/docs
 
-install: man ## install under PREFIX (/usr/local), staged below DESTDIR when given
+# Does not build, so that root needs no Rust.
+install: ## install what was built under PREFIX (/usr/local), staged below DESTDIR when given
+	@test -d $(dist) || { echo "nothing is built: run make build first" >&2; exit 1; }
 	install -D -m 755 $(numapilot) $(bindir)/numapilot
 	install -d $(libdir) $(mandir)
 	install -m 755 $(target)/release/libnumapilot_*.so $(libdir)/
