@@ -20,7 +20,7 @@ numapilot = $(target)/release/numapilot
 export CARGO
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test man docs lint install uninstall clean
+.PHONY: help setup build test demo bench man docs lint install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,13 @@ build: ## optimised binary, preload library, manual pages and completions, in ta
 
 test: setup ## set up, then run every test; lists what was skipped and why
 	@scripts/test
+
+demo: setup build ## tune the built-in workload w1 on this machine and print the best plan
+	@scripts/demo
+
+bench: build ## run the built-in workloads over every data set and check their answers
+	@for workload in w1 w2; do for data in moving-cluster sequential zipf heavy-hitter; do \
+		$(numapilot) bench $$workload --data $$data --check || exit; echo; done; done
 
 lint: ## formatting, clippy, rustdoc, licences of dependencies
 	@scripts/lint
