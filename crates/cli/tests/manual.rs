@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -70,6 +71,30 @@ fn links_lead_somewhere() {
             let file = document.parent().unwrap().join(target);
             assert!(file.exists(), "{}: link to {link}", document.display());
         }
+    }
+}
+
+/// Verbs as `--help` lists them, without those that speak of numapilot itself.
+fn verbs() -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_numapilot")).arg("--help").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    help.lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .filter(|verb| !["help", "man", "completions"].contains(&verb.as_str()))
+        .collect()
+}
+
+#[test]
+fn every_verb_has_a_page() {
+    let verbs = verbs();
+    assert!(verbs.contains(&"doctor".to_owned()), "{verbs:?}");
+    let pages = pages();
+    for verb in verbs {
+        assert!(pages.contains(&format!("{verb}.md")), "docs/src/{verb}.md is missing");
     }
 }
 
