@@ -2,6 +2,7 @@
 //!
 //! This file parses and dispatches; every verb is one file in `verbs/`.
 
+mod file;
 mod svg;
 mod terminal;
 mod verbs;

@@ -9,6 +9,7 @@ use numapilot_topology::Machine;
 use numapilot_topology::description::{ByteSize, Description};
 use numapilot_topology::measure::{Measurement, Options, Placed, Sample, measure};
 
+use crate::file::{self, Existing};
 use crate::terminal::{BOLD, Terminal, WARN, bytes, table};
 
 /// Share of its time that a thread has its CPU on a machine that is left alone.
@@ -41,11 +42,11 @@ pub fn run(
 }
 
 /// Writes the measured machine as a description.
-pub fn save(file: &Path, machine: &Machine, measurement: &Measurement) -> anyhow::Result<()> {
+pub fn save(path: &Path, machine: &Machine, measurement: &Measurement) -> anyhow::Result<()> {
     let text = Description::measured(machine, measurement, &today())
         .and_then(|description| description.to_toml())
-        .with_context(|| format!("cannot save {}", file.display()))?;
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+        .with_context(|| format!("cannot save {}", path.display()))?;
+    file::put(path, &text, Existing::Replace)
 }
 
 /// How sure the figures are, latency under load, and what is missing and why.

@@ -9,7 +9,6 @@ mod picture;
 mod root;
 mod tree;
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +18,7 @@ use numapilot_topology::description::ByteSize;
 use numapilot_topology::{Machine, Recording, description};
 
 use self::root::Root;
+use crate::file::{self, Existing};
 use crate::terminal::Terminal;
 
 /// Arguments of `topo`.
@@ -98,10 +98,10 @@ impl Args {
 }
 
 /// Writes a whole text to a file, or to standard output for `-`.
-fn save(terminal: &Terminal, file: &Path, text: &str) -> anyhow::Result<()> {
-    if file == Path::new("-") {
+fn save(terminal: &Terminal, path: &Path, text: &str) -> anyhow::Result<()> {
+    if path == Path::new("-") {
         write!(terminal.out(), "{text}")?;
         return Ok(());
     }
-    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    file::put(path, text, Existing::Replace)
 }

@@ -3,14 +3,13 @@
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use numapilot_tune::report::Report;
-use tempfile::NamedTempFile;
 
 use super::picture;
+use crate::file::{self, Existing};
 use crate::terminal::Terminal;
 
 /// Profile written unless the user says otherwise.
@@ -46,19 +45,24 @@ pub struct Outputs {
     /// The profile.
     pub profile: PathBuf,
     svg: Option<PathBuf>,
-    force: bool,
+    existing: Existing,
 }
 
 impl FileArgs {
     /// Fails now instead of after the measuring.
     pub fn check(&self) -> anyhow::Result<Outputs> {
         for path in [Some(&self.output), self.svg.as_ref()].into_iter().flatten() {
-            if path.exists() && !self.force {
-                bail!("{} exists; give --force to overwrite it, or another name", path.display());
-            }
-            drop(beside(path)?);
+            file::check(path, self.existing())?;
         }
-        Ok(Outputs { profile: self.output.clone(), svg: self.svg.clone(), force: self.force })
+        Ok(Outputs {
+            profile: self.output.clone(),
+            svg: self.svg.clone(),
+            existing: self.existing(),
+        })
+    }
+
+    fn existing(&self) -> Existing {
+        if self.force { Existing::Replace } else { Existing::Keep }
     }
 
     /// The directory of this command's results.
@@ -84,38 +88,15 @@ impl Outputs {
     /// Writes the winner, if there is one, and the picture, if it was asked for.
     pub fn write(&self, terminal: &Terminal, report: &Report) -> anyhow::Result<()> {
         if let Some(best) = &report.best {
-            self.put(&self.profile, &best.profile.to_profile())?;
+            file::put(&self.profile, &best.profile.to_profile(), self.existing)?;
         }
         if let Some(path) = &self.svg {
             if report.plans.iter().any(|plan| plan.ratio.is_some()) {
-                self.put(path, &picture::draw(report))?;
+                file::put(path, &picture::draw(report), self.existing)?;
             } else {
                 terminal.warn(format!("{}: no plan was measured to draw", path.display()));
             }
         }
         Ok(())
     }
-
-    fn put(&self, path: &Path, text: &str) -> anyhow::Result<()> {
-        let mut file = beside(path)?;
-        let what = || format!("cannot write {}", path.display());
-        file.write_all(text.as_bytes())
-            .and_then(|()| file.as_file().sync_all())
-            .with_context(what)?;
-        // Others may read a profile; a temporary file is the owner's alone.
-        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        file.as_file().set_permissions(readable).with_context(what)?;
-        let result = if self.force { file.persist(path) } else { file.persist_noclobber(path) };
-        result.map(drop).with_context(what)
-    }
-}
-
-/// A file in the same directory, to be renamed.
-fn beside(path: &Path) -> anyhow::Result<NamedTempFile> {
-    if path.is_dir() {
-        bail!("{} is a directory; give the name of a file", path.display());
-    }
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    NamedTempFile::new_in(parent)
-        .with_context(|| format!("cannot write {}; choose another place", path.display()))
 }
