@@ -120,7 +120,7 @@ fn restriction(machine: &Machine, width: usize) -> String {
         lines.extend(fold("CPUs ", &machine.allowed.cpus.to_string(), width));
     }
     if machine.allowed.nodes != machine.memory_nodes() {
-        lines.push(format!("memory of node {}", machine.allowed.nodes));
+        lines.push(format!("memory of nodes {}", machine.allowed.nodes));
     }
     if lines.is_empty() {
         return String::new();
