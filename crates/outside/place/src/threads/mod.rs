@@ -105,7 +105,7 @@ impl Placement {
                 "install it next to numapilot, in ../lib/numapilot, \
                                     or name its directory in $NUMAPILOT_LIB_DIR"
             }
-            _ => "none is needed for threads that live longer than that",
+            _ => "threads that live longer than that are not affected",
         };
         Some(Note::new(
             "threads",
