@@ -107,9 +107,80 @@ impl Mapping {
     }
 }
 
+/// What the kernel backs memory with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Residency {
+    /// Bytes in pages of any size.
+    pub rss_bytes: u64,
+    /// Bytes of those in transparent huge pages.
+    pub huge_bytes: u64,
+}
+
+impl Mapping {
+    /// What the mapping is backed with at this moment. The kernel may have merged it with a
+    /// neighbour: the figures are those of all areas that overlap it.
+    ///
+    /// # Errors
+    /// When `/proc/self/smaps` cannot be read.
+    pub fn residency(&self) -> io::Result<Residency> {
+        let start = self.as_ptr() as usize;
+        let smaps = std::fs::read_to_string("/proc/self/smaps")?;
+        Ok(Residency::of(&smaps, start..start + self.len()))
+    }
+}
+
+impl Residency {
+    /// Sums over the areas of an smaps text (proc_pid_smaps(5)) that overlap a range.
+    fn of(smaps: &str, range: std::ops::Range<usize>) -> Self {
+        let mut sum = Self::default();
+        let mut inside = false;
+        for line in smaps.lines() {
+            let mut words = line.split_whitespace();
+            let first = words.next().unwrap_or_default();
+            if let Some((from, to)) = first.split_once('-') {
+                let area = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16));
+                inside = matches!(area, (Ok(from), Ok(to)) if from < range.end && range.start < to);
+                continue;
+            }
+            let mut bytes = || {
+                words.next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0).saturating_mul(1024)
+            };
+            match first {
+                "Rss:" if inside => sum.rss_bytes += bytes(),
+                "AnonHugePages:" if inside => sum.huge_bytes += bytes(),
+                _ => {}
+            }
+        }
+        sum
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: start and len are those of our own mmap, unmapped exactly once.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_overlaps_is_counted() {
+        let smaps = "7f0000000000-7f0000800000 rw-p 00000000 00:00 0\n\
+                     Size: 8192 kB\nRss: 8192 kB\nAnonHugePages:      6144 kB\n\
+                     7f0000800000-7f0000a00000 rw-p 00000000 00:00 0\nAnonHugePages: 2048 kB\n";
+        let area = Residency::of(smaps, 0x7f00_0000_0000..0x7f00_0080_0000);
+        assert_eq!(area, Residency { rss_bytes: 8 << 20, huge_bytes: 6 << 20 });
+        assert_eq!(Residency::of(smaps, 0x1000..0x2000), Residency::default());
+        assert_eq!(Residency::of("", 0..usize::MAX), Residency::default());
+    }
+
+    #[test]
+    fn touched_pages_are_resident() {
+        let mut mapping = Mapping::anonymous(1 << 20).unwrap();
+        mapping.as_mut_slice().fill(1);
+        assert!(mapping.residency().unwrap().rss_bytes >= 1 << 20);
     }
 }

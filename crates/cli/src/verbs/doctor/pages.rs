@@ -25,26 +25,7 @@ fn huge_page_trial() -> io::Result<u64> {
     for byte in memory.as_mut_slice().iter_mut().step_by(4096) {
         *byte = 1;
     }
-    let (start, end) = (memory.as_ptr() as usize, memory.as_ptr() as usize + BYTES);
-    Ok(huge_bytes(&std::fs::read_to_string("/proc/self/smaps")?, start, end))
-}
-
-/// `AnonHugePages` of the areas that overlap `start..end`, from the text of smaps.
-fn huge_bytes(smaps: &str, start: usize, end: usize) -> u64 {
-    let mut inside = false;
-    let mut kib = 0;
-    for line in smaps.lines() {
-        let first = line.split_whitespace().next().unwrap_or_default();
-        if let Some((from, to)) = first.split_once('-')
-            && let (Ok(from), Ok(to)) =
-                (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16))
-        {
-            inside = from < end && start < to;
-        } else if inside && first == "AnonHugePages:" {
-            kib += line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
-        }
-    }
-    kib * 1024
+    Ok(memory.residency()?.huge_bytes)
 }
 
 fn transparent_huge_pages(files: &Files, trial: impl FnOnce() -> io::Result<u64>) -> Check {
@@ -155,16 +136,6 @@ mod tests {
     use super::*;
 
     const ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
-
-    #[test]
-    fn huge_pages_are_counted_in_the_area_only() {
-        let smaps = "7f0000000000-7f0000800000 rw-p 00000000 00:00 0\n\
-                     Size: 8192 kB\nAnonHugePages:      6144 kB\n\
-                     7f0000800000-7f0000a00000 rw-p 00000000 00:00 0\nAnonHugePages: 2048 kB\n";
-        assert_eq!(huge_bytes(smaps, 0x7f00_0000_0000, 0x7f00_0080_0000), 6144 * 1024);
-        assert_eq!(huge_bytes(smaps, 0x1000, 0x2000), 0);
-        assert_eq!(huge_bytes("", 0, usize::MAX), 0);
-    }
 
     #[test]
     fn huge_pages_must_be_given_not_only_allowed() {

@@ -1,9 +1,8 @@
 //! Memory of one node, filled, in huge pages where the kernel gives them.
 
 use std::cell::Cell;
-use std::fs;
 
-use numapilot_sys::mapping::Mapping;
+use numapilot_sys::mapping::{Mapping, Residency};
 use numapilot_sys::mempolicy::{self, Mode};
 use serde::Serialize;
 
@@ -116,29 +115,9 @@ fn is_on(mapping: &Mapping, node: NodeId) -> Option<bool> {
     Some(status.iter().all(|on| *on == wanted))
 }
 
-/// Share of a mapping that the kernel backs with huge pages (`AnonHugePages` in
-/// `/proc/self/smaps`, which names areas by their start; an area may be merged with its
-/// neighbours, so that the share is that of all areas that overlap the mapping).
+/// Share of a mapping that the kernel backs with huge pages.
 fn huge_share(mapping: &Mapping) -> Option<f64> {
-    let smaps = fs::read_to_string("/proc/self/smaps").ok()?;
-    let start = mapping.as_ptr() as usize;
-    let end = start + mapping.len();
-    let (mut inside, mut rss, mut huge) = (false, 0u64, 0u64);
-    for line in smaps.lines() {
-        let mut words = line.split_whitespace();
-        let first = words.next()?;
-        if let Some((from, to)) = first.split_once('-') {
-            let area = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16));
-            inside = matches!(area, (Ok(from), Ok(to)) if from < end && start < to);
-            continue;
-        }
-        let mut kib = || words.next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
-        match first {
-            "Rss:" if inside => rss += kib(),
-            "AnonHugePages:" if inside => huge += kib(),
-            _ => {}
-        }
-    }
-    // Sizes in KiB are far below 2^52.
-    (rss > 0).then(|| huge as f64 / rss as f64)
+    let Residency { rss_bytes, huge_bytes } = mapping.residency().ok()?;
+    // Sizes are far below 2^52.
+    (rss_bytes > 0).then(|| huge_bytes as f64 / rss_bytes as f64)
 }
