@@ -6,10 +6,6 @@ use super::*;
 use crate::CpuId;
 use crate::routes::Routes;
 
-fn shipped(name: &str) -> Description {
-    named(name).unwrap().1
-}
-
 fn machine(name: &str) -> Machine {
     machine_named(name).unwrap()
 }
