@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn long_lists_are_folded_under_their_beginning() {
         assert_eq!(fold("CPUs ", "0,2,4,6,8", 10), ["CPUs 0,2,", "     4,6,8"]);
-        assert_eq!(fold("by ", "0-3 | 4-7 | 8-9", 13), ["by 0-3 | 4-7", "   | 8-9"]);
+        assert_eq!(fold("by ", "0-3 | 4-7 | 8-9", 13), ["by 0-3 |", "   4-7 | 8-9"]);
         assert_eq!(fold("by ", "0,4 | 1,5 | 2,6", 12), ["by 0,4 |", "   1,5 | 2,6"]);
         assert_eq!(fold("CPUs ", "0-3", 10), ["CPUs 0-3"]);
         assert_eq!(fold("x ", "1000000,1", 4), ["x 1000000,", "  1"]);
