@@ -113,7 +113,7 @@ pub struct EffortArgs {
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Effort")]
     max_time: Option<Duration>,
 
-    /// Stop after this many runs [default: by the size of the space, 80 to 500].
+    /// Stop after this many runs [default: by the size of the space, 80 to 750].
     #[arg(long, value_name = "RUNS", help_heading = "Effort")]
     max_runs: Option<usize>,
 

@@ -86,21 +86,21 @@ impl Watcher for Progress<'_> {
         let mut parts = vec![format!("{} {}", order.phase, evidence.len() + 1)];
         if order.phase == Phase::Race {
             let race = Race::new(evidence, Phase::Race, self.settings);
-            parts.push(format!(
-                "round {}, {} plans left",
-                order.block + 1,
-                race.survivors(race.rounds()).len()
-            ));
-        }
-        let best = verdict(self.settings, evidence);
-        if best.leader != DEFAULT {
-            let ratio = self.settings.goal.ratio(best.difference.centre);
-            parts.push(format!("best {} {ratio:.3}", self.space.plan(best.leader)));
+            parts.push(format!("round {}", order.block + 1));
+            if order.block > 0 {
+                parts.push(format!("{} plans left", race.standing().len()));
+            }
         }
         if !evidence.is_empty() {
             let each = evidence.iter().map(|t| t.seconds).sum::<f64>() / evidence.len() as f64;
             let left = self.settings.budget(evidence).saturating_sub(evidence.len());
             parts.push(format!("at most {left} runs, {}", left_time(each * left as f64)));
+        }
+        // Last, since the terminal may cut it off.
+        let best = verdict(self.settings, evidence);
+        if best.leader != DEFAULT {
+            let ratio = self.settings.goal.ratio(best.difference.centre);
+            parts.push(format!("best {} {ratio:.3}", self.space.plan(best.leader)));
         }
         self.bar.set_message(parts.join(" · "));
         self.bar.enable_steady_tick(Duration::from_secs(1));
