@@ -200,7 +200,7 @@ struct Teller<'a> {
 impl Teller<'_> {
     fn plans(&self) -> Vec<PlanFigures> {
         let race = Race::new(self.evidence, Phase::Race, self.settings);
-        let left: BTreeSet<Candidate> = race.survivors(race.rounds()).into_iter().collect();
+        let left: BTreeSet<Candidate> = race.standing().into_iter().collect();
         let ran: BTreeSet<Candidate> = self.evidence.iter().map(|t| t.order.candidate).collect();
         let mut plans: Vec<PlanFigures> =
             ran.into_iter().map(|plan| self.plan(plan, &race, &left)).collect();

@@ -22,11 +22,11 @@ pub fn is_large(shape: &Shape) -> bool {
 }
 
 impl Settings {
-    /// Runs that a space gets unless the user says otherwise: three quarters of the number of
-    /// cells, and never fewer than it takes to tell a handful of plans apart.
+    /// Runs that a space gets unless the user says otherwise: a fifth more than it has plans, and
+    /// never fewer than it takes to tell a handful of them apart.
     #[must_use]
     pub fn default_max_runs(shape: &Shape) -> usize {
-        (shape.candidates().count() * 3 / 4).clamp(80, 500)
+        (shape.candidates().count() * 6 / 5).clamp(80, 750)
     }
 
     /// The least `max_runs` with which a search can come to an end.

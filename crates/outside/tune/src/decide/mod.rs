@@ -115,13 +115,16 @@ pub fn failed(evidence: &[Trial]) -> BTreeSet<Candidate> {
     evidence.iter().filter(|t| t.failure().is_some()).map(|t| t.order.candidate).collect()
 }
 
-/// The rest of the first unfinished screening block.
+/// The rest of the first unfinished screening block; none once refinement has begun.
 fn screening_block(
     shape: &Shape,
     settings: &Settings,
     evidence: &[Trial],
     shares: &Shares,
 ) -> Option<Vec<Order>> {
+    if evidence.iter().any(|t| t.order.phase == Phase::Refine) {
+        return None;
+    }
     let failed = failed(evidence);
     let design = design::screening(shape, settings.seed, shares.screen / BLOCK, BLOCK);
     design.into_iter().zip(0..).find_map(|(cells, block)| {

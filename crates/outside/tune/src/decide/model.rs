@@ -61,7 +61,7 @@ enum Vary {
 }
 
 /// Runs from which the scales are estimated.
-const SCALES_FROM: usize = 96;
+const SCALES_FROM: usize = 64;
 
 /// The steps that are tried.
 const GRID: &[(Vary, &[f64])] = &[
@@ -85,6 +85,23 @@ impl Scales {
         self.cell = self.pair / 2.0;
         self
     }
+
+    /// Covariance of two runs' costs, noise aside, by twice the number of factors they
+    /// agree in, plus 1 when they are of the same block.
+    fn covariances(self, factors: usize) -> Vec<f64> {
+        let Self { main, pair, cell, block, .. } = self;
+        let mut covariances = Vec::with_capacity(2 * factors + 2);
+        for agree in 0..=factors {
+            let equal = agree as f64;
+            // The constant has a flat prior: wide against every difference of logarithms.
+            let mut sum = 1.0 + main * main * equal + pair * pair * equal * (equal - 1.0) / 2.0;
+            if agree == factors {
+                sum += cell * cell;
+            }
+            covariances.extend([sum, sum + block * block]);
+        }
+        covariances
+    }
 }
 
 /// The fitted model.
@@ -93,6 +110,9 @@ pub struct Model<'a> {
     shape: &'a Shape,
     points: Vec<Vec<usize>>,
     blocks: Vec<usize>,
+    /// What any two runs have in common, as an index into [`Scales::covariances`]: the
+    /// lower triangle, row by row.
+    common: Vec<usize>,
     centre: f64,
     costs: Vec<f64>,
     scales: Scales,
@@ -126,10 +146,13 @@ impl<'a> Model<'a> {
         let costs: Vec<f64> = seen.iter().map(|(_, s)| s.cost).collect();
         let centre = crate::statistics::median(&costs);
         let noise = if noise.is_finite() { noise.max(1e-4) } else { 0.05 };
+        let points: Vec<Vec<usize>> = seen.iter().map(|(p, _)| p.clone()).collect();
+        let blocks: Vec<usize> = seen.iter().map(|(_, s)| s.block).collect();
         let mut model = Self {
             shape,
-            points: seen.iter().map(|(p, _)| p.clone()).collect(),
-            blocks: seen.iter().map(|(_, s)| s.block).collect(),
+            common: common(&points, &blocks),
+            points,
+            blocks,
             centre,
             costs: costs.iter().map(|c| c - centre).collect(),
             scales: Scales { main: 0.1, pair: 0.03, cell: 0.01, block: noise, noise },
@@ -162,6 +185,7 @@ impl<'a> Model<'a> {
             shape: self.shape,
             points: self.points[..n].to_vec(),
             blocks: self.blocks[..n].to_vec(),
+            common: self.common[..n * (n + 1) / 2].to_vec(),
             centre: self.centre,
             costs: self.costs[..n].to_vec(),
             scales: self.scales,
@@ -171,12 +195,17 @@ impl<'a> Model<'a> {
         let weights = vec![1.0; n];
         let mut best = f64::NEG_INFINITY;
         let mut scales = self.scales;
+        let mut done: Vec<Scales> = Vec::new();
         for _ in 0..2 {
             let before = scales;
             for (vary, steps) in GRID {
                 let base = scales;
                 for &step in *steps {
                     let tried = base.with(*vary, step, noise);
+                    if done.contains(&tried) {
+                        continue;
+                    }
+                    done.push(tried);
                     let likelihood = first.factorise(tried, &weights);
                     if likelihood > best {
                         best = likelihood;
@@ -196,33 +225,22 @@ impl<'a> Model<'a> {
         self.scales = scales;
         self.noise = weights.iter().map(|w| scales.noise * scales.noise / w).collect();
         let n = self.costs.len();
-        let mut matrix = vec![0.0; n * n];
-        for i in 0..n {
-            for j in 0..=i {
-                matrix[i * n + j] = self.covariance(i, j);
+        let covariances = scales.covariances(self.shape.levels.len());
+        let mut matrix = std::mem::take(&mut self.factor.lower);
+        matrix.resize(n * n, 0.0);
+        let mut rest = self.common.as_slice();
+        for (i, noise) in self.noise.iter().enumerate() {
+            let (row, below) = rest.split_at(i + 1);
+            for (entry, &common) in matrix[i * n..].iter_mut().zip(row) {
+                *entry = covariances[common];
             }
+            matrix[i * n + i] += noise;
+            rest = below;
         }
         self.factor = Cholesky::of(matrix, n);
         let alpha = self.factor.solve(&self.costs);
         let fit: f64 = alpha.iter().zip(&self.costs).map(|(a, c)| a * c).sum();
         -0.5 * fit - self.factor.log_diagonal()
-    }
-
-    /// Covariance of two runs' costs.
-    fn covariance(&self, i: usize, j: usize) -> f64 {
-        let Scales { main, pair, cell, block, .. } = self.scales;
-        let equal =
-            self.points[i].iter().zip(&self.points[j]).filter(|(a, b)| a == b).count() as f64;
-        let all = self.points[i].len() as f64;
-        // The constant has a flat prior: wide against every difference of logarithms.
-        let mut sum = 1.0 + main * main * equal + pair * pair * equal * (equal - 1.0) / 2.0;
-        if equal == all {
-            sum += cell * cell;
-        }
-        if self.blocks[i] == self.blocks[j] {
-            sum += block * block;
-        }
-        if i == j { sum + self.noise[i] } else { sum }
     }
 
     /// Gives less weight to runs far from the fit, as Student's t with 4 degrees of
@@ -338,6 +356,18 @@ impl<'a> Surface<'a> {
         }
         effect
     }
+}
+
+/// What each run has in common with every earlier one and itself.
+fn common(points: &[Vec<usize>], blocks: &[usize]) -> Vec<usize> {
+    let mut common = Vec::with_capacity(points.len() * (points.len() + 1) / 2);
+    for (i, (point, block)) in points.iter().zip(blocks).enumerate() {
+        for (other, other_block) in points[..=i].iter().zip(blocks) {
+            let agree = point.iter().zip(other).filter(|(a, b)| a == b).count();
+            common.push(2 * agree + usize::from(block == other_block));
+        }
+    }
+    common
 }
 
 /// All pairs of factors, the first below the second.

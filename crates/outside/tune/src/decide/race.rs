@@ -142,6 +142,14 @@ impl Race {
             .collect()
     }
 
+    /// Plans still in the race after the last complete round.
+    #[must_use]
+    pub fn standing(&self) -> Vec<Candidate> {
+        let rounds = self.rounds();
+        let is_cut = rounds > 0 && !self.missing(rounds - 1).is_empty();
+        self.survivors(if is_cut { rounds - 1 } else { rounds })
+    }
+
     /// The plan with the least estimated cost.
     #[must_use]
     pub fn leader(&self, plans: &[Candidate]) -> Candidate {
@@ -269,6 +277,16 @@ mod tests {
         assert_eq!(race.survivors(2).len(), 3);
         assert_eq!(race.survivors(7).len(), 3);
         assert_eq!(race.survivors(0).len(), 3);
+    }
+
+    #[test]
+    fn a_round_that_was_cut_short_drops_nobody() {
+        let mut trials = race(4);
+        // The leader's run of the last round was not made.
+        trials.retain(|t| !(t.order.block == 3 && t.order.candidate == Candidate(1)));
+        let race = Race::new(&trials, Phase::Race, &settings(Goal::Minimize, 100));
+        assert!(race.standing().contains(&Candidate(1)));
+        assert_eq!(race.leader(&race.standing()), Candidate(1));
     }
 
     #[test]

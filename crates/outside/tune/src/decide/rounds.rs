@@ -37,7 +37,7 @@ pub fn verdict(settings: &Settings, evidence: &[Trial]) -> Verdict {
     let race = Race::new(evidence, Phase::Race, settings);
     let out = failed(evidence);
     let survivors: Vec<Candidate> =
-        race.survivors(race.rounds()).into_iter().filter(|plan| !out.contains(plan)).collect();
+        race.standing().into_iter().filter(|plan| !out.contains(plan)).collect();
     let leader = race.leader(&survivors);
     let last = Race::new(evidence, Phase::Final, settings);
     let decided = if last.racers.contains(&leader) && leader != DEFAULT { &last } else { &race };
