@@ -83,8 +83,12 @@ impl Judge {
 
     fn within(&self, seconds: f64, peak_rss_bytes: u64) -> Result<(), Failure> {
         if let Some(limit) = self.limits.rss_bytes.filter(|&limit| peak_rss_bytes > limit) {
+            // Of figures far below 2^52.
+            let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
             return Err(Failure::OverLimit(format!(
-                "peak RSS {peak_rss_bytes} bytes, limit {limit} bytes"
+                "peak RSS {:.1} MiB, limit {:.1} MiB",
+                mib(peak_rss_bytes),
+                mib(limit)
             )));
         }
         if let Some(limit) = self.limits.seconds.filter(|&limit| seconds > limit) {
