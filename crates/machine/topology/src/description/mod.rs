@@ -12,7 +12,7 @@
 //! ```
 //!
 //! One rule keeps the figures honest: each table has a `source`, either one text for the
-//! whole table or one per key, and a figure without a source is refused ([`source`]).
+//! whole table or one per key, and a figure without a source is refused (`source`).
 
 mod convert;
 mod error;
