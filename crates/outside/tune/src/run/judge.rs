@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn limits_are_upper_bounds() {
-        let limits = Limits { rss_bytes: Some(100), seconds: Some(2.0) };
+        let limits = Limits { rss_bytes: Some(1 << 20), seconds: Some(2.0) };
         let mut judge = Judge::new(Metric::WallTime, None, limits);
-        assert_eq!(judge.outcome(OTHER, "", 2.0, 100), Outcome::Value(2.0));
-        assert!(failure(judge.outcome(OTHER, "", 1.0, 101)).contains("101 bytes"));
+        assert_eq!(judge.outcome(OTHER, "", 2.0, 1 << 20), Outcome::Value(2.0));
+        assert!(failure(judge.outcome(OTHER, "", 1.0, 3 << 19)).contains("1.5 MiB, limit 1.0 MiB"));
         assert!(failure(judge.outcome(OTHER, "", 2.1, 1)).contains("limit 2 s"));
     }
 }
