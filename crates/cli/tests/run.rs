@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use insta::assert_snapshot;
+use numapilot_sys::process::PidFd;
 
 const NUMAPILOT: &str = env!("CARGO_BIN_EXE_numapilot");
 
@@ -285,25 +286,32 @@ fn ready(script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     (child, stdout)
 }
 
-fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap();
-    assert!(status.success());
+fn signal(child: &Child, signal: i32) {
+    PidFd::open(child.id().cast_signed()).unwrap().signal(signal).unwrap();
 }
 
 #[test]
 fn signals_reach_the_program() {
-    for name in ["HUP", "INT", "QUIT", "TERM", "ALRM", "USR1", "USR2"] {
+    for (name, number) in [
+        ("HUP", libc::SIGHUP),
+        ("INT", libc::SIGINT),
+        ("QUIT", libc::SIGQUIT),
+        ("TERM", libc::SIGTERM),
+        ("ALRM", libc::SIGALRM),
+        ("USR1", libc::SIGUSR1),
+        ("USR2", libc::SIGUSR2),
+    ] {
         let script =
             format!("trap 'echo got; exit 9' {name}; echo ready; while :; do sleep 0.01; done");
         let (mut child, mut stdout) = ready(&script);
-        signal(child.id(), name);
+        signal(&child, number);
         let mut rest = String::new();
         stdout.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "got\n", "{name}");
         assert_eq!(child.wait().unwrap().code(), Some(9), "{name}");
     }
     let (mut child, _) = ready("echo ready; exec sleep 600");
-    signal(child.id(), "TERM");
+    signal(&child, libc::SIGTERM);
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
 }
 
@@ -329,13 +337,13 @@ fn stopping_stops_both_and_continuing_continues_both() {
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
     let program: u32 = line.trim().parse().unwrap();
-    signal(child.id(), "TSTP");
+    signal(&child, libc::SIGTSTP);
     becomes(child.id(), |s| s == 'T');
     becomes(program, |s| s == 'T');
-    signal(child.id(), "CONT");
+    signal(&child, libc::SIGCONT);
     becomes(child.id(), |s| s != 'T');
     becomes(program, |s| s != 'T');
-    signal(child.id(), "TERM");
+    signal(&child, libc::SIGTERM);
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
 }
 

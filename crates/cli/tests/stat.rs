@@ -5,6 +5,7 @@ use std::fs;
 use std::process::{Child, Command as Process, Stdio};
 
 use assert_cmd::Command;
+use numapilot_sys::process::PidFd;
 use predicates::prelude::*;
 use serde_json::Value;
 
@@ -273,7 +274,7 @@ fn signals_reach_the_program() {
         &mut line,
     )
     .unwrap();
-    Process::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    PidFd::open(child.id().cast_signed()).unwrap().signal(libc::SIGTERM).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(9));
     assert!(String::from_utf8_lossy(&output.stderr).contains("elapsed"));

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command as Process, Stdio};
 
 use assert_cmd::Command;
+use numapilot_sys::process::PidFd;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -187,8 +188,7 @@ fn an_interruption_prints_what_is_known() {
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("noise")));
-    let kill = Process::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
+    PidFd::open(child.id().cast_signed()).unwrap().signal(libc::SIGINT).unwrap();
     let rest = std::thread::spawn(move || lines.count());
     let output = child.wait_with_output().unwrap();
     rest.join().unwrap();
