@@ -10,12 +10,14 @@
 pub mod affinity;
 pub mod c_library;
 pub mod mapping;
+pub mod mark;
 pub mod mempolicy;
 pub mod perf;
 pub mod prctl;
 pub mod prefetch;
 pub mod process;
 pub mod sampling;
+pub mod shared;
 pub mod signals;
 pub mod spawn;
 

@@ -1,0 +1,162 @@
+//! What is counted for each virtual CPU.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::latency::LatencyBuckets;
+use crate::shape::Shape;
+
+/// A counter that a CPU has once. All count user mode unless they say otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Scalar {
+    /// Instructions.
+    Instructions,
+    /// Instructions of the guest's kernel, which take no simulated time.
+    KernelInstructions,
+    /// The CPU's simulated clock, in picoseconds.
+    ClockPs,
+    /// Simulated time in which it ran something, in picoseconds.
+    BusyPs,
+    /// Loads.
+    Reads,
+    /// Stores.
+    Writes,
+    /// Accesses that missed the first level of cache.
+    FirstMisses,
+    /// Accesses that missed the private caches and looked into the last level.
+    LastReferences,
+    /// Accesses that missed the last level: DRAM accesses and transfers from other caches.
+    LastMisses,
+    /// Misses of the TLB on 4 KiB pages.
+    Tlb4kMisses,
+    /// Misses of the TLB on 2 MiB pages.
+    Tlb2mMisses,
+    /// Writes that had to invalidate copies in other caches.
+    Invalidations,
+    /// Sum of the latencies of DRAM accesses, in picoseconds, queues included.
+    DramLatencyPs,
+    /// The part of [`Scalar::DramLatencyPs`] spent in queues.
+    QueuePs,
+}
+
+impl Scalar {
+    /// In the order of the words.
+    pub const ALL: [Self; 14] = [
+        Self::Instructions,
+        Self::KernelInstructions,
+        Self::ClockPs,
+        Self::BusyPs,
+        Self::Reads,
+        Self::Writes,
+        Self::FirstMisses,
+        Self::LastReferences,
+        Self::LastMisses,
+        Self::Tlb4kMisses,
+        Self::Tlb2mMisses,
+        Self::Invalidations,
+        Self::DramLatencyPs,
+        Self::QueuePs,
+    ];
+}
+
+/// Counters that a CPU has once for each node, or for each direction of each link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Vector {
+    /// DRAM accesses by loads, by home node.
+    DramReads,
+    /// DRAM accesses by stores, by home node.
+    DramWrites,
+    /// Modified lines written back when they left the last cache, by home node.
+    Writebacks,
+    /// Lines that came from a cache of another CPU, by that CPU's node.
+    Transfers,
+    /// Lines carried by each link: `2 * link` towards its second end, `2 * link + 1` back.
+    LinkLines,
+}
+
+impl Vector {
+    /// In the order of the words.
+    pub const ALL: [Self; 5] =
+        [Self::DramReads, Self::DramWrites, Self::Writebacks, Self::Transfers, Self::LinkLines];
+}
+
+/// The counters of one CPU. Only that CPU adds, everybody may read.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuCounters<'a> {
+    words: &'a [AtomicU64],
+    shape: Shape,
+}
+
+impl<'a> CpuCounters<'a> {
+    pub(crate) fn new(memory: &'a [AtomicU64], shape: Shape, cpu: usize) -> Option<Self> {
+        let words = memory.get(shape.counters(cpu)..shape.counters(cpu + 1))?;
+        (cpu < shape.cpus).then_some(Self { words, shape })
+    }
+
+    /// A counter.
+    #[must_use]
+    pub fn get(&self, scalar: Scalar) -> u64 {
+        load(self.words, scalar as usize)
+    }
+
+    /// Replaces a counter.
+    #[inline]
+    pub fn set(&self, scalar: Scalar, value: u64) {
+        if let Some(word) = self.words.get(scalar as usize) {
+            word.store(value, Relaxed);
+        }
+    }
+
+    /// Adds to a counter; for the one writer, so not one atomic step.
+    #[inline]
+    pub fn add(&self, scalar: Scalar, by: u64) {
+        add(self.words, scalar as usize, by);
+    }
+
+    /// An entry of a vector.
+    #[must_use]
+    pub fn at(&self, vector: Vector, index: usize) -> u64 {
+        if index < self.shape.vector_len(vector) {
+            load(self.words, self.shape.vector(vector as usize) + index)
+        } else {
+            0
+        }
+    }
+
+    /// A whole vector.
+    #[must_use]
+    pub fn vector(&self, vector: Vector) -> Vec<u64> {
+        (0..self.shape.vector_len(vector)).map(|i| self.at(vector, i)).collect()
+    }
+
+    /// Adds to an entry of a vector; for the one writer.
+    #[inline]
+    pub fn add_at(&self, vector: Vector, index: usize, by: u64) {
+        add(self.words, self.shape.vector(vector as usize) + index, by);
+    }
+
+    /// Counts the latency of a DRAM access.
+    #[inline]
+    pub fn add_latency(&self, latency_ns: f64) {
+        add(self.words, self.shape.latency() + LatencyBuckets::bucket(latency_ns), 1);
+    }
+
+    /// How many DRAM accesses took how long.
+    #[must_use]
+    pub fn latencies(&self) -> LatencyBuckets {
+        let start = self.shape.latency();
+        LatencyBuckets((0..LatencyBuckets::COUNT).map(|i| load(self.words, start + i)).collect())
+    }
+}
+
+fn load(words: &[AtomicU64], index: usize) -> u64 {
+    words.get(index).map_or(0, |w| w.load(Relaxed))
+}
+
+#[inline]
+fn add(words: &[AtomicU64], index: usize, by: u64) {
+    if let Some(word) = words.get(index) {
+        word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+    }
+}

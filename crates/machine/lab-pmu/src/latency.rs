@@ -1,0 +1,88 @@
+//! A histogram of latencies with buckets that are a sixteenth of an octave wide, so that
+//! a percentile is known to 4.5 %.
+
+/// Counts by latency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LatencyBuckets(pub Vec<u64>);
+
+/// Buckets of an octave.
+const PER_OCTAVE: usize = 16;
+/// The first bucket begins here, in powers of two of a nanosecond.
+const FIRST_OCTAVE: usize = 4;
+
+impl LatencyBuckets {
+    /// Buckets: from 16 ns, over 16 octaves, to a millisecond.
+    pub const COUNT: usize = 16 * PER_OCTAVE;
+
+    /// The bucket of a latency; the first and last take what is beyond.
+    #[must_use]
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn bucket(latency_ns: f64) -> usize {
+        let position = latency_ns.max(1.0).log2() * PER_OCTAVE as f64;
+        // In range: log2 of at least 1 is not negative, and the cast saturates.
+        (position as usize).saturating_sub(FIRST_OCTAVE * PER_OCTAVE).min(Self::COUNT - 1)
+    }
+
+    /// The latency below which this share (0 to 1) of the accesses stayed, in nanoseconds:
+    /// the middle of its bucket. `None` without an access.
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> Option<f64> {
+        let total: u64 = self.0.iter().sum();
+        let wanted = (total as f64 * share).max(1.0);
+        let mut seen = 0;
+        let bucket = self.0.iter().position(|count| {
+            seen += count;
+            seen as f64 >= wanted
+        })?;
+        let octaves = (bucket as f64 + 0.5) / PER_OCTAVE as f64 + FIRST_OCTAVE as f64;
+        (total > 0).then(|| octaves.exp2())
+    }
+
+    /// What was counted since an earlier state.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |i: usize| earlier.0.get(i).copied().unwrap_or(0);
+        Self(self.0.iter().enumerate().map(|(i, n)| n.saturating_sub(before(i))).collect())
+    }
+
+    /// Adds the counts of another.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+impl Default for LatencyBuckets {
+    fn default() -> Self {
+        Self(vec![0; Self::COUNT])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn without_an_access_there_is_no_quantile() {
+        assert_eq!(LatencyBuckets::default().quantile_ns(0.99), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_quantile_is_as_good_as_its_bucket(ns in 20.0f64..900_000.0, share in 0.01f64..1.0) {
+            let mut buckets = LatencyBuckets::default();
+            buckets.0[LatencyBuckets::bucket(ns)] += 3;
+            let found = buckets.quantile_ns(share).unwrap();
+            prop_assert!((found / ns - 1.0).abs() < 0.045, "{} for {}", found, ns);
+        }
+
+        #[test]
+        fn every_latency_has_a_bucket(ns in proptest::num::f64::ANY) {
+            prop_assert!(LatencyBuckets::bucket(ns) < LatencyBuckets::COUNT);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The lab's PMU: counters and sampled accesses of an emulated machine, in memory that the
+//! emulator and the guest share.
+//!
+//! ```text
+//!  QEMU plugin --counts, samples--> file <--ivshmem BAR 2-- guest: observe
+//!
+//!  header | node of each CPU | controllers | links | one block of counters per CPU | one ring per CPU
+//! ```
+//!
+//! Everything is a 64-bit word, read and written whole: neither side can see half a
+//! value, and there is no `unsafe` here. Neither side trusts what the other may have
+//! written: each keeps its own [`Shape`] and masks every index.
+#![forbid(unsafe_code)]
+
+mod counters;
+mod latency;
+mod mark;
+mod pmu;
+mod ring;
+mod shape;
+
+pub use counters::{CpuCounters, Scalar, Vector};
+pub use latency::LatencyBuckets;
+pub use mark::{Mark, MarkKind, NAME_BYTES};
+pub use pmu::{Link, Pmu, PmuError};
+pub use ring::{Level, Ring, Sample};
+pub use shape::Shape;
+
+/// PCI identity of the device whose BAR 2 is this memory: QEMU's `ivshmem-plain`.
+pub const PCI_VENDOR: u16 = 0x1af4;
+/// See [`PCI_VENDOR`].
+pub const PCI_DEVICE: u16 = 0x1110;

@@ -1,0 +1,95 @@
+//! Marks: instructions that tell the emulator where a region of interest begins and ends,
+//! and do nothing on hardware.
+//!
+//! A mark is the long NOP `0f 1f 80 imm32` (Intel SDM volume 2, NOP), whose displacement
+//! says what is marked:
+//!
+//! ```text
+//!  imm32:  'N' 'P' | kind | slot        0x4e50_kkss
+//!           1 begin, 2 end -+      +- 0 the whole program, 1 named by the PMU's mailbox,
+//!                                     2-255 regions of a program's own
+//! ```
+
+/// Bytes of a region's name.
+pub const NAME_BYTES: usize = 64;
+
+const SIGNATURE: u32 = 0x4e50_0000;
+const OPCODE: [u8; 3] = [0x0f, 0x1f, 0x80];
+
+/// Begin or end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkKind {
+    /// The region begins.
+    Begin,
+    /// The region ends.
+    End,
+}
+
+/// What a mark says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Begin or end.
+    pub kind: MarkKind,
+    /// Which region.
+    pub slot: u8,
+}
+
+impl Mark {
+    /// The slot of the whole program.
+    pub const WHOLE: u8 = 0;
+    /// The slot of a region whose name is in the mailbox.
+    pub const NAMED: u8 = 1;
+
+    /// The displacement of the NOP.
+    #[must_use]
+    pub const fn displacement(self) -> u32 {
+        let kind = match self.kind {
+            MarkKind::Begin => 1,
+            MarkKind::End => 2,
+        };
+        SIGNATURE | kind << 8 | self.slot as u32
+    }
+
+    /// The mark in these bytes of an instruction, if it is one.
+    #[must_use]
+    pub fn decode(instruction: &[u8]) -> Option<Self> {
+        let displacement: [u8; 4] = instruction.strip_prefix(&OPCODE)?.get(..4)?.try_into().ok()?;
+        let value = u32::from_le_bytes(displacement);
+        let [slot, kind, ..] = displacement;
+        let kind = match kind {
+            1 => MarkKind::Begin,
+            2 => MarkKind::End,
+            _ => return None,
+        };
+        (value & 0xffff_0000 == SIGNATURE).then_some(Self { kind, slot })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn marks_survive_the_instruction(slot: u8, begin: bool) {
+            let kind = if begin { MarkKind::Begin } else { MarkKind::End };
+            let mark = Mark { kind, slot };
+            let bytes = [&OPCODE[..], &mark.displacement().to_le_bytes()].concat();
+            prop_assert_eq!(Mark::decode(&bytes), Some(mark));
+        }
+
+        #[test]
+        fn any_instruction_is_looked_at(bytes in proptest::collection::vec(any::<u8>(), 0..16)) {
+            let marked = bytes.len() >= 7 && bytes[..3] == OPCODE && bytes[5..7] == [0x50, 0x4e];
+            prop_assert_eq!(Mark::decode(&bytes).is_some(), marked && matches!(bytes[4], 1 | 2));
+        }
+    }
+
+    #[test]
+    fn the_nops_of_compilers_are_no_marks() {
+        assert_eq!(Mark::decode(&[0x0f, 0x1f, 0x80, 0, 0, 0, 0]), None);
+        assert_eq!(Mark::decode(&[0x0f, 0x1f, 0x40, 0]), None);
+    }
+}

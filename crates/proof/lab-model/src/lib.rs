@@ -1,0 +1,22 @@
+//! Timing model of a NUMA machine's memory: what every access of every CPU costs.
+//!
+//! ```text
+//!  description + layout --from_description--> Model --JSON--> emulator's plugin: Simulation
+//!                                                                  | every access
+//!                                                                  v
+//!  table, JSON, picture <--------------- Report <--JSON-- counters of regions of interest
+//! ```
+//!
+//! The model has no idea of QEMU: [`Simulation::access`] is called with a CPU, a virtual
+//! and a physical address, and may be called by a test as well as by an emulator.
+#![forbid(unsafe_code)]
+
+mod error;
+mod layout;
+mod model;
+mod report;
+
+pub use error::ModelError;
+pub use layout::{CpuPlace, Layout, MemoryRange};
+pub use model::{Cache, Link, Model, Tlb};
+pub use report::{LinkTraffic, NodeTraffic, Region, Report};
