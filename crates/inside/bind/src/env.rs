@@ -29,12 +29,19 @@ pub const TABLE: &[Variable] = &[
         meaning: "occupancy shared by all processes of the target; without it \
                   each process counts for itself",
     },
+    Variable {
+        name: ALLOC_THP,
+        format: "0 or 1",
+        meaning: "whether libnumapilot_alloc.so asks for huge pages where they pay; 1",
+    },
 ];
 
 /// Ordered CPU list of `libnumapilot_bind.so`.
 pub const BIND_CPUS: &str = "NUMAPILOT_BIND_CPUS";
 /// Path of the ledger of `libnumapilot_bind.so`.
 pub const BIND_LEDGER: &str = "NUMAPILOT_BIND_LEDGER";
+/// Huge pages in `libnumapilot_alloc.so`.
+pub const ALLOC_THP: &str = "NUMAPILOT_ALLOC_THP";
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,162 @@
+//! The C++ operators `new` and `delete`, by their mangled names (Itanium C++ ABI).
+//!
+//! Without these a program would reach the same memory through libstdc++'s, which call
+//! malloc and free; with them there is one call less, and `delete` with a size saves the
+//! look-up. When there is no memory, `new` calls the program's new-handler again and again,
+//! and throws `std::bad_alloc` when there is none, through libstdc++'s own functions.
+
+use core::arch::{asm, global_asm};
+use core::ffi::c_void;
+use core::ptr::null_mut;
+
+use numapilot_alloc::abort;
+use numapilot_alloc::api::{self, Errno, NoMemory};
+
+// Null in a program without libstdc++, which cannot call these operators either.
+global_asm!(".weak _ZSt15get_new_handlerv", ".weak _ZSt17__throw_bad_allocv");
+
+type Handler = unsafe extern "C" fn();
+
+/// The address of a weak symbol, from the global offset table.
+macro_rules! address_of {
+    ($symbol:literal) => {{
+        let address: usize;
+        // SAFETY: reads the table's entry, which the dynamic linker has filled.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            asm!(
+                concat!("mov {}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+                out(reg) address,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            asm!(
+                concat!("adrp {0}, :got:", $symbol),
+                concat!("ldr {0}, [{0}, :got_lo12:", $symbol, "]"),
+                out(reg) address,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        address
+    }};
+}
+
+fn new_handler() -> Option<Handler> {
+    let address = address_of!("_ZSt15get_new_handlerv");
+    if address == 0 {
+        return None;
+    }
+    // SAFETY: `std::get_new_handler()` takes nothing and returns a function or null.
+    unsafe {
+        let get = core::mem::transmute::<usize, unsafe extern "C" fn() -> Option<Handler>>(address);
+        get()
+    }
+}
+
+fn throw_bad_alloc() -> ! {
+    let address = address_of!("_ZSt17__throw_bad_allocv");
+    if address == 0 {
+        abort::out_of_memory();
+    }
+    // SAFETY: throws and does not return. No frame of ours on the way has anything to clean
+    // up, and all have unwind tables.
+    unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> !>(address)() }
+}
+
+/// Tries again as long as a new-handler promises more memory; null when there is none.
+struct Nothrow;
+
+impl NoMemory for Nothrow {
+    fn result(size: usize, align: usize) -> *mut u8 {
+        while let Some(handler) = new_handler() {
+            // SAFETY: the program's own function, called as the C++ standard says.
+            unsafe { handler() };
+            let object = api::allocate_aligned::<Errno>(size, align);
+            if !object.is_null() {
+                return object;
+            }
+        }
+        null_mut()
+    }
+}
+
+/// The same, but throws in the end.
+struct Throw;
+
+impl NoMemory for Throw {
+    fn result(size: usize, align: usize) -> *mut u8 {
+        let object = Nothrow::result(size, align);
+        if object.is_null() {
+            throw_bad_alloc();
+        }
+        object
+    }
+}
+
+macro_rules! new {
+    ($way:ident: $($name:ident($($unused:ty),*))*) => {$(
+        /// `operator new` in one of its forms.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(size: usize $(, _: $unused)*) -> *mut c_void {
+            api::allocate::<$way>(size).cast()
+        }
+    )*};
+}
+
+macro_rules! new_aligned {
+    ($way:ident: $($name:ident($($unused:ty),*))*) => {$(
+        /// `operator new` with an alignment, in one of its forms.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(size: usize, align: usize $(, _: $unused)*) -> *mut c_void {
+            api::allocate_aligned::<$way>(size, align).cast()
+        }
+    )*};
+}
+
+macro_rules! delete {
+    ($($name:ident($($unused:ty),*))*) => {$(
+        /// `operator delete` in one of its forms.
+        ///
+        /// # Safety
+        /// As free(3).
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(object: *mut c_void $(, _: $unused)*) {
+            // SAFETY: by contract.
+            unsafe { api::release(object.cast()) }
+        }
+    )*};
+}
+
+macro_rules! delete_sized {
+    ($($name:ident)*) => {$(
+        /// `operator delete(void*, std::size_t)` or its array form.
+        ///
+        /// # Safety
+        /// As free(3); `size` is what the object was allocated with.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(object: *mut c_void, size: usize) {
+            // SAFETY: by contract.
+            unsafe { api::release_sized(object.cast(), size) }
+        }
+    )*};
+}
+
+new!(Throw: _Znwm() _Znam());
+new!(Nothrow: _ZnwmRKSt9nothrow_t(*const c_void) _ZnamRKSt9nothrow_t(*const c_void));
+new_aligned!(Throw: _ZnwmSt11align_val_t() _ZnamSt11align_val_t());
+new_aligned!(
+    Nothrow: _ZnwmSt11align_val_tRKSt9nothrow_t(*const c_void)
+    _ZnamSt11align_val_tRKSt9nothrow_t(*const c_void)
+);
+delete!(
+    _ZdlPv() _ZdaPv()
+    _ZdlPvRKSt9nothrow_t(*const c_void) _ZdaPvRKSt9nothrow_t(*const c_void)
+    _ZdlPvSt11align_val_t(usize) _ZdaPvSt11align_val_t(usize)
+    _ZdlPvmSt11align_val_t(usize, usize) _ZdaPvmSt11align_val_t(usize, usize)
+    _ZdlPvSt11align_val_tRKSt9nothrow_t(usize, *const c_void)
+    _ZdaPvSt11align_val_tRKSt9nothrow_t(usize, *const c_void)
+);
+delete_sized!(_ZdlPvm _ZdaPvm);

@@ -1,0 +1,296 @@
+//! Allocation and release: the fast paths, and what leads to the slow ones.
+//!
+//! The fast paths are written to be read with their machine code at hand, which
+//! `fast-path.txt` counts: 17 instructions to allocate, 19 to free.
+
+use core::ptr::null_mut;
+
+use crate::class::{self, GRAIN, PAGE_SHIFT, SMALL_MAX};
+use crate::heap::Bins;
+use crate::large::{self, Block};
+use crate::space;
+use crate::{abort, threads, tls};
+
+/// What happens when there is no memory. A parameter of the slow paths, so that the fast
+/// ones end with a jump.
+pub trait NoMemory {
+    /// The result of an allocation of `size` bytes at a multiple of `align` that failed.
+    fn result(size: usize, align: usize) -> *mut u8;
+}
+
+/// As in C: `errno` is ENOMEM and the result null.
+pub struct Errno;
+
+impl NoMemory for Errno {
+    fn result(_: usize, _: usize) -> *mut u8 {
+        // SAFETY: the location is valid for the calling thread.
+        unsafe { *libc::__errno_location() = libc::ENOMEM };
+        null_mut()
+    }
+}
+
+/// Allocates `size` bytes at a multiple of 16.
+#[inline(always)]
+pub fn allocate<N: NoMemory>(size: usize) -> *mut u8 {
+    if size > SMALL_MAX {
+        return allocate_large::<N>(size, GRAIN);
+    }
+    pop::<N>(class::bin_of(size))
+}
+
+#[inline(always)]
+fn pop<N: NoMemory>(bin: usize) -> *mut u8 {
+    let bins = tls::bins();
+    // SAFETY: the thread's own bins; the words of every bin below 2 * CLASSES are set, and
+    // below a bin's top lies an object or NULL.
+    unsafe {
+        let word = words(bins).add(bin);
+        let top = (*word).sub(1);
+        let object = *top;
+        if object.is_null() {
+            return refill::<N>(bin);
+        }
+        *word = top;
+        object
+    }
+}
+
+/// # Safety
+/// `bins` is the thread's.
+#[inline(always)]
+unsafe fn words(bins: *mut Bins) -> *mut *mut *mut u8 {
+    // SAFETY: a field's address.
+    unsafe { (&raw mut (*bins).words).cast() }
+}
+
+#[cold]
+#[inline(never)]
+fn refill<N: NoMemory>(bin: usize) -> *mut u8 {
+    let object = threads::with_heap(|space, heap| heap.refill(space, bin / 2));
+    match object {
+        Some(object) if !object.is_null() => object,
+        _ => N::result(class::of_bin(bin).size as usize, GRAIN),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_large<N: NoMemory>(size: usize, align: usize) -> *mut u8 {
+    large_block::<N>(size, align).start
+}
+
+fn large_block<N: NoMemory>(size: usize, align: usize) -> Block {
+    let block = threads::with_heap(|space, heap| {
+        heap.pace(space);
+        large::allocate(space, heap.node, size, align)
+    });
+    match block {
+        Some(block) if !block.start.is_null() => block,
+        _ => Block { start: N::result(size, align), zero: false },
+    }
+}
+
+/// Allocates zeroes.
+#[inline(always)]
+pub fn allocate_zeroed<N: NoMemory>(size: usize) -> *mut u8 {
+    if size > SMALL_MAX {
+        return zeroed_large::<N>(size);
+    }
+    let object = pop::<N>(class::bin_of(size));
+    if !object.is_null() {
+        // SAFETY: the object has at least `size` bytes.
+        unsafe { object.write_bytes(0, size) };
+    }
+    object
+}
+
+#[cold]
+#[inline(never)]
+fn zeroed_large<N: NoMemory>(size: usize) -> *mut u8 {
+    let block = large_block::<N>(size, GRAIN);
+    if !block.start.is_null() && !block.zero {
+        // SAFETY: the block has at least `size` bytes.
+        unsafe { block.start.write_bytes(0, size) };
+    }
+    block.start
+}
+
+/// Allocates `size` bytes at a multiple of `align`, a power of two.
+#[inline]
+pub fn allocate_aligned<N: NoMemory>(size: usize, align: usize) -> *mut u8 {
+    if align <= GRAIN {
+        return allocate::<N>(size);
+    }
+    match class::aligned_bin_of(size, align) {
+        Some(bin) => pop::<N>(bin),
+        None => allocate_large::<N>(size, align),
+    }
+}
+
+/// Frees an object; null is ignored. Ends the process when it is none of this allocator's.
+///
+/// # Safety
+/// Nobody uses the object any more.
+#[inline(always)]
+pub unsafe fn release(object: *mut u8) {
+    let bins = tls::bins();
+    // SAFETY: the thread's own bins; the map covers the payload; between a bin's words there
+    // is room.
+    unsafe {
+        // One comparison for the range, the home node and the alignment: rotated, an
+        // address that is no multiple of 16 is huge.
+        let grain =
+            (object as usize).wrapping_sub((*bins).base).rotate_right(GRAIN.trailing_zeros());
+        if grain >= (*bins).limit {
+            return release_elsewhere(object);
+        }
+        let bin = usize::from(*(*bins).map.add(grain >> (PAGE_SHIFT - GRAIN.trailing_zeros())));
+        push(bins, bin, object);
+    }
+}
+
+/// # Safety
+/// As [`release`], and `bin` is that of the object, which is one of the home node's.
+#[inline(always)]
+unsafe fn push(bins: *mut Bins, bin: usize, object: *mut u8) {
+    // SAFETY: by contract; see `release`.
+    unsafe {
+        let word = words(bins).add(bin);
+        let top = *word;
+        if top == *word.add(1) {
+            return release_slowly(object, bin);
+        }
+        if *top.sub(1) == object {
+            freed_twice(object);
+        }
+        *top = object;
+        *word = top.add(1);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn freed_twice(object: *mut u8) -> ! {
+    abort::bad_free(object as usize, "it was freed just before");
+}
+
+#[cold]
+#[inline(never)]
+fn release_slowly(object: *mut u8, bin: usize) {
+    // SAFETY: the fast path found the object to be of the heap's node.
+    threads::with_heap(|space, heap| unsafe { heap.take_back(space, bin, object) });
+}
+
+/// An object of another node, of none, or freed by a thread without a heap.
+#[cold]
+#[inline(never)]
+fn release_elsewhere(object: *mut u8) {
+    if object.is_null() {
+        return;
+    }
+    let address = object as usize;
+    let Some(home) = space::existing().and_then(|space| space.node_of(address)) else {
+        abort::bad_free(address, "it is not from this allocator");
+    };
+    if !address.is_multiple_of(GRAIN) {
+        abort::bad_free(address, "it is not at a multiple of 16, where every object starts");
+    }
+    threads::with_heap(|space, heap| {
+        // SAFETY: the address lies in the payload.
+        let bin = usize::from(unsafe { *space.map(space.page_of(address)) });
+        if bin == 0 {
+            large::free(space, object);
+        } else if home == heap.node {
+            // SAFETY: just compared.
+            unsafe { heap.take_back(space, bin, object) };
+        } else {
+            heap.collect(space, home, object);
+        }
+    });
+}
+
+/// Frees an object whose size is known, which saves the look-up.
+///
+/// # Safety
+/// As [`release`]; `size` is what it was allocated with, at an alignment of at most 16.
+#[inline(always)]
+pub unsafe fn release_sized(object: *mut u8, size: usize) {
+    let bins = tls::bins();
+    // SAFETY: as in `release`.
+    unsafe {
+        let grain =
+            (object as usize).wrapping_sub((*bins).base).rotate_right(GRAIN.trailing_zeros());
+        if grain >= (*bins).limit || size > SMALL_MAX {
+            return release(object);
+        }
+        push(bins, class::bin_of(size), object);
+    }
+}
+
+/// Bytes that an object can hold; 0 for null.
+///
+/// # Safety
+/// The object is allocated.
+#[inline]
+pub unsafe fn usable_size(object: *mut u8) -> usize {
+    if object.is_null() {
+        return 0;
+    }
+    let Some(space) = space::existing().filter(|space| space.node_of(object as usize).is_some())
+    else {
+        abort::bad_free(object as usize, "it is not from this allocator");
+    };
+    // SAFETY: the address lies in the payload.
+    match unsafe { *space.map(space.page_of(object as usize)) } {
+        0 => large::usable_size(space, object),
+        bin => class::of_bin(usize::from(bin)).size as usize,
+    }
+}
+
+/// Changes the size of an object: where it is, or else elsewhere with its contents. Null
+/// when there is no memory; then the object stays as it was.
+///
+/// # Safety
+/// The object is allocated, at an alignment of at most `align`; only the result may be used
+/// afterwards.
+#[inline]
+pub unsafe fn reallocate<N: NoMemory>(object: *mut u8, size: usize, align: usize) -> *mut u8 {
+    // SAFETY: by contract.
+    let held = unsafe { usable_size(object) };
+    // A small object stays while it fits and at least half of it is used.
+    if size <= held && size >= held / 2 && (held <= SMALL_MAX || size > SMALL_MAX) {
+        if held > SMALL_MAX {
+            resize_large(object, size);
+        }
+        return object;
+    }
+    // SAFETY: by contract.
+    unsafe { move_to::<N>(object, held, size, align) }
+}
+
+fn resize_large(object: *mut u8, size: usize) -> bool {
+    threads::with_heap(|space, _| large::resize(space, object, size)).unwrap_or(false)
+}
+
+/// # Safety
+/// As [`reallocate`]; `held` is its usable size.
+#[inline(never)]
+unsafe fn move_to<N: NoMemory>(object: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
+    let was_large = held > SMALL_MAX;
+    if was_large && size > SMALL_MAX && resize_large(object, size) {
+        return object;
+    }
+    let new = allocate_aligned::<N>(size, align);
+    if new.is_null() {
+        return new;
+    }
+    // SAFETY: both objects hold that many bytes; the old one is not used any more.
+    unsafe {
+        match space::existing() {
+            Some(space) if was_large && size > held => large::move_contents(space, object, new),
+            _ => new.copy_from_nonoverlapping(object, held.min(size)),
+        }
+        release(object);
+    }
+    new
+}

@@ -1,0 +1,77 @@
+//! What the user asks for, read once from the environment.
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use numapilot_bind::env::ALLOC_THP;
+
+/// The settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Ask for huge pages where they pay.
+    pub huge_pages: bool,
+}
+
+const DEFAULT: Config = Config { huge_pages: true };
+
+struct Cell {
+    ready: AtomicU32,
+    config: UnsafeCell<Config>,
+}
+
+// SAFETY: written once by the thread that starts the space, before anybody reads it.
+unsafe impl Sync for Cell {}
+
+static CONFIG: Cell = Cell { ready: AtomicU32::new(0), config: UnsafeCell::new(DEFAULT) };
+
+/// The settings; the defaults until [`read`] has run.
+#[inline]
+pub fn get() -> &'static Config {
+    if CONFIG.ready.load(Ordering::Acquire) == 0 {
+        return &DEFAULT;
+    }
+    // SAFETY: not written after `ready`.
+    unsafe { &*CONFIG.config.get() }
+}
+
+/// Reads the environment.
+///
+/// # Safety
+/// One thread calls this, once.
+pub unsafe fn read() {
+    let mut config = DEFAULT;
+    if variable(ALLOC_THP).is_some_and(|value| value.to_bytes() == b"0") {
+        config.huge_pages = false;
+    }
+    // SAFETY: nobody reads it before `ready`.
+    unsafe { *CONFIG.config.get() = config };
+    CONFIG.ready.store(1, Ordering::Release);
+}
+
+/// The value of a variable, straight from the block that the program was started with.
+fn variable(name: &str) -> Option<&'static CStr> {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: the C library's pointer; null before it has started.
+    let mut entry = unsafe { environ };
+    if entry.is_null() {
+        return None;
+    }
+    loop {
+        // SAFETY: the block ends with a null pointer, at which the loop ends.
+        let text = unsafe { *entry };
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: entries are strings with their end.
+        let text = unsafe { CStr::from_ptr(text) };
+        if let Some(rest) = text.to_bytes_with_nul().strip_prefix(name.as_bytes())
+            && let Some(value) = rest.strip_prefix(b"=")
+        {
+            return CStr::from_bytes_with_nul(value).ok();
+        }
+        entry = entry.wrapping_add(1);
+    }
+}

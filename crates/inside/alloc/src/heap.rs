@@ -1,0 +1,372 @@
+//! A thread's heap: two magazines for each class, and what its threads owe other nodes.
+//!
+//! ```text
+//!  bins (hot)            cold                      shared by the node
+//!  | top | limit | ...   | reserve | fresh .. |    depot of the class, inbox, page heap
+//!    active magazine       second magazine
+//! ```
+//!
+//! An allocation pops from the active magazine, a free pushes to it. When that is empty
+//! (or full), the reserve takes its place; when both are, a whole magazine is exchanged
+//! with the node's depot. So a thread that allocates and frees in turns stays by itself,
+//! whatever the pattern. Objects of other nodes are collected and sent home, a magazine at
+//! a time (origin-aware memory, numalloc section 3.3).
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::class::{self, CLASSES, MAGAZINE_MAX};
+use crate::magazine::Magazine;
+use crate::nodes::MAX_NODES;
+use crate::space::Space;
+use crate::{large, reclaim, small};
+
+/// What the fast paths read: a few cache lines of the thread's own.
+#[repr(C, align(64))]
+pub struct Bins {
+    /// Where the payload of the home node begins.
+    pub base: usize,
+    /// Grains (16 bytes) of that payload; 0 sends every free to the slow path.
+    pub limit: usize,
+    /// Class map of that payload.
+    pub map: *const u8,
+    /// For each class, 2 words: where the next freed object goes, and where the active
+    /// magazine ends. Below the first lies the next object to allocate, or NULL. Equal
+    /// words, as class 0 always has, send a free to the slow path.
+    pub words: [*mut *mut u8; 2 * CLASSES],
+}
+
+// SAFETY: bins belong to one thread; the shared EMPTY is never written.
+unsafe impl Sync for Bins {}
+
+/// A magazine that holds nothing and takes nothing, as its NULL and its end.
+static NOTHING: [usize; 2] = [0; 2];
+const NO_MAGAZINE: *mut *mut u8 = (&raw const NOTHING).cast::<*mut u8>().cast_mut().wrapping_add(1);
+
+/// Bins of a thread that has no heap.
+pub static EMPTY: Bins =
+    Bins { base: 0, limit: 0, map: core::ptr::null(), words: [NO_MAGAZINE; 2 * CLASSES] };
+
+/// What the slow paths know of a class.
+#[repr(C)]
+struct Cold {
+    /// The second magazine; null when there is none.
+    reserve: *mut Magazine,
+    /// Objects in it.
+    objects: usize,
+    /// Memory of a span that no object has been made of yet.
+    fresh: usize,
+    /// Its end.
+    fresh_end: usize,
+}
+
+/// A thread's heap. All zeroes until [`Self::start`].
+#[repr(C)]
+pub struct Heap {
+    /// First, so that a pointer to them is one to the heap.
+    pub bins: Bins,
+    cold: [Cold; CLASSES],
+    /// Dense number of the home node.
+    pub node: usize,
+    /// Calls of slow paths, for pacing.
+    calls: u32,
+    /// A slow path is at work: what it holds is not consistent. Read after a fork only.
+    pub busy: AtomicBool,
+    /// A thread uses it.
+    pub owned: AtomicBool,
+    /// The next heap of the node.
+    pub next: *mut Heap,
+    /// The next heap without a thread.
+    pub next_spare: *mut Heap,
+    /// For each other node, where the next object to send home goes; null: no magazine.
+    outbound: [*mut *mut u8; MAX_NODES],
+}
+
+impl Heap {
+    /// Makes it the heap of a thread on this node.
+    pub fn start(&mut self, space: &Space, node: usize) {
+        self.node = node;
+        self.bins.base = space.payload(node);
+        self.bins.limit = space.stride() / class::GRAIN;
+        self.bins.map = space.map(space.first_page(node));
+        self.bins.words = [NO_MAGAZINE; 2 * CLASSES];
+        self.owned.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives all that it holds to the node: at a thread's end or move.
+    pub fn flush(&mut self, space: &Space) {
+        let node = space.node(self.node);
+        for class in 1..CLASSES {
+            let top = self.bins.words[2 * class];
+            if let Some(active) = self.active(class) {
+                self.bins.words[2 * class] = NO_MAGAZINE;
+                self.bins.words[2 * class + 1] = NO_MAGAZINE;
+                let objects = Magazine::objects(active, top);
+                // SAFETY: the bin no longer refers to it.
+                unsafe { small::hand_over(space, node, class, active, objects) };
+            }
+            let cold = &mut self.cold[class];
+            let reserve = core::mem::replace(&mut cold.reserve, null_mut());
+            if !reserve.is_null() {
+                // SAFETY: nothing refers to it any more.
+                unsafe { small::hand_over(space, node, class, reserve, cold.objects) };
+            }
+            let fresh = core::mem::take(&mut cold.fresh)..core::mem::take(&mut cold.fresh_end);
+            reclaim::return_fresh(space, node, class, fresh);
+        }
+        self.send_home(space);
+    }
+
+    /// Sends all collected objects of other nodes home.
+    pub fn send_home(&mut self, space: &Space) {
+        for node in 0..space.nodes().count() {
+            let top = core::mem::replace(&mut self.outbound[node], null_mut());
+            if !top.is_null() {
+                let magazine = Magazine::of(top);
+                // SAFETY: nothing refers to the magazine any more.
+                unsafe {
+                    let inbox = &space.node(node).inbox.0;
+                    inbox.push(space, magazine, Magazine::objects(magazine, top));
+                }
+            }
+        }
+    }
+
+    /// The active magazine of a class.
+    fn active(&self, class: usize) -> Option<*mut Magazine> {
+        let end = self.bins.words[2 * class + 1];
+        (end != NO_MAGAZINE).then(|| Magazine::of(end))
+    }
+
+    /// Makes a magazine with this many objects the active one.
+    fn activate(&mut self, class: usize, magazine: *mut Magazine, objects: usize) {
+        let room = objects.max(class::TABLE[class].magazine as usize);
+        self.bins.words[2 * class] = Magazine::word(magazine, 1 + objects);
+        self.bins.words[2 * class + 1] = Magazine::word(magazine, 1 + room);
+    }
+
+    /// Pops an object of the class, if the active magazine has one.
+    fn pop(&mut self, class: usize) -> Option<*mut u8> {
+        let top = self.bins.words[2 * class].wrapping_sub(1);
+        // SAFETY: below the top lies an object, or the NULL of word 0.
+        let object = unsafe { *top };
+        if object.is_null() {
+            return None;
+        }
+        self.bins.words[2 * class] = top;
+        Some(object)
+    }
+
+    /// Pushes an object, if the active magazine has room.
+    fn push(&mut self, class: usize, object: *mut u8) -> bool {
+        let top = self.bins.words[2 * class];
+        if top == self.bins.words[2 * class + 1] {
+            return false;
+        }
+        // SAFETY: below the end there is room.
+        unsafe { *top = object };
+        self.bins.words[2 * class] = top.wrapping_add(1);
+        true
+    }
+
+    /// An object of the class when the active magazine has none; null without memory.
+    pub fn refill(&mut self, space: &Space, class: usize) -> *mut u8 {
+        self.pace(space);
+        let node = space.node(self.node);
+        if let Some(object) = self.pop(class) {
+            return object;
+        }
+        if self.cold[class].objects > 0 {
+            self.use_reserve(class);
+        } else if let Some((magazine, objects)) = node.depots[class].take(space) {
+            self.replace_active(space, class, magazine, objects);
+        } else if !self.drain_inbox(space, class) && !self.carve(space, class) {
+            return small::take_one(space, self.node, class);
+        }
+        self.pop(class).unwrap_or(null_mut())
+    }
+
+    fn use_reserve(&mut self, class: usize) {
+        let active = self.active(class).unwrap_or(null_mut());
+        let cold = &mut self.cold[class];
+        let reserve = core::mem::replace(&mut cold.reserve, active);
+        let objects = core::mem::take(&mut cold.objects);
+        self.activate(class, reserve, objects);
+    }
+
+    /// Takes a magazine in place of the active one, which is empty.
+    fn replace_active(
+        &mut self,
+        space: &Space,
+        class: usize,
+        magazine: *mut Magazine,
+        objects: usize,
+    ) {
+        if let Some(active) = self.active(class) {
+            if self.cold[class].reserve.is_null() {
+                self.cold[class].reserve = active;
+                self.cold[class].objects = 0;
+            } else {
+                // SAFETY: the bin refers to another one from here on.
+                unsafe { crate::node::Node::recycle(space, active) };
+            }
+        }
+        self.activate(class, magazine, objects);
+    }
+
+    /// Takes objects that other nodes' threads sent home, until there is one of this class.
+    fn drain_inbox(&mut self, space: &Space, class: usize) -> bool {
+        let node = space.node(self.node);
+        while let Some((magazine, objects, _)) = node.inbox.0.pop(space) {
+            for index in 1..=objects {
+                // SAFETY: the magazine is ours and has that many objects.
+                let object = unsafe { *Magazine::word(magazine, index) };
+                // SAFETY: objects in magazines are small ones.
+                let bin = unsafe { *space.map(space.page_of(object as usize)) };
+                self.put(space, usize::from(bin) / 2, object);
+            }
+            // SAFETY: nothing refers to it any more.
+            unsafe { crate::node::Node::recycle(space, magazine) };
+            if self.bins.words[2 * class] != NO_MAGAZINE
+                && self
+                    .active(class)
+                    .is_some_and(|active| Magazine::objects(active, self.bins.words[2 * class]) > 0)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Fills the active magazine with objects that are in no magazine, or never were.
+    fn carve(&mut self, space: &Space, class: usize) -> bool {
+        let active = match self.active(class) {
+            Some(active) => active,
+            None => match self.empty(space, class) {
+                Some(magazine) => magazine,
+                None => return false,
+            },
+        };
+        let info = &class::TABLE[class];
+        let size = info.size as usize;
+        let cold = &mut self.cold[class];
+        let mut objects = 0;
+        if cold.fresh == cold.fresh_end {
+            let room = info.magazine as usize;
+            let mut words = [null_mut(); MAGAZINE_MAX];
+            match small::take(space, self.node, class, &mut words[..room]) {
+                small::Taken::Objects(count) => {
+                    objects = count;
+                    for (index, &object) in words[..count].iter().enumerate() {
+                        // SAFETY: the magazine is ours and has room for a full one.
+                        unsafe { *Magazine::word(active, 1 + index) = object };
+                    }
+                }
+                small::Taken::Span(start) => {
+                    cold.fresh = start;
+                    cold.fresh_end = start + info.capacity as usize * size;
+                }
+                small::Taken::Nothing => {}
+            }
+        }
+        if objects == 0 {
+            objects = ((cold.fresh_end - cold.fresh) / size).min(info.magazine as usize);
+            // Popped from the end: the lowest address comes last, to be used in order.
+            let mut object = cold.fresh;
+            for index in (1..=objects).rev() {
+                // SAFETY: as above.
+                unsafe { *Magazine::word(active, index) = object as *mut u8 };
+                object += size;
+            }
+            cold.fresh = object;
+        }
+        self.activate(class, active, objects);
+        objects > 0
+    }
+
+    /// A magazine without objects: the reserve if that is one, or the node's.
+    fn empty(&mut self, space: &Space, class: usize) -> Option<*mut Magazine> {
+        let cold = &mut self.cold[class];
+        if !cold.reserve.is_null() && cold.objects == 0 {
+            return Some(core::mem::replace(&mut cold.reserve, null_mut()));
+        }
+        space.node(self.node).empty_magazine(space)
+    }
+
+    /// Takes back an object of this node, whether there is room or not.
+    pub fn put(&mut self, space: &Space, class: usize, object: *mut u8) {
+        if self.push(class, object) {
+            return;
+        }
+        self.make_room(space, class);
+        if !self.push(class, object) {
+            // No memory for a magazine: straight to its span.
+            reclaim::return_objects(space, self.node, &[object]);
+        }
+    }
+
+    /// Puts an empty magazine in place of the active one, which is full or missing.
+    fn make_room(&mut self, space: &Space, class: usize) {
+        let node = space.node(self.node);
+        let Some(empty) = self.empty(space, class) else { return };
+        if let Some(active) = self.active(class) {
+            let objects = Magazine::objects(active, self.bins.words[2 * class]);
+            let cold = &mut self.cold[class];
+            let reserve = core::mem::replace(&mut cold.reserve, active);
+            let held = core::mem::replace(&mut cold.objects, objects);
+            if !reserve.is_null() {
+                // SAFETY: the heap no longer refers to it.
+                unsafe { small::hand_over(space, node, class, reserve, held) };
+            }
+        }
+        self.activate(class, empty, 0);
+    }
+
+    /// A freed object for which the active magazine has no room, or a large block.
+    ///
+    /// # Safety
+    /// `object` lies in the payload of this heap's node.
+    pub unsafe fn take_back(&mut self, space: &Space, bin: usize, object: *mut u8) {
+        self.pace(space);
+        if bin == 0 {
+            large::free(space, object);
+        } else {
+            self.put(space, bin / 2, object);
+        }
+    }
+
+    /// Collects an object of another node, to be sent home.
+    pub fn collect(&mut self, space: &Space, home: usize, object: *mut u8) {
+        self.pace(space);
+        let top = match self.outbound[home] {
+            top if !top.is_null() => top,
+            _ => match space.node(self.node).empty_magazine(space) {
+                Some(magazine) => Magazine::word(magazine, 1),
+                None => return reclaim::return_objects(space, home, &[object]),
+            },
+        };
+        // SAFETY: a collecting magazine is sent as soon as it is full.
+        unsafe { *top = object };
+        let top = top.wrapping_add(1);
+        let magazine = Magazine::of(top);
+        if Magazine::objects(magazine, top) == MAGAZINE_MAX {
+            self.outbound[home] = null_mut();
+            // SAFETY: nothing refers to it any more.
+            unsafe { space.node(home).inbox.0.push(space, magazine, MAGAZINE_MAX) };
+        } else {
+            self.outbound[home] = top;
+        }
+    }
+
+    /// Every so often looks at the clock, and does what is due.
+    #[inline]
+    pub fn pace(&mut self, space: &Space) {
+        const CALLS: u32 = 16;
+        self.calls = self.calls.wrapping_add(1);
+        if self.calls.is_multiple_of(CALLS) {
+            reclaim::look_at_the_clock(space, self);
+        }
+    }
+}
+
+const _: () = assert!(core::mem::offset_of!(Heap, bins) == 0);

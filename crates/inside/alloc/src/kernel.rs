@@ -1,0 +1,267 @@
+//! The system calls used, without the C library: `errno` stays the program's, nothing is
+//! interposed, and they work before the program's first constructor.
+//!
+//! Every one is optional: where the kernel or a filter refuses, the allocator goes on with
+//! less (no policy: placed by first touch; no advice: small pages).
+
+use core::arch::asm;
+use core::ffi::CStr;
+
+/// Readable and writable.
+const READ_WRITE: usize = 3;
+const PRIVATE_ANONYMOUS_NORESERVE: usize = 0x2 | 0x20 | 0x4000;
+const MREMAP_MAYMOVE_FIXED_DONTUNMAP: usize = 1 | 2 | 4;
+
+#[cfg(target_arch = "x86_64")]
+mod number {
+    pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
+    pub const CLOSE: usize = 3;
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const MREMAP: usize = 25;
+    pub const MADVISE: usize = 28;
+    pub const FUTEX: usize = 202;
+    pub const MBIND: usize = 237;
+    pub const GET_MEMPOLICY: usize = 239;
+    pub const OPENAT: usize = 257;
+    pub const PRLIMIT64: usize = 302;
+    pub const GETCPU: usize = 309;
+}
+
+#[cfg(target_arch = "aarch64")]
+mod number {
+    pub const OPENAT: usize = 56;
+    pub const CLOSE: usize = 57;
+    pub const READ: usize = 63;
+    pub const WRITE: usize = 64;
+    pub const FUTEX: usize = 98;
+    pub const GETCPU: usize = 168;
+    pub const MUNMAP: usize = 215;
+    pub const MREMAP: usize = 216;
+    pub const MMAP: usize = 222;
+    pub const MPROTECT: usize = 226;
+    pub const MADVISE: usize = 233;
+    pub const MBIND: usize = 235;
+    pub const GET_MEMPOLICY: usize = 236;
+    pub const PRLIMIT64: usize = 261;
+}
+
+/// A call refused; the kernel's error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused(pub i32);
+
+/// # Safety
+/// As the call demands.
+#[inline]
+unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Refused> {
+    let [a, b, c, d, e, f] = arguments;
+    let result: isize;
+    // SAFETY: the kernel's calling convention; the caller vouches for the arguments.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a as isize => result,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,
+            options(nostack),
+        );
+    }
+    if (-4095..0).contains(&result) { Err(Refused(-result as i32)) } else { Ok(result as usize) }
+}
+
+/// Address space that nothing may touch yet; not counted by any limit but RLIMIT_AS.
+pub fn reserve(bytes: usize) -> Result<usize, Refused> {
+    // SAFETY: a new private mapping at an address of the kernel's choice.
+    unsafe { call(number::MMAP, [0, bytes, 0, PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0]) }
+}
+
+/// Returns address space.
+///
+/// # Safety
+/// The range is a mapping of ours that nobody uses.
+pub unsafe fn unreserve(start: usize, bytes: usize) {
+    // SAFETY: by contract; a failure leaves it reserved.
+    let _ = unsafe { call(number::MUNMAP, [start, bytes, 0, 0, 0, 0]) };
+}
+
+/// Makes reserved space readable and writable.
+///
+/// # Safety
+/// The range lies in a reservation of ours.
+pub unsafe fn commit(start: usize, bytes: usize) -> Result<(), Refused> {
+    // SAFETY: by contract.
+    unsafe { call(number::MPROTECT, [start, bytes, READ_WRITE, 0, 0, 0]) }.map(drop)
+}
+
+/// Advice of madvise(2) that is used here.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+pub enum Advice {
+    /// The contents are not needed; the next touch finds zeroes.
+    DontNeed = 4,
+    /// Use huge pages here.
+    HugePage = 14,
+}
+
+/// Gives advice on a range; a refusal changes nothing.
+///
+/// # Safety
+/// The range is ours; with [`Advice::DontNeed`] nobody needs its contents.
+pub unsafe fn advise(start: usize, bytes: usize, advice: Advice) -> Result<(), Refused> {
+    // SAFETY: by contract.
+    unsafe { call(number::MADVISE, [start, bytes, advice as usize, 0, 0, 0]) }.map(drop)
+}
+
+/// Moves the pages of one range to another without copying; the old range stays mapped and
+/// is empty. Needs Linux 5.7.
+///
+/// # Safety
+/// Both ranges are committed, ours, of `bytes` and disjoint; nobody needs the contents of
+/// the new one.
+pub unsafe fn move_pages(from: usize, to: usize, bytes: usize) -> Result<(), Refused> {
+    let arguments = [from, bytes, bytes, MREMAP_MAYMOVE_FIXED_DONTUNMAP, to, 0];
+    // SAFETY: by contract.
+    unsafe { call(number::MREMAP, arguments) }.map(drop)
+}
+
+/// Node numbers below 1024, one bit each: as many as Linux can have.
+pub type NodeMask = [u64; 16];
+/// Bits of a [`NodeMask`] as the kernel wants them counted.
+const NODE_BITS: usize = 1024 + 1;
+
+/// Asks that pages of a range come from a node, without forcing it (MPOL_PREFERRED).
+///
+/// # Safety
+/// The range is ours.
+pub unsafe fn prefer_node(start: usize, bytes: usize, node: u32) -> Result<(), Refused> {
+    const PREFERRED: usize = 1;
+    // SAFETY: by contract.
+    unsafe { bind_to(start, bytes, PREFERRED, &mask_of(node)) }
+}
+
+/// # Safety
+/// The range is ours.
+unsafe fn bind_to(
+    start: usize,
+    bytes: usize,
+    mode: usize,
+    nodes: &NodeMask,
+) -> Result<(), Refused> {
+    let arguments = [start, bytes, mode, nodes.as_ptr() as usize, NODE_BITS, 0];
+    // SAFETY: by contract; the mask outlives the call and has the bits that are named.
+    unsafe { call(number::MBIND, arguments) }.map(drop)
+}
+
+fn mask_of(node: u32) -> NodeMask {
+    let mut mask = NodeMask::default();
+    if let Some(word) = mask.get_mut(node as usize / 64) {
+        *word = 1 << (node % 64);
+    }
+    mask
+}
+
+/// Nodes that this process may use (MPOL_F_MEMS_ALLOWED): those with memory, within its
+/// cpuset.
+pub fn allowed_nodes() -> Result<NodeMask, Refused> {
+    const MEMS_ALLOWED: usize = 4;
+    let mut mask = NodeMask::default();
+    let arguments = [0, mask.as_mut_ptr() as usize, NODE_BITS, 0, MEMS_ALLOWED, 0];
+    // SAFETY: the mask has the bits that are named and outlives the call.
+    unsafe { call(number::GET_MEMPOLICY, arguments) }.map(|_| mask)
+}
+
+/// Whether the process has a memory policy of its own, by its user's wish.
+pub fn has_policy() -> bool {
+    let mut mode = 0i32;
+    // SAFETY: the kernel writes one int; no mask is asked for.
+    let asked = unsafe { call(number::GET_MEMPOLICY, [&raw mut mode as usize, 0, 0, 0, 0, 0]) };
+    asked.is_ok() && mode != 0
+}
+
+/// Node on which the caller runs.
+pub fn current_node() -> Result<u32, Refused> {
+    let mut node = 0u32;
+    // SAFETY: the kernel writes one unsigned int.
+    unsafe { call(number::GETCPU, [0, &raw mut node as usize, 0, 0, 0, 0]) }.map(|_| node)
+}
+
+/// Most bytes of address space the process may have; `None` without a limit.
+pub fn address_space_limit() -> Option<usize> {
+    const ADDRESS_SPACE: usize = 9;
+    let mut limit = [0u64; 2];
+    let arguments = [0, ADDRESS_SPACE, 0, limit.as_mut_ptr() as usize, 0, 0];
+    // SAFETY: the kernel writes two 64-bit words.
+    unsafe { call(number::PRLIMIT64, arguments) }.ok()?;
+    (limit[0] != u64::MAX).then_some(limit[0] as usize)
+}
+
+/// Milliseconds of the coarse monotonic clock: exact to a timer tick.
+pub fn now_ms() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec. The C library reads the kernel's shared page, without a
+    // system call; this clock cannot fail, so `errno` stays.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// Waits until the word is no longer `value`; may return early.
+pub fn wait(word: &core::sync::atomic::AtomicU32, value: u32) {
+    const WAIT_PRIVATE: usize = 128;
+    let arguments = [word.as_ptr() as usize, WAIT_PRIVATE, value as usize, 0, 0, 0];
+    // SAFETY: the kernel only reads the word.
+    let _ = unsafe { call(number::FUTEX, arguments) };
+}
+
+/// Wakes one that waits on the word.
+pub fn wake(word: &core::sync::atomic::AtomicU32) {
+    const WAKE_PRIVATE: usize = 1 | 128;
+    // SAFETY: the kernel uses the address only as a name.
+    let _ = unsafe { call(number::FUTEX, [word.as_ptr() as usize, WAKE_PRIVATE, 1, 0, 0, 0]) };
+}
+
+/// Reads a file from its start into `buffer`; the part that was filled.
+pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Refused> {
+    const CURRENT_DIRECTORY: usize = -100isize as usize;
+    const CLOSE_ON_EXEC: usize = 0o2_000_000;
+    let arguments = [CURRENT_DIRECTORY, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0];
+    // SAFETY: a string with its end.
+    let file = unsafe { call(number::OPENAT, arguments) }?;
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let rest = &mut buffer[filled..];
+        let arguments = [file, rest.as_mut_ptr() as usize, rest.len(), 0, 0, 0];
+        // SAFETY: the kernel writes at most the length of the rest.
+        match unsafe { call(number::READ, arguments) } {
+            Ok(0) | Err(_) => break,
+            Ok(bytes) => filled += bytes,
+        }
+    }
+    // SAFETY: the descriptor is ours and not used again.
+    let _ = unsafe { call(number::CLOSE, [file, 0, 0, 0, 0, 0]) };
+    Ok(&buffer[..filled])
+}
+
+/// Writes all of `text` to a descriptor, as far as it takes it.
+pub fn write(descriptor: i32, mut text: &[u8]) -> Result<(), Refused> {
+    while !text.is_empty() {
+        let arguments = [descriptor as usize, text.as_ptr() as usize, text.len(), 0, 0, 0];
+        // SAFETY: the kernel reads at most the length of the text.
+        let written = unsafe { call(number::WRITE, arguments) }?;
+        text = text.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Large blocks: runs of pages straight from the page heap of a node.
+
+use core::ptr::null_mut;
+
+use crate::abort;
+use crate::class::{GRAIN, PAGE};
+use crate::kernel;
+use crate::pages::Run;
+use crate::space::Space;
+use crate::span::{Span, Use};
+
+/// From this many pages on, a block is moved by the page tables instead of copied.
+const MOVE_FROM: u32 = 32;
+
+/// A block, and whether it is known to be all zeroes.
+#[derive(Clone, Copy)]
+pub struct Block {
+    /// Its start; null when there is no memory.
+    pub start: *mut u8,
+    /// Whether it is all zeroes.
+    pub zero: bool,
+}
+
+/// Takes a block for `size` bytes at a multiple of `align`, a power of two, from this node
+/// or, when that has no room, from another one.
+pub fn allocate(space: &Space, node: usize, size: usize, align: usize) -> Block {
+    let nothing = Block { start: null_mut(), zero: false };
+    let count = space.nodes().count();
+    let (Some(pages), Some(align)) = (pages_of(space, size), pages_of(space, align)) else {
+        return nothing;
+    };
+    for node in (node..count).chain(0..node.min(count)) {
+        let mut heap = space.node(node).pages.lock();
+        if let Some(run) = heap.take(space, pages, align) {
+            describe(space, run.page, pages);
+            return Block { start: space.address_of(run.page) as *mut u8, zero: run.zero };
+        }
+    }
+    nothing
+}
+
+/// Pages for so many bytes, at least one; `None` when a node cannot have them.
+fn pages_of(space: &Space, bytes: usize) -> Option<u32> {
+    (bytes <= space.stride()).then(|| bytes.div_ceil(PAGE).max(1) as u32)
+}
+
+/// Enters a block into the table. The caller holds the lock, or owns the pages.
+fn describe(space: &Space, page: u32, pages: u32) {
+    // SAFETY: the pages belong to the caller.
+    unsafe {
+        *space.span(page) = Span {
+            state: Use::Large,
+            back: 0,
+            zero: false,
+            listed: false,
+            pages,
+            free: 0,
+            since: 0,
+            next: 0,
+            previous: 0,
+            younger: 0,
+            older: 0,
+        };
+    }
+}
+
+/// The block at an address of the payload: node, first page and pages. Ends the process
+/// when none starts there.
+fn find(space: &Space, pointer: *mut u8) -> (usize, u32, u32) {
+    let address = pointer as usize;
+    let Some(node) = space.node_of(address) else {
+        abort::bad_free(address, "it is not from this allocator");
+    };
+    let page = space.page_of(address);
+    if address.is_multiple_of(PAGE) && page < space.node(node).pages.lock().frontier() {
+        // SAFETY: below the frontier spans are accessible; of a block only its owner, the
+        // caller, changes the description.
+        let span = unsafe { &*space.span(page) };
+        if span.state == Use::Large {
+            return (node, page, span.pages);
+        }
+    }
+    abort::bad_free(address, explain(address));
+}
+
+/// What is wrong with a pointer into the payload at which nothing starts.
+fn explain(address: usize) -> &'static str {
+    if !address.is_multiple_of(GRAIN) {
+        "it is not at a multiple of 16, where every object starts"
+    } else {
+        "no block starts there: it was freed before, or it points into one"
+    }
+}
+
+/// Frees a block.
+pub fn free(space: &Space, pointer: *mut u8) {
+    let (node, page, pages) = find(space, pointer);
+    let mut heap = space.node(node).pages.lock();
+    // SAFETY: the block is the caller's until here; the lock is held.
+    let span = unsafe { &mut *space.span(page) };
+    if span.state != Use::Large {
+        abort::bad_free(pointer as usize, "it was freed by another thread at the same time");
+    }
+    span.state = Use::Nothing;
+    heap.give(space, Run { page, pages, zero: false }, kernel::now_ms() as u32);
+}
+
+/// Bytes of a block.
+pub fn usable_size(space: &Space, pointer: *mut u8) -> usize {
+    find(space, pointer).2 as usize * PAGE
+}
+
+/// Makes a block shorter or longer where it is; whether that was possible.
+pub fn resize(space: &Space, pointer: *mut u8, size: usize) -> bool {
+    let (node, page, pages) = find(space, pointer);
+    let Some(wanted) = pages_of(space, size) else { return false };
+    if wanted == pages {
+        return true;
+    }
+    let mut heap = space.node(node).pages.lock();
+    if wanted < pages {
+        let rest = Run { page: page + wanted, pages: pages - wanted, zero: false };
+        heap.give(space, rest, kernel::now_ms() as u32);
+    } else if heap.extend(space, page, pages, wanted - pages).is_none() {
+        return false;
+    }
+    // SAFETY: the caller's block, and the lock is held.
+    unsafe { (*space.span(page)).pages = wanted };
+    true
+}
+
+/// Moves the contents of a block to a larger one.
+///
+/// # Safety
+/// Both blocks are the caller's, and `to` is at least as long.
+pub unsafe fn move_contents(space: &Space, from: *mut u8, to: *mut u8) {
+    let (_, _, pages) = find(space, from);
+    let bytes = pages as usize * PAGE;
+    // SAFETY: by contract.
+    unsafe {
+        if pages < MOVE_FROM || kernel::move_pages(from as usize, to as usize, bytes).is_err() {
+            to.copy_from_nonoverlapping(from, bytes);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A memory allocator that knows nodes: every object has a home node, and returns there.
+//!
+//! Source: numalloc (Yang et al. 2023). Objects are allocated on the node of the thread
+//! that asks, freed objects go back to the node they are from, and the threads of a node
+//! share its huge pages. On a machine with one node all of that vanishes, and what remains
+//! is a fast general-purpose allocator.
+//!
+//! ```text
+//!  thread: heap            node: depot, inbox         node: page heap        kernel
+//!  | magazine | reserve |--whole magazines--| stack |--spans of 64 KiB--| runs |--2 MiB--|
+//!  | outbound |---------- to other nodes' inboxes
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `api` | the fast paths |
+//! | `class` | sizes of small objects |
+//! | `heap`, `magazine`, `tls`, `threads` | what a thread holds, and how it comes and goes |
+//! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
+//! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
+//! | `reclaim` | the way of free memory back to the kernel |
+//! | `kernel`, `lock`, `config`, `abort` | system calls, a lock, settings, the end |
+//!
+//! As the global allocator of a Rust program:
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOCATOR: numapilot_alloc::Numapilot = numapilot_alloc::Numapilot;
+//!
+//! let squares: Vec<u64> = (0..1000).map(|i| i * i).collect();
+//! assert_eq!(squares[999], 998_001);
+//! ```
+#![no_std]
+
+pub mod abort;
+pub mod api;
+mod class;
+pub mod config;
+mod heap;
+mod kernel;
+mod large;
+mod lock;
+mod magazine;
+mod node;
+mod nodes;
+mod pages;
+mod reclaim;
+mod small;
+mod space;
+mod span;
+mod threads;
+mod tls;
+
+use core::alloc::{GlobalAlloc, Layout};
+
+use crate::api::Errno;
+
+pub use reclaim_now::trim;
+
+/// The allocator as a Rust global allocator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Numapilot;
+
+// SAFETY: `api` hands out memory of the size and alignment asked for, which is nobody
+// else's until it is released.
+unsafe impl GlobalAlloc for Numapilot {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        api::allocate_aligned::<Errno>(layout.size(), layout.align())
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
+        // SAFETY: by contract of the trait.
+        unsafe {
+            if layout.align() <= 16 {
+                api::release_sized(object, layout.size());
+            } else {
+                api::release(object);
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.align() <= 16 {
+            return api::allocate_zeroed::<Errno>(layout.size());
+        }
+        let object = api::allocate_aligned::<Errno>(layout.size(), layout.align());
+        if !object.is_null() {
+            // SAFETY: the object has that many bytes.
+            unsafe { object.write_bytes(0, layout.size()) };
+        }
+        object
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, object: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: by contract of the trait.
+        unsafe { api::reallocate::<Errno>(object, size, layout.align()) }
+    }
+}
+
+mod reclaim_now {
+    use crate::{reclaim, space, threads};
+
+    /// Gives all memory that is not in use back to the kernel; whether there was any.
+    pub fn trim() -> bool {
+        threads::with_heap(|space, heap| heap.flush(space));
+        space::existing().is_some_and(|space| {
+            space.all_nodes().filter(|node| reclaim::trim(space, node)).count() > 0
+        })
+    }
+}

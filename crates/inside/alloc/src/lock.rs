@@ -1,0 +1,82 @@
+//! A lock of one word that waits in the kernel (Drepper, "Futexes are tricky", mutex 2).
+
+use core::cell::UnsafeCell;
+use core::hint::spin_loop;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::kernel;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const WAITED_FOR: u32 = 2;
+/// Turns before waiting in the kernel: what is done under these locks is short.
+const SPINS: u32 = 100;
+
+/// Data behind a lock. All zeroes is a valid, free lock of zeroed data.
+#[repr(C)]
+pub struct Lock<T> {
+    word: AtomicU32,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the data is reached only through a guard, of which there is one at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// Takes the lock.
+    pub fn lock(&self) -> Guard<'_, T> {
+        self.acquire();
+        Guard { lock: self }
+    }
+
+    /// Takes the lock without a guard, for a fork: see [`Self::release`].
+    pub fn acquire(&self) {
+        for _ in 0..SPINS {
+            if self
+                .word
+                .compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+            {
+                return;
+            }
+            spin_loop();
+        }
+        while self.word.swap(WAITED_FOR, Ordering::Acquire) != FREE {
+            kernel::wait(&self.word, WAITED_FOR);
+        }
+    }
+
+    /// Ends what [`Self::acquire`] began; in the child of a fork as well.
+    pub fn release(&self) {
+        if self.word.swap(FREE, Ordering::Release) == WAITED_FOR {
+            kernel::wake(&self.word);
+        }
+    }
+}
+
+/// The lock is held as long as this lives.
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the guard proves that the lock is held.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed exclusively.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.lock.release();
+    }
+}

@@ -1,0 +1,168 @@
+//! A node's shared state: depots, inbox, page heap, and the memory for magazines and heaps.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::class::CLASSES;
+use crate::heap::Heap;
+use crate::lock::Lock;
+use crate::magazine::{Depot, Magazine, Stack};
+use crate::pages::PageHeap;
+use crate::space::{NODE_SLOTS, Space};
+
+/// The state of a node. Lies at the start of the node's magazines, in that node's memory;
+/// all zeroes until [`Self::start`].
+#[repr(C)]
+pub struct Node {
+    /// Dense number of this node.
+    pub number: usize,
+    /// Magazines by class.
+    pub depots: [Depot; CLASSES],
+    /// Objects of this node that threads of other nodes freed, of any class.
+    pub inbox: Aligned<Stack>,
+    /// Magazines without objects.
+    empties: Aligned<Stack>,
+    /// Runs of pages, and spans with free objects.
+    pub pages: Lock<PageHeap>,
+    slots: Lock<Slots>,
+    /// When the next tick is due, in milliseconds.
+    pub next_tick: AtomicU64,
+    /// Depots that may hold idle magazines.
+    pub idle: AtomicU32,
+}
+
+/// On a cache line of its own.
+#[repr(C, align(64))]
+pub struct Aligned<T>(pub T);
+
+/// The slots of 512 bytes that magazines and heaps are made of.
+#[repr(C)]
+struct Slots {
+    next: u32,
+    committed: u32,
+    end: u32,
+    /// Heaps of threads that have ended.
+    spare: *mut Heap,
+    /// All heaps ever made on this node.
+    all: *mut Heap,
+}
+
+// SAFETY: heaps are shared memory of the process; who may touch one is ruled by the lock.
+unsafe impl Send for Slots {}
+
+impl Node {
+    /// Bytes of its slots that are accessible from the start.
+    pub const FIRST_COMMIT: usize = 256 << 10;
+    /// Bytes by which they grow.
+    const GROWTH: usize = 1 << 20;
+
+    /// Begins with nothing used.
+    pub fn start(&mut self, space: &Space, number: usize) {
+        self.number = number;
+        self.pages.lock().start(space, number);
+        let mut slots = self.slots.lock();
+        let first = space.first_slot(number);
+        slots.next = first + NODE_SLOTS as u32;
+        slots.committed = first + (Self::FIRST_COMMIT / size_of::<Magazine>()) as u32;
+        slots.end = first + space.slots_per_node();
+    }
+
+    /// A magazine without objects; `None` when there is no memory.
+    pub fn empty_magazine(&self, space: &Space) -> Option<*mut Magazine> {
+        if let Some((magazine, ..)) = self.empties.0.pop(space) {
+            return Some(magazine);
+        }
+        self.slots.lock().take(space, self.number, 1).map(|slot| space.slot(slot))
+    }
+
+    /// Takes back a magazine without objects, on its own node.
+    ///
+    /// # Safety
+    /// The magazine is the caller's alone.
+    pub unsafe fn recycle(space: &Space, magazine: *mut Magazine) {
+        let home = space.node_of_slot(space.slot_index(magazine));
+        // SAFETY: by contract.
+        unsafe { space.node(home).empties.0.push(space, magazine, 0) };
+    }
+
+    /// A heap for a thread: one left by a thread that ended, or a new one of zeroes.
+    pub fn take_heap(&self, space: &Space) -> Option<*mut Heap> {
+        let mut slots = self.slots.lock();
+        let spare = slots.spare;
+        if !spare.is_null() {
+            // SAFETY: heaps on the list are nobody's, and the lock is held.
+            slots.spare = unsafe { (*spare).next_spare };
+            return Some(spare);
+        }
+        let count = size_of::<Heap>().div_ceil(size_of::<Magazine>()) as u32;
+        let heap: *mut Heap = space.slot(slots.take(space, self.number, count)?).cast();
+        // SAFETY: fresh memory of zeroes, large enough and aligned to a slot.
+        unsafe { (*heap).next = slots.all };
+        slots.all = heap;
+        Some(heap)
+    }
+
+    /// Takes back the heap of a thread that ended.
+    ///
+    /// # Safety
+    /// The heap is this node's and nobody uses it any more.
+    pub unsafe fn return_heap(&self, heap: *mut Heap) {
+        let mut slots = self.slots.lock();
+        // SAFETY: by contract.
+        unsafe { (*heap).next_spare = slots.spare };
+        slots.spare = heap;
+    }
+
+    /// The heaps made on this node, newest first. A new one may come at any time, none goes.
+    pub fn heaps(&self) -> impl Iterator<Item = *mut Heap> + use<> {
+        let first = self.slots.lock().all;
+        core::iter::successors((!first.is_null()).then_some(first), |&heap| {
+            // SAFETY: heaps are never taken away, and their links do not change.
+            let next = unsafe { (*heap).next };
+            (!next.is_null()).then_some(next)
+        })
+    }
+
+    /// Whether a tick is due; then the caller, alone, does it.
+    #[inline]
+    pub fn tick_due(&self, now_ms: u64, every_ms: u64) -> bool {
+        let due = self.next_tick.load(Ordering::Relaxed);
+        now_ms >= due
+            && self
+                .next_tick
+                .compare_exchange(due, now_ms + every_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Takes its locks, for a fork.
+    pub fn lock_all(&self) {
+        self.pages.acquire();
+        self.slots.acquire();
+    }
+
+    /// Releases its locks after a fork, in parent and child.
+    pub fn unlock_all(&self) {
+        self.slots.release();
+        self.pages.release();
+    }
+}
+
+impl Slots {
+    fn take(&mut self, space: &Space, node: usize, count: u32) -> Option<u32> {
+        let slot = self.next;
+        let end = slot + count;
+        if end > self.end {
+            return None;
+        }
+        if end > self.committed {
+            let start = space.slot(self.committed) as usize;
+            // SAFETY: slots not accessible before, within the node's share.
+            unsafe {
+                space.place(node, start, Node::GROWTH);
+                crate::kernel::commit(start, Node::GROWTH).ok()?;
+            }
+            self.committed += (Node::GROWTH / size_of::<Magazine>()) as u32;
+        }
+        self.next = end;
+        Some(slot)
+    }
+}

@@ -1,0 +1,186 @@
+//! The way back: from depots to spans, from spans to free pages, from there to the kernel.
+//!
+//! ```text
+//!  depot --idle for a tick--> free bits of the span --all free--> page heap
+//!                                                      --idle for 500 ms--> kernel
+//! ```
+//!
+//! Done in small steps by slow paths that look at a coarse clock, or by the helper thread.
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+
+use crate::class::{self, CLASSES};
+use crate::heap::Heap;
+use crate::kernel::{self, Advice};
+use crate::magazine::Magazine;
+use crate::node::Node;
+use crate::pages::{PageHeap, Run};
+use crate::space::Space;
+use crate::span::Use;
+use crate::{abort, small};
+
+/// Time between two looks at what was not needed.
+pub const TICK_MS: u64 = 100;
+/// Time after which free pages are given back to the kernel.
+const PAGES_IDLE_MS: u32 = 500;
+/// Idle magazines that one slow path returns: about 30 microseconds of work.
+const STEP: usize = 16;
+/// Most pages given back at once.
+const PURGE_PAGES: u32 = 1024;
+
+/// Does what is due on the heap's node.
+#[cold]
+pub fn look_at_the_clock(space: &Space, heap: &mut Heap) {
+    let node = space.node(heap.node);
+    let now_ms = kernel::now_ms();
+    if node.tick_due(now_ms, TICK_MS) {
+        tick(space, node);
+        purge(space, node, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
+    }
+    if space.nodes().count() > 1 {
+        heap.send_home(space);
+    }
+    step(space, node, STEP);
+}
+
+/// Finds out which magazines nobody needed since the last tick.
+pub fn tick(space: &Space, node: &Node) {
+    let idle: u32 = node.depots[1..].iter().map(|depot| depot.tick(space)).sum();
+    node.idle.store(idle, Ordering::Relaxed);
+}
+
+/// Returns up to `most` idle magazines to their spans; whether some are left.
+pub fn step(space: &Space, node: &Node, most: usize) -> bool {
+    if node.idle.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    let mut done = 0;
+    for depot in &node.depots[1..] {
+        while let Some((magazine, objects)) = depot.take_idle(space) {
+            return_magazine(space, node, magazine, objects);
+            done += 1;
+            if done == most {
+                return true;
+            }
+        }
+    }
+    node.idle.store(0, Ordering::Relaxed);
+    false
+}
+
+/// Returns everything that no thread holds, and gives back all free pages.
+pub fn trim(space: &Space, node: &Node) -> bool {
+    for depot in &node.depots[1..] {
+        while let Some((magazine, objects)) = depot.take(space) {
+            return_magazine(space, node, magazine, objects);
+        }
+    }
+    while let Some((magazine, objects, _)) = node.inbox.0.pop(space) {
+        return_magazine(space, node, magazine, objects);
+    }
+    purge(space, node, kernel::now_ms() as u32)
+}
+
+fn return_magazine(space: &Space, node: &Node, magazine: *mut Magazine, objects: usize) {
+    // SAFETY: taken from a stack, the magazine is ours; that many words hold objects.
+    let objects = unsafe { core::slice::from_raw_parts(Magazine::word(magazine, 1), objects) };
+    return_objects(space, node.number, objects);
+    // SAFETY: nothing refers to it any more.
+    unsafe { Node::recycle(space, magazine) };
+}
+
+/// Gives free pages back to the kernel that nobody wanted since `before_ms`; whether there
+/// were any.
+pub fn purge(space: &Space, node: &Node, before_ms: u32) -> bool {
+    let mut some = false;
+    loop {
+        let Some(run) = node.pages.lock().take_idle(space, before_ms, PURGE_PAGES) else {
+            return some;
+        };
+        let bytes = run.pages as usize * class::PAGE;
+        // SAFETY: the run is nobody's: it is on no list, and nothing is allocated there.
+        let given = unsafe { kernel::advise(space.address_of(run.page), bytes, Advice::DontNeed) };
+        let now_ms = kernel::now_ms() as u32;
+        if given.is_err() {
+            // Locked memory cannot be given back; trying again at once would not end.
+            node.pages.lock().give_dirty(space, run, now_ms);
+            return some;
+        }
+        node.pages.lock().give_clean(space, run, now_ms);
+        some = true;
+    }
+}
+
+/// Marks objects of a node as free in their spans. A span that is all free goes back to the
+/// page heap.
+pub fn return_objects(space: &Space, node: usize, objects: &[*mut u8]) {
+    let mut pages = space.node(node).pages.lock();
+    for &object in objects {
+        // SAFETY: the pointers come from magazines: freed objects of this node.
+        unsafe { return_object(space, &mut pages, object as usize) };
+    }
+}
+
+/// Returns memory of a span that no object was made of.
+pub fn return_fresh(space: &Space, node: &Node, class: usize, fresh: Range<usize>) {
+    if fresh.is_empty() {
+        return;
+    }
+    let mut pages = node.pages.lock();
+    for object in fresh.step_by(class::TABLE[class].size as usize) {
+        // SAFETY: addresses of objects of a span that the caller took and never handed out.
+        unsafe { return_object(space, &mut pages, object) };
+    }
+}
+
+/// # Safety
+/// `object` is an address within a span of small objects of this node, whose lock is held.
+unsafe fn return_object(space: &Space, pages: &mut PageHeap, object: usize) {
+    let page = space.page_of(object);
+    // SAFETY: by contract the page belongs to a span in use.
+    let (bin, page) = unsafe { (*space.map(page), page - u32::from((*space.span(page)).back)) };
+    let class = usize::from(bin) / 2;
+    let info = &class::TABLE[class];
+    let (index, exact) = info.index_of(object - space.address_of(page));
+    if !exact || class == 0 {
+        abort::bad_free(object, "it points into an object, not to its start");
+    }
+    // SAFETY: the free bits and the description of that span, under the lock.
+    let (word, span) = unsafe { (&mut *space.bits(page).add(index / 64), &mut *space.span(page)) };
+    let bit = 1 << (index % 64);
+    if *word & bit != 0 {
+        abort::bad_free(object, "it was freed before");
+    }
+    *word |= bit;
+    span.free += 1;
+    if span.free == info.capacity {
+        if span.listed {
+            small::unlist(space, pages, class, page);
+        }
+        dissolve(space, pages, class, page);
+    } else if !span.listed {
+        small::list(space, pages, class, page);
+    }
+}
+
+/// Gives a span that is all free to the page heap.
+fn dissolve(space: &Space, pages: &mut PageHeap, class: usize, page: u32) {
+    let info = &class::TABLE[class];
+    for back in 0..info.pages {
+        // SAFETY: the span is in use and under the lock; nothing refers to its objects.
+        unsafe {
+            *space.map(page + back) = 0;
+            (*space.span(page + back)).back = 0;
+        }
+    }
+    // SAFETY: as above.
+    unsafe {
+        (*space.span(page)).state = Use::Nothing;
+        space.bits(page).write_bytes(0, (info.capacity as usize).div_ceil(64));
+    }
+    let run = Run { page, pages: info.pages, zero: false };
+    pages.give(space, run, kernel::now_ms() as u32);
+}
+
+const _: () = assert!(CLASSES * 2 <= 256);

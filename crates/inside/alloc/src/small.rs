@@ -1,0 +1,156 @@
+//! Spans of small objects: taken from the page heap, carved, and searched for free objects.
+
+use crate::class::{self, CLASSES};
+use crate::magazine::Magazine;
+use crate::node::Node;
+use crate::pages::PageHeap;
+use crate::reclaim;
+use crate::space::{BITS_WORDS, Space};
+use crate::span::{Span, Use};
+
+/// What [`take`] found.
+pub enum Taken {
+    /// So many objects of spans in use, written to the words.
+    Objects(usize),
+    /// The address of a new span.
+    Span(usize),
+    /// There is no memory.
+    Nothing,
+}
+
+/// Gives a magazine to the depot of its class; an empty one to the empties.
+///
+/// # Safety
+/// The magazine is the caller's alone, with objects of this node and class.
+pub unsafe fn hand_over(
+    space: &Space,
+    node: &Node,
+    class: usize,
+    magazine: *mut Magazine,
+    objects: usize,
+) {
+    // SAFETY: by contract.
+    unsafe {
+        if objects == 0 {
+            Node::recycle(space, magazine);
+        } else {
+            node.depots[class].give(space, magazine, objects);
+        }
+    }
+}
+
+/// Finds free objects of a class in spans in use, or else takes a new span.
+pub fn take(space: &Space, node: usize, class: usize, words: &mut [*mut u8]) -> Taken {
+    let mut pages = space.node(node).pages.lock();
+    let page = pages.partial[class];
+    if page != 0 {
+        return Taken::Objects(take_listed(space, &mut pages, class, page, words));
+    }
+    let length = class::TABLE[class].pages;
+    let Some(run) = pages.take(space, length, 1) else { return Taken::Nothing };
+    for back in 0..length {
+        // SAFETY: the pages were just taken, and the lock is held.
+        unsafe {
+            *space.span(run.page + back) = Span {
+                state: if back == 0 { Use::Small } else { Use::Nothing },
+                back: back as u8,
+                zero: false,
+                listed: false,
+                pages: length,
+                free: 0,
+                since: 0,
+                next: 0,
+                previous: 0,
+                younger: 0,
+                older: 0,
+            };
+            *space.map(run.page + back) = 2 * class as u8;
+        }
+    }
+    Taken::Span(space.address_of(run.page))
+}
+
+/// One object, when there is no memory for magazines; null when there is none at all.
+pub fn take_one(space: &Space, node: usize, class: usize) -> *mut u8 {
+    let mut word = [core::ptr::null_mut()];
+    match take(space, node, class, &mut word) {
+        Taken::Objects(_) => word[0],
+        Taken::Span(start) => {
+            let size = class::TABLE[class].size as usize;
+            let end = start + class::TABLE[class].capacity as usize * size;
+            reclaim::return_fresh(space, space.node(node), class, start + size..end);
+            start as *mut u8
+        }
+        Taken::Nothing => core::ptr::null_mut(),
+    }
+}
+
+/// Takes free objects of the first listed span, highest address first in the words, so that
+/// they are used in the order of their addresses.
+fn take_listed(
+    space: &Space,
+    pages: &mut PageHeap,
+    class: usize,
+    page: u32,
+    words: &mut [*mut u8],
+) -> usize {
+    let info = &class::TABLE[class];
+    let size = info.size as usize;
+    let start = space.address_of(page);
+    let bits = space.bits(page);
+    let mut count = 0;
+    'words: for word in 0..BITS_WORDS.min((info.capacity as usize).div_ceil(64)) {
+        // SAFETY: the free bits of a span in use, under the lock.
+        let bits = unsafe { &mut *bits.add(word) };
+        while *bits != 0 {
+            if count == words.len() {
+                break 'words;
+            }
+            let index = word * 64 + bits.trailing_zeros() as usize;
+            *bits &= *bits - 1;
+            words[count] = (start + index * size) as *mut u8;
+            count += 1;
+        }
+    }
+    words[..count].reverse();
+    // SAFETY: as above.
+    let span = unsafe { &mut *space.span(page) };
+    span.free -= count as u32;
+    if span.free == 0 {
+        unlist(space, pages, class, page);
+    }
+    count
+}
+
+/// Puts a span on the list of those with free objects.
+pub fn list(space: &Space, pages: &mut PageHeap, class: usize, page: u32) {
+    let head = core::mem::replace(&mut pages.partial[class], page);
+    // SAFETY: spans in use, under the lock.
+    unsafe {
+        let span = &mut *space.span(page);
+        span.listed = true;
+        span.next = head;
+        span.previous = 0;
+        if head != 0 {
+            (*space.span(head)).previous = page;
+        }
+    }
+}
+
+/// Takes a span off that list.
+pub fn unlist(space: &Space, pages: &mut PageHeap, class: usize, page: u32) {
+    debug_assert!(class < CLASSES);
+    // SAFETY: spans in use, under the lock.
+    unsafe {
+        let span = &mut *space.span(page);
+        span.listed = false;
+        if span.next != 0 {
+            (*space.span(span.next)).previous = span.previous;
+        }
+        if span.previous != 0 {
+            (*space.span(span.previous)).next = span.next;
+        } else {
+            pages.partial[class] = span.next;
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What is known of a run of pages: a span of small objects, a large block, or free pages.
+
+/// What a run of pages is. Only its first page says so, and the last one of free pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Use {
+    /// No run begins here.
+    Nothing = 0,
+    /// Free pages, in the page heap.
+    Free = 1,
+    /// Objects of a class.
+    Small = 2,
+    /// A large block.
+    Large = 3,
+}
+
+/// The description of a run, in the table by page number. All zeroes: nothing begins here.
+#[repr(C)]
+pub struct Span {
+    /// What begins here.
+    pub state: Use,
+    /// Pages back to the first one of a span of small objects.
+    pub back: u8,
+    /// Free pages: their contents are zeroes.
+    pub zero: bool,
+    /// Small objects: on the list of spans with free objects.
+    pub listed: bool,
+    /// Pages of the run.
+    pub pages: u32,
+    /// Small objects: how many are free here, that is in no magazine.
+    pub free: u32,
+    /// Free pages: when they became free, in milliseconds.
+    pub since: u32,
+    /// Neighbours on a list of free pages of this length, or of spans with free objects.
+    pub next: u32,
+    /// As above.
+    pub previous: u32,
+    /// Neighbours among the free pages that hold memory, oldest first.
+    pub younger: u32,
+    /// As above.
+    pub older: u32,
+}
+
+const _: () = assert!(size_of::<Span>() == 32);
