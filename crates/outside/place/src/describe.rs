@@ -66,30 +66,52 @@ impl Prepared {
     /// Nothing is said about a program that ends before.
     #[must_use]
     pub fn verify(&self, running: &Running) -> Vec<Note> {
+        let Loading::Missing(missing) = self.loading(running) else { return Vec::new() };
+        let not_loaded = |library: String| {
+            Note::new(
+                library,
+                "the program runs and has not loaded it",
+                "see what its dynamic loader says with LD_DEBUG=libs",
+            )
+        };
+        missing.into_iter().map(not_loaded).collect()
+    }
+
+    /// What a program that has just been started has loaded of what was preloaded, by its
+    /// `/proc/PID/maps`; waits a moment for its dynamic loader.
+    #[must_use]
+    pub fn loading(&self, running: &Running) -> Loading {
         let preload = self.environment.get("LD_PRELOAD").unwrap_or_default();
         let preload = preload.to_string_lossy();
         let libraries: Vec<&str> = preload.split(':').filter(|l| !l.is_empty()).collect();
         let deadline = Instant::now() + LOADING;
         loop {
             let maps = fs::read_to_string(format!("/proc/{}/maps", running.pid()));
-            let Ok(maps) = maps else { return Vec::new() };
-            let missing: Vec<&&str> = libraries.iter().filter(|l| !is_mapped(&maps, l)).collect();
-            let ended = running.ended_within(Some(Duration::from_millis(5))).unwrap_or(true);
-            if missing.is_empty() || ended {
-                return Vec::new();
+            let Ok(maps) = maps else { return Loading::Ended };
+            let missing = libraries.iter().filter(|l| !is_mapped(&maps, l));
+            let missing: Vec<String> = missing.map(|l| (*l).to_owned()).collect();
+            if missing.is_empty() {
+                return Loading::Loaded;
+            }
+            if running.ended_within(Some(Duration::from_millis(5))).unwrap_or(true) {
+                return Loading::Ended;
             }
             if Instant::now() >= deadline {
-                let not_loaded = |library: &&&str| {
-                    Note::new(
-                        **library,
-                        "the program runs and has not loaded it",
-                        "see what its dynamic loader says with LD_DEBUG=libs",
-                    )
-                };
-                return missing.iter().map(not_loaded).collect();
+                return Loading::Missing(missing);
             }
         }
     }
+}
+
+/// What a started program has loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loading {
+    /// All that was preloaded.
+    Loaded,
+    /// It runs without these.
+    Missing(Vec<String>),
+    /// It ended before it was seen.
+    Ended,
 }
 
 /// The maps name a file by its real path.

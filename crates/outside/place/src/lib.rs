@@ -27,6 +27,7 @@ mod supervise;
 mod targets;
 pub mod threads;
 
+pub use describe::Loading;
 pub use error::PlaceError;
 pub use note::Note;
 pub use plan::{

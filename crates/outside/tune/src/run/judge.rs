@@ -1,6 +1,7 @@
 //! From what a program printed and used to an outcome.
 
 use regex::Regex;
+use thiserror::Error;
 
 use crate::evidence::{Failure, Outcome};
 use crate::shape::{Candidate, DEFAULT};
@@ -99,18 +100,39 @@ impl Judge {
 
     fn value(&self, text: &str, seconds: f64) -> Outcome {
         let Metric::Matched(metric) = &self.metric else { return Outcome::Value(seconds) };
-        let Some(matched) = last_match(metric, text) else {
-            return Outcome::Failed(Failure::NoFigure(format!(
+        match last_number(metric, text) {
+            Ok(value) => Outcome::Value(value),
+            Err(NoNumber::NoMatch) => Outcome::Failed(Failure::NoFigure(format!(
                 "no output matches --metric '{metric}'; it needs one group around the number"
-            )));
-        };
-        // Thousands separators are common in what programs print for people.
-        match matched.trim().replace([',', '_'], "").parse::<f64>() {
-            Ok(value) if value.is_finite() && value > 0.0 => Outcome::Value(value),
-            _ => Outcome::Failed(Failure::NoFigure(format!(
+            ))),
+            Err(NoNumber::NotPositive(matched)) => Outcome::Failed(Failure::NoFigure(format!(
                 "--metric '{metric}' matched '{matched}', which is no number above 0"
             ))),
         }
+    }
+}
+
+/// Why a text gives no figure.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoNumber {
+    /// Nothing matches.
+    #[error("the output has no figure")]
+    NoMatch,
+    /// What matches is something else.
+    #[error("the output's figure '{0}' is no number above 0")]
+    NotPositive(String),
+}
+
+/// The number above 0 in the first group of the last match.
+///
+/// # Errors
+/// [`NoNumber`].
+pub fn last_number(regex: &Regex, text: &str) -> Result<f64, NoNumber> {
+    let matched = last_match(regex, text).ok_or(NoNumber::NoMatch)?;
+    // Thousands separators are common in what programs print for people.
+    match matched.trim().replace([',', '_'], "").parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+        _ => Err(NoNumber::NotPositive(matched.to_owned())),
     }
 }
 

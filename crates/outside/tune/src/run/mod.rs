@@ -5,30 +5,27 @@
 //! ```
 
 mod capture;
+mod execute;
 mod judge;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use numapilot_place::{Finished, Options, PlaceError, Plan, Prepared, Running, prepare};
+use numapilot_place::{Options, PlaceError, Plan, Prepared, prepare};
 use numapilot_topology::Machine;
 use thiserror::Error;
 
 use crate::evidence::{Failure, Order, Outcome, Trial};
 use crate::shape::DEFAULT;
-use capture::Capture;
-pub use judge::{Judge, Limits, Metric};
+pub use execute::{Execution, Surroundings, execute, stdin};
+pub use judge::{Judge, Limits, Metric, NoNumber, last_number};
 
 /// Lines of output shown when the program fails without any plan.
 const TAIL_LINES: usize = 15;
-/// How often an interruption is looked for; the program's own end is seen at once.
-const TICK: Duration = Duration::from_millis(100);
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -141,35 +138,29 @@ impl<'a> Runner<'a> {
             Err(error) if order.candidate == DEFAULT => return Err(error.into()),
             Err(error) => return Ok(not_applied(order, &error)),
         };
-        let (mut capture, writer) =
-            Capture::new().map_err(|e| io_error("cannot make a pipe", e))?;
-        let stdin = self.stdin()?;
-        let stderr = writer.try_clone().map_err(|e| io_error("cannot duplicate a pipe", e))?;
-        let started = Instant::now();
-        let spawned = prepared.spawn(|command| {
-            command.stdin(stdin).stdout(writer).stderr(stderr);
-        });
-        let running = match spawned {
-            Ok(running) => running,
-            Err(error) if order.candidate == DEFAULT => return Err(error.into()),
-            Err(error) => return Ok(not_applied(order, &error)),
+        let surroundings = Surroundings {
+            stdin: stdin(self.program.stdin.as_deref(), "--stdin")?,
+            directory: None,
+            timeout: self.program.timeout,
+            interrupted: self.interrupted,
         };
-        let finished = self.watch(running, started, &mut capture)?;
+        let execution = match execute(&prepared, surroundings, |_| {}) {
+            Ok(execution) => execution,
+            Err(RunError::Start(error)) if order.candidate != DEFAULT => {
+                return Ok(not_applied(order, &error));
+            }
+            Err(error) => return Err(error),
+        };
+        let Execution { finished, text, peak_rss_bytes } = &execution;
         let seconds = finished.wall.as_secs_f64();
-        let text = capture.finish().map_err(|e| io_error("cannot read the program's output", e))?;
-        let outcome = if finished.timed_out {
-            Outcome::Failed(Failure::Timeout)
-        } else if let Some(signal) = finished.status.signal() {
-            Outcome::Failed(Failure::Signal(signal))
-        } else if let Some(status) = finished.status.code().filter(|&s| s != 0) {
-            Outcome::Failed(Failure::Exit(status))
-        } else {
-            self.judge.outcome(order.candidate, &text, seconds, finished.usage.peak_rss_bytes)
+        let outcome = match execution.failure() {
+            Some(failure) => Outcome::Failed(failure),
+            None => self.judge.outcome(order.candidate, text, seconds, *peak_rss_bytes),
         };
         if let (DEFAULT, Outcome::Failed(failure)) = (order.candidate, &outcome) {
-            return Err(RunError::Default { failure: failure.clone(), tail: tail(&text) });
+            return Err(RunError::Default { failure: failure.clone(), tail: tail(text) });
         }
-        let peak_rss_bytes = (!finished.timed_out).then_some(finished.usage.peak_rss_bytes);
+        let peak_rss_bytes = (!finished.timed_out).then_some(*peak_rss_bytes);
         Ok(Trial { order, seconds, peak_rss_bytes, outcome })
     }
 
@@ -178,37 +169,6 @@ impl<'a> Runner<'a> {
         // own lets a time limit end all of the program's processes.
         let options = Options { strict: true, new_group: true };
         prepare(plan, self.machine, &self.program.command, &options)
-    }
-
-    fn stdin(&self) -> Result<Stdio, RunError> {
-        let Some(path) = &self.program.stdin else { return Ok(Stdio::null()) };
-        File::open(path)
-            .map(Into::into)
-            .map_err(|e| io_error(&format!("cannot open --stdin {}", path.display()), e))
-    }
-
-    /// Reads output until the program ends; ends it when the time is over or the user
-    /// interrupts.
-    fn watch(
-        &self,
-        running: Running,
-        started: Instant,
-        capture: &mut Capture,
-    ) -> Result<Finished, RunError> {
-        loop {
-            if self.interrupted.load(Ordering::Relaxed) {
-                // Dropping it kills its whole group.
-                drop(running);
-                return Err(RunError::Interrupted);
-            }
-            let left = self.program.timeout.map(|limit| limit.saturating_sub(started.elapsed()));
-            let ended = capture
-                .read_until_end(&running, left.map_or(TICK, |left| left.min(TICK)))
-                .map_err(|e| io_error("cannot read the program's output", e))?;
-            if ended || left.is_some_and(|left| left.is_zero()) {
-                return Ok(running.wait(Some(Duration::ZERO))?);
-            }
-        }
     }
 
     fn run_prepare(&self, command: &str) -> Result<(), RunError> {

@@ -1,5 +1,7 @@
 //! Tests with real programs.
 
+use std::time::Instant;
+
 use super::*;
 use crate::evidence::Phase;
 use crate::shape::Candidate;

@@ -1,0 +1,167 @@
+//! One run of a prepared program: output captured, time limited, interruptible, and its
+//! peak of resident memory.
+//!
+//! Source of the peak: getrusage(2) and proc_pid_status(5). `ru_maxrss` is exact, but
+//! begins with what the parent had resident when it forked; below that the high-water mark
+//! in `/proc` counts, as last seen before the end.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use numapilot_place::{Finished, Prepared, Running};
+use procfs::process::Process;
+
+use super::capture::Capture;
+use super::{RunError, io_error};
+use crate::evidence::Failure;
+
+/// How often an interruption and the memory are looked for; the program's own end is seen
+/// at once.
+const TICK: Duration = Duration::from_millis(100);
+/// The first look at the memory comes this soon, later ones after twice the time.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+
+/// What a program is started with, beside its plan.
+#[derive(Debug)]
+pub struct Surroundings<'a> {
+    /// Standard input.
+    pub stdin: Stdio,
+    /// Working directory; this process's own when absent.
+    pub directory: Option<&'a Path>,
+    /// When the program and all of its group are ended.
+    pub timeout: Option<Duration>,
+    /// Ends the run when it becomes true.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// A program that has run.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// How it ended, and what it used.
+    pub finished: Finished,
+    /// The end of what it printed, standard output and error in the order written.
+    pub text: String,
+    /// Its peak of resident memory.
+    pub peak_rss_bytes: u64,
+}
+
+impl Execution {
+    /// Why its figures do not count, if so.
+    #[must_use]
+    pub fn failure(&self) -> Option<Failure> {
+        if self.finished.timed_out {
+            return Some(Failure::Timeout);
+        }
+        let status = self.finished.status;
+        let signal = status.signal().map(Failure::Signal);
+        signal.or_else(|| status.code().filter(|&code| code != 0).map(Failure::Exit))
+    }
+}
+
+/// Runs a program to its end; `started` is called as soon as it runs.
+///
+/// # Errors
+/// [`RunError`]: it cannot be started or watched, or the user interrupts. A program that
+/// fails is no error.
+pub fn execute(
+    prepared: &Prepared,
+    surroundings: Surroundings<'_>,
+    started: impl FnOnce(&Running),
+) -> Result<Execution, RunError> {
+    let (mut capture, writer) = Capture::new().map_err(|e| io_error("cannot make a pipe", e))?;
+    let stderr = writer.try_clone().map_err(|e| io_error("cannot duplicate a pipe", e))?;
+    let Surroundings { stdin, directory, timeout, interrupted } = surroundings;
+    let start = Instant::now();
+    let running = prepared.spawn(|command| {
+        command.stdin(stdin).stdout(writer).stderr(stderr);
+        if let Some(directory) = directory {
+            command.current_dir(directory);
+        }
+    })?;
+    started(&running);
+    let mut peak = Peak::of(running.pid());
+    let mut look = FIRST_LOOK;
+    let finished = loop {
+        if interrupted.load(Ordering::Relaxed) {
+            // Dropping it kills its whole group.
+            drop(running);
+            return Err(RunError::Interrupted);
+        }
+        let left = timeout.map(|limit| limit.saturating_sub(start.elapsed()));
+        let ended = capture
+            .read_until_end(&running, left.map_or(look, |left| left.min(look)))
+            .map_err(|e| io_error("cannot read the program's output", e))?;
+        if ended || left.is_some_and(|left| left.is_zero()) {
+            break running.wait(Some(Duration::ZERO))?;
+        }
+        peak.look();
+        look = (2 * look).min(TICK);
+    };
+    let text = capture.finish().map_err(|e| io_error("cannot read the program's output", e))?;
+    let peak_rss_bytes = peak.bytes(finished.usage.peak_rss_bytes);
+    Ok(Execution { finished, text, peak_rss_bytes })
+}
+
+/// A program's high-water mark of resident memory.
+struct Peak {
+    process: Option<Process>,
+    seen: Option<u64>,
+    /// What this process had resident when it forked, and so the least that `ru_maxrss`
+    /// can say.
+    floor: Option<u64>,
+}
+
+impl Peak {
+    fn of(pid: i32) -> Self {
+        let floor = Process::myself().ok().as_ref().and_then(high_water);
+        let mut peak = Self { process: Process::new(pid).ok(), seen: None, floor };
+        peak.look();
+        peak
+    }
+
+    fn look(&mut self) {
+        // A process that has ended has no memory; what was seen before counts.
+        self.seen = self.process.as_ref().and_then(high_water).max(self.seen);
+    }
+
+    /// The peak, given `ru_maxrss` of the ended program.
+    fn bytes(&self, reported: u64) -> u64 {
+        match (self.seen, self.floor) {
+            (Some(seen), Some(floor)) if reported <= floor => seen.min(reported),
+            _ => reported,
+        }
+    }
+}
+
+fn high_water(process: &Process) -> Option<u64> {
+    process.status().ok()?.vmhwm.map(|kib| kib.saturating_mul(1024))
+}
+
+/// Standard input from a file; empty without one.
+///
+/// # Errors
+/// When the file cannot be opened; `name` says what it was given as.
+pub fn stdin(path: Option<&Path>, name: &str) -> Result<Stdio, RunError> {
+    let Some(path) = path else { return Ok(Stdio::null()) };
+    let open = |e: io::Error| io_error(&format!("cannot open {name} {}", path.display()), e);
+    std::fs::File::open(path).map(Into::into).map_err(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_peak_counts_where_the_parents_memory_does_not_hide_it() {
+        let peak = |seen, floor| Peak { process: None, seen, floor };
+        assert_eq!(peak(Some(40), Some(10)).bytes(50), 50);
+        assert_eq!(peak(Some(4), Some(10)).bytes(10), 4);
+        assert_eq!(peak(Some(4), Some(10)).bytes(9), 4);
+        assert_eq!(peak(None, Some(10)).bytes(10), 10);
+        assert_eq!(peak(Some(4), None).bytes(10), 10);
+    }
+}
