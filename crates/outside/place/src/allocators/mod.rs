@@ -14,6 +14,7 @@ pub use search::{library_directories, own_directories};
 pub use table::{GLIBC, GLIBC_HUGE_PAGES, HugePages, KNOWN, Known, known};
 
 use crate::AllocatorChoice;
+use crate::prepare::own_malloc::exports_malloc;
 
 /// An allocator that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +100,33 @@ pub fn installed() -> Vec<Found> {
     found
 }
 
+/// Every library of a directory that brings a `malloc`, by file name; links to one file
+/// count once.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn in_directory(directory: &Path) -> io::Result<Vec<Found>> {
+    let entries = std::fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
+    let mut paths: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
+    paths.sort();
+    let mut seen: Vec<PathBuf> = Vec::new();
+    let mut found = Vec::new();
+    for path in paths {
+        // A directory holds much else; what is no library of this kind is passed over.
+        let is_library = path.file_name().is_some_and(|n| n.to_string_lossy().contains(".so"));
+        if !is_library || !exports_malloc(&path).unwrap_or(false) {
+            continue;
+        }
+        let Ok(library) = by_path(&path) else { continue };
+        let real = path.canonicalize()?;
+        if !seen.contains(&real) {
+            seen.push(real);
+            found.push(library);
+        }
+    }
+    Ok(found)
+}
+
 fn by_name(name: &str, directories: &[PathBuf]) -> Result<Found, FindError> {
     let Some(known) = known(name) else {
         let names: Vec<&str> = KNOWN.iter().map(|k| k.name).chain([GLIBC]).collect();
@@ -178,6 +206,26 @@ mod tests {
         assert!(error.contains("build it (https://"), "{error}");
         let error = by_name("nomalloc", &directories).unwrap_err();
         assert!(matches!(error, FindError::Unknown { .. }));
+    }
+
+    #[test]
+    fn a_directory_yields_what_exports_malloc() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        std::fs::write(file("libtext.so"), "/* GNU ld script */").unwrap();
+        // The C library exports malloc, and is a file that every Linux process has mapped.
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let libc = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+        let Some(libc) = libc.into_iter().find(|path| path.contains("/libc.so")) else {
+            println!("skipped: this test is not linked to a shared C library");
+            return;
+        };
+        std::fs::copy(libc, file("libone.so")).unwrap();
+        std::os::unix::fs::symlink("libone.so", file("libsame.so")).unwrap();
+        std::fs::copy(libc, file("readme")).unwrap();
+        let found = in_directory(directory.path()).unwrap();
+        assert_eq!(found.iter().map(|f| f.path.clone()).collect::<Vec<_>>(), [file("libone.so")]);
+        assert!(in_directory(&file("none")).is_err());
     }
 
     #[test]

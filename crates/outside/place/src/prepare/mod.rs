@@ -3,7 +3,7 @@
 
 mod kernel;
 pub(crate) mod memory;
-mod own_malloc;
+pub(crate) mod own_malloc;
 mod program;
 
 use std::ffi::OsString;

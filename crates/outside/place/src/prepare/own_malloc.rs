@@ -23,7 +23,7 @@ const TAIL: &[u8] = b"malloc\0";
 ///
 /// # Errors
 /// When the file cannot be read; one that is not ELF has none.
-pub(super) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
+pub(crate) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
     let cache = ReadCache::new(File::open(program)?);
     let Ok(file) = object::File::parse(&cache) else { return Ok(None) };
     let exported = file.dynamic_symbols().filter(|s| s.is_definition()).find_map(|s| {
@@ -39,6 +39,17 @@ pub(super) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
             one_of(&PREFIXED, &names[start..at + TAIL.len() - 1])
         })
     }))
+}
+
+/// Whether a library takes the place of `malloc` when it is preloaded.
+///
+/// # Errors
+/// When the file cannot be read; one that is not ELF does not.
+pub(crate) fn exports_malloc(library: &Path) -> io::Result<bool> {
+    let cache = ReadCache::new(File::open(library)?);
+    let Ok(file) = object::File::parse(&cache) else { return Ok(false) };
+    let mut exported = file.dynamic_symbols().filter(|s| s.is_definition());
+    Ok(exported.any(|s| s.name_bytes().is_ok_and(|name| name == b"malloc")))
 }
 
 fn one_of(names: &[&'static str], name: &[u8]) -> Option<&'static str> {

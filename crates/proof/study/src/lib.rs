@@ -1,0 +1,16 @@
+//! Comparisons as runnable experiments.
+//!
+//! ```text
+//!  studies/allocators.toml --Suite--> tests --files--> Ready --.
+//!  installed, --peers, NAME=PATH -----> contestants -----------+--Contest--> runs --> Results
+//! ```
+//!
+//! A contest runs every program under every allocator, round by round, in random order
+//! within a round, so that whatever else the machine does falls on all of them alike.
+#![forbid(unsafe_code)]
+
+pub mod contest;
+pub mod contestants;
+pub mod files;
+pub mod results;
+pub mod suite;

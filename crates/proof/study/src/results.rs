@@ -1,0 +1,322 @@
+//! From runs to ratios: every figure against the reference's of the same round.
+//!
+//! Runs of one test within one round are made one right after the other, so that their
+//! ratio says more than the ratio of two medians on a machine that does other things too.
+//! A ratio is the median over the rounds; the minimum of CPU time, which other work can
+//! only raise, is given beside it.
+
+use numapilot_tune::statistics::median;
+use serde::Serialize;
+
+use crate::contest::{Figures, Run};
+use crate::contestants::Contestant;
+use crate::files::{Missing, Ready};
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// CPU time.
+    Cpu,
+    /// The least CPU time of all rounds.
+    CpuMinimum,
+    /// Wall time.
+    Wall,
+    /// Peak of resident memory.
+    Rss,
+}
+
+/// Four ratios to the reference; 1 is as much as the reference, less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ratios {
+    /// CPU time, median of the rounds' ratios.
+    pub cpu: f64,
+    /// Minimum of CPU time over minimum of CPU time.
+    pub cpu_minimum: f64,
+    /// Wall time, median of the rounds' ratios.
+    pub wall: f64,
+    /// Peak of resident memory, median of the rounds' ratios.
+    pub rss: f64,
+}
+
+impl Ratios {
+    /// One of them.
+    #[must_use]
+    pub fn of(&self, measure: Measure) -> f64 {
+        match measure {
+            Measure::Cpu => self.cpu,
+            Measure::CpuMinimum => self.cpu_minimum,
+            Measure::Wall => self.wall,
+            Measure::Rss => self.rss,
+        }
+    }
+}
+
+/// A test under an allocator: medians over the rounds, times per unit of work where the
+/// test has one. Absent figures were not measured: `failure` says why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cell {
+    /// The allocator.
+    pub allocator: String,
+    /// Rounds that count.
+    pub runs: usize,
+    /// CPU time, user and system, in seconds.
+    pub cpu_seconds: Option<f64>,
+    /// The least of all rounds.
+    pub cpu_seconds_minimum: Option<f64>,
+    /// CPU time in the kernel, in seconds.
+    pub system_seconds: Option<f64>,
+    /// Wall time in seconds.
+    pub wall_seconds: Option<f64>,
+    /// Peak of resident memory.
+    pub peak_rss_bytes: Option<f64>,
+    /// Page faults.
+    pub page_faults: Option<f64>,
+    /// Context switches.
+    pub context_switches: Option<f64>,
+    /// Against the reference; absent where one of the two has no figures.
+    pub ratios: Option<Ratios>,
+    /// Rounds in which the program ended before the allocator could be seen in it.
+    pub unverified_runs: usize,
+    /// Why it was not run to the end.
+    pub failure: Option<String>,
+}
+
+/// A test under all allocators.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub test: String,
+    /// What it stresses.
+    pub about: String,
+    /// Whether times are per unit of work.
+    pub is_per_work: bool,
+    /// In the order of the allocators.
+    pub results: Vec<Cell>,
+}
+
+/// An allocator over all tests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mean {
+    /// The allocator.
+    pub allocator: String,
+    /// Tests that it and the reference completed.
+    pub tests: usize,
+    /// Geometric means over these tests.
+    pub ratios: Option<Ratios>,
+}
+
+/// An allocator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Allocator {
+    /// What it is called.
+    pub name: String,
+    /// Its library; `null` for the C library's own.
+    pub path: Option<String>,
+    /// Version, where the file name says it.
+    pub version: Option<String>,
+}
+
+/// What a contest found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Results {
+    /// The allocator that ratios refer to.
+    pub reference: String,
+    /// All of them.
+    pub allocators: Vec<Allocator>,
+    /// By test.
+    pub tests: Vec<Row>,
+    /// Over all tests.
+    pub geometric_means: Vec<Mean>,
+    /// Tests that were not run at all.
+    pub missing: Vec<Missing>,
+    /// Whether the user ended it before all runs were made.
+    pub is_interrupted: bool,
+}
+
+impl Results {
+    /// Compares all contestants with the one at index `reference`.
+    #[must_use]
+    pub fn new(
+        tests: &[Ready],
+        contestants: &[Contestant],
+        reference: usize,
+        runs: &[Run],
+        missing: Vec<Missing>,
+        is_interrupted: bool,
+    ) -> Self {
+        let rows = tests.iter().enumerate().map(|(index, test)| {
+            let of_test: Vec<&Run> = runs.iter().filter(|run| run.order.test == index).collect();
+            let results = contestants.iter().enumerate();
+            let results = results.map(|(c, who)| cell(who, &of_test, c, reference)).collect();
+            Row {
+                test: test.name.clone(),
+                about: test.about.clone(),
+                is_per_work: test.work.is_some(),
+                results,
+            }
+        });
+        let rows: Vec<Row> = rows.collect();
+        let means = (0..contestants.len()).map(|c| mean(&contestants[c].name, &rows, c));
+        let allocators = contestants.iter().map(|who| Allocator {
+            name: who.name.clone(),
+            path: who.path.as_ref().map(|path| path.display().to_string()),
+            version: who.version.clone(),
+        });
+        Self {
+            reference: contestants[reference].name.clone(),
+            allocators: allocators.collect(),
+            geometric_means: means.collect(),
+            tests: rows,
+            missing,
+            is_interrupted,
+        }
+    }
+}
+
+fn cell(who: &Contestant, of_test: &[&Run], contestant: usize, reference: usize) -> Cell {
+    let of = |c: usize| -> Vec<(u32, Figures)> {
+        let mine = of_test.iter().filter(|run| run.order.contestant == c);
+        mine.filter_map(|run| Some((run.order.round, run.outcome.clone().ok()?))).collect()
+    };
+    let (mine, other) = (of(contestant), of(reference));
+    let failure = of_test
+        .iter()
+        .filter(|run| run.order.contestant == contestant)
+        .find_map(|run| run.outcome.as_ref().err());
+    let middle = |figure: fn(&Figures) -> f64| middle(mine.iter().map(|(_, f)| figure(f)));
+    Cell {
+        allocator: who.name.clone(),
+        runs: mine.len(),
+        cpu_seconds: middle(|f| f.cpu_seconds),
+        cpu_seconds_minimum: least(&mine),
+        system_seconds: middle(|f| f.system_seconds),
+        wall_seconds: middle(|f| f.wall_seconds),
+        peak_rss_bytes: middle(|f| f.peak_rss_bytes as f64),
+        page_faults: middle(|f| f.page_faults),
+        context_switches: middle(|f| f.context_switches),
+        // What fails in a later round is no result, however good the first ones were.
+        ratios: if failure.is_none() { ratios(&mine, &other) } else { None },
+        unverified_runs: mine.iter().filter(|(_, f)| !f.is_verified).count(),
+        failure: failure.map(ToString::to_string),
+    }
+}
+
+fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| median(&values))
+}
+
+fn least(runs: &[(u32, Figures)]) -> Option<f64> {
+    runs.iter().map(|(_, f)| f.cpu_seconds).reduce(f64::min)
+}
+
+fn ratios(mine: &[(u32, Figures)], other: &[(u32, Figures)]) -> Option<Ratios> {
+    let paired = |figure: fn(&Figures) -> f64| {
+        middle(mine.iter().filter_map(|(round, own)| {
+            let (_, reference) = other.iter().find(|(r, _)| r == round)?;
+            let ratio = figure(own) / figure(reference);
+            ratio.is_finite().then_some(ratio)
+        }))
+    };
+    Some(Ratios {
+        cpu: paired(|f| f.cpu_seconds)?,
+        cpu_minimum: least(mine)? / least(other)?,
+        wall: paired(|f| f.wall_seconds)?,
+        rss: paired(|f| f.peak_rss_bytes as f64)?,
+    })
+}
+
+fn mean(name: &str, rows: &[Row], contestant: usize) -> Mean {
+    let ratios: Vec<Ratios> =
+        rows.iter().filter_map(|row| row.results[contestant].ratios).collect();
+    let over = |measure: Measure| {
+        let logarithms: f64 = ratios.iter().map(|r| r.of(measure).ln()).sum();
+        (logarithms / ratios.len() as f64).exp()
+    };
+    Mean {
+        allocator: name.to_owned(),
+        tests: ratios.len(),
+        ratios: (!ratios.is_empty()).then(|| Ratios {
+            cpu: over(Measure::Cpu),
+            cpu_minimum: over(Measure::CpuMinimum),
+            wall: over(Measure::Wall),
+            rss: over(Measure::Rss),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_place::AllocatorChoice;
+    use numapilot_tune::evidence::Failure;
+
+    use super::*;
+    use crate::contest::Order;
+
+    fn contestant(name: &str) -> Contestant {
+        let choice = AllocatorChoice::Inherit;
+        Contestant { name: name.to_owned(), choice, path: None, version: None }
+    }
+
+    fn test(name: &str) -> Ready {
+        Ready {
+            name: name.to_owned(),
+            command: Vec::new(),
+            stdin: None,
+            work: None,
+            about: String::new(),
+        }
+    }
+
+    fn run(test: usize, contestant: usize, round: u32, seconds: f64) -> Run {
+        let figures = Figures {
+            cpu_seconds: seconds,
+            system_seconds: 0.0,
+            wall_seconds: 2.0 * seconds,
+            peak_rss_bytes: 1000 * (contestant as u64 + 1),
+            page_faults: 1.0,
+            context_switches: 1.0,
+            is_verified: round > 0,
+        };
+        Run { order: Order { round, test, contestant }, outcome: Ok(figures) }
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_round() {
+        // The machine is three times slower in round 1; the ratio is a half throughout.
+        let runs: Vec<Run> = [(0, 1.0), (1, 3.0), (2, 1.2)]
+            .into_iter()
+            .flat_map(|(round, s)| [run(0, 0, round, s), run(0, 1, round, s / 2.0)])
+            .collect();
+        let contestants = [contestant("reference"), contestant("fast")];
+        let results = Results::new(&[test("t")], &contestants, 0, &runs, Vec::new(), false);
+        let fast = &results.tests[0].results[1];
+        assert_eq!((fast.runs, fast.unverified_runs), (3, 1));
+        let ratios = fast.ratios.unwrap();
+        assert!((ratios.cpu - 0.5).abs() < 1e-12);
+        assert!((ratios.cpu_minimum - 0.5).abs() < 1e-12);
+        assert!((ratios.rss - 2.0).abs() < 1e-12);
+        assert_eq!(fast.cpu_seconds, Some(0.6));
+        assert_eq!(fast.cpu_seconds_minimum, Some(0.5));
+    }
+
+    #[test]
+    fn a_mean_is_over_completed_tests_and_says_how_many() {
+        let mut runs = vec![run(0, 0, 0, 1.0), run(0, 1, 0, 4.0)];
+        runs.extend([run(1, 0, 0, 1.0), run(1, 1, 0, 1.0)]);
+        // It dies in the second round of the third test.
+        runs.extend([run(2, 0, 0, 1.0), run(2, 1, 0, 0.1), run(2, 0, 1, 1.0)]);
+        let order = Order { round: 1, test: 2, contestant: 1 };
+        runs.push(Run { order, outcome: Err(Failure::Signal(11)) });
+        let contestants = [contestant("reference"), contestant("slow"), contestant("absent")];
+        let tests = [test("a"), test("b"), test("c")];
+        let results = Results::new(&tests, &contestants, 0, &runs, Vec::new(), false);
+        let [reference, slow, absent] = &results.geometric_means[..] else { panic!() };
+        assert_eq!(reference.ratios.unwrap().cpu, 1.0);
+        assert_eq!((reference.tests, slow.tests, absent.tests), (3, 2, 0));
+        assert!((slow.ratios.unwrap().cpu - 2.0).abs() < 1e-12);
+        assert_eq!(absent.ratios, None);
+        let failure = results.tests[2].results[1].failure.as_deref();
+        assert_eq!(failure, Some("killed by signal 11"));
+    }
+}

@@ -1,0 +1,115 @@
+//! The list of programs, which is data: `studies/allocators.toml`.
+
+use regex::Regex;
+use serde::Deserialize;
+use thiserror::Error;
+
+/// The list that the binary carries.
+const STANDARD: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../studies/allocators.toml"));
+
+/// A list of programs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// numapilot's own micro-benchmarks: arguments of `numapilot bench`.
+    #[serde(default)]
+    pub own: Vec<Test>,
+    /// Programs from elsewhere.
+    #[serde(default)]
+    pub foreign: Vec<Test>,
+}
+
+/// One program with its arguments.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Test {
+    /// What it is called in tables.
+    pub name: String,
+    /// File name of the program; absent for numapilot's own.
+    pub program: Option<String>,
+    /// Its arguments, with placeholders.
+    pub arguments: Vec<String>,
+    /// File that is its standard input.
+    pub stdin: Option<String>,
+    /// Matches the amount of work done, where the run time is fixed.
+    #[serde(default, deserialize_with = "regex")]
+    pub work: Option<Regex>,
+    /// What it stresses.
+    pub about: String,
+}
+
+/// Why a list cannot be read.
+#[derive(Debug, Error)]
+pub enum SuiteError {
+    /// It is not such a list.
+    #[error("the list of programs is damaged: {0}")]
+    Syntax(#[from] toml::de::Error),
+    /// A name means two tests.
+    #[error("the list of programs has two tests named '{0}'; rename one")]
+    Twice(String),
+    /// A foreign test without a program, or an own one with it.
+    #[error("test '{0}': tests of [[foreign]] name a program, those of [[own]] do not")]
+    Program(String),
+}
+
+impl Suite {
+    /// The list that the binary carries.
+    ///
+    /// # Errors
+    /// [`SuiteError`], when it was built from a damaged one.
+    pub fn standard() -> Result<Self, SuiteError> {
+        Self::parse(STANDARD)
+    }
+
+    /// Reads a list.
+    ///
+    /// # Errors
+    /// [`SuiteError`].
+    pub fn parse(text: &str) -> Result<Self, SuiteError> {
+        let suite: Self = toml::from_str(text)?;
+        for tests in [&suite.own, &suite.foreign] {
+            for (i, test) in tests.iter().enumerate() {
+                if tests[..i].iter().any(|other| other.name == test.name) {
+                    return Err(SuiteError::Twice(test.name.clone()));
+                }
+            }
+        }
+        let wrong = |test: &&Test| test.program.is_some();
+        let missing = |test: &&Test| test.program.is_none();
+        match suite.own.iter().find(wrong).or_else(|| suite.foreign.iter().find(missing)) {
+            Some(test) => Err(SuiteError::Program(test.name.clone())),
+            None => Ok(suite),
+        }
+    }
+}
+
+fn regex<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Regex>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Regex::new(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standard_list_is_whole() {
+        let suite = Suite::standard().unwrap();
+        assert_eq!(suite.own.len(), 9);
+        let xmalloc = suite.foreign.iter().find(|t| t.name == "xmalloc").unwrap();
+        let work = xmalloc.work.as_ref().unwrap();
+        assert!(work.is_match("rtime: 2.079, free/sec: 48.111 M"));
+    }
+
+    #[test]
+    fn a_damaged_list_says_where() {
+        let error = |text: &str| Suite::parse(text).unwrap_err().to_string();
+        let test = "name = 'a'\narguments = []\nabout = ''\n";
+        assert!(error(&format!("[[own]]\n{test}[[own]]\n{test}")).contains("two tests named 'a'"));
+        assert!(error(&format!("[[foreign]]\n{test}")).contains("[[foreign]] name a program"));
+        assert!(error(&format!("[[own]]\n{test}wrok = ''\n")).contains("wrok"));
+        assert!(error(&format!("[[own]]\n{test}work = '('\n")).contains("regex"));
+        assert!(error("[[own]]\nname = 3").contains("line 2"));
+    }
+}
