@@ -2,9 +2,12 @@
 //!
 //! This file parses and dispatches; every verb is one file in `verbs/`.
 
+mod axis;
 mod file;
+mod interruption;
 mod svg;
 mod terminal;
+mod units;
 mod verbs;
 
 use std::process::ExitCode;

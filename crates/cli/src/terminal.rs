@@ -117,6 +117,20 @@ pub fn table(header: &[&str], right: &[usize]) -> Table {
     table
 }
 
+/// A table without spaces at the ends of its lines.
+pub fn trimmed(table: &impl ToString) -> String {
+    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// What is left of a long job: `12 s`, `3 min`, `1.5 h`.
+pub fn left_time(s: f64) -> String {
+    match s {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
 /// Bytes in binary units with three significant digits: `1.50 GiB`.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -137,8 +137,10 @@ impl Contest<'_> {
 
     fn one(&self, order: Order) -> Result<Result<Figures, Failure>, RunError> {
         let test = &self.tests[order.test];
-        let plan =
-            Plan { allocator: self.contestants[order.contestant].choice.clone(), ..Plan::default() };
+        let plan = Plan {
+            allocator: self.contestants[order.contestant].choice.clone(),
+            ..Plan::default()
+        };
         // Strict: a run without the allocator would mislead. The group of its own lets a
         // time limit end all of the program's processes.
         let options = Options { strict: true, new_group: true };

@@ -2,6 +2,7 @@
 
 mod aggregation;
 mod print;
+mod suite;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ enum Workload {
     W1(aggregation::W1),
     /// Distributive aggregation: COUNT per group.
     W2(aggregation::W2),
+    /// Compare allocators over a suite of programs.
+    Alloc(suite::Args),
 }
 
 impl Args {
@@ -36,6 +39,7 @@ impl Args {
         match self.workload {
             Workload::W1(args) => args.run(terminal),
             Workload::W2(args) => args.run(terminal),
+            Workload::Alloc(args) => args.run(terminal),
         }
     }
 }

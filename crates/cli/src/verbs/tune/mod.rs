@@ -6,7 +6,6 @@ mod picture;
 mod print;
 mod progress;
 mod setup;
-mod units;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,10 +20,9 @@ use numapilot_tune::search::{SearchError, search};
 use numapilot_tune::space::Request;
 use regex::Regex;
 
+use crate::interruption::{self, INTERRUPTED};
 use crate::terminal::Terminal;
-
-/// Ended by Ctrl-C, as shells have it.
-const INTERRUPTED: u8 = 130;
+use crate::units;
 
 /// Arguments of `tune`.
 #[derive(clap::Args)]
@@ -148,7 +146,7 @@ impl Args {
             Ok(setup) => setup,
             Err(error) => return launch_error(terminal, error),
         };
-        let interrupted = setup::interruption()?;
+        let interrupted = interruption::flag()?;
         let mut runner = setup.runner(&interrupted);
         let directory = self.files.state(&self.command)?;
         let (mut journal, past) = numapilot_tune::journal::Journal::open(

@@ -11,6 +11,7 @@
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{PlanFigures, Report, Status};
 
+use crate::axis::{RatioAxis, extremes};
 use crate::svg::{Svg, text_width};
 
 /// Plans drawn at most; what is left out is said in the picture.
@@ -28,7 +29,7 @@ pub fn draw(report: &Report) -> String {
     let measured: Vec<&PlanFigures> = report.plans.iter().filter(|p| p.ratio.is_some()).collect();
     let drawn = &measured[..measured.len().min(MOST)];
     let labels = drawn.iter().map(|p| text_width(&p.plan, 13.0)).fold(120.0, f64::max);
-    let axis = Axis::new(drawn, MARGIN + labels + 16.0);
+    let axis = axis(drawn, MARGIN + labels + 16.0);
     let bottom = TOP + ROW * drawn.len() as f64;
     let width = axis.left + PLOT + FIGURES;
 
@@ -68,7 +69,7 @@ pub fn draw(report: &Report) -> String {
     )
 }
 
-fn draw_plan(svg: &mut Svg, axis: &Axis, plan: &PlanFigures, y: f64) {
+fn draw_plan(svg: &mut Svg, axis: &RatioAxis, plan: &PlanFigures, y: f64) {
     let Some(ratio) = plan.ratio else { return };
     let kind = match plan.status {
         Status::Best => 1,
@@ -100,67 +101,13 @@ fn draw_plan(svg: &mut Svg, axis: &Axis, plan: &PlanFigures, y: f64) {
     svg.text("dim small", axis.left + PLOT + 14.0, y + 4.0, &figures);
 }
 
-/// A logarithmic axis of ratios, on which half and twice are equally far from 1.
-struct Axis {
-    left: f64,
-    low: f64,
-    high: f64,
-}
-
-impl Axis {
-    fn new(plans: &[&PlanFigures], left: f64) -> Self {
-        let ratios: Vec<f64> = plans.iter().filter_map(|p| p.ratio).chain([1.0]).collect();
-        let (least, most) = extremes(&ratios);
-        // Intervals are shown whole where that does not crowd the dots.
-        let reach = (most / least).ln().max(0.05);
-        let ends: Vec<f64> = plans.iter().filter_map(|p| p.confidence).flatten().collect();
-        let (low_end, high_end) = extremes(&[ends, ratios].concat());
-        let low = low_end.max(least * (-reach).exp());
-        let high = high_end.min(most * reach.exp());
-        let pad = ((high / low).ln() * 0.04).exp();
-        Self { left, low: low / pad, high: high * pad }
-    }
-
-    /// The place of a ratio, at the edge where it lies beyond.
-    fn x(&self, ratio: f64) -> f64 {
-        let share = (ratio / self.low).ln() / (self.high / self.low).ln();
-        self.left + PLOT * share.clamp(0.0, 1.0)
-    }
-
-    fn contains(&self, ratio: f64) -> bool {
-        (self.low..=self.high).contains(&ratio)
-    }
-
-    fn step(&self) -> f64 {
-        let span = self.high - self.low;
-        [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
-            .into_iter()
-            .find(|step| span / step <= 9.0)
-            .unwrap_or(span / 4.0)
-    }
-
-    fn ticks(&self) -> Vec<f64> {
-        let step = self.step();
-        let first = (self.low / step).ceil();
-        let mut ticks: Vec<f64> = Vec::new();
-        let mut index = first;
-        while index * step <= self.high {
-            let tick = index * step;
-            // On a logarithmic axis large steps crowd at the right end only.
-            if tick > 0.0 && ticks.last().is_none_or(|&last| self.x(tick) - self.x(last) > 34.0) {
-                ticks.push(tick);
-            }
-            index += 1.0;
-        }
-        ticks
-    }
-
-    fn label(&self, tick: f64) -> String {
-        let digits = if self.step() < 0.01 { 3 } else { 2 };
-        format!("{tick:.digits$}")
-    }
-}
-
-fn extremes(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::INFINITY, 0.0), |(low, high), &v| (v.min(low), v.max(high)))
+/// An axis that shows every ratio, and intervals whole where that does not crowd the dots.
+fn axis(plans: &[&PlanFigures], left: f64) -> RatioAxis {
+    let ratios: Vec<f64> = plans.iter().filter_map(|p| p.ratio).chain([1.0]).collect();
+    let (least, most) = extremes(&ratios);
+    let reach = (most / least).ln().max(0.05);
+    let ends: Vec<f64> = plans.iter().filter_map(|p| p.confidence).flatten().collect();
+    let (low_end, high_end) = extremes(&[ends, ratios].concat());
+    let low = low_end.max(least * (-reach).exp());
+    RatioAxis::new(left, PLOT, low, high_end.min(most * reach.exp()))
 }

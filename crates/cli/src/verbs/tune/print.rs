@@ -10,7 +10,7 @@ use numapilot_tune::space::LeftOut;
 
 use super::files::Outputs;
 use super::setup::Setup;
-use crate::terminal::{BOLD, DIM, GOOD, Terminal, WARN, seconds, table};
+use crate::terminal::{BOLD, DIM, GOOD, Terminal, WARN, seconds, table, trimmed};
 
 /// What is about to happen, on standard error.
 pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
@@ -181,9 +181,4 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
 
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
-}
-
-/// The table without spaces at the ends of its lines.
-fn trimmed(table: &impl ToString) -> String {
-    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }

@@ -12,7 +12,7 @@ use numapilot_tune::shape::DEFAULT;
 use numapilot_tune::space::Space;
 use numapilot_tune::statistics::{deviation, median};
 
-use crate::terminal::{Terminal, seconds};
+use crate::terminal::{Terminal, left_time, seconds};
 
 /// Noise from which on small differences take very many runs.
 const NOISY: f64 = 0.20;
@@ -117,14 +117,5 @@ impl Watcher for Progress<'_> {
             let plan = evidence.last().map(|t| self.space.plan(t.order.candidate));
             self.say(&format!("left out: {}: {failure}", plan.unwrap_or_default()));
         }
-    }
-}
-
-/// `12 s`, `3 min`, `1.5 h`.
-fn left_time(s: f64) -> String {
-    match s {
-        s if s < 90.0 => format!("{s:.0} s"),
-        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
     }
 }

@@ -1,7 +1,6 @@
 //! From the arguments to what is searched and how.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
@@ -13,9 +12,8 @@ use numapilot_tune::journal::Fingerprint;
 use numapilot_tune::run::{Judge, Limits, Metric, Program, Runner};
 use numapilot_tune::space::{Facts, Space};
 use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{Args, INTERRUPTED};
+use super::Args;
 
 /// Everything decided before the first run.
 pub struct Setup {
@@ -135,16 +133,4 @@ fn space(
         .collect::<anyhow::Result<Vec<_>>>()?;
     let facts = Facts::new(machine, Path::new("/"));
     Ok(Space::new(&facts, &args.space.factors, extras, |plan| runner.applies(plan)))
-}
-
-/// A flag that the first Ctrl-C sets; the second ends the process.
-pub fn interruption() -> anyhow::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let status = i32::from(INTERRUPTED) - SIGINT + signal;
-        signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .context("cannot receive signals")?;
-    }
-    Ok(flag)
 }

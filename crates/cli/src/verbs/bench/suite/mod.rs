@@ -1,0 +1,222 @@
+//! `numapilot bench alloc`: allocators against each other over a suite of programs.
+
+mod list;
+mod picture;
+mod print;
+mod progress;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use numapilot_study::contest::Contest;
+use numapilot_study::contestants::{self, Contestant};
+use numapilot_study::files::{Missing, Places, Ready};
+use numapilot_study::results::Results;
+use numapilot_study::suite::{Suite, Test};
+use regex::Regex;
+use serde::Serialize;
+
+use crate::file::{self, Existing};
+use crate::interruption::{self, INTERRUPTED};
+use crate::terminal::Terminal;
+use crate::units;
+
+/// The allocator others are compared with, unless --reference says otherwise.
+const USUAL_REFERENCE: &str = "mimalloc";
+
+/// Arguments of `bench alloc`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Without --suite it lists the tests and the allocators that would be compared. Every round runs \
+each test under all allocators, in random order; ratios are taken within a round. What crashes, \
+hangs or is not there is listed. Ctrl-C prints what was measured so far and exits with 130.\n\n\
+Examples:\n  numapilot bench alloc --suite\n  \
+numapilot bench alloc --suite --allocators glibc,jemalloc,mine=./libmine.so --filter larson\n  \
+numapilot bench alloc --suite --programs ~/mimalloc-bench --peers ~/peers --svg suite.svg")]
+pub struct Args {
+    /// Run the suite.
+    #[arg(long)]
+    suite: bool,
+
+    /// Run the programs of mimalloc-bench (a built checkout) or of Hoard's benchmarks found
+    /// here, instead of numapilot's own; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    programs: Vec<PathBuf>,
+
+    /// Compare the allocator libraries of this directory too; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    peers: Vec<PathBuf>,
+
+    /// Compare only these: names, or NAME=PATH of a library [default: glibc and all that are
+    /// found].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    allocators: Vec<String>,
+
+    /// The allocator that ratios refer to [default: a mimalloc if there is one, else glibc].
+    #[arg(long, value_name = "NAME")]
+    reference: Option<String>,
+
+    /// Only tests whose name this matches.
+    #[arg(long, value_name = "REGEX")]
+    filter: Option<Regex>,
+
+    /// Runs of each test under each allocator.
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+
+    /// Threads of each test [default: the CPUs that may be used].
+    #[arg(short = 't', long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// End a run after this time, and leave this test out for this allocator.
+    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "2m")]
+    timeout: Duration,
+
+    /// Source of the random order.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
+    /// Print the results as JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Draw the results into FILE.
+    #[arg(long, value_name = "FILE", requires = "suite")]
+    svg: Option<PathBuf>,
+}
+
+/// What takes part.
+struct Field {
+    tests: Vec<Ready>,
+    missing: Vec<Missing>,
+    contestants: Vec<Contestant>,
+    reference: usize,
+    threads: NonZeroUsize,
+}
+
+/// The JSON form.
+#[derive(Serialize)]
+struct Document<'a> {
+    workload: &'static str,
+    threads: NonZeroUsize,
+    rounds: u32,
+    seed: u64,
+    #[serde(flatten)]
+    results: &'a Results,
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let field = self.field()?;
+        if !self.suite {
+            list::print(terminal, &field, self.json)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if field.tests.is_empty() {
+            let reasons: Vec<&str> = field.missing.iter().map(|m| m.reason.as_str()).collect();
+            bail!("no test can be run: {}", reasons.join("; "));
+        }
+        if let Some(path) = &self.svg {
+            file::check(path, Existing::Replace)?;
+        }
+        let machine = numapilot_topology::read(Path::new("/"))?;
+        let interrupted = interruption::flag()?;
+        // Some programs write files where they are; none of them is wanted.
+        let directory = tempfile::tempdir().context("cannot make a directory for the programs")?;
+        let contest = Contest {
+            machine: &machine,
+            tests: &field.tests,
+            contestants: &field.contestants,
+            rounds: self.rounds,
+            timeout: self.timeout,
+            directory: directory.path(),
+            seed: self.seed,
+            interrupted: &interrupted,
+        };
+        let mut progress = progress::Progress::new(terminal, &field, self.rounds);
+        let made = contest.run(&mut progress);
+        progress.finish();
+        let made = made?;
+        let results = Results::new(
+            &field.tests,
+            &field.contestants,
+            field.reference,
+            &made.runs,
+            field.missing,
+            made.is_interrupted,
+        );
+        if let Some(path) = &self.svg {
+            file::put(path, &picture::draw(&results, self.rounds), Existing::Replace)?;
+        }
+        if self.json {
+            let (threads, rounds, seed) = (field.threads, self.rounds, self.seed);
+            let results = &results;
+            let document = Document { workload: "alloc-suite", threads, rounds, seed, results };
+            terminal.json(&document)?;
+        } else {
+            print::results(terminal, &results, field.threads, self.rounds)?;
+        }
+        let status = if results.is_interrupted { INTERRUPTED } else { 0 };
+        Ok(ExitCode::from(status))
+    }
+
+    fn field(&self) -> anyhow::Result<Field> {
+        let threads = self.threads.or(thread::available_parallelism().ok());
+        let threads = threads.unwrap_or(NonZeroUsize::MIN);
+        let contestants = if self.allocators.is_empty() {
+            contestants::all(&self.peers)?
+        } else {
+            contestants::chosen(&self.allocators, &self.peers)?
+        };
+        let reference = reference(&contestants, self.reference.as_deref())?;
+        let (tests, missing) = self.tests(threads)?;
+        Ok(Field { tests, missing, contestants, reference, threads })
+    }
+
+    fn tests(&self, threads: NonZeroUsize) -> anyhow::Result<(Vec<Ready>, Vec<Missing>)> {
+        let directories = self.programs.iter().map(|directory| {
+            let absolute = directory.canonicalize();
+            absolute.with_context(|| format!("--programs {}", directory.display()))
+        });
+        let places = Places {
+            directories: directories.collect::<anyhow::Result<_>>()?,
+            numapilot: std::env::current_exe().context("cannot find numapilot's own file")?,
+            threads,
+        };
+        let suite = Suite::standard()?;
+        let all = if self.programs.is_empty() { suite.own } else { suite.foreign };
+        let wanted = |test: &&Test| self.filter.as_ref().is_none_or(|f| f.is_match(&test.name));
+        let chosen: Vec<&Test> = all.iter().filter(wanted).collect();
+        if chosen.is_empty() {
+            let names: Vec<&str> = all.iter().map(|test| test.name.as_str()).collect();
+            bail!("--filter matches no test; there are {}", names.join(", "));
+        }
+        let (mut ready, mut missing) = (Vec::new(), Vec::new());
+        for test in chosen {
+            match places.ready(test) {
+                Ok(test) => ready.push(test),
+                Err(test) => missing.push(test),
+            }
+        }
+        Ok((ready, missing))
+    }
+}
+
+/// The index of the contestant that ratios refer to.
+fn reference(contestants: &[Contestant], wanted: Option<&str>) -> anyhow::Result<usize> {
+    let called = |name: &str| contestants.iter().position(|c| c.name.eq_ignore_ascii_case(name));
+    if let Some(name) = wanted {
+        let names: Vec<&str> = contestants.iter().map(|c| c.name.as_str()).collect();
+        return called(name).with_context(|| {
+            format!("--reference {name} is not compared; there are {}", names.join(", "))
+        });
+    }
+    // mimalloc3 of a directory of peers is one too.
+    let similar = || contestants.iter().position(|c| c.name.starts_with(USUAL_REFERENCE));
+    Ok(called(USUAL_REFERENCE).or_else(similar).or_else(|| called("glibc")).unwrap_or(0))
+}
