@@ -49,7 +49,7 @@ fn report(what: &str, root: &Path) -> Result<(), Box<dyn Error>> {
 
 /// What tells the cost on a machine that does other things at the same time.
 fn cpu_time_ms() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 

@@ -26,6 +26,6 @@ mod set;
 pub use id::{CpuId, NodeId};
 pub use machine::{Allowed, Cache, CacheKind, Cpu, Figures, HugePages, Link, Machine, Node};
 pub use nodestring::{NodestringError, parse_cpu_nodes, parse_cpus, parse_nodes};
-pub use read::{ReadError, read};
+pub use read::{Extent, ReadError, read, read_extent};
 pub use recording::{Recording, RecordingError};
 pub use set::{CpuSet, IdSet, ListError, NodeSet};

@@ -3,7 +3,8 @@
 //! Source: Documentation/ABI/testing/sysfs-devices-system-cpu
 //! (`cpuN/cache/indexN/{level,type,size,shared_cpu_list,...}`). Six files for each of four
 //! caches of a thousand CPUs are too many to read at every start, so:
-//! - a cache that several cores share is read with its first CPU only;
+//! - a cache that several cores share is read with its first CPU only, and of it only who
+//!   shares it and its size when one with this index and this size is known;
 //! - of the caches that a core has to itself, those of the first core of a kind are read;
 //!   another core is of that kind when it has as many threads and its largest own cache has
 //!   the same size. This tells the big from the little cores of a hybrid processor.
@@ -23,6 +24,7 @@ pub(super) fn read(root: &Dir, cpus: &[Cpu]) -> Result<Vec<Cache>, ReadError> {
         dir: cpu_dir(root)?,
         online: cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect(),
         covered: vec![CpuSet::new(); MAX_SLOTS],
+        models: vec![Vec::new(); MAX_SLOTS],
         caches: Vec::new(),
         kinds: Vec::new(),
         kind_of_core: BTreeMap::new(),
@@ -50,6 +52,8 @@ struct Reader {
     online: CpuSet,
     /// By slot: the CPUs whose cache is known.
     covered: Vec<CpuSet>,
+    /// By slot: a cache of each size that was read.
+    models: Vec<Vec<Cache>>,
     caches: Vec<Cache>,
     kinds: Vec<CoreKind>,
     /// By the core's first CPU: position in `kinds`.
@@ -102,10 +106,7 @@ impl Reader {
             if self.covered[slot].contains(cpu.id) {
                 continue;
             }
-            let Some(cache) = self.cache(&format!("cpu{}/cache/index{slot}", cpu.id), cpu.id)?
-            else {
-                break;
-            };
+            let Some(cache) = self.cache(slot, cpu.id)? else { break };
             self.covered[slot].extend(cache.cpus.iter());
             self.caches.push(cache);
             read.push(slot);
@@ -114,22 +115,30 @@ impl Reader {
     }
 
     /// One cache; `None` when there is none.
-    fn cache(&self, path: &str, cpu: CpuId) -> Result<Option<Cache>, ReadError> {
+    fn cache(&mut self, slot: usize, cpu: CpuId) -> Result<Option<Cache>, ReadError> {
+        let path = format!("cpu{cpu}/cache/index{slot}");
         let file = |name| format!("{path}/{name}");
         let list = self.dir.find(&file("shared_cpu_list"), parse::LIST_OF_CPUS, parse::list)?;
         let Some(cpus) = list else { return Ok(None) };
         let mut cpus = CpuSet::intersection(&cpus, &self.online);
         cpus.insert(cpu);
+        let size_bytes = self.size(&path)?;
+        let known = self.models[slot].iter().find(|model| model.size_bytes == size_bytes);
+        if let Some(model) = known.filter(|model| model.size_bytes.is_some()) {
+            return Ok(Some(Cache { cpus, ..model.clone() }));
+        }
         let number = |name| self.dir.find(&file(name), parse::NUMBER, parse::number);
-        Ok(Some(Cache {
+        let cache = Cache {
             level: self.dir.need(&file("level"), "a cache level from 1 to 9", level)?,
             kind: self.dir.need(&file("type"), "Data, Instruction or Unified", kind)?,
-            size_bytes: self.size(path)?,
+            size_bytes,
             // The kernel writes 0 for a fully associative cache.
             ways: number("ways_of_associativity")?.filter(|ways| *ways > 0),
             line_bytes: number("coherency_line_size")?,
             cpus,
-        }))
+        };
+        self.models[slot].push(cache.clone());
+        Ok(Some(cache))
     }
 
     fn size(&self, path: &str) -> Result<Option<u64>, ReadError> {
@@ -153,4 +162,29 @@ fn kind(text: &str) -> Option<CacheKind> {
 /// The kernel writes kibibytes: `32768K`.
 fn size_bytes(text: &str) -> Option<u64> {
     parse::number::<u64>(text.strip_suffix('K')?)?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Machine, Recording};
+
+    /// As on a processor that has more of the third level on one of its chiplets.
+    #[test]
+    fn shared_caches_of_different_sizes_are_told_apart() {
+        let mut machine = Machine::uniform(1, 8);
+        for (first, kib, ways) in [(0, 32 << 10, 16), (2, 96 << 10, 12), (4, 96 << 10, 12)] {
+            machine.caches.push(Cache {
+                level: 3,
+                kind: CacheKind::Unified,
+                size_bytes: Some(kib << 10),
+                ways: Some(ways),
+                line_bytes: Some(64),
+                cpus: [first, first + 1].map(CpuId).into_iter().collect(),
+            });
+        }
+        let directory = tempfile::tempdir().unwrap();
+        Recording::of(&machine).unpack(directory.path()).unwrap();
+        assert_eq!(crate::read(directory.path()).unwrap().caches, machine.caches);
+    }
 }

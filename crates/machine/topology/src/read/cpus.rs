@@ -5,6 +5,7 @@
 //! its node is known from the `cpuN/nodeN` link, which stays.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::tree::{Dir, parse};
 use super::{ReadError, cpu_dir};
@@ -25,7 +26,8 @@ pub(super) fn online(root: &Dir) -> Result<CpuSet, ReadError> {
     Ok(cpus)
 }
 
-/// Every CPU the machine has, in ascending order of id, offline ones included.
+/// Every CPU the machine has, in ascending order of id, offline ones included; without
+/// core numbers.
 pub(super) fn read(root: &Dir, online: &CpuSet, nodes: &[Node]) -> Result<Vec<Cpu>, ReadError> {
     let dir = cpu_dir(root)?;
     let present = dir
@@ -37,7 +39,9 @@ pub(super) fn read(root: &Dir, online: &CpuSet, nodes: &[Node]) -> Result<Vec<Cp
             known.insert(id, node.id);
         }
     }
-    let mut cores = Cores { dir, online, known: BTreeMap::new(), packages: Vec::new() };
+    let mut cores =
+        Cores { dir, online, alone: false, known: BTreeMap::new(), packages: Vec::new() };
+    cores.alone = cores.are_alone()?;
     let mut cpus = Vec::with_capacity(present.len());
     for id in present.iter() {
         if online.contains(id) {
@@ -50,11 +54,13 @@ pub(super) fn read(root: &Dir, online: &CpuSet, nodes: &[Node]) -> Result<Vec<Cp
     Ok(cpus)
 }
 
-/// Reads what CPUs have in common once: a core with its first CPU, the number of a package
-/// with the first core of it.
+/// Reads what CPUs have in common once: siblings with the first CPU of a core, the number
+/// of a package with the first core of it.
 struct Cores<'a> {
     dir: Dir,
     online: &'a CpuSet,
+    /// Whether no core runs a second thread.
+    alone: bool,
     /// Later CPUs of the cores read so far.
     known: BTreeMap<CpuId, Cpu>,
     packages: Vec<(CpuSet, Option<u32>)>,
@@ -65,21 +71,35 @@ impl Cores<'_> {
         if let Some(cpu) = self.known.remove(&id) {
             return Ok(Cpu { id, ..cpu });
         }
-        let siblings = self.together(id, "thread_siblings_list")?;
-        let core = self.number(id, "core_id")?;
+        let siblings =
+            if self.alone { [id].into_iter().collect() } else { self.threads_of_core(id)? };
         let package = self.package(id)?;
-        let cpu = Cpu { id, node: None, online: true, core, package, siblings };
+        let cpu = Cpu { id, node: None, online: true, core: None, package, siblings };
         for sibling in cpu.siblings.iter().filter(|s| *s > id) {
             self.known.insert(sibling, cpu.clone());
         }
         Ok(cpu)
     }
 
+    /// What the kernel says of SMT as a whole. One built without SMT scheduling says that
+    /// there is none whatever the processor does, hence the look at the first core.
+    fn are_alone(&self) -> Result<bool, ReadError> {
+        let off = self.dir.find("smt/active", "0 or 1", |text| Some(text == "0"))?;
+        Ok(match (off, self.online.first()) {
+            (Some(true), Some(first)) => self.threads_of_core(first)?.len() == 1,
+            _ => false,
+        })
+    }
+
+    fn threads_of_core(&self, id: CpuId) -> Result<CpuSet, ReadError> {
+        self.together(id, "thread_siblings_list")
+    }
+
     fn package(&mut self, id: CpuId) -> Result<Option<u32>, ReadError> {
         if let Some((_, number)) = self.packages.iter().find(|(cpus, _)| cpus.contains(id)) {
             return Ok(*number);
         }
-        let number = self.number(id, "physical_package_id")?;
+        let number = number(&self.dir, id, "physical_package_id")?;
         self.packages.push((self.together(id, "core_siblings_list")?, number));
         Ok(number)
     }
@@ -92,12 +112,28 @@ impl Cores<'_> {
         cpus.insert(id);
         Ok(cpus)
     }
+}
 
-    fn number(&self, id: CpuId, name: &str) -> Result<Option<u32>, ReadError> {
-        let file = format!("cpu{id}/topology/{name}");
-        let number = self.dir.find(&file, "a number, or -1 for unknown", parse::id_or_none)?;
-        Ok(number.flatten())
-    }
+/// The core number of each of these CPUs, read once for each core.
+pub(super) fn core_numbers(root: &Dir, cpus: &[Cpu]) -> Result<Vec<Option<u32>>, ReadError> {
+    let dir = cpu_dir(root)?;
+    let mut known = BTreeMap::new();
+    let mut read = |cpu: &Cpu| {
+        if !cpu.online {
+            return Ok(None);
+        }
+        let core = cpu.siblings.first().unwrap_or(cpu.id);
+        Ok(match known.entry(core) {
+            Entry::Occupied(number) => *number.get(),
+            Entry::Vacant(place) => *place.insert(number(&dir, cpu.id, "core_id")?),
+        })
+    };
+    cpus.iter().map(&mut read).collect()
+}
+
+fn number(dir: &Dir, id: CpuId, name: &str) -> Result<Option<u32>, ReadError> {
+    let file = format!("cpu{id}/topology/{name}");
+    Ok(dir.find(&file, "a number, or -1 for unknown", parse::id_or_none)?.flatten())
 }
 
 fn offline(dir: &Dir, id: CpuId) -> Result<Cpu, ReadError> {

@@ -28,12 +28,27 @@ mod tiers;
 mod tree;
 
 use std::path::Path;
+use std::thread;
 
 pub use error::ReadError;
 pub(crate) use processor::is_field;
 
-use crate::Machine;
+use crate::{Figures, Machine};
 use tree::Dir;
+
+/// How much of a machine is read. A large one shows thousands of files, and a program that
+/// is to be started waits for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// Nodes with their CPUs and memory, distances, and what may be used; no
+    /// [`Machine::cpus`].
+    Nodes,
+    /// Also every CPU with its siblings and package.
+    Cpus,
+    /// Also core numbers, caches, huge page pools, memory tiers, the firmware's figures and
+    /// the processor.
+    All,
+}
 
 /// Reads the machine whose `sys` and `proc` are below `root`: `/`, or a directory with a
 /// copy of another machine's.
@@ -45,21 +60,56 @@ use tree::Dir;
 /// [`ReadError`] when a file that every kernel has is missing, or one does not hold what
 /// the kernel writes.
 pub fn read(root: &Path) -> Result<Machine, ReadError> {
+    read_extent(root, Extent::All)
+}
+
+/// As [`read`], without what lies beyond `extent`.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_extent(root: &Path, extent: Extent) -> Result<Machine, ReadError> {
     let root = Dir::root(root)?;
     let online = cpus::online(&root)?;
     let nodes = nodes::read(&root, &online)?;
-    let cpus = cpus::read(&root, &online, &nodes)?;
-    Ok(Machine {
+    let mut machine = Machine {
         name: processor::host_name(&root)?,
-        processor: processor::model(&root)?,
-        caches: caches::read(&root, &cpus)?,
+        processor: None,
+        cpus: Vec::new(),
+        caches: Vec::new(),
         distances: distances::read(&root, &nodes)?,
         links: Vec::new(),
-        figures: hmat::read(&root, &nodes)?,
+        figures: Figures::default(),
         allowed: allowed::read(&root, &online, &nodes)?,
         nodes,
-        cpus,
-    })
+    };
+    if extent >= Extent::Cpus {
+        machine.cpus = cpus::read(&root, &online, &machine.nodes)?;
+    }
+    if extent >= Extent::All {
+        add_rest(&root, &mut machine)?;
+    }
+    Ok(machine)
+}
+
+/// Half of the files of a machine are those of its caches: they are read at the same time
+/// as the others.
+fn add_rest(root: &Dir, machine: &mut Machine) -> Result<(), ReadError> {
+    let cpus = &mut machine.cpus;
+    let (caches, cores) = thread::scope(|scope| {
+        let caches = || caches::read(root, cpus);
+        let thread = thread::Builder::new().spawn_scoped(scope, caches);
+        let cores = cpus::core_numbers(root, cpus);
+        // Without a thread they are read after the others.
+        (thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(caches), cores)
+    });
+    machine.caches = caches?;
+    for (cpu, core) in cpus.iter_mut().zip(cores?) {
+        cpu.core = core;
+    }
+    nodes::add_pools_and_tiers(root, &mut machine.nodes)?;
+    machine.processor = processor::model(root)?;
+    machine.figures = hmat::read(root, &machine.nodes)?;
+    Ok(())
 }
 
 /// The directory of all nodes; `None` on a kernel without NUMA.
@@ -88,6 +138,30 @@ mod tests {
         assert!(!machine.allowed.nodes.is_empty());
         assert!(machine.allowed.cpus.is_subset(&machine.online_cpus()));
         assert_eq!(machine.distances.len(), machine.nodes.len());
+    }
+
+    #[test]
+    fn what_is_read_of_a_part_is_what_is_read_of_all() {
+        let all = read(Path::new("/")).unwrap();
+        let mut cpus = read_extent(Path::new("/"), Extent::Cpus).unwrap();
+        for (cpu, known) in cpus.cpus.iter_mut().zip(&all.cpus) {
+            assert_eq!(cpu.core.take(), None);
+            cpu.core = known.core;
+        }
+        assert_eq!(cpus.cpus, all.cpus);
+        assert!(cpus.caches.is_empty() && cpus.processor.is_none());
+        let nodes = read_extent(Path::new("/"), Extent::Nodes).unwrap();
+        assert!(nodes.cpus.is_empty());
+        for part in [cpus, nodes] {
+            assert_eq!(
+                (part.distances, part.allowed),
+                (all.distances.clone(), all.allowed.clone())
+            );
+            let known = |m: &[crate::Node]| -> Vec<_> {
+                m.iter().map(|n| (n.id, n.cpus.clone(), n.memory_bytes)).collect()
+            };
+            assert_eq!(known(&part.nodes), known(&all.nodes));
+        }
     }
 
     #[test]

@@ -9,18 +9,17 @@ const MAX_NODES: u32 = 1024;
 
 const MEMORY: &str = "a line with MemTotal and one with MemFree in kB";
 
-/// Every online node, in ascending order of id.
+/// Every online node, in ascending order of id, without huge pages and tier.
 pub(super) fn read(root: &Dir, online: &CpuSet) -> Result<Vec<Node>, ReadError> {
     let Some(dir) = node_dir(root)? else { return Ok(vec![whole_machine(root, online)?]) };
     let ids = dir.need("online", parse::LIST_OF_NODES, |text| {
         let ids: NodeSet = parse::list(text)?;
         (!ids.is_empty() && ids.iter().all(|id| id.0 < MAX_NODES)).then_some(ids)
     })?;
-    let tiers = tiers::read(root)?;
     let mut nodes = Vec::with_capacity(ids.len());
     let mut taken = CpuSet::new();
     for id in ids.iter() {
-        let mut node = one(&dir, id, online)?;
+        let node = one(&dir, id, online)?;
         let twice = node.cpus.intersection(&taken);
         if !twice.is_empty() {
             return Err(ReadError::Contradiction {
@@ -29,7 +28,6 @@ pub(super) fn read(root: &Dir, online: &CpuSet) -> Result<Vec<Node>, ReadError> 
             });
         }
         taken = taken.union(&node.cpus);
-        node.tier = tiers.iter().find(|(_, nodes)| nodes.contains(id)).map(|(tier, _)| *tier);
         nodes.push(node);
     }
     Ok(nodes)
@@ -44,9 +42,22 @@ fn one(dir: &Dir, id: NodeId, online: &CpuSet) -> Result<Node, ReadError> {
         cpus: cpus.intersection(online),
         memory_bytes,
         free_bytes: Some(free_bytes),
-        huge_pages: hugepages::read(dir, &format!("node{id}/hugepages"))?,
-        tier: None,
+        ..Node::default()
     })
+}
+
+/// Completes what [`read`] gave.
+pub(super) fn add_pools_and_tiers(root: &Dir, nodes: &mut [Node]) -> Result<(), ReadError> {
+    let dir = node_dir(root)?;
+    let tiers = tiers::read(root)?;
+    for node in nodes {
+        node.huge_pages = match &dir {
+            Some(dir) => hugepages::read(dir, &format!("node{}/hugepages", node.id))?,
+            None => hugepages::read(root, "sys/kernel/mm/hugepages")?,
+        };
+        node.tier = tiers.iter().find(|(_, nodes)| nodes.contains(node.id)).map(|(tier, _)| *tier);
+    }
+    Ok(())
 }
 
 fn whole_machine(root: &Dir, online: &CpuSet) -> Result<Node, ReadError> {
@@ -56,8 +67,7 @@ fn whole_machine(root: &Dir, online: &CpuSet) -> Result<Node, ReadError> {
         cpus: online.clone(),
         memory_bytes,
         free_bytes: Some(free_bytes),
-        huge_pages: hugepages::read(root, "sys/kernel/mm/hugepages")?,
-        tier: None,
+        ..Node::default()
     })
 }
 

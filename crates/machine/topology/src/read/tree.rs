@@ -3,6 +3,7 @@
 //! A large machine shows ten thousand such files, so a path is walked once per
 //! directory, not once per file, and a name becomes a full path only for an error.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,9 @@ use super::ReadError;
 /// Most that is read of one file: a list of all 8192 CPUs a kernel can have, every second
 /// one missing, takes 20 KiB.
 const MAX_BYTES: usize = 64 << 10;
+
+/// What sysfs shows of a file at most, lists and tables of large machines excepted.
+const PAGE: usize = 4096;
 
 /// Characters of a bad file that an error shows.
 const SHOWN: usize = 60;
@@ -49,7 +53,8 @@ impl Dir {
         expected: &'static str,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, ReadError> {
-        let Some(text) = self.text(name, MAX_BYTES)? else { return Ok(None) };
+        let mut page = [0; PAGE];
+        let Some(text) = self.read(name, MAX_BYTES, &mut page)? else { return Ok(None) };
         // Kernels before 4.0 write the end of a C string into some lists.
         let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
         match parse(text) {
@@ -100,14 +105,25 @@ impl Dir {
 
     /// The first `limit` bytes of a file as text, `None` when there is no such file.
     pub(super) fn text(&self, name: &str, limit: usize) -> Result<Option<String>, ReadError> {
+        Ok(self.read(name, limit, &mut [0; PAGE])?.map(Cow::into_owned))
+    }
+
+    /// As [`Dir::text`], in the page if that is large enough, as it nearly always is.
+    fn read<'p>(
+        &self,
+        name: &str,
+        limit: usize,
+        page: &'p mut [u8; PAGE],
+    ) -> Result<Option<Cow<'p, str>>, ReadError> {
         // A pipe in a hand-made tree must not block.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let result = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
-            Ok(fd) => read_up_to(&fd, limit),
+            Ok(fd) => read_up_to(&fd, limit, page),
             Err(e) => Err(e),
         };
         match result {
-            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Ok(Cow::Borrowed(bytes)) => Ok(Some(String::from_utf8_lossy(bytes))),
+            Ok(Cow::Owned(bytes)) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned().into())),
             Err(e) if absent(e) => Ok(None),
             Err(e) => Err(unreadable(self.path.join(name), e)),
         }
@@ -136,17 +152,21 @@ fn unreadable(path: PathBuf, e: Errno) -> ReadError {
     ReadError::Unreadable { path, source: io::Error::from(e) }
 }
 
-fn read_up_to(fd: &OwnedFd, limit: usize) -> Result<Vec<u8>, Errno> {
-    let mut page = [0u8; 4096];
+fn read_up_to<'p>(
+    fd: &OwnedFd,
+    limit: usize,
+    page: &'p mut [u8; PAGE],
+) -> Result<Cow<'p, [u8]>, Errno> {
     let mut bytes = Vec::new();
     loop {
-        let want = page.len().min(limit - bytes.len());
+        let want = PAGE.min(limit - bytes.len());
         match rustix::io::read(fd, &mut page[..want]) {
+            // The kernel hands out whole pages: less than one is the end.
+            Ok(n) if n < PAGE && bytes.is_empty() => return Ok(Cow::Borrowed(&page[..n])),
             Ok(n) => {
                 bytes.extend_from_slice(&page[..n]);
-                // The kernel hands out whole pages: less than one is the end.
-                if n < page.len() || bytes.len() == limit {
-                    return Ok(bytes);
+                if n < PAGE || bytes.len() == limit {
+                    return Ok(Cow::Owned(bytes));
                 }
             }
             Err(Errno::INTR) => {}

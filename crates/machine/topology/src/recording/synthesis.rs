@@ -74,6 +74,8 @@ impl Files {
     fn cpus(&mut self, machine: &Machine) {
         let dir = "sys/devices/system/cpu";
         self.add(format!("{dir}/online"), machine.online_cpus());
+        let smt = machine.cpus.iter().any(|cpu| cpu.siblings.len() > 1);
+        self.add(format!("{dir}/smt/active"), u32::from(smt));
         let present: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
         self.add(format!("{dir}/present"), present);
         let online = machine.cpus.iter().filter(|cpu| cpu.online);

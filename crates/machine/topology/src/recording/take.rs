@@ -28,6 +28,7 @@ const PATHS: &[&str] = &[
     "sys/devices/system/cpu/cpu*/topology/thread_siblings_list",
     "sys/devices/system/cpu/online",
     "sys/devices/system/cpu/present",
+    "sys/devices/system/cpu/smt/active",
     "sys/devices/system/node/node*/access*/initiators/*_bandwidth",
     "sys/devices/system/node/node*/access*/initiators/*_latency",
     "sys/devices/system/node/node*/access*/initiators/node*/",
