@@ -5,7 +5,7 @@ use std::path::Path;
 
 use numapilot_sys::mempolicy::{self, Mode};
 use numapilot_topology::{
-    CpuId, CpuSet, Machine, NodeSet, parse_cpu_nodes, parse_cpus, parse_nodes,
+    CpuId, CpuSet, Extent, Machine, NodeSet, parse_cpu_nodes, parse_cpus, parse_nodes, read_extent,
 };
 
 use crate::{MemoryMode, NumaBalancing, PlaceError, Plan, ThreadPlacement, threads};
@@ -33,13 +33,12 @@ pub struct MemoryTarget {
 }
 
 impl Plan {
-    /// Whether [`Targets`] depend on the machine, so that it has to be read.
-    #[must_use]
-    pub fn needs_machine(&self) -> bool {
-        self.cpus.is_some()
-            || self.cpu_nodes.is_some()
-            || self.memory.mode.needs_nodes()
-            || self.threads != ThreadPlacement::None
+    /// How much of the machine [`Targets`] depend on; `None` when on nothing of it.
+    fn extent(&self) -> Option<Extent> {
+        if self.cpus.is_some() || self.threads != ThreadPlacement::None {
+            return Some(Extent::Cpus);
+        }
+        (self.cpu_nodes.is_some() || self.memory.mode.needs_nodes()).then_some(Extent::Nodes)
     }
 }
 
@@ -55,16 +54,16 @@ impl Targets {
         Ok(Self { memory: memory(plan, Some(machine))?, cpus, order })
     }
 
-    /// Resolves a plan on the running machine, which is read only if the plan needs it:
+    /// Resolves a plan on the running machine, of which only what the plan needs is read:
     /// that keeps starting a program cheap.
     ///
     /// # Errors
     /// As [`Targets::of`], and when the machine cannot be read.
     pub fn here(plan: &Plan) -> Result<Self, PlaceError> {
-        if plan.needs_machine() {
-            return Self::of(plan, &numapilot_topology::read(Path::new("/"))?);
+        match plan.extent() {
+            Some(extent) => Self::of(plan, &read_extent(Path::new("/"), extent)?),
+            None => Ok(Self { memory: memory(plan, None)?, ..Self::default() }),
         }
-        Ok(Self { memory: memory(plan, None)?, ..Self::default() })
     }
 }
 
@@ -195,13 +194,30 @@ mod tests {
     fn balancing_off_is_an_explicit_policy_and_on_a_flag() {
         let mut off = plan(MemoryMode::Inherit, "");
         off.numa_balancing = NumaBalancing::Off;
-        assert!(!off.needs_machine());
+        assert_eq!(off.extent(), None);
         assert_eq!(memory_of(&off), Some((Mode::Local, 0, String::new())));
         assert_eq!(Targets::here(&off).unwrap().memory.unwrap().mode, Mode::Local);
         let mut bound = plan(MemoryMode::Bind, "1");
         assert_eq!(memory_of(&bound), Some((Mode::Bind, 0, "1".into())));
         bound.memory.balancing = true;
         assert_eq!(memory_of(&bound), Some((Mode::Bind, mempolicy::F_NUMA_BALANCING, "1".into())));
+    }
+
+    #[test]
+    fn what_is_read_suffices() {
+        let all = numapilot_topology::read(Path::new("/")).unwrap();
+        let node = all.nodes.iter().find(|n| !n.cpus.intersection(&all.allowed.cpus).is_empty());
+        let cpu = all.allowed.cpus.first().unwrap();
+        let plans = [
+            plan(MemoryMode::Interleave, "all"),
+            Plan { cpu_nodes: node.map(|n| n.id.to_string()), ..Plan::default() },
+            Plan { cpus: Some(cpu.to_string()), ..Plan::default() },
+            Plan { threads: ThreadPlacement::Sparse, ..Plan::default() },
+            Plan { threads: ThreadPlacement::Dense, ..plan(MemoryMode::Interleave, "all") },
+        ];
+        for plan in plans {
+            assert_eq!(Targets::here(&plan).unwrap(), Targets::of(&plan, &all).unwrap(), "{plan}");
+        }
     }
 
     #[test]

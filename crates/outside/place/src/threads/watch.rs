@@ -19,6 +19,9 @@ use super::crew::{Crew, Order};
 use super::family::Family;
 use super::session::Outcome;
 
+/// Before the first look. A program takes that long to be loaded; one that has ended by
+/// then had nothing to place, and should not have waited for the look.
+const FIRST: Duration = Duration::from_millis(5);
 /// Between two looks, after something new.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// Between two looks, when nothing is new, or when all processes carry the library.
@@ -72,7 +75,8 @@ fn watch(mut family: Family, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outco
     let all: CpuSet = order.iter().copied().collect();
     let mut crew = Crew::new(order);
     let (mut pause, mut last_full, mut needed) = (SHORTEST, Instant::now(), true);
-    while !family.is_empty() {
+    let mut rest = FIRST;
+    while !family.is_empty() && stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
         let start = Instant::now();
         let news = family.has_news();
         let full = last_full.elapsed() >= FULL;
@@ -85,10 +89,7 @@ fn watch(mut family: Family, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outco
             (true, true) => SHORTEST,
             (true, false) => (pause * 3 / 2).min(LONGEST),
         };
-        let rest = pause.max(start.elapsed() * REST);
-        if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
-            break;
-        }
+        rest = pause.max(start.elapsed() * REST);
     }
     Outcome { placed: crew.placed, pins_itself: crew.pins_itself, refused: crew.refused }
 }
