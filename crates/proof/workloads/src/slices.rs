@@ -3,6 +3,10 @@
 //! A worker reads its own slice first, which it has also filled (first touch), and then
 //! helps those who are not done: a CPU that is busy with something else does not hold up
 //! the phase. (Morsel-driven parallelism: Leis, Boncz, Kemper, Neumann, SIGMOD 2014.)
+//!
+//! Every slice is begun at another place of it. Where the same keys lie at the same places
+//! of all slices, as in sequential data, the workers would otherwise follow each other from
+//! lock to lock.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -21,7 +25,10 @@ pub const MORSEL: usize = 16_384;
 struct Slice {
     range: Range<u64>,
     records: OnceLock<Vec<Record>>,
-    next: AtomicUsize,
+    /// The morsel that is handed out first.
+    first: usize,
+    /// How many have been handed out.
+    turn: AtomicUsize,
 }
 
 /// The input table.
@@ -36,10 +43,13 @@ impl Slices {
     #[must_use]
     pub fn new(set: DataSet, workers: usize) -> Self {
         let cut = |i: usize| (u128::from(set.records) * i as u128 / workers as u128) as u64;
-        let slices = (0..workers).map(|i| Slice {
-            range: cut(i)..cut(i + 1),
-            records: OnceLock::new(),
-            next: AtomicUsize::new(0),
+        let slices = (0..workers).map(|i| {
+            let range = cut(i)..cut(i + 1);
+            let morsels = (range.end - range.start).div_ceil(MORSEL as u64);
+            // Multiples of the golden ratio, modulo 1, are nowhere close to each other.
+            let fraction = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let first = ((u128::from(fraction) * u128::from(morsels)) >> 64) as usize;
+            Slice { range, records: OnceLock::new(), first, turn: AtomicUsize::new(0) }
         });
         Self { set, slices: slices.collect() }
     }
@@ -87,10 +97,11 @@ impl Slices {
         own.iter().chain(others).flat_map(|slice| {
             let records = slice.records.get().map_or(&[][..], Vec::as_slice);
             std::iter::from_fn(move || {
-                // The cursor may run past the end by one morsel per worker.
-                let rest = records.get(slice.next.fetch_add(MORSEL, Relaxed)..)?;
-                let (morsel, _) = rest.split_at(rest.len().min(MORSEL));
-                (!morsel.is_empty()).then_some(morsel)
+                let mut morsels = records.chunks(MORSEL);
+                // The count may run past the end by one per worker.
+                let turn = slice.turn.fetch_add(1, Relaxed);
+                let turn = (turn < morsels.len()).then_some(turn)?;
+                morsels.nth((slice.first + turn) % morsels.len())
             })
         })
     }
@@ -124,7 +135,8 @@ mod tests {
         let mut first = slices.morsels(1);
         let mut seen: Vec<Record> = first.next().unwrap().to_vec();
         // Worker 1 begins with its own slice.
-        assert_eq!(seen[0], SET.generator().record(SET.records / 3));
+        let own = slices.records().nth(1).unwrap();
+        assert!(own.chunks(MORSEL).any(|morsel| morsel == seen));
         seen.extend(slices.morsels(2).flatten());
         seen.extend(first.flatten());
         seen.extend(slices.morsels(0).flatten());
