@@ -1,11 +1,8 @@
 //! W2, distributive aggregation: `SELECT key, COUNT(*) ... GROUP BY key`.
 //!
 //! Source: systematic-numa-study 3.1. The count is the word of the shared table, added to
-//! atomically. Each thread first adds up in a small table of its own, one record per line,
-//! where a key gives way to the next one that needs its line: what occurs often or close
-//! together reaches the shared table as one addition, so that a heavy hitter's cache line
-//! does not travel between the CPUs for each of its records. (Cieslewicz, Ross: "Adaptive
-//! aggregation on chip multiprocessors", VLDB 2007.)
+//! atomically. Each thread first counts by itself ([`Preaggregation`]), so that a heavy
+//! hitter's cache line does not travel between the CPUs for each of its records.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -16,10 +13,9 @@ use crate::data::Record;
 use crate::memory::Need;
 use crate::outcome::{Figures, Outcome};
 use crate::slices::Slices;
-use crate::table::{Batch, Entry, Lookup, Table, hash};
+use crate::table::preaggregation::{Partial, Preaggregation};
+use crate::table::{Batch, Entry, Lookup, Table};
 
-/// Lines of a thread's own table: with 24 bytes each it fits a first-level cache.
-const LINES: usize = 512;
 /// Slots of the shared table that one thread turns into rows at a time.
 const SHARE: usize = 1 << 14;
 
@@ -37,7 +33,9 @@ pub fn run(options: &Options) -> Result<Outcome, WorkloadError> {
     };
     let slices = Slices::new(options.set, threads);
     let count = Count { table: Table::new(options.estimate, threads)?, next: AtomicUsize::new(0) };
-    aggregation::run(figures, options, Function::Count, &slices, &count, vec![(); threads])
+    let homes = (0..threads).map(|_| Preaggregation::new(options.estimate));
+    let homes = homes.collect::<Result<_, _>>()?;
+    aggregation::run(figures, options, Function::Count, &slices, &count, homes)
 }
 
 #[derive(Debug)]
@@ -47,47 +45,54 @@ struct Count {
     next: AtomicUsize,
 }
 
-/// A thread's own counts: key, hash and count of each line; a count of 0 is no key.
+/// What a thread keeps for itself.
 #[derive(Debug)]
 struct Local {
-    lines: Box<[Lookup<u64>; LINES]>,
+    counts: Preaggregation<u64>,
     /// What is on its way to the shared table.
     leaving: Batch<u64>,
 }
 
+impl Partial for u64 {
+    #[inline]
+    fn add(&mut self, _: u64) {
+        *self += 1;
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == 0
+    }
+}
+
 impl Aggregate for Count {
-    type Home = ();
+    type Home = Preaggregation<u64>;
     type Local = Local;
 
-    fn local(&self, (): ()) -> Local {
-        Local { lines: Box::new([Lookup::default(); LINES]), leaving: Batch::new() }
+    fn local(&self, mut counts: Preaggregation<u64>) -> Local {
+        counts.touch();
+        Local { counts, leaving: Batch::new() }
     }
 
-    fn add(&self, local: &mut Local, records: &[Record]) {
+    fn add(&self, Local { counts, leaving }: &mut Local, records: &[Record]) {
         let view = self.table.view();
-        for &Record { key, .. } in records {
-            let hash = hash(key);
-            // The shared table takes the high bits.
-            let line = &mut local.lines[hash as usize % LINES];
-            if line.key == key && line.payload > 0 {
-                line.payload += 1;
-                continue;
+        counts.add(records, |partial| {
+            if leaving.push(partial) {
+                leaving.resolve(&view, add);
             }
-            let old = std::mem::replace(line, Lookup { key, hash, payload: 1 });
-            if old.payload > 0 && local.leaving.push(old) {
-                local.leaving.resolve(&view, add);
-            }
-        }
+        });
     }
 
-    fn flush(&self, mut local: Local) {
-        let view = self.table.view();
-        for &line in local.lines.iter().filter(|line| line.payload > 0) {
-            if local.leaving.push(line) {
-                local.leaving.resolve(&view, add);
+    fn flush(&self, Local { counts, mut leaving }: Local) {
+        counts.drain(|partial| {
+            if leaving.push(partial) {
+                leaving.resolve(&self.table.view(), add);
             }
-        }
-        local.leaving.resolve(&view, add);
+        });
+        leaving.resolve(&self.table.view(), add);
     }
 
     fn finalise(&self) -> Vec<Row> {

@@ -17,6 +17,7 @@
 //! of the thread that first puts a key there.
 
 mod batch;
+pub mod preaggregation;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

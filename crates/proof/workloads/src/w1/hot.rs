@@ -1,19 +1,21 @@
-//! Notices the keys that occur again and again and collects their values, so that a heavy
-//! hitter's lock is taken once per [`RUN`] values and not once per value.
+//! Notices the keys whose runs are full again and again and collects these, so that a
+//! heavy hitter's lock is taken once per [`COLLECTION`] runs and not once per run.
 //!
-//! A line per hash watches one key at a time: its credit rises with every occurrence and
-//! falls with every other key of the line, which takes over at zero (the majority vote of
-//! Boyer and Moore, per line). Values are collected at a credit of [`HOT`], which only a
+//! A line per hash watches one key at a time: its credit rises with every run and falls
+//! with every run of another key of the line, which takes over at zero (the majority vote
+//! of Boyer and Moore, per line). Runs are collected at a credit of [`HOT`], which only a
 //! key that holds more than half of its line's traffic can reach and keep.
+
+use super::run::RUN;
 
 /// Lines; their state takes 4 KiB of a first-level cache.
 const LINES: usize = 256;
-/// Occurrences above those of all other keys of the line, from which on values are collected.
+/// Runs above those of all other keys of the line, from which on they are collected.
 const HOT: u32 = 32;
 /// Highest credit: a key that is no longer frequent loses its line after so many others.
 const LIMIT: u32 = 64;
-/// Values collected before they are handed over.
-pub const RUN: usize = 64;
+/// Runs collected before they are handed over.
+pub const COLLECTION: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
@@ -22,21 +24,21 @@ struct Line {
     collected: u32,
 }
 
-/// What to do with a value.
+/// What to do with a run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict<'a> {
     /// Append it to its group.
     Pass,
     /// Nothing: it was collected.
     Collected,
-    /// Append these to its group, it among them.
+    /// Append these values to its group, its own among them.
     Full(&'a [u64]),
-    /// Append it to its group, and these to that of `key`, which is no longer watched.
+    /// Append it to its group, and these values to that of `key`, which is no longer watched.
     Displaced {
         /// The key that was watched.
         key: u64,
         /// Its values.
-        run: &'a [u64],
+        values: &'a [u64],
     },
 }
 
@@ -44,7 +46,7 @@ pub enum Verdict<'a> {
 #[derive(Debug)]
 pub struct HotKeys {
     lines: Box<[Line; LINES]>,
-    runs: Box<[[u64; RUN]]>,
+    collections: Box<[[[u64; RUN]; COLLECTION]]>,
 }
 
 impl HotKeys {
@@ -52,24 +54,25 @@ impl HotKeys {
     pub fn new() -> Self {
         Self {
             lines: Box::new([Line::default(); LINES]),
-            runs: vec![[0; RUN]; LINES].into_boxed_slice(),
+            collections: vec![[[0; RUN]; COLLECTION]; LINES].into_boxed_slice(),
         }
     }
 
-    /// Takes note of a record.
+    /// Takes note of a full run.
     #[inline]
-    pub fn note(&mut self, key: u64, hash: u64, value: u64) -> Verdict<'_> {
+    pub fn note(&mut self, key: u64, hash: u64, run: [u64; RUN]) -> Verdict<'_> {
         let at = hash as usize % LINES;
         let line = &mut self.lines[at];
+        let collection = &mut self.collections[at];
         if line.key != key {
             let free = line.credit == 0;
             let old = line.key;
             line.key = if free { key } else { old };
             line.credit = if free { 1 } else { line.credit - 1 };
             if free && line.collected > 0 {
-                let run = &self.runs[at][..line.collected as usize];
+                let values = collection[..line.collected as usize].as_flattened();
                 line.collected = 0;
-                return Verdict::Displaced { key: old, run };
+                return Verdict::Displaced { key: old, values };
             }
             return Verdict::Pass;
         }
@@ -77,21 +80,21 @@ impl HotKeys {
         if line.credit < HOT && line.collected == 0 {
             return Verdict::Pass;
         }
-        self.runs[at][line.collected as usize % RUN] = value;
+        collection[line.collected as usize % COLLECTION] = run;
         line.collected += 1;
-        if (line.collected as usize) < RUN {
+        if (line.collected as usize) < COLLECTION {
             return Verdict::Collected;
         }
         line.collected = 0;
-        Verdict::Full(&self.runs[at])
+        Verdict::Full(collection.as_flattened())
     }
 
-    /// Keys whose values have been collected but not handed over, and these.
+    /// Keys whose runs have been collected but not handed over, and their values.
     pub fn rest(&self) -> impl Iterator<Item = (u64, &[u64])> {
-        let lines = self.lines.iter().zip(&self.runs);
+        let lines = self.lines.iter().zip(&self.collections);
         lines
-            .map(|(line, run)| (line.key, &run[..line.collected as usize]))
-            .filter(|(_, run)| !run.is_empty())
+            .map(|(line, runs)| (line.key, runs[..line.collected as usize].as_flattened()))
+            .filter(|(_, values)| !values.is_empty())
     }
 }
 
@@ -102,69 +105,72 @@ mod tests {
     use super::*;
     use crate::table::hash;
 
-    /// Passes records through a watch; returns all of them as they came out, and in how
-    /// many portions.
-    fn pass(records: &[(u64, u64)]) -> (Vec<(u64, u64)>, usize) {
+    /// Passes one run per key through a watch; returns how often each key came out with
+    /// each of its values, and in how many portions all of them did.
+    fn pass(keys: &[u64]) -> (Vec<(u64, u64)>, usize) {
         let mut hot = HotKeys::new();
         let (mut out, mut portions) = (Vec::new(), 0);
-        for &(key, value) in records {
-            match hot.note(key, hash(key), value) {
-                Verdict::Pass => out.push((key, value)),
+        for (&key, run) in keys.iter().zip(runs()) {
+            match hot.note(key, hash(key), run) {
+                Verdict::Pass => out.extend(run.map(|v| (key, v))),
                 Verdict::Collected => continue,
-                Verdict::Full(run) => out.extend(run.iter().map(|&v| (key, v))),
-                Verdict::Displaced { key: old, run } => {
-                    out.extend(run.iter().map(|&v| (old, v)));
-                    out.push((key, value));
+                Verdict::Full(values) => out.extend(values.iter().map(|&v| (key, v))),
+                Verdict::Displaced { key: old, values } => {
+                    out.extend(values.iter().map(|&v| (old, v)));
+                    out.extend(run.map(|v| (key, v)));
                     portions += 1;
                 }
             }
             portions += 1;
         }
-        for (key, run) in hot.rest() {
-            out.extend(run.iter().map(|&v| (key, v)));
+        for (key, values) in hot.rest() {
+            out.extend(values.iter().map(|&v| (key, v)));
             portions += 1;
         }
         out.sort_unstable();
         (out, portions)
     }
 
+    /// Runs without end, no value twice.
+    fn runs() -> impl Iterator<Item = [u64; RUN]> {
+        (0..).map(|i| std::array::from_fn(|j| i * RUN as u64 + j as u64))
+    }
+
     #[test]
-    fn a_heavy_hitter_comes_in_runs() {
-        let records: Vec<_> = (0..64_000).map(|i| (if i % 2 == 0 { 5 } else { i }, i)).collect();
-        let (_, portions) = pass(&records);
-        // 32,000 single ones, 500 runs of 64, and the single ones before the key was hot.
-        assert!((32_500..32_700).contains(&portions), "{portions} portions");
+    fn a_heavy_hitter_comes_in_collections() {
+        let keys: Vec<_> = (0..64_000).map(|i| if i % 2 == 0 { 5 } else { i }).collect();
+        let (_, portions) = pass(&keys);
+        // 32,000 single ones, 2,000 collections of 16, and those before the key was hot.
+        assert!((34_000..34_200).contains(&portions), "{portions} portions");
     }
 
     #[test]
     fn rare_keys_pass_at_once() {
-        let records: Vec<_> = (0..10_000).map(|i| (i % 5_000, i)).collect();
-        assert_eq!(pass(&records).1, 10_000);
+        let keys: Vec<_> = (0..10_000).map(|i| i % 5_000).collect();
+        assert_eq!(pass(&keys).1, 10_000);
     }
 
     #[test]
     fn a_key_that_was_hot_makes_room() {
-        let run = |key| (0..1_000).map(move |i| (key, i));
         // Many keys of which each is hot for a while, then a last one.
-        let records: Vec<_> = (0..2_000).flat_map(run).collect();
-        let (out, portions) = pass(&records);
-        assert_eq!(out.len(), records.len());
-        // Per key: single values until it has displaced the one before it and is hot, and
-        // then runs.
-        assert!(portions < 2_000 * (LIMIT + HOT + 1_000 / RUN as u32 + 2) as usize);
+        let keys: Vec<_> = (0..2_000).flat_map(|key| [key; 1_000]).collect();
+        let (out, portions) = pass(&keys);
+        assert_eq!(out.len(), keys.len() * RUN);
+        // Per key: single runs until it has displaced the one before it and is hot, and
+        // then collections.
+        assert!(portions < 2_000 * (LIMIT + HOT + 1_000 / COLLECTION as u32 + 2) as usize);
     }
 
     proptest! {
         #[test]
         fn nothing_is_lost(keys in prop::collection::vec(0u64..2_000, 0..3_000), heavy in 1u64..6) {
-            let mut records: Vec<_> = keys
-                .iter()
-                .enumerate()
-                .map(|(i, &key)| (if (i as u64).is_multiple_of(heavy) { 3 } else { key }, i as u64))
-                .collect();
-            let (out, _) = pass(&records);
-            records.sort_unstable();
-            prop_assert_eq!(out, records);
+            let heavy_or = |(i, key)| if (i as u64).is_multiple_of(heavy) { 3 } else { key };
+            let keys: Vec<_> = keys.into_iter().enumerate().map(heavy_or).collect();
+            let (out, _) = pass(&keys);
+            let all = keys.iter().zip(runs()).flat_map(|(&key, run)| run.map(|v| (key, v)));
+            let mut all: Vec<_> = all.collect();
+            all.sort_unstable();
+            prop_assert_eq!(out, all);
         }
     }
 }

@@ -9,10 +9,12 @@ use numapilot_sys::prefetch;
 use super::buffer::Buffer;
 use super::group::{Groups, Numbers};
 use super::hot::{HotKeys, Verdict};
+use super::run::Run;
 use crate::WorkloadError;
 use crate::aggregation::{Aggregate, Options};
 use crate::answer::Row;
 use crate::data::Record;
+use crate::table::preaggregation::Preaggregation;
 use crate::table::{BATCH, Batch, Lookup, Table, View, hash};
 
 /// MEDIAN per group with buffers of type `B`.
@@ -32,22 +34,58 @@ impl<B: Buffer> Median<B> {
         })
     }
 
-    fn resolve(&self, local: &mut Local<B>, view: &View<'_>) {
-        let mut numbers = [(0, 0); BATCH];
+    /// What each thread is given before it starts, beside the home of its buffers.
+    pub fn homes(
+        &self,
+        homes: impl IntoIterator<Item = B::Home>,
+        options: &Options,
+    ) -> Result<Vec<<Self as Aggregate>::Home>, WorkloadError> {
+        homes.into_iter().map(|home| Ok((Preaggregation::new(options.estimate)?, home))).collect()
+    }
+
+    /// Takes in what a thread has gathered of a group.
+    fn take_in(&self, outlet: &mut Outlet<B>, gathered: Lookup<Run>, view: &View<'_>) {
+        let Lookup { key, hash, payload } = gathered;
+        if let Some(run) = payload.full() {
+            match outlet.hot.note(key, hash, run) {
+                Verdict::Pass => {}
+                Verdict::Collected => return,
+                Verdict::Full(values) => {
+                    return self.append_many(
+                        key,
+                        values,
+                        &mut outlet.numbers,
+                        &mut outlet.source,
+                        view,
+                    );
+                }
+                Verdict::Displaced { key, values } => {
+                    self.append_many(key, values, &mut outlet.numbers, &mut outlet.source, view);
+                }
+            }
+        }
+        if outlet.leaving.push(gathered) {
+            self.resolve(outlet, view);
+        }
+    }
+
+    fn resolve(&self, outlet: &mut Outlet<B>, view: &View<'_>) {
+        let Outlet { leaving, numbers, source, .. } = outlet;
+        let mut found = [(0, Run::default()); BATCH];
         let mut length = 0;
-        local.waiting.resolve(view, |entry, Lookup { key, payload: value, .. }| {
-            numbers[length] = (self.groups.number(entry, key, &mut local.numbers), value);
+        leaving.resolve(view, |entry, Lookup { key, payload: run, .. }| {
+            found[length] = (self.groups.number(entry, key, numbers), run);
             length += 1;
         });
         // The headers together, then where the values go together, then one by one.
-        for &(number, _) in &numbers[..length] {
+        for &(number, _) in &found[..length] {
             prefetch::for_write(self.groups.group(number));
         }
-        for &(number, _) in &numbers[..length] {
+        for &(number, _) in &found[..length] {
             prefetch::for_write(self.groups.group(number).tail.load(Relaxed));
         }
-        for &(number, value) in &numbers[..length] {
-            self.append(number, &[value], &mut local.source);
+        for (number, run) in &found[..length] {
+            self.append(*number, run.values(), source);
         }
     }
 
@@ -60,7 +98,7 @@ impl<B: Buffer> Median<B> {
     }
 
     /// Appends many values of one key.
-    fn append_run(
+    fn append_many(
         &self,
         key: u64,
         values: &[u64],
@@ -74,52 +112,37 @@ impl<B: Buffer> Median<B> {
     }
 }
 
-/// What a thread keeps for itself.
+/// The way from a thread's partial results to the groups.
 #[derive(Debug)]
-pub struct Local<B: Buffer> {
+pub struct Outlet<B: Buffer> {
     hot: HotKeys,
-    waiting: Batch<u64>,
+    leaving: Batch<Run>,
     numbers: Numbers,
     source: B::Source,
 }
 
 impl<B: Buffer> Aggregate for Median<B> {
-    type Home = B::Home;
-    type Local = Local<B>;
+    type Home = (Preaggregation<Run>, B::Home);
+    type Local = (Preaggregation<Run>, Outlet<B>);
 
-    fn local(&self, home: B::Home) -> Local<B> {
-        Local { hot: HotKeys::new(), waiting: Batch::new(), numbers: 0..0, source: B::source(home) }
+    fn local(&self, (mut runs, home): Self::Home) -> Self::Local {
+        runs.touch();
+        let source = B::source(home);
+        (runs, Outlet { hot: HotKeys::new(), leaving: Batch::new(), numbers: 0..0, source })
     }
 
-    fn add(&self, local: &mut Local<B>, records: &[Record]) {
+    fn add(&self, (runs, outlet): &mut Self::Local, records: &[Record]) {
         let view = self.table.view();
-        for &Record { key, value } in records {
-            let hash = hash(key);
-            match local.hot.note(key, hash, value) {
-                Verdict::Collected => {}
-                Verdict::Pass => {
-                    if local.waiting.push(Lookup { key, hash, payload: value }) {
-                        self.resolve(local, &view);
-                    }
-                }
-                Verdict::Full(run) => {
-                    self.append_run(key, run, &mut local.numbers, &mut local.source, &view);
-                }
-                Verdict::Displaced { key: old, run } => {
-                    self.append_run(old, run, &mut local.numbers, &mut local.source, &view);
-                    if local.waiting.push(Lookup { key, hash, payload: value }) {
-                        self.resolve(local, &view);
-                    }
-                }
-            }
-        }
+        runs.add(records, |run| self.take_in(outlet, run, &view));
     }
 
-    fn flush(&self, mut local: Local<B>) {
+    fn flush(&self, (runs, mut outlet): Self::Local) {
+        runs.drain(|run| self.take_in(&mut outlet, run, &self.table.view()));
         let view = self.table.view();
-        self.resolve(&mut local, &view);
-        for (key, run) in local.hot.rest() {
-            self.append_run(key, run, &mut local.numbers, &mut local.source, &view);
+        self.resolve(&mut outlet, &view);
+        let Outlet { hot, mut numbers, mut source, .. } = outlet;
+        for (key, values) in hot.rest() {
+            self.append_many(key, values, &mut numbers, &mut source, &view);
         }
     }
 

@@ -5,14 +5,17 @@
 //! what keeps `malloc` busy, and what one thread allocates another one grows and frees.
 //!
 //! ```text
-//!   Table          Groups                        buffers
-//!   key -> id ---> { key, lock { start, len } } ---> values, grown by whoever appends
+//!                     Table          Groups                        buffers
+//!   runs (6) ---+---> key -> id ---> { key, lock { start, len } } ---> values, grown by
+//!               |                                                      whoever appends
+//!               +---> hot keys: collections of 16 runs
 //! ```
 
 mod buffer;
 mod group;
 mod hot;
 mod median;
+mod run;
 
 use serde::Serialize;
 use serde_json::json;
@@ -20,6 +23,7 @@ use serde_json::json;
 use self::buffer::{Chunks, Piece};
 use self::median::Median;
 pub use self::median::twice_median;
+pub use self::run::Run;
 use crate::WorkloadError;
 use crate::aggregation::{self, Function, Options};
 use crate::memory::Need;
@@ -50,14 +54,14 @@ pub fn run(options: &Options, pattern: AllocationPattern) -> Result<Outcome, Wor
     let slices = Slices::new(options.set, threads);
     match pattern {
         AllocationPattern::Raw => {
-            let homes = vec![(); threads];
             let median = Median::<Vec<u64>>::new(options)?;
+            let homes = median.homes(vec![(); threads], options)?;
             aggregation::run(figures, options, Function::Median, &slices, &median, homes)
         }
         AllocationPattern::Chunked => {
             let mut chunks: Vec<Chunks> = (0..threads).map(|_| Chunks::new()).collect();
-            let homes = chunks.iter_mut().collect();
             let median = Median::<Piece<'_>>::new(options)?;
+            let homes = median.homes(chunks.iter_mut(), options)?;
             aggregation::run(figures, options, Function::Median, &slices, &median, homes)
         }
     }
