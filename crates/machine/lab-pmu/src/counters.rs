@@ -118,7 +118,7 @@ impl<'a> CpuCounters<'a> {
     #[must_use]
     pub fn at(&self, vector: Vector, index: usize) -> u64 {
         if index < self.shape.vector_len(vector) {
-            load(self.words, self.shape.vector(vector as usize) + index)
+            load(self.words, self.shape.vector(vector) + index)
         } else {
             0
         }
@@ -133,7 +133,7 @@ impl<'a> CpuCounters<'a> {
     /// Adds to an entry of a vector; for the one writer.
     #[inline]
     pub fn add_at(&self, vector: Vector, index: usize, by: u64) {
-        add(self.words, self.shape.vector(vector as usize) + index, by);
+        add(self.words, self.shape.vector(vector) + index, by);
     }
 
     /// Counts the latency of a DRAM access.

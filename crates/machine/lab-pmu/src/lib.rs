@@ -18,6 +18,7 @@ mod mark;
 mod pmu;
 mod ring;
 mod shape;
+mod snapshot;
 
 pub use counters::{CpuCounters, Scalar, Vector};
 pub use latency::LatencyBuckets;
@@ -25,6 +26,7 @@ pub use mark::{Mark, MarkKind, NAME_BYTES};
 pub use pmu::{Link, Pmu, PmuError};
 pub use ring::{Level, Ring, Sample};
 pub use shape::Shape;
+pub use snapshot::Snapshot;
 
 /// PCI identity of the device whose BAR 2 is this memory: QEMU's `ivshmem-plain`.
 pub const PCI_VENDOR: u16 = 0x1af4;

@@ -50,18 +50,23 @@ impl Mark {
         SIGNATURE | kind << 8 | self.slot as u32
     }
 
-    /// The mark in these bytes of an instruction, if it is one.
+    /// The mark with this displacement, if it is one.
     #[must_use]
-    pub fn decode(instruction: &[u8]) -> Option<Self> {
-        let displacement: [u8; 4] = instruction.strip_prefix(&OPCODE)?.get(..4)?.try_into().ok()?;
-        let value = u32::from_le_bytes(displacement);
-        let [slot, kind, ..] = displacement;
+    pub const fn from_displacement(value: u32) -> Option<Self> {
+        let [slot, kind, ..] = value.to_le_bytes();
         let kind = match kind {
             1 => MarkKind::Begin,
             2 => MarkKind::End,
             _ => return None,
         };
-        (value & 0xffff_0000 == SIGNATURE).then_some(Self { kind, slot })
+        if value & 0xffff_0000 == SIGNATURE { Some(Self { kind, slot }) } else { None }
+    }
+
+    /// The mark in these bytes of an instruction, if it is one.
+    #[must_use]
+    pub fn decode(instruction: &[u8]) -> Option<Self> {
+        let displacement = instruction.strip_prefix(&OPCODE)?.first_chunk()?;
+        Self::from_displacement(u32::from_le_bytes(*displacement))
     }
 }
 

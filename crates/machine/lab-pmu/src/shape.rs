@@ -67,13 +67,13 @@ impl Shape {
 
     /// Words of one CPU's counters.
     fn counter_words(&self) -> usize {
-        (self.vector(Vector::ALL.len()) + LatencyBuckets::COUNT).next_multiple_of(LINE_WORDS)
+        (self.latency() + LatencyBuckets::COUNT).next_multiple_of(LINE_WORDS)
     }
 
-    /// Start of the vector at this position of [`Vector::ALL`], within a CPU's counters.
-    pub(crate) fn vector(&self, position: usize) -> usize {
-        let before = Vector::ALL.iter().take(position).map(|v| self.vector_len(*v));
-        Scalar::ALL.len() + before.sum::<usize>()
+    /// Start of a vector within a CPU's counters. The links come last: all before have an
+    /// entry for each node.
+    pub(crate) fn vector(&self, vector: Vector) -> usize {
+        Scalar::ALL.len() + vector as usize * self.nodes
     }
 
     /// Entries of a vector.
@@ -86,7 +86,7 @@ impl Shape {
 
     /// Start of the latency buckets within a CPU's counters.
     pub(crate) fn latency(&self) -> usize {
-        self.vector(Vector::ALL.len())
+        self.vector(Vector::LinkLines) + self.vector_len(Vector::LinkLines)
     }
 
     pub(crate) fn ring(&self, cpu: usize) -> usize {

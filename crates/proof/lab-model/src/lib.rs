@@ -14,9 +14,13 @@
 mod error;
 mod layout;
 mod model;
+mod regions;
 mod report;
+mod simulation;
 
 pub use error::ModelError;
 pub use layout::{CpuPlace, Layout, MemoryRange};
 pub use model::{Cache, Link, Model, Tlb};
+pub use regions::Regions;
 pub use report::{LinkTraffic, NodeTraffic, Region, Report};
+pub use simulation::{Core, Probe, QUANTUM_PS, Simulation};

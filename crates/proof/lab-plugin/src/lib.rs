@@ -1,2 +1,23 @@
-//! QEMU plugin (libnumapilot_lab_plugin.so): shows every memory access of the guest to the
-//! timing model of `numapilot-lab-model`.
+//! QEMU plugin (libnumapilot_lab_plugin.so): shows every memory access of the guest's user
+//! mode to the timing model of `numapilot-lab-model`.
+//!
+//! ```text
+//!  -plugin libnumapilot_lab_plugin.so,model=FILE,report=FILE[,pmu=FILE]
+//!
+//!  translation (translate): what each instruction needs    qemu: the functions of QEMU
+//!  execution   (machine):   access, budget, idle, marks -> Simulation -> report, PMU
+//! ```
+//!
+//! Instructions are counted by code that QEMU puts into the translation; a call comes for
+//! every access of user mode, and after so many instructions. The kernel's accesses are
+//! not seen, only its instructions are counted. What the kernel does to the TLB is: its
+//! `mov` to CR3 and CR4, `invlpg` and `invpcid` are recognised when they are translated.
+//!
+//! Source: QEMU, docs/devel/tcg-plugins.rst; API version 4 (QEMU 9.1).
+
+mod arguments;
+mod install;
+mod machine;
+mod qemu;
+mod report;
+mod translate;

@@ -1,0 +1,232 @@
+//! Regions of interest: from marks to a report.
+
+use numapilot_lab_pmu::{Mark, MarkKind, Scalar, Snapshot, Vector};
+
+use crate::{LinkTraffic, NodeTraffic, Region, Report};
+
+/// Regions so far.
+#[derive(Debug)]
+pub struct Regions {
+    machine: String,
+    regions: Vec<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    name: String,
+    times: u64,
+    seconds: f64,
+    /// What was counted in the times that have ended.
+    counted: Option<Snapshot>,
+    /// Begin of the time under way: clock of the CPU that marked it, and counters.
+    begun: Option<(u64, Snapshot)>,
+}
+
+/// What a mark of the program itself, without a name, is called.
+fn name_of(mark: Mark, mailbox: &str) -> String {
+    match mark.slot {
+        Mark::WHOLE => "all".to_owned(),
+        Mark::NAMED if !mailbox.is_empty() => mailbox.to_owned(),
+        slot => format!("region-{slot}"),
+    }
+}
+
+impl Regions {
+    /// None yet, of the machine with this title.
+    #[must_use]
+    pub fn new(machine: &str) -> Self {
+        Self { machine: machine.to_owned(), regions: Vec::new() }
+    }
+
+    /// Takes a mark that a CPU has executed at this time of its clock. `mailbox` is the name
+    /// in the PMU. Whether a region has ended. A second begin of an open region, and an end
+    /// of one that is not open, mean nothing.
+    pub fn mark(&mut self, mark: Mark, mailbox: &str, now_ps: u64, counters: Snapshot) -> bool {
+        let name = name_of(mark, mailbox);
+        let position = self.regions.iter().position(|r| r.name == name);
+        match (mark.kind, position) {
+            (MarkKind::Begin, None) => self.regions.push(State {
+                name,
+                times: 1,
+                seconds: 0.0,
+                counted: None,
+                begun: Some((now_ps, counters)),
+            }),
+            (MarkKind::Begin, Some(i)) => {
+                let region = &mut self.regions[i];
+                if region.begun.is_none() {
+                    region.times += 1;
+                    region.begun = Some((now_ps, counters));
+                }
+            }
+            (MarkKind::End, Some(i)) => return self.regions[i].end(now_ps, &counters),
+            (MarkKind::End, None) => {}
+        }
+        false
+    }
+
+    /// All regions; those that have not ended, up to now.
+    #[must_use]
+    pub fn report(&self, now_ps: u64, counters: &Snapshot) -> Report {
+        let region = |state: &State| {
+            let (seconds, counted) = state.until(now_ps, counters);
+            let mut region = Region::of(&counted, seconds);
+            region.name.clone_from(&state.name);
+            region.times = state.times;
+            region.open = state.begun.is_some();
+            region
+        };
+        Report { machine: self.machine.clone(), regions: self.regions.iter().map(region).collect() }
+    }
+}
+
+impl State {
+    fn end(&mut self, now_ps: u64, counters: &Snapshot) -> bool {
+        if self.begun.is_none() {
+            return false;
+        }
+        let (seconds, counted) = self.until(now_ps, counters);
+        self.seconds = seconds;
+        self.counted = Some(counted);
+        self.begun = None;
+        true
+    }
+
+    /// Simulated time and counters, those of the time under way included.
+    fn until(&self, now_ps: u64, counters: &Snapshot) -> (f64, Snapshot) {
+        let ended = self.counted.clone();
+        let Some((from_ps, before)) = &self.begun else {
+            return (self.seconds, ended.unwrap_or_else(|| counters.since(counters)));
+        };
+        let mut counted = counters.since(before);
+        if let Some(ended) = ended {
+            counted.merge(&ended);
+        }
+        (self.seconds + now_ps.saturating_sub(*from_ps) as f64 * 1e-12, counted)
+    }
+}
+
+impl Region {
+    /// The figures of what was counted in this simulated time; the name is empty.
+    fn of(counted: &Snapshot, seconds: f64) -> Self {
+        let sum = |scalar| counted.sum(scalar);
+        let by = |above: f64, below: f64| (below > 0.0).then(|| above / below);
+        let (local, remote) = counted.local_remote();
+        let dram = (local + remote) as f64;
+        let instructions = sum(Scalar::Instructions);
+        Self {
+            seconds,
+            cpu_seconds: counted.cpu_seconds(),
+            instructions,
+            kernel_instructions: sum(Scalar::KernelInstructions),
+            cycles: counted.cycles() as u64,
+            ipc: by(instructions as f64, counted.cycles()),
+            reads: sum(Scalar::Reads),
+            writes: sum(Scalar::Writes),
+            first_level_misses: sum(Scalar::FirstMisses),
+            last_level_references: sum(Scalar::LastReferences),
+            last_level_misses: sum(Scalar::LastMisses),
+            mpki: by(sum(Scalar::LastMisses) as f64 * 1000.0, instructions as f64),
+            tlb_4k_misses: sum(Scalar::Tlb4kMisses),
+            tlb_2m_misses: sum(Scalar::Tlb2mMisses),
+            invalidations: sum(Scalar::Invalidations),
+            transfers: counted.by_node(Vector::Transfers),
+            dram_reads: counted.by_node(Vector::DramReads),
+            dram_writes: counted.by_node(Vector::DramWrites),
+            local_accesses: local,
+            remote_accesses: remote,
+            local_access_ratio: by(local as f64, dram),
+            maptu: by(dram, seconds * 1e6),
+            controller_imbalance: counted.controller_imbalance(),
+            link_usage: counted.mean_link_usage(seconds),
+            link_imbalance: counted.link_imbalance(),
+            mean_latency_ns: counted.mean_latency_ns(),
+            mean_queue_ns: counted.mean_queue_ns(),
+            p99_latency_ns: counted.latency_quantile_ns(0.99),
+            nodes: nodes(counted, seconds),
+            links: links(counted, seconds),
+            ..Self::default()
+        }
+    }
+}
+
+fn nodes(counted: &Snapshot, seconds: f64) -> Vec<NodeTraffic> {
+    let accesses = counted.dram_accesses();
+    let total: u64 = accesses.iter().flatten().sum();
+    let writebacks = counted.total(Vector::Writebacks);
+    let usage = counted.controller_usage(seconds);
+    (0..counted.nodes())
+        .map(|node| {
+            let accesses = accesses.iter().map(|row| row[node]).sum();
+            NodeTraffic {
+                accesses,
+                writebacks: writebacks[node],
+                share: (total > 0).then(|| accesses as f64 / total as f64),
+                usage: usage.get(node).copied().filter(|_| seconds > 0.0),
+            }
+        })
+        .collect()
+}
+
+fn links(counted: &Snapshot, seconds: f64) -> Vec<LinkTraffic> {
+    let lines = counted.total(Vector::LinkLines);
+    let usage = counted.link_usage(seconds);
+    let bytes = |at: usize| lines.get(at).copied().unwrap_or(0) * crate::model::LINE_BYTES;
+    let traffic = |(i, link): (usize, &numapilot_lab_pmu::Link)| LinkTraffic {
+        from: link.from as usize,
+        to: link.to as usize,
+        bytes: bytes(2 * i),
+        bytes_back: bytes(2 * i + 1),
+        usage: usage.get(i).copied().filter(|_| seconds > 0.0),
+    };
+    counted.links().iter().enumerate().map(traffic).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use numapilot_lab_pmu::{Pmu, Shape};
+
+    use super::*;
+
+    fn pmu() -> Pmu<Vec<AtomicU64>> {
+        let shape = Shape::new(1, 1, 0).unwrap();
+        let memory = (0..shape.words()).map(|_| AtomicU64::new(0)).collect();
+        Pmu::create(memory, shape, &[0], &[1000], &[], 500.0).unwrap()
+    }
+
+    #[test]
+    fn times_of_a_region_add_up_and_stray_marks_mean_nothing() {
+        let pmu = pmu();
+        let mut regions = Regions::new("m");
+        let begin = Mark { kind: MarkKind::Begin, slot: Mark::NAMED };
+        let end = Mark { kind: MarkKind::End, slot: Mark::NAMED };
+        let mut now_ps = 0;
+        let mut mark = |regions: &mut Regions, mark, name: &str| {
+            now_ps += 1_000_000;
+            pmu.counters(0).unwrap().add(Scalar::Instructions, 100);
+            regions.mark(mark, name, now_ps, Snapshot::take(&pmu))
+        };
+        assert!(!mark(&mut regions, end, "join"));
+        for _ in 0..2 {
+            assert!(!mark(&mut regions, begin, "join"));
+            assert!(!mark(&mut regions, begin, "join"));
+            assert!(mark(&mut regions, end, "join"));
+            assert!(!mark(&mut regions, end, "join"));
+        }
+        mark(&mut regions, Mark { kind: MarkKind::Begin, slot: Mark::WHOLE }, "");
+        mark(&mut regions, Mark { kind: MarkKind::Begin, slot: 7 }, "");
+        let report = regions.report(now_ps + 5_000_000, &Snapshot::take(&pmu));
+        let names: Vec<&str> = report.regions.iter().map(|r| r.name.as_str()).collect();
+        assert_eq!(names, ["join", "all", "region-7"]);
+        let join = &report.regions[0];
+        assert_eq!((join.times, join.open, join.instructions), (2, false, 400));
+        assert!((join.seconds - 4e-6).abs() < 1e-12);
+        assert_eq!(join.local_access_ratio, None);
+        assert!(report.regions[1].open);
+        let text = serde_json::to_value(&report).unwrap();
+        let back: Report = serde_json::from_value(text).unwrap();
+        assert_eq!(back, report);
+    }
+}

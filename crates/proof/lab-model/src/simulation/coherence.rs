@@ -1,0 +1,254 @@
+//! What lies behind the private caches: who has a line, who must give it up, and what it
+//! takes to get it.
+//!
+//! Writes take all other copies away; reads leave the owner its copy without the right to
+//! write it. A last-level cache includes the private ones of its CPUs: what leaves it
+//! leaves them too.
+
+use std::sync::atomic::AtomicU64;
+
+use numapilot_lab_pmu::{CpuCounters, Level, Vector};
+
+use super::core::Core;
+use super::directory::Holders;
+use super::{Served, Simulation, tlb};
+use crate::model::LINE_BYTES;
+
+impl<M: AsRef<[AtomicU64]>> Simulation<M> {
+    /// An access to a line that this CPU fights for: no cache keeps it.
+    pub(super) fn contested(
+        &self,
+        core: &mut Core,
+        line: u64,
+        write: bool,
+        counters: &CpuCounters<'_>,
+    ) -> Option<Served> {
+        let since_ps = core.fights.since_ps(line)?;
+        let now_ps = core.now_ps();
+        let Some((rival, interval_ps)) = self.contests.meet(line, core.cpu, now_ps) else {
+            core.fights.end(line);
+            return None;
+        };
+        let from = self.model.node_of_cpu[rival];
+        let latency_ps = self.transfer_ps(core.cpu, rival);
+        let held_ps = now_ps.saturating_sub(since_ps);
+        if held_ps < (latency_ps as u64).max(interval_ps) {
+            return Some(Served { level: Level::Private, latency_ps: 0.0, queue_ps: 0 });
+        }
+        let queue_ps = self.network.send(from, core.node, now_ps);
+        self.count_links(counters, from, core.node);
+        core.counts.last_references += 1;
+        core.counts.last_misses += 1;
+        core.counts.invalidations += u64::from(write);
+        counters.add_at(Vector::Transfers, from, 1);
+        let latency_ps = latency_ps + queue_ps as f64;
+        core.fights.hold(line, now_ps + latency_ps as u64);
+        Some(Served { level: Level::OtherCache, latency_ps, queue_ps })
+    }
+
+    /// What a line takes from the caches of another CPU.
+    fn transfer_ps(&self, cpu: usize, from: usize) -> f64 {
+        if self.group(cpu) == self.group(from) {
+            return self.last_ps;
+        }
+        let node = |cpu: usize| self.model.node_of_cpu[cpu];
+        self.model.latency_ns[node(cpu)][node(from)] * 1000.0
+    }
+
+    /// Puts a line into the private caches, which have the right to write it.
+    pub(super) fn fill(&self, cpu: usize, line: u64, writable: bool, in_middle: bool) {
+        self.first[cpu].insert(line, writable);
+        if let Some(middle) = self.middle.get(cpu) {
+            if in_middle {
+                if writable {
+                    middle.make_writable(line);
+                }
+            } else if let Some(left) = middle.insert(line, writable) {
+                self.first[cpu].remove(left);
+            }
+        }
+    }
+
+    pub(super) fn allow_writing(&self, cpu: usize, line: u64) {
+        self.first[cpu].make_writable(line);
+        if let Some(middle) = self.middle.get(cpu) {
+            middle.make_writable(line);
+        }
+    }
+
+    /// Serves a line that the private caches do not have, or may not write.
+    pub(super) fn beyond_private(
+        &self,
+        core: &mut Core,
+        line: u64,
+        home: usize,
+        write: bool,
+        had: bool,
+        counters: &CpuCounters<'_>,
+    ) -> Served {
+        let (cpu, node, now_ps) = (core.cpu, core.node, core.now_ps());
+        let group = self.group(cpu);
+        let mine = self.sharers[group];
+        let latency = |to: usize| self.model.latency_ns[node][to] * 1000.0;
+        core.counts.last_references += u64::from(!had);
+        let locked = self.directory.lock(line);
+        let before = locked.get(line);
+        let here = before.cpus & mine != 0;
+        let elsewhere = before.cpus & !mine;
+        let owner = self.node_of(elsewhere);
+        let mut served = Served {
+            level: Level::Last,
+            latency_ps: if had { 0.0 } else { self.last_ps },
+            queue_ps: 0,
+        };
+        if here {
+            self.last[group].touch(line);
+        } else if before.modified {
+            core.counts.last_misses += 1;
+            counters.add_at(Vector::Transfers, owner, 1);
+            let queue_ps = self.network.send(owner, node, now_ps);
+            self.count_links(counters, owner, node);
+            let latency_ps = latency(owner) + queue_ps as f64;
+            served = Served { level: Level::OtherCache, latency_ps, queue_ps };
+        } else {
+            core.counts.last_misses += 1;
+            let queue_ps = self.network.fetch(home, node, now_ps);
+            self.count_links(counters, home, node);
+            let latency_ps = latency(home) + queue_ps as f64;
+            served = Served { level: Level::Dram, latency_ps, queue_ps };
+        }
+        let mut after = Holders { cpus: before.cpus | 1 << cpu, modified: before.modified };
+        if write {
+            let reached = self.invalidate(line, before.cpus & !(1 << cpu), mine);
+            if let Some(farthest) = reached
+                .map(|nodes| nodes.map_or(self.last_ps, |far: u64| self.farthest_ps(cpu, far)))
+            {
+                core.counts.invalidations += 1;
+                served.latency_ps = served.latency_ps.max(farthest);
+            }
+            after = Holders { cpus: 1 << cpu, modified: true };
+        } else if before.modified {
+            // The owner keeps its copy, but must ask before it writes again.
+            each(before.cpus & !(1 << cpu), |other| {
+                self.first[other].make_shared(line);
+                if let Some(middle) = self.middle.get(other) {
+                    middle.make_shared(line);
+                }
+            });
+            if !here {
+                self.write_back(owner, home, now_ps, counters);
+                after.modified = false;
+            }
+        }
+        let others = before.cpus & !(1 << cpu) != 0;
+        if others && (write || before.modified) && self.contests.meet(line, cpu, now_ps).is_some() {
+            core.fights.hold(line, now_ps);
+        }
+        let crowded_out = locked.set(line, after);
+        let victim = if here { None } else { self.last[group].insert(line) };
+        drop(locked);
+        if let Some((left, holders)) = crowded_out {
+            self.drop_everywhere(left, holders, now_ps, counters);
+        }
+        if let Some(left) = victim {
+            self.leave_last(left, group, now_ps, counters);
+        }
+        served
+    }
+
+    /// Takes a line out of the caches of these CPUs. `None` when nobody had it, else the
+    /// CPUs outside `mine` whose last-level cache had it, if any.
+    #[allow(clippy::option_option)]
+    fn invalidate(&self, line: u64, cpus: u64, mine: u64) -> Option<Option<u64>> {
+        let mut reached = false;
+        each(cpus & mine, |other| reached |= self.remove_private(other, line));
+        let outside = cpus & !mine;
+        if outside == 0 {
+            return reached.then_some(None);
+        }
+        each(outside, |other| {
+            self.remove_private(other, line);
+            self.last[self.group(other)].remove(line);
+        });
+        Some(Some(outside))
+    }
+
+    pub(super) fn remove_private(&self, cpu: usize, line: u64) -> bool {
+        let first = self.first[cpu].remove(line);
+        self.middle.get(cpu).is_some_and(|c| c.remove(line)) || first
+    }
+
+    /// A line has left a last-level cache: the private ones of its CPUs follow.
+    fn leave_last(&self, line: u64, group: usize, now_ps: u64, counters: &CpuCounters<'_>) {
+        let mine = self.sharers[group];
+        let locked = self.directory.lock(line);
+        let before = locked.get(line);
+        if before.cpus & mine == 0 {
+            return;
+        }
+        each(before.cpus & mine, |cpu| {
+            self.remove_private(cpu, line);
+        });
+        let cpus = before.cpus & !mine;
+        locked.set(line, Holders { cpus, modified: false });
+        drop(locked);
+        if before.modified {
+            self.write_back_line(line, self.node_of(mine), now_ps, counters);
+        }
+    }
+
+    /// A line has left the directory: no cache may keep it.
+    fn drop_everywhere(
+        &self,
+        line: u64,
+        holders: Holders,
+        now_ps: u64,
+        counters: &CpuCounters<'_>,
+    ) {
+        self.invalidate(line, holders.cpus, 0);
+        if holders.modified {
+            self.write_back_line(line, self.node_of(holders.cpus), now_ps, counters);
+        }
+    }
+
+    fn write_back_line(&self, line: u64, from: usize, now_ps: u64, counters: &CpuCounters<'_>) {
+        if let Some(home) = tlb::home(&self.model.ranges, line * LINE_BYTES) {
+            self.write_back(from, home, now_ps, counters);
+        }
+    }
+
+    fn write_back(&self, from: usize, home: usize, now_ps: u64, counters: &CpuCounters<'_>) {
+        self.network.write_back(from, home, now_ps);
+        self.count_links(counters, from, home);
+        counters.add_at(Vector::Writebacks, home, 1);
+    }
+
+    fn count_links(&self, counters: &CpuCounters<'_>, from: usize, to: usize) {
+        for link in self.network.route(from, to) {
+            counters.add_at(Vector::LinkLines, *link, 1);
+        }
+    }
+
+    fn farthest_ps(&self, cpu: usize, from: u64) -> f64 {
+        let mut farthest: f64 = 0.0;
+        each(from, |other| farthest = farthest.max(self.transfer_ps(cpu, other)));
+        farthest
+    }
+
+    fn group(&self, cpu: usize) -> usize {
+        self.model.caches[self.model.caches.len() - 1].cache_of_cpu[cpu] as usize
+    }
+
+    /// Node of the first of these CPUs.
+    fn node_of(&self, cpus: u64) -> usize {
+        self.model.node_of_cpu.get(cpus.trailing_zeros() as usize).copied().unwrap_or(0)
+    }
+}
+
+/// Calls for each bit of a mask.
+fn each(mut mask: u64, mut call: impl FnMut(usize)) {
+    while mask != 0 {
+        call(mask.trailing_zeros() as usize);
+        mask &= mask - 1;
+    }
+}

@@ -1,0 +1,124 @@
+//! What belongs to one CPU alone: its clock, its translation, its recent misses and its
+//! counters, which are published from time to time.
+
+use numapilot_lab_pmu::{CpuCounters, Scalar};
+
+use super::contests::Fights;
+use super::overlap::Overlap;
+use super::tlb::TlbState;
+use crate::Model;
+
+/// One CPU. The thread that runs the CPU owns it.
+#[derive(Debug)]
+pub struct Core {
+    pub(crate) cpu: usize,
+    pub(crate) node: usize,
+    pub(crate) tlb: TlbState,
+    pub(crate) overlap: Overlap,
+    pub(crate) fights: Fights,
+    ps_per_instruction: f64,
+    /// Instructions so far, as of the last time the caller said.
+    instructions: u64,
+    pub(crate) kernel_instructions: u64,
+    /// Time beyond instructions.
+    pub(crate) stall_ps: u64,
+    /// Time it was taken forward while it was idle.
+    idle_ps: u64,
+    pub(crate) counts: Counts,
+    /// Line of the last miss: further loads from it may bring the next address.
+    pub(crate) missed_line: u64,
+    /// Misses until the next sample.
+    pub(crate) until_sample: u64,
+}
+
+/// Counts since the beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub reads: u64,
+    pub writes: u64,
+    pub first_misses: u64,
+    pub last_references: u64,
+    pub last_misses: u64,
+    pub tlb_4k_misses: u64,
+    pub tlb_2m_misses: u64,
+    pub invalidations: u64,
+    pub dram_latency_ps: u64,
+    pub queue_ps: u64,
+}
+
+impl Core {
+    pub(crate) fn new(cpu: usize, model: &Model) -> Self {
+        Self {
+            cpu,
+            node: model.node_of_cpu[cpu],
+            tlb: TlbState::new(model.tlb.as_ref()),
+            overlap: Overlap::new(model.memory_level_parallelism),
+            fights: Fights::new(),
+            ps_per_instruction: model.base_cpi * model.ps_per_cycle,
+            instructions: 0,
+            kernel_instructions: 0,
+            stall_ps: 0,
+            idle_ps: 0,
+            counts: Counts::default(),
+            missed_line: u64::MAX,
+            until_sample: 0,
+        }
+    }
+
+    /// The CPU's position among all.
+    #[must_use]
+    pub fn cpu(&self) -> usize {
+        self.cpu
+    }
+
+    /// Says how many instructions the CPU has executed by now, in user mode and in the
+    /// kernel.
+    pub fn executed(&mut self, user: u64, kernel: u64) {
+        self.instructions = user;
+        self.kernel_instructions = kernel;
+    }
+
+    /// Its clock.
+    #[must_use]
+    #[inline]
+    pub fn now_ps(&self) -> u64 {
+        self.busy_ps() + self.idle_ps
+    }
+
+    #[inline]
+    fn busy_ps(&self) -> u64 {
+        (self.instructions as f64 * self.ps_per_instruction) as u64 + self.stall_ps
+    }
+
+    /// Takes the clock forward.
+    pub(crate) fn skip_to(&mut self, ps: u64) {
+        self.idle_ps += ps.saturating_sub(self.now_ps());
+    }
+
+    /// The guest has flushed the CPU's TLB.
+    pub fn flush_tlb(&mut self) {
+        self.tlb.flush();
+    }
+
+    /// Makes the counts visible.
+    pub(crate) fn write_counters(&self, counters: &CpuCounters<'_>) {
+        let c = &self.counts;
+        let values = [
+            (Scalar::Instructions, self.instructions),
+            (Scalar::KernelInstructions, self.kernel_instructions),
+            (Scalar::ClockPs, self.now_ps()),
+            (Scalar::BusyPs, self.busy_ps()),
+            (Scalar::Reads, c.reads),
+            (Scalar::Writes, c.writes),
+            (Scalar::FirstMisses, c.first_misses),
+            (Scalar::LastReferences, c.last_references),
+            (Scalar::LastMisses, c.last_misses),
+            (Scalar::Tlb4kMisses, c.tlb_4k_misses),
+            (Scalar::Tlb2mMisses, c.tlb_2m_misses),
+            (Scalar::Invalidations, c.invalidations),
+            (Scalar::DramLatencyPs, c.dram_latency_ps),
+            (Scalar::QueuePs, c.queue_ps),
+        ];
+        values.into_iter().for_each(|(scalar, value)| counters.set(scalar, value));
+    }
+}

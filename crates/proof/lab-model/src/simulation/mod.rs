@@ -1,0 +1,325 @@
+//! The simulation: every access of every CPU, in the order in which the emulator makes
+//! them.
+//!
+//! ```text
+//!  access -> tlb -> first level -> middle -> directory (who has it?) -> last level
+//!                                                |                        of another node
+//!                                                +-> network -> DRAM of the home node
+//! ```
+//!
+//! A hit in the first level touches nothing that CPUs share. What lies behind the private
+//! caches of one line happens under the lock of its directory set, in one order.
+
+pub(crate) mod clocks;
+mod coherence;
+mod contests;
+mod core;
+mod directory;
+mod last;
+mod network;
+mod overlap;
+mod private;
+#[cfg(test)]
+mod tests;
+mod tlb;
+
+use std::sync::atomic::AtomicU64;
+
+use numapilot_lab_pmu::{Level, Link, Pmu, PmuError, Sample, Scalar, Vector};
+
+use self::clocks::Clocks;
+pub use self::clocks::QUANTUM_PS;
+use self::contests::Contests;
+pub use self::core::Core;
+use self::directory::Directory;
+use self::last::LastLevel;
+use self::network::Network;
+use self::private::{Found, PrivateCache};
+use self::tlb::{Miss, Page};
+use crate::Model;
+use crate::model::LINE_BYTES;
+
+/// What the emulator is asked about the access under way.
+pub trait Probe {
+    /// Its physical address; `None` when it is no memory.
+    fn physical_address(&self) -> Option<u64>;
+    /// The value loaded.
+    fn value(&self) -> u64;
+    /// Instructions that the CPU has executed by now, in user mode and in the kernel.
+    fn instructions(&self) -> (u64, u64);
+}
+
+/// See the module. `M` is the memory of the PMU.
+#[derive(Debug)]
+pub struct Simulation<M> {
+    model: Model,
+    pmu: Pmu<M>,
+    clocks: Clocks,
+    network: Network,
+    directory: Directory,
+    contests: Contests,
+    first: Vec<PrivateCache>,
+    middle: Vec<PrivateCache>,
+    last: Vec<LastLevel>,
+    /// CPUs of each last-level cache, as a mask.
+    sharers: Vec<u64>,
+    /// Times beyond the first level.
+    middle_ps: f64,
+    last_ps: f64,
+    walk_ps: u64,
+}
+
+/// Where a line came from, what that took and how much of it was waiting.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    level: Level,
+    latency_ps: f64,
+    queue_ps: u64,
+}
+
+impl<M: AsRef<[AtomicU64]>> Simulation<M> {
+    /// A machine at rest, with its counters in the given zeroed memory.
+    ///
+    /// # Errors
+    /// [`PmuError::Damaged`] when the memory is smaller than [`Model::pmu_shape`] says.
+    pub fn new(model: Model, memory: M) -> Result<Self, PmuError> {
+        let bytes = size_of_val(memory.as_ref());
+        let shape = model.pmu_shape().ok_or(PmuError::Damaged { bytes })?;
+        let per_second = |gb: f64| (gb * 1e9) as u64;
+        let pmu = Pmu::create(
+            memory,
+            shape,
+            &model.node_of_cpu.iter().map(|n| *n as u32).collect::<Vec<_>>(),
+            &model.controllers_gb_per_s.iter().map(|b| per_second(*b)).collect::<Vec<_>>(),
+            &model
+                .links
+                .iter()
+                .map(|l| Link {
+                    from: l.from as u32,
+                    to: l.to as u32,
+                    bytes_per_second: per_second(l.gb_per_s),
+                })
+                .collect::<Vec<_>>(),
+            model.ps_per_cycle,
+        )?;
+        let cpus = model.node_of_cpu.len();
+        let private = |cache| (0..cpus).map(|_| PrivateCache::new(cache)).collect();
+        let (first, last) = (&model.caches[0], &model.caches[model.caches.len() - 1]);
+        let middle = &model.caches[1..model.caches.len().max(2) - 1];
+        let groups = last.cache_of_cpu.iter().max().map_or(0, |g| *g as usize + 1);
+        let mut sharers = vec![0u64; groups];
+        for (cpu, group) in last.cache_of_cpu.iter().enumerate() {
+            sharers[*group as usize] |= 1 << cpu;
+        }
+        let caches: Vec<LastLevel> = (0..groups).map(|_| LastLevel::new(last)).collect();
+        let beyond_first = |cache: &crate::Cache| {
+            (cache.latency_cycles - first.latency_cycles) * model.ps_per_cycle
+        };
+        Ok(Self {
+            clocks: Clocks::new(cpus),
+            network: Network::new(&model),
+            directory: Directory::new(caches.iter().map(LastLevel::lines).sum()),
+            contests: Contests::new(),
+            first: private(first),
+            middle: middle.first().map(private).unwrap_or_default(),
+            middle_ps: middle.first().map_or(0.0, beyond_first),
+            last_ps: beyond_first(last),
+            walk_ps: model.tlb.as_ref().map_or(0.0, |t| t.walk_cycles * model.ps_per_cycle) as u64,
+            last: caches,
+            sharers,
+            pmu,
+            model,
+        })
+    }
+
+    /// The parameters.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn pmu(&self) -> &Pmu<M> {
+        &self.pmu
+    }
+
+    /// A CPU at the beginning; `None` beyond the model's CPUs.
+    #[must_use]
+    pub fn core(&self, cpu: usize) -> Option<Core> {
+        (cpu < self.first.len()).then(|| Core::new(cpu, &self.model))
+    }
+
+    /// An access of a CPU to the line of this virtual address.
+    #[inline]
+    pub fn access(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
+        let page = match core.tlb.recent(address) {
+            Some(page) => page,
+            None => match self.translate(core, address, probe) {
+                Some(page) => page,
+                None => return,
+            },
+        };
+        if write {
+            core.counts.writes += 1;
+        } else {
+            core.counts.reads += 1;
+        }
+        let line = page.physical_page << 6 | address >> 6 & 63;
+        let found = self.first[core.cpu].touch(line);
+        if found == Found::Writable || (!write && found == Found::Shared) {
+            if line == core.missed_line && !write {
+                core.overlap.loaded(probe.value());
+            }
+            return;
+        }
+        self.beyond_first(core, address, line, page.home as usize, write, found, probe);
+    }
+
+    #[cold]
+    fn translate(&self, core: &mut Core, address: u64, probe: &impl Probe) -> Option<Page> {
+        let physical = || probe.physical_address();
+        let (page, miss) = core.tlb.translate(address, physical, &self.model.ranges)?;
+        match miss {
+            Miss::Hit => {}
+            Miss::Page => {
+                core.counts.tlb_4k_misses += 1;
+                core.stall_ps += self.walk_ps;
+            }
+            Miss::HugePage => {
+                core.counts.tlb_2m_misses += 1;
+                core.stall_ps += self.walk_ps;
+            }
+        }
+        Some(page)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn beyond_first(
+        &self,
+        core: &mut Core,
+        address: u64,
+        line: u64,
+        home: usize,
+        write: bool,
+        found: Found,
+        probe: &impl Probe,
+    ) {
+        let (user, kernel) = probe.instructions();
+        core.executed(user, kernel);
+        let Some(counters) = self.pmu.counters(core.cpu) else { return };
+        let mut had = found != Found::No;
+        let mut middle = Found::No;
+        if !had {
+            core.counts.first_misses += 1;
+            middle = self.middle.get(core.cpu).map_or(Found::No, |c| c.touch(line));
+            had = middle != Found::No;
+        }
+        let kind = core.overlap.classify(address, core.now_ps());
+        let served = if let Some(served) = self.contested(core, line, write, &counters) {
+            served
+        } else {
+            let served = if middle == Found::Writable || (!write && middle == Found::Shared) {
+                Served { level: Level::Private, latency_ps: self.middle_ps, queue_ps: 0 }
+            } else {
+                self.beyond_private(core, line, home, write, had, &counters)
+            };
+            let writable = write || middle == Found::Writable;
+            if core.fights.since_ps(line).is_some() {
+                self.remove_private(core.cpu, line);
+            } else if found == Found::No {
+                self.fill(core.cpu, line, writable, middle != Found::No);
+            } else {
+                self.allow_writing(core.cpu, line);
+            }
+            served
+        };
+        core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps);
+        core.missed_line = line;
+        if !write {
+            core.overlap.loaded(probe.value());
+        }
+        if served.level == Level::Dram {
+            core.counts.dram_latency_ps += served.latency_ps as u64;
+            core.counts.queue_ps += served.queue_ps;
+            counters.add_latency(served.latency_ps / 1000.0);
+            let vector = if write { Vector::DramWrites } else { Vector::DramReads };
+            counters.add_at(vector, home, 1);
+        }
+        self.sample(core, address, line, home, write, &served);
+    }
+
+    fn sample(
+        &self,
+        core: &mut Core,
+        virtual_address: u64,
+        line: u64,
+        home: usize,
+        write: bool,
+        served: &Served,
+    ) {
+        let period = self.pmu.sample_period();
+        if period == 0 {
+            return;
+        }
+        // A shorter period takes effect at once.
+        core.until_sample = core.until_sample.min(period);
+        core.until_sample = core.until_sample.saturating_sub(1);
+        if core.until_sample > 0 {
+            return;
+        }
+        core.until_sample = period;
+        let Some(ring) = self.pmu.ring(core.cpu) else { return };
+        ring.push(&Sample {
+            time_ns: core.now_ps() / 1000,
+            virtual_address,
+            physical_address: line * LINE_BYTES + virtual_address % LINE_BYTES,
+            cpu: core.cpu as u32,
+            home: home as u32,
+            write,
+            level: served.level,
+            latency_ns: (served.latency_ps / 1000.0) as u32,
+        });
+    }
+
+    /// A CPU begins to run user code after it was idle.
+    pub fn wake(&self, core: &mut Core) {
+        let to = self.clocks.wake(core.cpu, core.now_ps());
+        core.skip_to(to);
+        self.publish(core);
+    }
+
+    /// A CPU has nothing to run.
+    pub fn sleep(&self, core: &mut Core) {
+        self.publish(core);
+        self.clocks.sleep(core.cpu);
+    }
+
+    /// Makes a CPU's clock and counters visible. To be called every few thousand
+    /// instructions.
+    pub fn publish(&self, core: &Core) {
+        self.clocks.publish(core.cpu, core.now_ps());
+        if let Some(counters) = self.pmu.counters(core.cpu) {
+            core.write_counters(&counters);
+        }
+        self.pmu.advance_time(core.now_ps() / 1000);
+    }
+
+    /// By how much a CPU is ahead of the slowest busy one, and which that is.
+    #[must_use]
+    pub fn lead(&self, core: &Core) -> Option<(u64, usize)> {
+        let (slowest, ps) = self.clocks.slowest(core.cpu)?;
+        Some((core.now_ps().saturating_sub(ps), slowest))
+    }
+
+    /// Nobody waits for a CPU any more until its clock moves.
+    pub fn give_up(&self, cpu: usize) {
+        self.clocks.give_up(cpu);
+    }
+
+    /// A counter of a CPU, as published.
+    #[must_use]
+    pub fn counter(&self, cpu: usize, scalar: Scalar) -> u64 {
+        self.pmu.counters(cpu).map_or(0, |c| c.get(scalar))
+    }
+}

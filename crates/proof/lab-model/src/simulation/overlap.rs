@@ -1,0 +1,161 @@
+//! What a CPU can do at the same time: how far the latencies of its misses overlap.
+//!
+//! Three kinds of misses. One whose address follows from a value that an earlier one loaded
+//! waits for it, so its whole latency counts: the value is a pointer close by, or an index
+//! into the same array as the time before. One on the line after the last of a stream was
+//! fetched ahead: it takes what the prefetcher's lines in flight leave, less the time since
+//! the stream's last line. All others overlap as the processor's memory-level parallelism
+//! says.
+
+/// A prefetcher keeps this many times as many lines in flight as the program's own misses:
+/// assumed, as is the parallelism itself.
+const PREFETCH_FACTOR: f64 = 4.0;
+/// Streams that a prefetcher follows.
+const STREAMS: usize = 16;
+/// Lines in order that make a stream.
+const CONFIRMED: u32 = 2;
+/// Sizes of what indices count.
+const INDEX_SCALES: [u64; 4] = [4, 8, 16, 64];
+/// Loaded values that are remembered.
+const VALUES: usize = 4;
+/// An address so close to a loaded value was computed from it: a field of a node.
+const NODE_BYTES: u64 = 4096;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    next_up: u64,
+    next_down: u64,
+    lines: u32,
+    last_ps: u64,
+}
+
+/// Recent misses of one CPU.
+#[derive(Debug)]
+pub(crate) struct Overlap {
+    parallelism: f64,
+    streams: [Stream; STREAMS],
+    oldest: usize,
+    values: [u64; VALUES],
+    next_value: usize,
+    /// Where the arrays would begin if the last value had been an index.
+    bases: [u64; INDEX_SCALES.len()],
+}
+
+/// How a miss overlaps with others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Dependent,
+    Streamed {
+        /// Since the stream's last line.
+        since_ps: u64,
+    },
+    Independent,
+}
+
+impl Overlap {
+    pub(crate) fn new(parallelism: f64) -> Self {
+        Self {
+            parallelism,
+            streams: [Stream::default(); STREAMS],
+            oldest: 0,
+            values: [u64::MAX; VALUES],
+            next_value: 0,
+            bases: [0; INDEX_SCALES.len()],
+        }
+    }
+
+    /// Notes a value that a load has brought.
+    #[inline]
+    pub(crate) fn loaded(&mut self, value: u64) {
+        self.values[self.next_value] = value;
+        self.next_value = (self.next_value + 1) % VALUES;
+    }
+
+    /// The kind of a miss at this virtual address and time.
+    pub(crate) fn classify(&mut self, address: u64, now_ps: u64) -> Kind {
+        let line = address >> 6;
+        for stream in &mut self.streams {
+            if stream.next_up == line || stream.next_down == line {
+                let since_ps = now_ps.saturating_sub(stream.last_ps);
+                let lines = stream.lines + 1;
+                let (next_up, next_down) =
+                    if stream.next_up == line { (line + 1, 0) } else { (0, line - 1) };
+                *stream = Stream { next_up, next_down, lines, last_ps: now_ps };
+                if lines > CONFIRMED {
+                    return Kind::Streamed { since_ps };
+                }
+                return self.dependence(address);
+            }
+        }
+        self.streams[self.oldest] = Stream {
+            next_up: line + 1,
+            next_down: line.saturating_sub(1),
+            lines: 1,
+            last_ps: now_ps,
+        };
+        self.oldest = (self.oldest + 1) % STREAMS;
+        self.dependence(address)
+    }
+
+    fn dependence(&mut self, address: u64) -> Kind {
+        let latest = self.values[(self.next_value + VALUES - 1) % VALUES];
+        let bases = INDEX_SCALES.map(|scale| address.wrapping_sub(latest.wrapping_mul(scale)));
+        let indexed = bases.iter().zip(&self.bases).any(|(now, before)| now == before);
+        self.bases = bases;
+        let pointed = self.values.iter().any(|v| address.abs_diff(*v) < NODE_BYTES);
+        if indexed || pointed { Kind::Dependent } else { Kind::Independent }
+    }
+
+    /// What a miss adds to the CPU's time.
+    pub(crate) fn stall_ps(&self, kind: Kind, latency_ps: f64) -> u64 {
+        match kind {
+            Kind::Dependent => latency_ps as u64,
+            Kind::Streamed { since_ps } => ((latency_ps / (self.parallelism * PREFETCH_FACTOR))
+                as u64)
+                .saturating_sub(since_ps),
+            Kind::Independent => (latency_ps / self.parallelism) as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_in_order_make_a_stream_both_ways() {
+        let mut overlap = Overlap::new(2.0);
+        for way in [1i64, -1] {
+            let kinds: Vec<Kind> = (0..5i64)
+                .map(|i| overlap.classify((1i64 << 30).wrapping_add(way * i * 64) as u64, 0))
+                .collect();
+            assert_eq!(kinds[0], Kind::Independent);
+            assert!(matches!(kinds[3], Kind::Streamed { .. }), "{way} {kinds:?}");
+        }
+    }
+
+    #[test]
+    fn a_miss_at_a_loaded_index_waits_from_the_second_on() {
+        let mut overlap = Overlap::new(2.0);
+        let base = 0x7000_0000;
+        let kinds: Vec<Kind> = [9u64, 700, 80_000, 33]
+            .into_iter()
+            .map(|index| {
+                overlap.loaded(index);
+                overlap.classify(base + index * 8, 0)
+            })
+            .collect();
+        assert_eq!(kinds[1..], [Kind::Dependent; 3]);
+    }
+
+    #[test]
+    fn a_miss_at_a_loaded_address_waits() {
+        let mut overlap = Overlap::new(2.0);
+        overlap.loaded(0x7000_0000);
+        assert_eq!(overlap.classify(0x7000_0010, 0), Kind::Dependent);
+        assert_eq!(overlap.classify(0x9000_0000, 0), Kind::Independent);
+        assert_eq!(overlap.stall_ps(Kind::Dependent, 100.0), 100);
+        assert_eq!(overlap.stall_ps(Kind::Independent, 100.0), 50);
+        assert_eq!(overlap.stall_ps(Kind::Streamed { since_ps: 5 }, 80.0), 5);
+    }
+}

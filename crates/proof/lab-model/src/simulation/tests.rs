@@ -1,0 +1,305 @@
+//! The model without an emulator: what programs of a known kind cost.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::{Cache, Tlb};
+use crate::{Link as ModelLink, MemoryRange};
+
+/// Two nodes of two CPUs; a cycle is 500 ps, an instruction one cycle.
+fn model() -> Model {
+    let private = |bytes, latency_cycles| Cache {
+        bytes,
+        ways: 4,
+        latency_cycles,
+        cache_of_cpu: vec![0, 1, 2, 3],
+    };
+    Model {
+        title: "test".to_owned(),
+        ps_per_cycle: 500.0,
+        base_cpi: 1.0,
+        memory_level_parallelism: 4.0,
+        node_of_cpu: vec![0, 0, 1, 1],
+        ranges: vec![
+            MemoryRange { node: 0, start: 0, bytes: 1 << 30 },
+            MemoryRange { node: 1, start: 1 << 30, bytes: 1 << 30 },
+        ],
+        caches: vec![
+            private(4096, 4.0),
+            private(16384, 12.0),
+            Cache { cache_of_cpu: vec![0, 0, 1, 1], ..private(1 << 18, 40.0) },
+        ],
+        tlb: None,
+        latency_ns: vec![vec![100.0, 180.0], vec![180.0, 100.0]],
+        controllers_gb_per_s: vec![12.8, 12.8],
+        links: vec![ModelLink { from: 0, to: 1, gb_per_s: 6.4 }],
+        bandwidth_scale: 1.0,
+    }
+}
+
+fn simulation(model: Model) -> Simulation<Vec<AtomicU64>> {
+    let words = model.pmu_shape().unwrap().words();
+    Simulation::new(model, (0..words).map(|_| AtomicU64::new(0)).collect()).unwrap()
+}
+
+/// Virtual addresses of the tests are physical ones plus this.
+const OFFSET: u64 = 0x7000_0000_0000;
+
+struct Known {
+    physical: u64,
+    value: u64,
+    instructions: u64,
+}
+
+impl Probe for Known {
+    fn physical_address(&self) -> Option<u64> {
+        Some(self.physical)
+    }
+
+    fn value(&self) -> u64 {
+        self.value
+    }
+
+    fn instructions(&self) -> (u64, u64) {
+        (self.instructions, 0)
+    }
+}
+
+/// A CPU that executes accesses.
+struct Runner<'a> {
+    simulation: &'a Simulation<Vec<AtomicU64>>,
+    core: Core,
+    instructions: u64,
+}
+
+impl<'a> Runner<'a> {
+    fn new(simulation: &'a Simulation<Vec<AtomicU64>>, cpu: usize) -> Self {
+        Self { simulation, core: simulation.core(cpu).unwrap(), instructions: 0 }
+    }
+
+    fn access(&mut self, physical: u64, write: bool, value: u64, instructions: u64) {
+        self.instructions += instructions;
+        let probe = Known { physical, value, instructions: self.instructions };
+        self.simulation.access(&mut self.core, physical + OFFSET, write, &probe);
+        self.core.executed(self.instructions, 0);
+        self.simulation.publish(&self.core);
+    }
+
+    fn read(&mut self, physical: u64) {
+        self.access(physical, false, 0, 1);
+    }
+
+    fn write(&mut self, physical: u64) {
+        self.access(physical, true, 0, 1);
+    }
+
+    fn now_ns(&self) -> f64 {
+        self.core.now_ps() as f64 / 1000.0
+    }
+}
+
+/// Addresses in an order that no prefetcher follows.
+fn scattered(base: u64, lines: u64) -> impl Iterator<Item = u64> {
+    (0..lines).map(move |i| base + (i * 7919 % lines) * 64)
+}
+
+/// Runs CPUs so that the slowest is always next, until each has done `steps`.
+fn in_turn(runners: &mut [Runner<'_>], steps: u64, mut step: impl FnMut(&mut Runner<'_>, u64)) {
+    let mut done = vec![0; runners.len()];
+    while let Some(next) =
+        (0..runners.len()).filter(|i| done[*i] < steps).min_by_key(|i| runners[*i].core.now_ps())
+    {
+        step(&mut runners[next], done[next]);
+        done[next] += 1;
+    }
+}
+
+#[test]
+fn a_chase_takes_the_configured_latencies() {
+    for (home, expected) in [(0u64, 100.0), (1, 180.0)] {
+        let simulation = simulation(model());
+        let mut cpu = Runner::new(&simulation, 0);
+        let order: Vec<u64> = scattered(home << 30, 1 << 15).collect();
+        for pair in order.windows(2) {
+            cpu.access(pair[0], false, pair[1] + OFFSET, 2);
+        }
+        let each = cpu.now_ns() / (order.len() - 1) as f64 - 1.0;
+        assert!((each / expected - 1.0).abs() < 0.03, "{each} for {expected}");
+    }
+}
+
+#[test]
+fn independent_misses_overlap() {
+    let simulation = simulation(model());
+    let mut cpu = Runner::new(&simulation, 0);
+    scattered(0, 1 << 15).for_each(|address| cpu.read(address));
+    let each = cpu.now_ns() / f64::from(1 << 15);
+    assert!((each / (100.0 / 4.0) - 1.0).abs() < 0.1, "{each}");
+}
+
+#[test]
+fn streams_get_the_bandwidth_of_the_controller_or_the_link() {
+    for (home, expected) in [(0u64, 12.8), (1, 6.4)] {
+        let simulation = simulation(model());
+        let mut cpus: Vec<_> = (0..2).map(|cpu| Runner::new(&simulation, cpu)).collect();
+        let lines = 40_000;
+        in_turn(&mut cpus, lines, |runner, i| {
+            let base = (home << 30) + runner.core.cpu() as u64 * (256 << 20);
+            runner.access(base + i * 64, false, 0, 4);
+        });
+        let slowest = cpus.iter().map(Runner::now_ns).fold(0.0, f64::max);
+        let rate = (2 * lines * 64) as f64 / slowest;
+        assert!((rate / expected - 1.0).abs() < 0.1, "{rate} GB/s for {expected}");
+    }
+}
+
+#[test]
+fn latency_under_load_grows_to_the_bandwidth_and_then_steeply() {
+    let mean = |instructions: u64| {
+        let simulation = simulation(model());
+        let mut cpus: Vec<_> = (0..2).map(|cpu| Runner::new(&simulation, cpu)).collect();
+        in_turn(&mut cpus, 30_000, |runner, i| {
+            let base = runner.core.cpu() as u64 * (256 << 20);
+            runner.access(base + i * 64, false, 0, instructions);
+        });
+        let counted = numapilot_lab_pmu::Snapshot::take(simulation.pmu());
+        counted.mean_latency_ns().unwrap()
+    };
+    // From 1 to 16 GB/s wanted.
+    let curve: Vec<f64> = [256, 128, 64, 32, 24, 20, 16].into_iter().map(mean).collect();
+    assert!(curve.windows(2).all(|w| w[0] <= w[1] * 1.001), "{curve:?}");
+    assert!(curve[0] < 101.0 && curve[3] < 115.0 && curve[6] > 125.0, "{curve:?}");
+}
+
+#[test]
+fn a_written_line_leaves_other_caches_and_is_fetched_from_its_owner() {
+    let simulation = simulation(model());
+    let (mut here, mut there) = (Runner::new(&simulation, 0), Runner::new(&simulation, 2));
+    here.read(4096);
+    there.read(4096);
+    let before = there.now_ns();
+    there.read(4096);
+    assert!((there.now_ns() - before - 0.5).abs() < 1e-9, "a hit");
+    here.write(4096);
+    assert_eq!(simulation.counter(0, Scalar::Invalidations), 1);
+    there.read(4096);
+    let transfers = simulation.pmu().counters(2).unwrap().vector(Vector::Transfers);
+    assert_eq!(transfers, [1, 0]);
+    assert_eq!(simulation.counter(2, Scalar::LastMisses), 2);
+}
+
+#[test]
+fn false_sharing_costs() {
+    // However coarsely the CPUs take turns.
+    for turn in [1, 100, 10_000] {
+        let time = |distance: u64| {
+            let simulation = simulation(model());
+            let mut cpus = [Runner::new(&simulation, 0), Runner::new(&simulation, 2)];
+            for _ in 0..100_000 / turn {
+                for (i, cpu) in cpus.iter_mut().enumerate() {
+                    (0..turn).for_each(|_| cpu.write(8192 + i as u64 * distance));
+                }
+            }
+            cpus[0].now_ns().max(cpus[1].now_ns())
+        };
+        let (shared, apart) = (time(8), time(64));
+        assert!(shared > apart * 1.8, "{turn}: {shared} ns, {apart} ns apart");
+    }
+}
+
+#[test]
+fn a_working_set_stays_in_the_level_it_fits() {
+    let simulation = simulation(model());
+    let mut cpu = Runner::new(&simulation, 0);
+    for _ in 0..20 {
+        (1..=128).for_each(|i| cpu.read(i * 64));
+    }
+    assert_eq!(simulation.counter(0, Scalar::LastMisses), 128);
+    assert_eq!(simulation.counter(0, Scalar::LastReferences), 128);
+    assert_eq!(simulation.counter(0, Scalar::FirstMisses), 20 * 128);
+}
+
+#[test]
+fn samples_come_at_the_period_and_say_where_from() {
+    let simulation = simulation(model());
+    simulation.pmu().set_sample_period(100);
+    let mut cpu = Runner::new(&simulation, 3);
+    scattered(0, 5000).for_each(|address| cpu.read(address));
+    let ring = simulation.pmu().ring(3).unwrap();
+    let samples: Vec<Sample> = std::iter::from_fn(|| ring.pop()).collect();
+    assert_eq!((samples.len(), ring.lost()), (50, 0));
+    for sample in samples {
+        assert_eq!((sample.cpu, sample.home, sample.level), (3, 0, Level::Dram));
+        assert_eq!(sample.virtual_address, sample.physical_address + OFFSET);
+        assert!((180..400).contains(&sample.latency_ns), "{sample:?}");
+    }
+}
+
+#[test]
+fn a_tlb_miss_costs_a_walk() {
+    let mut with = model();
+    with.tlb = Some(Tlb { entries_4k: 8, entries_2m: 8, walk_cycles: 60.0 });
+    let time = |model| {
+        let simulation = simulation(model);
+        let mut cpu = Runner::new(&simulation, 0);
+        for _ in 0..100 {
+            // Sixteen pages of different regions, which no huge page explains.
+            (0..16u64).for_each(|page| cpu.read(page * ((2 << 20) + 4096)));
+        }
+        (cpu.now_ns(), simulation.counter(0, Scalar::Tlb4kMisses))
+    };
+    let ((plain, none), (walked, misses)) = (time(model()), time(with));
+    assert_eq!((none, misses), (0, 1600));
+    assert!((walked - plain - 1600.0 * 30.0).abs() < 1.0, "{plain} {walked}");
+}
+
+#[test]
+fn idle_cpus_wake_where_the_others_are() {
+    let simulation = simulation(model());
+    let mut worker = Runner::new(&simulation, 0);
+    simulation.wake(&mut worker.core);
+    scattered(0, 10_000).for_each(|address| worker.read(address));
+    let mut late = simulation.core(1).unwrap();
+    simulation.wake(&mut late);
+    assert_eq!(late.now_ps(), worker.core.now_ps());
+    assert_eq!(simulation.lead(&late), Some((0, 0)));
+    simulation.sleep(&mut worker.core);
+    assert_eq!(simulation.lead(&late), None);
+    assert_eq!(simulation.counter(1, Scalar::BusyPs), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn counters_conserve(
+        accesses in proptest::collection::vec((0usize..4, 0u64..2048, any::<bool>()), 1..3000),
+        spread in 1u64..600,
+    ) {
+        let simulation = simulation(model());
+        let mut cpus: Vec<_> = (0..4).map(|cpu| Runner::new(&simulation, cpu)).collect();
+        let clock = Cell::new(0);
+        for (cpu, line, write) in &accesses {
+            let runner = &mut cpus[*cpu];
+            let before = runner.core.now_ps();
+            runner.access(line * spread * 64 % (2 << 30), *write, 0, 3);
+            prop_assert!(runner.core.now_ps() > before);
+            clock.set(clock.get().max(runner.core.now_ps()));
+        }
+        let seen = numapilot_lab_pmu::Snapshot::take(simulation.pmu());
+        let sum = |scalar| seen.sum(scalar);
+        let total = |vector| seen.total(vector).iter().sum::<u64>();
+        prop_assert_eq!(sum(Scalar::Reads) + sum(Scalar::Writes), accesses.len() as u64);
+        let dram = total(Vector::DramReads) + total(Vector::DramWrites);
+        prop_assert_eq!(sum(Scalar::LastMisses), dram + total(Vector::Transfers));
+        prop_assert!(sum(Scalar::LastMisses) <= sum(Scalar::LastReferences));
+        let (local, remote) = seen.local_remote();
+        prop_assert_eq!(local + remote, dram);
+        // Every line over the link is a remote access, a remote write-back or a transfer.
+        prop_assert!(total(Vector::LinkLines) <=
+            remote + total(Vector::Writebacks) + total(Vector::Transfers));
+        prop_assert_eq!(simulation.pmu().time_ns(), clock.get() / 1000);
+    }
+}

@@ -1,0 +1,256 @@
+//! Address translation of one CPU.
+//!
+//! The emulator tells physical addresses, not page sizes. A huge page is recognised by
+//! two different 4 KiB pages of a 2 MiB region whose virtual and physical addresses agree
+//! in the lower 21 bits; each would do so by chance once in 512 times. The cost of being
+//! careful is one 4 KiB miss for each huge page; 4 KiB pages that the kernel happened to
+//! hand out in the order and alignment of a huge page count as one.
+//!
+//! A small table of recent pages stands before the TLB: an access to one of them costs
+//! nothing to look up. It never holds what the TLB has dropped.
+
+use crate::{MemoryRange, model};
+
+/// Entries of the table of recent pages and of that of regions.
+const RECENT: usize = 64;
+const PAGE_BITS: u32 = 12;
+const HUGE_BITS: u32 = 21;
+const PAGES_OF_HUGE: u64 = 1 << (HUGE_BITS - PAGE_BITS);
+/// Associativity of a TLB that is larger than this.
+const WAYS: usize = 4;
+/// No page has this number.
+const NONE: u64 = u64::MAX;
+
+/// A 4 KiB page and where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page {
+    virtual_page: u64,
+    pub physical_page: u64,
+    pub home: u32,
+}
+
+const NO_PAGE: Page = Page { virtual_page: NONE, physical_page: 0, home: 0 };
+
+/// A 2 MiB region in which one page was seen that a huge page would explain.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    virtual_region: u64,
+    physical_region: u64,
+    page: u64,
+    huge: bool,
+}
+
+const NO_REGION: Region = Region { virtual_region: NONE, physical_region: 0, page: 0, huge: false };
+
+/// What a translation met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Miss {
+    Hit,
+    Page,
+    HugePage,
+}
+
+#[derive(Debug)]
+pub(crate) struct TlbState {
+    recent: [Page; RECENT],
+    regions: [Region; RECENT],
+    small: Option<Entries>,
+    huge: Option<Entries>,
+}
+
+impl TlbState {
+    pub(crate) fn new(tlb: Option<&model::Tlb>) -> Self {
+        Self {
+            recent: [NO_PAGE; RECENT],
+            regions: [NO_REGION; RECENT],
+            small: tlb.map(|t| Entries::new(t.entries_4k)),
+            huge: tlb.map(|t| Entries::new(t.entries_2m)),
+        }
+    }
+
+    /// The page of an address, if it is a recent one.
+    #[inline]
+    pub(crate) fn recent(&self, address: u64) -> Option<Page> {
+        let page = address >> PAGE_BITS;
+        let entry = self.recent[page as usize % RECENT];
+        (entry.virtual_page == page).then_some(entry)
+    }
+
+    /// Translates an address that is not on a recent page; `physical` is asked for its
+    /// physical address. `None` when that is no memory.
+    pub(crate) fn translate(
+        &mut self,
+        address: u64,
+        physical: impl FnOnce() -> Option<u64>,
+        ranges: &[MemoryRange],
+    ) -> Option<(Page, Miss)> {
+        let page = address >> PAGE_BITS;
+        let physical_page = physical()? >> PAGE_BITS;
+        let home = home(ranges, physical_page << PAGE_BITS)? as u32;
+        let miss = if self.is_huge(page, physical_page) {
+            let entries = self.huge.as_mut();
+            match entries.map_or(Looked::Hit, |e| e.look(page / PAGES_OF_HUGE)) {
+                Looked::Hit => Miss::Hit,
+                Looked::Missed { left } => {
+                    self.forget(|p| p.virtual_page / PAGES_OF_HUGE == left);
+                    Miss::HugePage
+                }
+            }
+        } else {
+            match self.small.as_mut().map_or(Looked::Hit, |e| e.look(page)) {
+                Looked::Hit => Miss::Hit,
+                Looked::Missed { left } => {
+                    let slot = &mut self.recent[left as usize % RECENT];
+                    if slot.virtual_page == left {
+                        *slot = NO_PAGE;
+                    }
+                    Miss::Page
+                }
+            }
+        };
+        let entry = Page { virtual_page: page, physical_page, home };
+        self.recent[page as usize % RECENT] = entry;
+        Some((entry, miss))
+    }
+
+    /// The guest has flushed its TLB.
+    pub(crate) fn flush(&mut self) {
+        self.recent = [NO_PAGE; RECENT];
+        self.regions = [NO_REGION; RECENT];
+        [&mut self.small, &mut self.huge].into_iter().flatten().for_each(Entries::clear);
+    }
+
+    fn forget(&mut self, which: impl Fn(&Page) -> bool) {
+        self.recent.iter_mut().filter(|p| which(p)).for_each(|p| *p = NO_PAGE);
+    }
+
+    fn is_huge(&mut self, page: u64, physical_page: u64) -> bool {
+        let virtual_region = page / PAGES_OF_HUGE;
+        let physical_region = physical_page / PAGES_OF_HUGE;
+        let fits = page % PAGES_OF_HUGE == physical_page % PAGES_OF_HUGE;
+        let known = &mut self.regions[virtual_region as usize % RECENT];
+        let same =
+            (known.virtual_region, known.physical_region) == (virtual_region, physical_region);
+        match (fits, same) {
+            (true, true) => known.huge |= known.page != page,
+            (true, false) => {
+                *known = Region { virtual_region, physical_region, page, huge: false };
+            }
+            (false, _) if known.virtual_region == virtual_region => *known = NO_REGION,
+            (false, _) => {}
+        }
+        fits && known.huge
+    }
+}
+
+/// Home node of a physical address.
+pub(crate) fn home(ranges: &[MemoryRange], address: u64) -> Option<usize> {
+    let after = ranges.partition_point(|r| r.start <= address);
+    let range = ranges.get(after.checked_sub(1)?)?;
+    (address - range.start < range.bytes).then_some(range.node)
+}
+
+/// Entries for pages of one size: the oldest of a set leaves.
+#[derive(Debug)]
+struct Entries {
+    pages: Vec<u64>,
+    ways: usize,
+    hands: Vec<u8>,
+}
+
+enum Looked {
+    Hit,
+    Missed {
+        /// The page that left for it.
+        left: u64,
+    },
+}
+
+impl Entries {
+    fn new(entries: u32) -> Self {
+        let entries = entries.max(1) as usize;
+        let ways = if entries <= 2 * WAYS { entries } else { WAYS };
+        let sets = entries / ways;
+        Self { pages: vec![NONE; sets * ways], ways, hands: vec![0; sets] }
+    }
+
+    fn look(&mut self, page: u64) -> Looked {
+        let set = page as usize % self.hands.len();
+        let ways = &mut self.pages[set * self.ways..][..self.ways];
+        if ways.contains(&page) {
+            return Looked::Hit;
+        }
+        let hand = &mut self.hands[set];
+        let left = std::mem::replace(&mut ways[*hand as usize], page);
+        *hand = (*hand + 1) % self.ways as u8;
+        Looked::Missed { left }
+    }
+
+    fn clear(&mut self) {
+        self.pages.fill(NONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANGES: [MemoryRange; 2] = [
+        MemoryRange { node: 0, start: 0, bytes: 1 << 30 },
+        MemoryRange { node: 1, start: 1 << 32, bytes: 1 << 30 },
+    ];
+
+    fn tlb(entries_4k: u32, entries_2m: u32) -> TlbState {
+        TlbState::new(Some(&model::Tlb { entries_4k, entries_2m, walk_cycles: 1.0 }))
+    }
+
+    fn misses(tlb: &mut TlbState, pages: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
+        let (mut small, mut huge) = (0, 0);
+        for (from, to) in pages {
+            if tlb.recent(from).is_none() {
+                match tlb.translate(from, || Some(to), &RANGES).unwrap().1 {
+                    Miss::Hit => {}
+                    Miss::Page => small += 1,
+                    Miss::HugePage => huge += 1,
+                }
+            }
+        }
+        (small, huge)
+    }
+
+    #[test]
+    fn homes_are_found_and_holes_are_no_memory() {
+        assert_eq!(home(&RANGES, 0), Some(0));
+        assert_eq!(home(&RANGES, (1 << 30) - 1), Some(0));
+        assert_eq!(home(&RANGES, 1 << 30), None);
+        assert_eq!(home(&RANGES, (1 << 32) + 5), Some(1));
+        assert_eq!(home(&RANGES, u64::MAX), None);
+    }
+
+    #[test]
+    fn pages_within_reach_miss_once_and_beyond_it_always() {
+        // Scattered: no two pages of a region look like one huge page.
+        let pages = |count: u64| (0..count).map(|i| (i << 12, (i * 7 + 3) << 12));
+        let mut small = tlb(128, 8);
+        assert_eq!(misses(&mut small, pages(128).chain(pages(128))), (128, 0));
+        let mut small = tlb(32, 8);
+        assert_eq!(misses(&mut small, pages(128).chain(pages(128))), (256, 0));
+    }
+
+    #[test]
+    fn huge_pages_reach_further() {
+        let pages = || (0..2048u64).map(|i| (i << 12, (i << 12) + (1 << 32)));
+        let mut state = tlb(16, 8);
+        // Four huge pages: for each one small miss, until the second page shows what it is.
+        assert_eq!(misses(&mut state, pages()), (4, 4));
+        assert_eq!(misses(&mut state, pages()), (0, 0));
+        state.flush();
+        assert_eq!(misses(&mut state, pages()), (4, 4));
+    }
+
+    #[test]
+    fn what_is_no_memory_has_no_translation() {
+        assert!(tlb(4, 4).translate(5, || None, &RANGES).is_none());
+        assert!(tlb(4, 4).translate(5, || Some(1 << 31), &RANGES).is_none());
+    }
+}

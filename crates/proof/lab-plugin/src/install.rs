@@ -1,0 +1,103 @@
+//! Where QEMU enters: the two symbols that every plugin has.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr;
+
+use crate::arguments::{Arguments, StartError};
+use crate::machine::{Machine, machine};
+use crate::qemu::{self, Info};
+use crate::translate;
+
+/// The version of QEMU's interface that this was written for.
+// SAFETY: the name is the one QEMU looks up; nothing else in this process has it.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: c_int = qemu::API_VERSION;
+
+/// Called by QEMU when it has loaded the plugin; anything but 0 ends QEMU.
+///
+/// # Safety
+/// As QEMU calls it: `info` and `argc` texts of `argv` are valid.
+// SAFETY: the name is the one QEMU looks up; nothing else in this process has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: qemu::Id,
+    info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    let count = usize::try_from(argc).unwrap_or(0);
+    // SAFETY: QEMU gives `argc` texts that end with a zero byte.
+    let arguments = (0..count).map(|i| unsafe { text(*argv.add(i)) });
+    // SAFETY: QEMU gives a valid description of itself.
+    let started = unsafe { info.as_ref() }
+        .ok_or(StartError::Target { target: "an unknown machine".to_owned() })
+        .and_then(|info| start(info, arguments));
+    if let Err(error) = started {
+        eprintln!("numapilot: {error}");
+        return 1;
+    }
+    translate::prepare();
+    // SAFETY: registering callbacks is what installation is for.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_init_cb(id, on_init);
+        qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, translate::translate);
+        qemu::qemu_plugin_register_vcpu_idle_cb(id, on_idle);
+        qemu::qemu_plugin_register_vcpu_resume_cb(id, on_resume);
+        qemu::qemu_plugin_register_atexit_cb(id, on_exit, ptr::null_mut());
+    }
+    0
+}
+
+fn start(info: &Info, arguments: impl Iterator<Item = String>) -> Result<(), StartError> {
+    // SAFETY: QEMU's name of what it emulates.
+    let target = unsafe { text(info.target_name) };
+    if target != "x86_64" || !info.system_emulation {
+        return Err(StartError::Target { target });
+    }
+    let arguments = Arguments::parse(arguments)?;
+    let model = arguments.read_model()?;
+    let cpus = model.node_of_cpu.len();
+    if c_int::try_from(cpus) != Ok(info.max_vcpus) {
+        return Err(StartError::Cpus { model: cpus, qemu: info.max_vcpus });
+    }
+    let (report, pmu) = (arguments.open_report()?, arguments.map_pmu()?);
+    Machine::install(model, report, pmu).map_err(|e| StartError::File {
+        name: "pmu",
+        path: "memory".into(),
+        cause: e.to_string(),
+    })
+}
+
+/// # Safety
+/// `text` is null or ends with a zero byte.
+unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: not null, and the caller vouches for the end.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+extern "C" fn on_init(_id: qemu::Id, cpu: c_uint) {
+    if let (Some(machine), Some(score)) = (machine(), translate::score(cpu)) {
+        machine.add_cpu(cpu, score);
+    }
+}
+
+extern "C" fn on_idle(_id: qemu::Id, cpu: c_uint) {
+    if let Some(machine) = machine() {
+        machine.idle(cpu);
+    }
+}
+
+extern "C" fn on_resume(_id: qemu::Id, cpu: c_uint) {
+    if let Some(machine) = machine() {
+        machine.resume(cpu);
+    }
+}
+
+extern "C" fn on_exit(_id: qemu::Id, _data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.write_report();
+    }
+}

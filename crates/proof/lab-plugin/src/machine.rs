@@ -1,0 +1,257 @@
+//! The emulated machine while it runs: what the callbacks of execution do.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_uint;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use numapilot_lab_model::{Core, Model, Probe, QUANTUM_PS, Regions, Simulation};
+use numapilot_lab_pmu::{Mark, PmuError, Snapshot};
+use numapilot_sys::shared::SharedWords;
+
+use crate::qemu;
+use crate::report::ReportFile;
+
+/// User instructions after which a CPU publishes its clock and looks at the others'.
+pub const BUDGET: u64 = 4096;
+/// How long a CPU that is ahead sleeps at a time.
+const NAP: Duration = Duration::from_micros(30);
+/// Naps without a move of the slowest CPU after which nobody waits for it any more: it is
+/// in the kernel, or its host thread sleeps. QEMU's exclusive sections need all CPUs to
+/// come by now and then, so waiting must end by itself.
+const PATIENCE: u32 = 30;
+/// Naps after which a CPU goes on in any case.
+const MOST_NAPS: u32 = 300;
+
+/// What QEMU's translated code counts for each CPU.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Score {
+    /// User instructions.
+    pub user: AtomicU64,
+    /// Kernel instructions.
+    pub kernel: AtomicU64,
+    /// User instructions since the last [`BUDGET`] was used up.
+    pub budget: AtomicU64,
+}
+
+/// The PMU's memory: shared with the guest, or nobody's.
+#[derive(Debug)]
+pub enum Memory {
+    Shared(SharedWords),
+    Own(Vec<AtomicU64>),
+}
+
+impl AsRef<[AtomicU64]> for Memory {
+    fn as_ref(&self) -> &[AtomicU64] {
+        match self {
+            Self::Shared(words) => words.as_ref(),
+            Self::Own(words) => words,
+        }
+    }
+}
+
+/// A virtual CPU.
+#[repr(align(64))]
+struct Cpu {
+    core: UnsafeCell<Core>,
+    score: OnceLock<&'static Score>,
+}
+
+// SAFETY: `core` is only reached through `Machine::cpu`, on the CPU's own thread.
+unsafe impl Sync for Cpu {}
+
+/// The machine.
+pub struct Machine {
+    simulation: Simulation<Memory>,
+    cpus: Vec<Cpu>,
+    regions: Mutex<Regions>,
+    report: ReportFile,
+}
+
+static MACHINE: OnceLock<Machine> = OnceLock::new();
+
+/// The machine, once it is installed.
+#[inline]
+pub fn machine() -> Option<&'static Machine> {
+    MACHINE.get()
+}
+
+/// The access under way, to be asked about.
+struct Access {
+    info: qemu::MemInfo,
+    address: u64,
+    score: Option<&'static Score>,
+}
+
+impl Probe for Access {
+    fn physical_address(&self) -> Option<u64> {
+        // SAFETY: called within the callback that `info` belongs to; the handle is used
+        // before that returns, and checked for null.
+        unsafe {
+            let handle = qemu::qemu_plugin_get_hwaddr(self.info, self.address);
+            (!handle.is_null() && !qemu::qemu_plugin_hwaddr_is_io(handle))
+                .then(|| qemu::qemu_plugin_hwaddr_phys_addr(handle))
+        }
+    }
+
+    fn value(&self) -> u64 {
+        // SAFETY: called within the callback that `info` belongs to.
+        unsafe { qemu::qemu_plugin_mem_get_value(self.info) }.low
+    }
+
+    fn instructions(&self) -> (u64, u64) {
+        self.score.map_or((0, 0), executed)
+    }
+}
+
+fn executed(score: &Score) -> (u64, u64) {
+    (score.user.load(Relaxed), score.kernel.load(Relaxed))
+}
+
+impl Machine {
+    /// Sets the machine up. `shared` is the PMU's memory, if the guest is to see it.
+    pub fn install(
+        model: Model,
+        report: ReportFile,
+        shared: Option<SharedWords>,
+    ) -> Result<(), PmuError> {
+        let words = model.pmu_shape().map_or(0, |s| s.words());
+        let own = || Memory::Own((0..words).map(|_| AtomicU64::new(0)).collect());
+        let regions = Mutex::new(Regions::new(&model.title));
+        let simulation = Simulation::new(model, shared.map_or_else(own, Memory::Shared))?;
+        let cpus = (0..)
+            .map_while(|cpu| simulation.core(cpu))
+            .map(|core| Cpu { core: UnsafeCell::new(core), score: OnceLock::new() })
+            .collect();
+        // A second plugin of the same file would be a second library, with a static of its
+        // own: nothing can be here yet.
+        let _ = MACHINE.set(Self { simulation, cpus, regions, report });
+        Ok(())
+    }
+
+    /// The parts of a CPU.
+    ///
+    /// # Safety
+    /// Only on the thread that runs the CPU, and not while another borrow of its core lives:
+    /// QEMU's callbacks of a CPU come on that thread, one after the other.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Core, Option<&'static Score>)> {
+        let cpu = self.cpus.get(cpu as usize)?;
+        // SAFETY: the caller is the only one to reach this core now.
+        Some((unsafe { &mut *cpu.core.get() }, cpu.score.get().copied()))
+    }
+
+    /// As `cpu`, with the core knowing its instructions.
+    ///
+    /// # Safety
+    /// As `cpu`.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn cpu_now(&self, cpu: c_uint) -> Option<(&mut Core, Option<&'static Score>)> {
+        // SAFETY: passed on to the caller.
+        let (core, score) = unsafe { self.cpu(cpu) }?;
+        if let Some(score) = score {
+            let (user, kernel) = executed(score);
+            core.executed(user, kernel);
+        }
+        Some((core, score))
+    }
+
+    /// A CPU exists now, and counts here.
+    pub fn add_cpu(&self, cpu: c_uint, score: &'static Score) {
+        if let Some(cpu) = self.cpus.get(cpu as usize) {
+            // A CPU is set up once; the scoreboard keeps its place.
+            let _ = cpu.score.set(score);
+            score.budget.store(BUDGET, Relaxed);
+        }
+    }
+
+    /// An access of user mode.
+    #[inline]
+    pub fn access(&self, cpu: c_uint, info: qemu::MemInfo, address: u64) {
+        // SAFETY: called from the CPU's memory callback, which calls nothing that comes back.
+        let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
+        // SAFETY: within the callback that `info` belongs to.
+        let write = unsafe { qemu::qemu_plugin_mem_is_store(info) };
+        self.simulation.access(core, address, write, &Access { info, address, score });
+    }
+
+    /// A CPU has used up its budget of user instructions, or runs user code for the first
+    /// time since it was idle.
+    pub fn budget(&self, cpu: c_uint) {
+        // SAFETY: called from the CPU's execution callback.
+        let Some((core, score)) = (unsafe { self.cpu_now(cpu) }) else { return };
+        if let Some(score) = score {
+            score.budget.store(0, Relaxed);
+        }
+        self.simulation.wake(core);
+        self.wait(core);
+    }
+
+    /// Lets the others come up.
+    fn wait(&self, core: &Core) {
+        let mut last = None;
+        let mut unmoved = 0;
+        for _ in 0..MOST_NAPS {
+            let Some((lead_ps, slowest)) = self.simulation.lead(core) else { return };
+            if lead_ps <= QUANTUM_PS {
+                return;
+            }
+            unmoved = if last == Some((lead_ps, slowest)) { unmoved + 1 } else { 0 };
+            last = Some((lead_ps, slowest));
+            if unmoved >= PATIENCE {
+                self.simulation.give_up(slowest);
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// A CPU halts.
+    pub fn idle(&self, cpu: c_uint) {
+        // SAFETY: called from the CPU's idle callback, on its thread.
+        if let Some((core, _)) = unsafe { self.cpu_now(cpu) } {
+            self.simulation.sleep(core);
+        }
+    }
+
+    /// A CPU goes on. Only user code makes it busy, so that is what calls back.
+    pub fn resume(&self, cpu: c_uint) {
+        if let Some(score) = self.cpus.get(cpu as usize).and_then(|c| c.score.get()) {
+            score.budget.store(BUDGET, Relaxed);
+        }
+    }
+
+    /// The guest flushes a CPU's TLB.
+    pub fn flush_tlb(&self, cpu: c_uint) {
+        // SAFETY: called from the CPU's execution callback.
+        if let Some((core, _)) = unsafe { self.cpu(cpu) } {
+            core.flush_tlb();
+        }
+    }
+
+    /// A CPU executes a mark.
+    pub fn mark(&self, cpu: c_uint, mark: Mark) {
+        // SAFETY: called from the CPU's execution callback.
+        let Some((core, _)) = (unsafe { self.cpu_now(cpu) }) else { return };
+        self.simulation.wake(core);
+        let pmu = self.simulation.pmu();
+        let counters = Snapshot::take(pmu);
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        if regions.mark(mark, &pmu.mark_name(), core.now_ps(), counters) {
+            drop(regions);
+            self.write_report();
+        }
+    }
+
+    /// Writes what was counted so far.
+    pub fn write_report(&self) {
+        let pmu = self.simulation.pmu();
+        let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = regions.report(pmu.time_ns() * 1000, &Snapshot::take(pmu));
+        if let Err(error) = self.report.write(&report) {
+            eprintln!("numapilot: cannot write the lab's report: {error}");
+        }
+    }
+}

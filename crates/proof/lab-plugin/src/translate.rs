@@ -1,0 +1,222 @@
+//! What translated code must do for the simulation: decided once for each block, when QEMU
+//! translates it.
+
+use std::ffi::{c_uint, c_void};
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::OnceLock;
+
+use numapilot_lab_pmu::Mark;
+
+use crate::machine::{BUDGET, Score, machine};
+use crate::qemu::{self, Insn, Scoreboard, Tb, Word};
+
+/// Addresses below are user mode's (x86-64, four and five levels of page tables alike for
+/// code).
+const KERNEL: u64 = 1 << 63;
+
+/// The scoreboard that translated code counts in.
+struct Counting(*mut Scoreboard);
+
+// SAFETY: an opaque handle, used only to be given back to QEMU, from any thread.
+unsafe impl Send for Counting {}
+// SAFETY: as above.
+unsafe impl Sync for Counting {}
+
+static COUNTING: OnceLock<Counting> = OnceLock::new();
+
+/// Makes the scoreboard. To be called once, while the plugin is installed.
+pub fn prepare() {
+    // SAFETY: called while the plugin is installed, when QEMU is ready for it.
+    COUNTING
+        .get_or_init(|| Counting(unsafe { qemu::qemu_plugin_scoreboard_new(size_of::<Score>()) }));
+}
+
+/// The part of the scoreboard that belongs to a CPU which QEMU has set up.
+pub fn score(cpu: c_uint) -> Option<&'static Score> {
+    let counting = COUNTING.get()?;
+    // SAFETY: QEMU gives zeroed memory for `Score`, suitably aligned for its words, which
+    // are atomics. It lives as long as the plugin: QEMU never frees scoreboards by itself,
+    // and grows them only before CPUs beyond the first 64 kB of CPUs are added, none here.
+    unsafe { qemu::qemu_plugin_scoreboard_find(counting.0, cpu).cast::<Score>().as_ref() }
+}
+
+/// What an instruction does to the simulation besides accessing memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Special {
+    Mark(Mark),
+    FlushTlb,
+}
+
+impl Special {
+    fn of(code: &[u8], kernel: bool) -> Option<Self> {
+        if !kernel {
+            return Mark::decode(code).map(Self::Mark);
+        }
+        // Prefixes: a REX for the upper registers, 66 of invpcid.
+        let code = match code {
+            [0x40..=0x4f, rest @ ..] => rest,
+            _ => code,
+        };
+        let register = |modrm: &u8| modrm >> 3 & 7;
+        match code {
+            // mov to CR3 or CR4; invlpg m.
+            [0x0f, 0x22, modrm, ..] if matches!(register(modrm), 3 | 4) => Some(Self::FlushTlb),
+            [0x0f, 0x01, modrm, ..] if register(modrm) == 7 && *modrm < 0xc0 => {
+                Some(Self::FlushTlb)
+            }
+            [0x66, 0x0f, 0x38, 0x82, ..] => Some(Self::FlushTlb),
+            _ => None,
+        }
+    }
+
+    /// As the word that a callback is given.
+    fn pack(self) -> *mut c_void {
+        let value = match self {
+            Self::FlushTlb => 0,
+            Self::Mark(mark) => mark.displacement() as usize,
+        };
+        ptr::without_provenance_mut(value)
+    }
+}
+
+/// QEMU translates a block.
+pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
+    let Some(counting) = COUNTING.get() else { return };
+    let word = |offset| Word { scoreboard: counting.0, offset };
+    // SAFETY: `tb` is the block being translated, valid during this call, and so are its
+    // instructions; registering callbacks is what this call is for.
+    unsafe {
+        let count = qemu::qemu_plugin_tb_n_insns(tb);
+        let kernel = qemu::qemu_plugin_tb_vaddr(tb) >= KERNEL;
+        let add = |offset| {
+            qemu::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+                tb,
+                qemu::ADD,
+                word(offset),
+                count as u64,
+            );
+        };
+        if kernel {
+            add(offset_of!(Score, kernel));
+        } else {
+            add(offset_of!(Score, user));
+            add(offset_of!(Score, budget));
+            qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
+                tb,
+                on_budget,
+                qemu::NO_REGS,
+                qemu::AT_LEAST,
+                word(offset_of!(Score, budget)),
+                BUDGET,
+                ptr::null_mut(),
+            );
+        }
+        for index in 0..count {
+            let insn = qemu::qemu_plugin_tb_get_insn(tb, index);
+            translate_instruction(insn, kernel);
+        }
+    }
+}
+
+/// # Safety
+/// `insn` belongs to the block being translated.
+unsafe fn translate_instruction(insn: *mut Insn, kernel: bool) {
+    let mut code = [0u8; 16];
+    // SAFETY: the caller vouches for the instruction; no more is written than there is room.
+    let length = unsafe { qemu::qemu_plugin_insn_data(insn, code.as_mut_ptr().cast(), code.len()) };
+    if let Some(special) = Special::of(&code[..length.min(code.len())], kernel) {
+        let callback = match special {
+            Special::Mark(_) => on_mark,
+            Special::FlushTlb => on_flush_tlb,
+        };
+        // SAFETY: as above.
+        unsafe {
+            qemu::qemu_plugin_register_vcpu_insn_exec_cb(
+                insn,
+                callback,
+                qemu::NO_REGS,
+                special.pack(),
+            );
+        }
+    }
+    if !kernel {
+        // SAFETY: as above.
+        unsafe {
+            qemu::qemu_plugin_register_vcpu_mem_cb(
+                insn,
+                on_access,
+                qemu::NO_REGS,
+                qemu::READS_AND_WRITES,
+                ptr::null_mut(),
+            );
+        }
+    }
+}
+
+extern "C" fn on_access(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.access(cpu, info, address);
+    }
+}
+
+extern "C" fn on_budget(cpu: c_uint, _data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.budget(cpu);
+    }
+}
+
+extern "C" fn on_flush_tlb(cpu: c_uint, _data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.flush_tlb(cpu);
+    }
+}
+
+extern "C" fn on_mark(cpu: c_uint, data: *mut c_void) {
+    let mark = u32::try_from(data.addr()).ok().and_then(Mark::from_displacement);
+    if let (Some(machine), Some(mark)) = (machine(), mark) {
+        machine.mark(cpu, mark);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_lab_pmu::MarkKind;
+
+    use super::*;
+
+    #[test]
+    fn what_flushes_the_tlb_is_recognised_in_the_kernel_only() {
+        let flushes: [&[u8]; 6] = [
+            &[0x0f, 0x22, 0xd8],             // mov %rax,%cr3
+            &[0x41, 0x0f, 0x22, 0xda],       // mov %r10,%cr3
+            &[0x0f, 0x22, 0xe0],             // mov %rax,%cr4
+            &[0x0f, 0x01, 0x38],             // invlpg (%rax)
+            &[0x66, 0x0f, 0x38, 0x82, 0x07], // invpcid (%rdi),%rax
+            &[0x41, 0x0f, 0x01, 0x3f],       // invlpg (%r15)
+        ];
+        for code in flushes {
+            assert_eq!(Special::of(code, true), Some(Special::FlushTlb), "{code:x?}");
+            assert_eq!(Special::of(code, false), None);
+        }
+        let others: [&[u8]; 5] = [
+            &[0x0f, 0x22, 0xc0], // mov %rax,%cr0
+            &[0x0f, 0x20, 0xd8], // mov %cr3,%rax
+            &[0x0f, 0x01, 0xf8], // swapgs
+            &[0x0f, 0x01, 0x18], // lidt (%rax)
+            &[],
+        ];
+        for code in others {
+            assert_eq!(Special::of(code, true), None, "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn marks_are_user_modes() {
+        let mark = Mark { kind: MarkKind::End, slot: 3 };
+        let code = [&[0x0f, 0x1f, 0x80][..], &mark.displacement().to_le_bytes()].concat();
+        assert_eq!(Special::of(&code, false), Some(Special::Mark(mark)));
+        assert_eq!(Special::of(&code, true), None);
+        assert_eq!(Mark::from_displacement(Special::Mark(mark).pack().addr() as u32), Some(mark));
+    }
+}
