@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use numapilot_lab::LabError;
 use numapilot_place::PlaceError;
 
 use crate::terminal::{ColorChoice, Terminal};
@@ -51,8 +52,9 @@ fn main() -> ExitCode {
         Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             terminal.error(&error);
-            let status = error.downcast_ref().map_or(OWN_FAILURE, PlaceError::exit_status);
-            ExitCode::from(status)
+            let place = error.downcast_ref().map(PlaceError::exit_status);
+            let lab = error.downcast_ref().map(LabError::exit_status);
+            ExitCode::from(place.or(lab).unwrap_or(OWN_FAILURE))
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::terminal::Terminal;
 mod bench;
 mod completions;
 mod doctor;
+mod lab;
 mod man;
 mod restore;
 mod run;
@@ -33,6 +34,8 @@ pub enum Verb {
     Stat(stat::Args),
     /// Run a built-in workload.
     Bench(bench::Args),
+    /// Emulate NUMA machines and run programs on them.
+    Lab(lab::Args),
     /// Print the completion script of a shell.
     Completions(completions::Args),
     /// Print the manual page, or write those of all verbs into a directory.
@@ -54,6 +57,7 @@ impl Verb {
             Self::Tune(args) => args.run(terminal),
             Self::Stat(args) => args.run(terminal),
             Self::Bench(args) => args.run(terminal),
+            Self::Lab(args) => args.run(terminal),
             Self::Completions(args) => args.run(terminal),
             Self::Man(args) => args.run(terminal),
         }

@@ -29,6 +29,22 @@ pub fn thp_disabled() -> io::Result<bool> {
         .map(|v| v != 0)
 }
 
+/// Has the caller killed when the thread ends that started it. `parent` is the process of
+/// that thread.
+///
+/// # Errors
+/// `ESRCH` when it has ended already: then nothing would kill the caller any more.
+pub fn end_with_parent(parent: u32) -> io::Result<()> {
+    let signal = libc::SIGKILL as libc::c_ulong;
+    // SAFETY: PR_SET_PDEATHSIG takes one integer.
+    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }))?;
+    // SAFETY: getppid takes nothing and cannot fail.
+    if u32::try_from(unsafe { libc::getppid() }) != Ok(parent) {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,6 +27,8 @@ pub struct Steps {
     pub memory: Option<(Mode, i32, Vec<u64>)>,
     /// Takes transparent huge pages away (`true`) or gives them back (`false`).
     pub thp_disable: Option<bool>,
+    /// Is killed when the thread that started it ends.
+    pub end_with_parent: bool,
 }
 
 /// One of the [`Steps`].
@@ -40,10 +42,12 @@ pub enum Step {
     Memory,
     /// `prctl(PR_SET_THP_DISABLE)`.
     Thp,
+    /// `prctl(PR_SET_PDEATHSIG)`.
+    ParentDeath,
 }
 
 impl Step {
-    const ALL: [Self; 4] = [Self::Group, Self::Cpus, Self::Memory, Self::Thp];
+    const ALL: [Self; 5] = [Self::Group, Self::Cpus, Self::Memory, Self::Thp, Self::ParentDeath];
 
     /// The system call.
     #[must_use]
@@ -53,6 +57,7 @@ impl Step {
             Self::Cpus => "sched_setaffinity",
             Self::Memory => "set_mempolicy",
             Self::Thp => "prctl(PR_SET_THP_DISABLE)",
+            Self::ParentDeath => "prctl(PR_SET_PDEATHSIG)",
         }
     }
 }
@@ -93,7 +98,7 @@ impl From<io::Error> for SpawnError {
 
 impl Steps {
     /// Does the steps in the calling thread, in the order of [`Step::ALL`].
-    fn apply(&self) -> io::Result<()> {
+    fn apply(&self, parent: u32) -> io::Result<()> {
         if self.new_group {
             // SAFETY: setpgid takes two integers.
             tagged(Step::Group, check(i64::from(unsafe { libc::setpgid(0, 0) })).map(drop))?;
@@ -107,6 +112,9 @@ impl Steps {
         if let Some(disable) = self.thp_disable {
             tagged(Step::Thp, prctl::set_thp_disable(disable))?;
         }
+        if self.end_with_parent {
+            tagged(Step::ParentDeath, prctl::end_with_parent(parent))?;
+        }
         Ok(())
     }
 
@@ -116,9 +124,10 @@ impl Steps {
             return;
         }
         let steps = self.clone();
+        let parent = std::process::id();
         // SAFETY: between fork and exec the closure makes system calls on memory that was
         // allocated before the fork; building an io::Error from a number allocates nothing.
-        unsafe { command.pre_exec(move || steps.apply()) };
+        unsafe { command.pre_exec(move || steps.apply(parent)) };
     }
 }
 
@@ -166,6 +175,7 @@ mod tests {
             cpus: Some(cpus),
             memory: Some((Mode::Interleave, 0, nodes)),
             thp_disable: Some(true),
+            end_with_parent: true,
         };
         let maps = output(&steps, "cat", &["/proc/self/numa_maps"]);
         assert!(maps.lines().next().unwrap().contains("interleave:"), "{maps}");

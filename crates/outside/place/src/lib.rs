@@ -33,7 +33,7 @@ pub use note::Note;
 pub use plan::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
 };
-pub use prepare::{Options, Prepared, prepare, prepare_targets};
+pub use prepare::{Options, Prepared, find_program, prepare, prepare_targets};
 pub use profile::ProfileError;
 pub use running::{Finished, Running, Usage};
 pub use supervise::Supervisor;

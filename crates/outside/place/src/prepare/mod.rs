@@ -20,6 +20,8 @@ use crate::running::Running;
 use crate::threads::{Placement, Session};
 use crate::{AllocatorChoice, Note, PlaceError, Plan, Targets, allocators};
 
+pub use program::find_program;
+
 /// How a program is started, apart from the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {

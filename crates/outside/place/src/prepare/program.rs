@@ -103,8 +103,9 @@ impl Prepared {
     }
 }
 
-/// The file execvp(3) would start.
-fn find_program(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
+/// The file execvp(3) would start for a name and a search path.
+#[must_use]
+pub fn find_program(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
     let executable =
         |p: &Path| p.is_file() && rustix::fs::access(p, rustix::fs::Access::EXEC_OK).is_ok();
     if name.as_encoded_bytes().contains(&b'/') {

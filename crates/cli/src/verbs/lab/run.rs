@@ -1,0 +1,98 @@
+//! `numapilot lab run`: a program on an emulated machine.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use numapilot_lab::{Lab, Request, Shape, Streams, Tuning};
+use numapilot_topology::description::named;
+
+use super::values::{self, NodeWeight};
+use crate::terminal::Terminal;
+use crate::units::{duration, size};
+
+/// What `lab run` and `lab shell` have in common: the machine.
+#[derive(clap::Args)]
+pub struct MachineArgs {
+    /// The machine: a name of `lab list`, or a description file.
+    #[arg(short, long, value_name = "NAME|FILE")]
+    machine: String,
+    /// Take a file, a directory or a program along, with the libraries it needs.
+    #[arg(long, value_name = "PATH|PROGRAM")]
+    include: Vec<OsString>,
+    /// Room for what the guest writes.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    disk: u64,
+    /// Add to the kernel's command line.
+    #[arg(long, value_name = "TEXT")]
+    append: Vec<String>,
+    /// Transparent huge pages in the guest.
+    #[arg(long, value_name = "WHEN", value_parser = ["always", "madvise", "never"])]
+    thp: Option<String>,
+    /// Automatic NUMA balancing in the guest.
+    #[arg(long, value_name = "MODE", value_parser = values::balancing)]
+    numa_balancing: Option<u8>,
+    /// Weights of nodes for weighted interleave: 0=3,1=1.
+    #[arg(long, value_name = "NODE=WEIGHT", value_delimiter = ',', value_parser = values::weight)]
+    weights: Vec<NodeWeight>,
+    /// Run as this user, by name or number; root when left out.
+    #[arg(long, value_name = "USER", value_parser = values::user)]
+    user: Option<numapilot_lab::User>,
+    /// How long the machine may take to boot.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    boot_timeout: Duration,
+}
+
+impl MachineArgs {
+    /// Takes more along.
+    pub fn include_also(&mut self, more: impl IntoIterator<Item = OsString>) {
+        self.include.extend(more);
+    }
+
+    /// What is to run, on this machine.
+    pub fn request(
+        self,
+        command: Vec<OsString>,
+        timeout: Option<Duration>,
+        streams: Streams,
+    ) -> anyhow::Result<Request> {
+        let (name, description) = named(&self.machine)?;
+        Ok(Request {
+            shape: Shape::new(&name, &description)?,
+            command,
+            include: self.include,
+            append: self.append,
+            tuning: Tuning {
+                thp: self.thp,
+                numa_balancing: self.numa_balancing,
+                weights: self.weights.iter().map(|w| (w.node, w.weight)).collect(),
+            },
+            user: self.user,
+            free_bytes: self.disk,
+            boot_timeout: self.boot_timeout,
+            timeout,
+            streams,
+        })
+    }
+}
+
+/// Arguments of `lab run`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// End the machine after so long, counted from the program's start.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// The program and its arguments.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    pub fn run(self, _terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let request = self.machine.request(self.command, self.timeout, Streams::Pipes)?;
+        let outcome = Lab::find()?.run(&request)?;
+        Ok(ExitCode::from(outcome.status))
+    }
+}

@@ -1,0 +1,28 @@
+//! `numapilot lab setup`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use numapilot_lab::{cache_directory, setup};
+
+use crate::terminal::Terminal;
+
+/// Arguments of `lab setup`.
+#[derive(clap::Args)]
+pub struct Args {}
+
+impl Args {
+    #[allow(clippy::unused_self, reason = "every verb is run in this way")]
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let mut say = |what: &str| {
+            // A closed stderr must not end what works.
+            let _ = writeln!(terminal.err(), "numapilot: {what}");
+        };
+        let ready = setup::setup(&mut say)?;
+        let mut out = terminal.out();
+        writeln!(out, "QEMU {}: {}", ready.emulator.version, ready.emulator.program.display())?;
+        writeln!(out, "Linux {}: {}", ready.kernel.version, ready.kernel.path.display())?;
+        writeln!(out, "cache: {}", cache_directory()?.display())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,132 @@
+//! The program: started as the task says, served while it runs, waited for.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use numapilot_lab_init::{DIRECTORY, Order, Report, TASK_FILE, Task};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
+
+use super::ports::Ports;
+use super::streams::{Outgoing, incoming};
+use super::terminal::Terminal;
+use super::{Trouble, settings};
+
+/// Runs the task's program; its status, or 128+n.
+pub fn run(ports: &Ports) -> Result<u8, Trouble> {
+    let path = Path::new(DIRECTORY).join(TASK_FILE);
+    let bytes = fs::read(&path).map_err(Trouble::at::<io::Error>("cannot read", &path))?;
+    let task = Task::from_bytes(&bytes)?;
+    settings::identity(&task.hostname)?;
+    settings::apply(&task.settings)?;
+    let mut command = command(&task);
+    let ended = Arc::new(AtomicBool::new(false));
+    let mut streams = Streams::open(&task, ports, &mut command, &ended)?;
+    let child = command.spawn().map_err(|source| Trouble::Program {
+        program: task.program.display().to_string(),
+        source,
+    })?;
+    // The pipes' ends that the program has would be kept open by the command.
+    drop(command);
+    let pid = Pid::from_child(&child);
+    if let Some(terminal) = &streams.terminal {
+        terminal.foreground(pid)?;
+    }
+    ports.control.report(&Report::Started)?;
+    let orders = ports.control.orders()?;
+    let output = std::mem::take(&mut streams.output);
+    let closers: Vec<_> = output.iter().map(Outgoing::closer).collect();
+    thread::spawn(move || {
+        for order in orders {
+            obey(order, pid, &closers, streams.terminal.as_ref());
+        }
+    });
+    let status = reap_until(pid)?;
+    ended.store(true, Ordering::Release);
+    output.into_iter().for_each(Outgoing::finish);
+    Ok(status)
+}
+
+fn command(task: &Task) -> Command {
+    let mut command = Command::new(&task.program);
+    if let Some((name, rest)) = task.arguments.split_first() {
+        command.arg0(name).args(rest);
+    }
+    command
+        .env_clear()
+        .envs(task.environment.iter().map(|(name, value)| (name, value)))
+        .current_dir(&task.directory)
+        .process_group(0);
+    if let Some(user) = task.user {
+        command.uid(user.uid).gid(user.gid);
+    }
+    command
+}
+
+/// What is between the program and the host.
+struct Streams {
+    output: Vec<Outgoing>,
+    terminal: Option<Terminal>,
+}
+
+impl Streams {
+    fn open(
+        task: &Task,
+        ports: &Ports,
+        command: &mut Command,
+        ended: &Arc<AtomicBool>,
+    ) -> Result<Self, Trouble> {
+        let again = |file: &fs::File| file.try_clone().map_err(Trouble::at("cannot open", "port"));
+        if let Some(size) = task.terminal {
+            let terminal = Terminal::open(size)?;
+            command.stdin(again(&terminal.0)?);
+            command.stdout(again(&terminal.0)?);
+            command.stderr(again(&terminal.0)?);
+            return Ok(Self { output: Vec::new(), terminal: Some(terminal) });
+        }
+        let (stdout, out) = Outgoing::start(again(&ports.stdout)?, Arc::clone(ended))?;
+        let (stderr, err) = Outgoing::start(again(&ports.stderr)?, Arc::clone(ended))?;
+        command.stdin(incoming(again(&ports.stdin)?)?).stdout(stdout).stderr(stderr);
+        Ok(Self { output: vec![out, err], terminal: None })
+    }
+}
+
+fn obey(order: Order, program: Pid, closers: &[Arc<AtomicBool>], terminal: Option<&Terminal>) {
+    match order {
+        Order::Signal(number) => {
+            if let Some(signal) = Signal::from_named_raw(number) {
+                // It may have ended a moment ago.
+                let _ = kill_process_group(program, signal);
+            }
+        }
+        Order::Close { stderr } => {
+            if let Some(closed) = closers.get(usize::from(stderr)) {
+                closed.store(true, Ordering::Release);
+            }
+        }
+        Order::Size(size) => {
+            if let Some(terminal) = terminal {
+                terminal.resize(size);
+            }
+        }
+    }
+}
+
+/// Collects every process that ends, as process 1 must, until the program does.
+fn reap_until(program: Pid) -> Result<u8, Trouble> {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == program => {
+                let code = status.exit_status().or(status.terminating_signal().map(|s| 128 + s));
+                return Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX));
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Trouble::at("cannot wait for", "the program")(error)),
+        }
+    }
+}

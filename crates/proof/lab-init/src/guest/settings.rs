@@ -1,0 +1,28 @@
+//! Kernel settings of the task, and what every guest gets.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+
+use numapilot_lab_init::Setting;
+use rustix::system::sethostname;
+
+use super::Trouble;
+
+/// Writes each setting where it belongs; a kernel that lacks one is an error, because a
+/// measurement without it would be of something else.
+pub fn apply(settings: &[Setting]) -> Result<(), Trouble> {
+    for setting in settings {
+        fs::write(&setting.path, &setting.value)
+            .map_err(Trouble::at::<io::Error>("cannot set", &setting.path))?;
+    }
+    Ok(())
+}
+
+/// Name of the machine, and the loopback device, which servers listen on.
+pub fn identity(hostname: &OsStr) -> Result<(), Trouble> {
+    sethostname(hostname.as_encoded_bytes()).map_err(Trouble::at("cannot set", "hostname"))?;
+    // IFF_UP | IFF_LOOPBACK; the kernel gives the device its address when it comes up.
+    let loopback = "/sys/class/net/lo/flags";
+    fs::write(loopback, "0x9").map_err(Trouble::at::<io::Error>("cannot set", loopback))
+}

@@ -1,0 +1,43 @@
+//! The virtual console as the terminal of a shell.
+
+use std::fs::File;
+
+use numapilot_lab_init::WindowSize;
+use rustix::process::{Pid, setsid};
+use rustix::termios::{Winsize, tcsetpgrp, tcsetwinsize};
+
+use super::Trouble;
+
+/// Device of the first virtual console.
+const DEVICE: &str = "/dev/hvc0";
+
+/// A terminal that controls this session.
+pub struct Terminal(pub File);
+
+impl Terminal {
+    /// Opens the console; because this process leads a session without a terminal, it
+    /// becomes the session's (credentials(7)).
+    pub fn open(size: WindowSize) -> Result<Self, Trouble> {
+        setsid().map_err(Trouble::at("cannot lead a session for", DEVICE))?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(DEVICE)
+            .map_err(Trouble::at("cannot open", DEVICE))?;
+        let terminal = Self(file);
+        terminal.resize(size);
+        Ok(terminal)
+    }
+
+    /// Tells the programs on it how large it is.
+    pub fn resize(&self, size: WindowSize) {
+        let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        // A terminal of the wrong size is still a terminal.
+        let _ = tcsetwinsize(&self.0, size);
+    }
+
+    /// Ctrl-C goes to this group.
+    pub fn foreground(&self, group: Pid) -> Result<(), Trouble> {
+        tcsetpgrp(&self.0, group).map_err(Trouble::at("cannot give the foreground on", DEVICE))
+    }
+}

@@ -1,0 +1,131 @@
+//! What host and guest say to each other while the program runs, one line each.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::WindowSize;
+
+/// From the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Send the program this signal.
+    Signal(i32),
+    /// Nobody reads the program's output or messages any more.
+    Close {
+        /// Standard error, as opposed to standard output.
+        stderr: bool,
+    },
+    /// The terminal has this size now.
+    Size(WindowSize),
+}
+
+/// From the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The program runs.
+    Started,
+    /// It does not.
+    Failed(Failure),
+    /// It has ended, with its status or 128+n when signal n ended it.
+    Exited(u8),
+}
+
+/// Why the program did not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The errno of starting the program; 0 when the guest itself could not be set up.
+    pub errno: i32,
+    /// What failed.
+    pub what: String,
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal(number) => write!(f, "signal {number}"),
+            Self::Close { stderr } => write!(f, "close {}", if *stderr { 2 } else { 1 }),
+            Self::Size(size) => write!(f, "size {} {}", size.rows, size.columns),
+        }
+    }
+}
+
+impl FromStr for Order {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let unknown = || format!("'{}' is no order", line.escape_debug());
+        let mut words = line.split(' ');
+        let word = words.next().unwrap_or_default();
+        let mut number = || words.next().and_then(|w| w.parse::<u16>().ok()).ok_or_else(unknown);
+        match word {
+            "signal" => Ok(Self::Signal(number()?.into())),
+            "close" => Ok(Self::Close { stderr: number()? == 2 }),
+            "size" => Ok(Self::Size(WindowSize { rows: number()?, columns: number()? })),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started => write!(f, "started"),
+            Self::Failed(Failure { errno, what }) => {
+                write!(f, "failed {errno} {}", what.escape_debug())
+            }
+            Self::Exited(status) => write!(f, "exited {status}"),
+        }
+    }
+}
+
+impl FromStr for Report {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let unknown = || format!("'{}' is no report", line.escape_debug());
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "started" => Ok(Self::Started),
+            "failed" => {
+                let (errno, what) = rest.split_once(' ').ok_or_else(unknown)?;
+                let errno = errno.parse().map_err(|_| unknown())?;
+                Ok(Self::Failed(Failure { errno, what: what.to_owned() }))
+            }
+            "exited" => rest.parse().map(Self::Exited).map_err(|_| unknown()),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let size = WindowSize { rows: 24, columns: 80 };
+        for order in [Order::Signal(15), Order::Close { stderr: true }, Order::Size(size)] {
+            assert_eq!(order.to_string().parse(), Ok(order));
+        }
+        let failure = Failure { errno: 2, what: "no such program".to_owned() };
+        for report in [Report::Started, Report::Failed(failure), Report::Exited(143)] {
+            assert_eq!(report.to_string().parse(), Ok(report));
+        }
+    }
+
+    #[test]
+    fn a_report_is_one_line() {
+        let failure = Failure { errno: 0, what: "two\nlines".to_owned() };
+        assert_eq!(Report::Failed(failure).to_string(), "failed 0 two\\nlines");
+    }
+
+    proptest! {
+        #[test]
+        fn anything_else_is_refused(line in ".*") {
+            let _ = line.parse::<Order>();
+            let _ = line.parse::<Report>();
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! QEMU's command line and the kernel's, from the shape of a machine.
+//!
+//! Source: QEMU's manual page (`-numa`, `-smp`, `-object`), Linux's
+//! Documentation/admin-guide/kernel-parameters.txt.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use numapilot_lab_init::{DIRECTORY, PORTS, PROGRAM};
+
+use crate::Shape;
+
+/// Bandwidths are multiples of this, in bytes per second: the table's entries have 16 bits
+/// and one unit.
+const BANDWIDTH_UNIT: u32 = 64 << 20;
+
+/// What of the host goes into the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Directories of QEMU's firmware, for one that was unpacked and not installed.
+    pub firmware: Vec<PathBuf>,
+    /// The kernel.
+    pub kernel: PathBuf,
+    /// The disk image.
+    pub disk: PathBuf,
+    /// Descriptors of the ports, in the order of [`PORTS`].
+    pub ports: Vec<i32>,
+    /// Descriptor of the serial console.
+    pub console: i32,
+    /// Descriptor of the virtual console; for a shell only.
+    pub terminal: Option<i32>,
+    /// The plugin with its options.
+    pub plugin: Option<OsString>,
+    /// Memory that guest and plugin share, with its size: the guest's performance counters.
+    pub counters: Option<(PathBuf, u64)>,
+    /// More for the kernel's command line.
+    pub append: Vec<String>,
+}
+
+/// Kernel parameters that every guest gets. Most leave out what takes time at boot and has no
+/// effect on a program: `lpj`, because calibrating delay loops takes seconds per package in
+/// emulation; `tsc` and `no_timer_check`, so that clocks are not compared with each other.
+/// `mitigations=off` keeps page tables and TLBs as the programs see them; `no5lvl` keeps page
+/// walks at four levels.
+const KERNEL: [&str; 17] = [
+    "console=ttyS0",
+    "quiet",
+    "panic=-1",
+    "root=/dev/nvme0n1",
+    "rootfstype=ext4",
+    "rw",
+    "lpj=4000000",
+    "tsc=reliable",
+    "no_timer_check",
+    "mitigations=off",
+    "nokaslr",
+    "no5lvl",
+    "cryptomgr.notests",
+    "apparmor=0",
+    "audit=0",
+    "nowatchdog",
+    "rcupdate.rcu_expedited=1",
+];
+
+/// The kernel's command line.
+#[must_use]
+pub fn kernel(append: &[String]) -> String {
+    let init = format!("init={DIRECTORY}/{PROGRAM}");
+    let all = KERNEL.iter().map(|word| (*word).to_owned()).chain([init]);
+    all.chain(append.iter().cloned()).collect::<Vec<_>>().join(" ")
+}
+
+/// QEMU's arguments.
+#[must_use]
+pub fn qemu(shape: &Shape, parts: &Parts) -> Vec<OsString> {
+    let mut line = Line::default();
+    machine(&mut line, shape);
+    nodes(&mut line, shape);
+    heterogeneous_memory(&mut line, shape);
+    for directory in &parts.firmware {
+        line.option("-L", directory);
+    }
+    line.option("-kernel", &parts.kernel);
+    line.option("-append", kernel(&parts.append));
+    let mut disk = OsString::from("if=none,id=disk,format=raw,file=");
+    disk.push(escape(&parts.disk));
+    line.option("-drive", disk);
+    line.option("-device", "nvme,drive=disk,serial=numapilot");
+    line.option("-chardev", format!("socket,id=console,fd={}", parts.console));
+    line.option("-serial", "chardev:console");
+    line.option("-device", "virtio-serial-pci");
+    for (name, fd) in PORTS.iter().zip(&parts.ports) {
+        line.option("-chardev", format!("socket,id={name},fd={fd}"));
+        line.option("-device", format!("virtserialport,chardev={name},name={name}"));
+    }
+    if let Some(fd) = parts.terminal {
+        line.option("-chardev", format!("socket,id=terminal,fd={fd}"));
+        line.option("-device", "virtconsole,chardev=terminal");
+    }
+    if let Some((file, bytes)) = &parts.counters {
+        let mut memory = OsString::from(format!(
+            "memory-backend-file,id=counters,share=on,size={bytes},mem-path="
+        ));
+        memory.push(escape(file));
+        line.option("-object", memory);
+        line.option("-device", "ivshmem-plain,memdev=counters");
+    }
+    if let Some(plugin) = &parts.plugin {
+        line.option("-plugin", plugin);
+    }
+    line.0
+}
+
+/// A comma in a value is written twice.
+fn escape(path: &std::path::Path) -> OsString {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let bytes = path.as_os_str().as_bytes();
+    let twice = bytes.iter().flat_map(|&b| std::iter::repeat_n(b, if b == b',' { 2 } else { 1 }));
+    OsString::from_vec(twice.collect())
+}
+
+#[derive(Default)]
+struct Line(Vec<OsString>);
+
+impl Line {
+    fn option(&mut self, name: &str, value: impl Into<OsString>) {
+        self.0.extend([name.into(), value.into()]);
+    }
+}
+
+/// A bare PC: nothing that programs do not use, and no clock but those the kernel needs.
+fn machine(line: &mut Line, shape: &Shape) {
+    for flag in ["-nodefaults", "-no-user-config", "-no-reboot"] {
+        line.0.push(flag.into());
+    }
+    let hmat = if has_hmat(shape) { ",hmat=on" } else { "" };
+    let bare = "smbus=off,sata=off,usb=off,vmport=off,hpet=off,pit=off";
+    line.option("-display", "none");
+    line.option("-machine", format!("q35,{bare}{hmat}"));
+    line.option("-accel", "tcg,thread=multi");
+    line.option("-cpu", "max");
+    // Nodes of one package are dies of it: they share no cache.
+    let dies = shape.nodes_per_package;
+    let packages = shape.initiators().count() / dies as usize;
+    line.option(
+        "-smp",
+        format!("{},sockets={packages},dies={dies},cores={}", shape.cpus(), shape.cpus_per_node),
+    );
+    line.option("-m", format!("{}K", shape.memory_bytes() >> 10));
+}
+
+fn nodes(line: &mut Line, shape: &Shape) {
+    for (i, node) in shape.nodes.iter().enumerate() {
+        let kib = node.memory_bytes >> 10;
+        line.option("-object", format!("memory-backend-ram,id=memory{i},size={kib}K"));
+        let mut text = format!("node,nodeid={i},memdev=memory{i}");
+        match nearest_initiator(shape, i) {
+            _ if !node.cpus.is_empty() => {
+                text += &format!(",cpus={}-{}", node.cpus.start, node.cpus.end - 1);
+            }
+            Some(initiator) if has_hmat(shape) => text += &format!(",initiator={initiator}"),
+            _ => {}
+        }
+        line.option("-numa", text);
+    }
+    for (i, row) in shape.distances.iter().enumerate() {
+        for (j, distance) in row.iter().enumerate().filter(|(j, _)| *j != i) {
+            line.option("-numa", format!("dist,src={i},dst={j},val={distance}"));
+        }
+    }
+}
+
+/// The node whose CPUs reach the memory of a node first.
+fn nearest_initiator(shape: &Shape, target: usize) -> Option<usize> {
+    shape.initiators().min_by_key(|i| shape.distances.get(*i).and_then(|row| row.get(target)))
+}
+
+/// Whether every latency and bandwidth from CPUs is known: the kernel wants all or none.
+fn has_hmat(shape: &Shape) -> bool {
+    let full = |matrix: &[Vec<Option<f64>>]| {
+        shape.initiators().all(|i| {
+            matrix.get(i).is_some_and(|row| {
+                row.len() == shape.nodes.len() && row.iter().all(Option::is_some)
+            })
+        })
+    };
+    full(&shape.latency_ns) && full(&shape.bandwidth_gb_per_s)
+}
+
+/// Latency and bandwidth from every node with CPUs to every memory (ACPI 6.5, 5.2.27).
+fn heterogeneous_memory(line: &mut Line, shape: &Shape) {
+    if !has_hmat(shape) {
+        return;
+    }
+    for initiator in shape.initiators() {
+        for target in 0..shape.nodes.len() {
+            let of = |matrix: &[Vec<Option<f64>>]| matrix[initiator][target].unwrap_or_default();
+            let at = format!("hmat-lb,initiator={initiator},target={target},hierarchy=memory");
+            let nanoseconds = of(&shape.latency_ns).round();
+            line.option("-numa", format!("{at},data-type=access-latency,latency={nanoseconds}"));
+            let units = (of(&shape.bandwidth_gb_per_s) * 1e9 / f64::from(BANDWIDTH_UNIT)).round();
+            let mib = units.max(1.0) * f64::from(BANDWIDTH_UNIT >> 20);
+            line.option("-numa", format!("{at},data-type=access-bandwidth,bandwidth={mib}M"));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! QEMU: where it is, whether it is new enough, and whether it loads plugins.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use crate::LabError;
+use crate::unpacked::Unpacked;
+
+/// Its program for x86-64 machines.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+/// The oldest version whose plugins can read what an access reads and writes.
+const OLDEST: (u32, u32) = (9, 1);
+
+/// A QEMU that can run the lab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emulator {
+    /// Its file.
+    pub program: PathBuf,
+    /// Its version, as it says itself: `10.0.2`.
+    pub version: String,
+    /// Its packages, unless it is installed.
+    unpacked: Option<Unpacked>,
+}
+
+impl Emulator {
+    /// The first on PATH that will do, else the one in the cache.
+    ///
+    /// # Errors
+    /// [`LabError`] that says what is wrong with the one that was found, or that there is
+    /// none.
+    pub fn find() -> Result<Self, LabError> {
+        if env::consts::ARCH != "x86_64" {
+            return Err(LabError::Processor(env::consts::ARCH));
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        let installed = env::split_paths(&path).map(|d| d.join(PROGRAM)).find(|p| p.is_file());
+        let installed = installed.map(|program| Self::check(program, None));
+        if let Some(Ok(emulator)) = installed {
+            return Ok(emulator);
+        }
+        match Self::in_cache() {
+            Err(LabError::NoEmulator { program }) => {
+                Err(installed.and_then(Result::err).unwrap_or(LabError::NoEmulator { program }))
+            }
+            found => found,
+        }
+    }
+
+    /// The one that was fetched.
+    fn in_cache() -> Result<Self, LabError> {
+        let tools = Unpacked::tools()?;
+        match tools.program(PROGRAM) {
+            Some(program) => Self::check(program, Some(tools)),
+            None => Err(LabError::NoEmulator { program: PROGRAM }),
+        }
+    }
+
+    fn check(program: PathBuf, unpacked: Option<Unpacked>) -> Result<Self, LabError> {
+        let mut emulator = Self { program, version: String::new(), unpacked };
+        let broken = |said: String| LabError::BrokenEmulator {
+            path: emulator.program.clone(),
+            said: said.lines().next().unwrap_or("no message").to_owned(),
+        };
+        let output = emulator.ask(&["--version"]).map_err(|e| broken(e.to_string()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let Some((version, numbers)) = version(&text) else {
+            return Err(broken(String::from_utf8_lossy(&output.stderr).into_owned()));
+        };
+        if numbers < OLDEST {
+            let oldest = format!("{}.{}", OLDEST.0, OLDEST.1);
+            let path = emulator.program;
+            return Err(LabError::OldEmulator { path, version: version.to_owned(), oldest });
+        }
+        // A plugin that is not there: a QEMU with plugins fails to open the file, one
+        // without says that it has none. Without default devices it loads no modules of its
+        // own, which may be those of an installed QEMU of another version.
+        let absent = "/nonexistent.so";
+        let output = emulator
+            .ask(&["-nodefaults", "-machine", "none", "-display", "none", "-plugin", absent])
+            .map_err(|e| broken(e.to_string()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        // GLib's message for the file, in whatever words: the file's name is in it.
+        if !said.contains(absent) {
+            let said = said.lines().next().unwrap_or("no message").to_owned();
+            return Err(LabError::NoPlugins { path: emulator.program, said });
+        }
+        emulator.version = version.to_owned();
+        Ok(emulator)
+    }
+
+    fn ask(&self, arguments: &[&str]) -> std::io::Result<Output> {
+        self.command().args(arguments).stdin(Stdio::null()).output()
+    }
+
+    /// A command that starts it, with its own libraries if it brought any.
+    pub(crate) fn command(&self) -> Command {
+        match &self.unpacked {
+            Some(unpacked) => unpacked.command(&self.program),
+            None => Command::new(&self.program),
+        }
+    }
+
+    /// Directories of its firmware, when it is not where it was built to be.
+    pub(crate) fn firmware(&self) -> Vec<PathBuf> {
+        let root = self.unpacked.as_ref().map(Unpacked::root);
+        let shares = root.map(|root| ["qemu", "seabios"].map(|d| root.join("usr/share").join(d)));
+        shares.into_iter().flatten().collect()
+    }
+}
+
+/// `10.0.2` and its first two numbers from `QEMU emulator version 10.0.2 (Debian ...)`.
+fn version(text: &str) -> Option<(&str, (u32, u32))> {
+    let version = text.split_once("version ")?.1.split([' ', '(', '\n']).next()?;
+    let mut numbers = version.split('.');
+    Some((version, (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        let text = "QEMU emulator version 9.2.4 (Debian 1:9.2)\nCopyright";
+        assert_eq!(version(text), Some(("9.2.4", (9, 2))));
+        assert_eq!(version("QEMU emulator version 10.0.2\n"), Some(("10.0.2", (10, 0))));
+        assert_eq!(version("nothing"), None);
+        assert_eq!(version("version x"), None);
+    }
+
+    /// A program that says so when asked for its version or given a plugin.
+    fn pretend(directory: &Path, version: &str, plugin: &str) -> PathBuf {
+        let program = directory.join(PROGRAM);
+        let script = format!(
+            "#!/bin/sh\ncase $1 in --version) echo '{version}' ;; *) echo '{plugin}' >&2 ;; esac\n"
+        );
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        program
+    }
+
+    #[test]
+    fn what_will_not_do_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let check = |version: &str, plugin: &str| {
+            Emulator::check(pretend(directory.path(), version, plugin), None)
+        };
+        let new = "QEMU emulator version 10.0.2 (Debian)";
+        let loads = "qemu: Could not load plugin /nonexistent.so: cannot open shared object file";
+        assert_eq!(check(new, loads).unwrap().version, "10.0.2");
+        let error = check("QEMU emulator version 7.2.22", loads).unwrap_err().to_string();
+        assert!(error.contains("is version 7.2.22; the lab needs 9.1 or newer"), "{error}");
+        let error = check(new, "plugin interface not enabled in this build").unwrap_err();
+        assert!(error.to_string().contains("built without plugins (plugin interface"), "{error}");
+        let error = check("segmentation fault", "").unwrap_err().to_string();
+        assert!(error.contains("does not run"), "{error}");
+        let error = Emulator::check(directory.path().join("nothing"), None).unwrap_err();
+        assert!(error.to_string().contains("does not run: No such file"), "{error}");
+    }
+}

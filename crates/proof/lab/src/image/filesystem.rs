@@ -1,0 +1,69 @@
+//! ext4 from a directory, by mke2fs(8).
+
+use std::env;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::descriptor::{inherit, path_of};
+use crate::unpacked::Unpacked;
+use crate::{LabError, cache_directory};
+
+/// Without what only a disk that lives on needs: a journal, checksums, room to grow.
+const FEATURES: &str = "^has_journal,^metadata_csum,^resize_inode";
+/// Inodes beyond those of the files.
+const SPARE_INODES: u64 = 16384;
+/// Bytes of an inode.
+const INODE: u64 = 256;
+
+/// A file without a name that holds the directory as a file system with room for `bytes`.
+pub fn make(directory: &Path, bytes: u64, files: u64) -> Result<File, LabError> {
+    let cache = cache_directory()?;
+    // Not on a tmpfs: the disk must not take the memory that the guest is to have.
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let disk = rustix::fs::open(&cache, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(LabError::at("make a file in", &cache))?;
+    let inodes = files + SPARE_INODES;
+    // Tables and bitmaps take less than a hundredth.
+    let size = (bytes + inodes * INODE + bytes / 50 + (16 << 20)).next_multiple_of(1 << 20);
+    rustix::fs::ftruncate(&disk, size).map_err(LabError::at("make a file in", &cache))?;
+    let disk = File::from(disk);
+    inherit(&disk)?;
+    let output = mke2fs()?
+        .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-O", FEATURES])
+        .args(["-E", "lazy_itable_init=1,nodiscard,root_owner=0:0"])
+        .arg("-N")
+        .arg(inodes.to_string())
+        .arg("-d")
+        .arg(directory)
+        .arg(path_of(&disk))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(LabError::host("run mke2fs"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(LabError::Mke2fs { said });
+    }
+    Ok(disk)
+}
+
+/// mke2fs, which users' PATH often lacks.
+///
+/// # Errors
+/// [`LabError::NoMke2fs`] when it is neither installed nor fetched.
+pub fn mke2fs() -> Result<Command, LabError> {
+    const NAME: &str = "mke2fs";
+    let path = env::var_os("PATH").unwrap_or_default();
+    let installed = env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|directory| directory.join(NAME))
+        .find(|program| program.is_file());
+    if let Some(program) = installed {
+        return Ok(Command::new(program));
+    }
+    let tools = Unpacked::tools()?;
+    let program = tools.program(NAME).ok_or(LabError::NoMke2fs)?;
+    Ok(tools.command(&program))
+}

@@ -1,0 +1,151 @@
+//! The guest's disk: a program with everything it needs, as an ext4 file system in a file
+//! without a name.
+
+mod filesystem;
+mod libraries;
+mod tree;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use numapilot_lab_init::{DIRECTORY, PROGRAM, TASK_FILE, Task};
+use numapilot_place::elf::{Kind, inspect};
+use numapilot_place::find_program;
+
+pub use self::filesystem::mke2fs;
+use self::tree::Tree;
+use crate::LabError;
+use crate::stage::Stage;
+
+/// What goes onto the disk.
+#[derive(Clone, Debug)]
+pub struct Contents<'a> {
+    /// What process 1 is to do.
+    pub task: &'a Task,
+    /// Process 1, on the host.
+    pub init: &'a Path,
+    /// numapilot and its libraries; they go beside process 1.
+    pub own: &'a [PathBuf],
+    /// Files, directories and programs to take along.
+    pub include: &'a [PathBuf],
+    /// Room for what the guest writes.
+    pub free_bytes: u64,
+}
+
+/// Programs that others start without saying so: system(3) runs `sh`.
+const ALWAYS: [&str; 1] = ["/bin/sh"];
+
+/// What the C library reads; each if it is there and may be read.
+const CONFIGURATION: [&str; 8] = [
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/services",
+    "/etc/protocols",
+];
+
+/// Directories that every system has, with their modes.
+const SKELETON: [(&str, u32); 10] = [
+    ("/dev", 0o755),
+    ("/proc", 0o555),
+    ("/sys", 0o555),
+    ("/tmp", 0o1777),
+    ("/var/tmp", 0o1777),
+    ("/run", 0o755),
+    ("/root", 0o700),
+    ("/home", 0o755),
+    ("/mnt", 0o755),
+    ("/etc", 0o755),
+];
+
+/// Builds the disk.
+///
+/// # Errors
+/// [`LabError`] for files that are missing or cannot be read, and for a full disk; nothing
+/// is left over.
+pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
+    let stage = Stage::new()?;
+    let mut tree = Tree::new(stage.path());
+    for path in contents.include {
+        tree.include(path)?;
+        tree.needs_of(path)?;
+    }
+    tree.program(&contents.task.program)?;
+    for path in ALWAYS.iter().map(Path::new).filter(|p| p.exists()) {
+        tree.program(path)?;
+    }
+    for library in preloaded(contents.task) {
+        tree.include(&library)?;
+        tree.needs_of(&library)?;
+    }
+    for path in CONFIGURATION.iter().map(Path::new).filter(|p| File::open(p).is_ok()) {
+        tree.include(path)?;
+    }
+    let ours = Path::new(DIRECTORY);
+    for file in contents.own.iter().map(PathBuf::as_path).chain([contents.init]) {
+        if let Some(name) = file.file_name() {
+            tree.file_as(file, &ours.join(name))?;
+            tree.needs_of(file)?;
+        }
+    }
+    tree.text(&ours.join(TASK_FILE), &contents.task.to_bytes(), 0o600)?;
+    for (path, mode) in SKELETON {
+        tree.directory_if_none(Path::new(path), mode)?;
+    }
+    tree.directory_if_none(&contents.task.directory, 0o755)?;
+    let (bytes, files) = tree.size();
+    filesystem::make(stage.path(), bytes + contents.free_bytes, files)
+}
+
+/// The path of process 1 in the guest.
+#[must_use]
+pub fn init_path() -> PathBuf {
+    Path::new(DIRECTORY).join(PROGRAM)
+}
+
+/// Libraries that the task's environment preloads by path.
+fn preloaded(task: &Task) -> Vec<PathBuf> {
+    let value = task.environment.iter().find(|(name, _)| name == "LD_PRELOAD");
+    let value = value.map_or_else(OsString::new, |(_, value)| value.clone());
+    let entries = value.as_bytes().split(|b| matches!(b, b':' | b' '));
+    let paths = entries.map(|entry| Path::new(OsStr::from_bytes(entry)).to_owned());
+    // One that is missing is what ld.so only complains about.
+    paths.filter(|path| path.is_absolute() && path.is_file()).collect()
+}
+
+/// Whether a file is named as shared libraries are.
+fn is_library(path: &Path) -> bool {
+    let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
+    name.ends_with(".so") || name.contains(".so.")
+}
+
+/// The dynamic loader of this program; none when it is static.
+fn own_loader() -> Result<Option<PathBuf>, LabError> {
+    let own = Path::new("/proc/self/exe");
+    match inspect(own).map_err(LabError::at("read", own))?.kind {
+        Kind::Dynamic { loader, .. } => Ok(Some(loader)),
+        Kind::Static | Kind::Other => Ok(None),
+    }
+}
+
+/// What a user asked to take along: files and directories, and programs by name.
+///
+/// # Errors
+/// [`LabError::NothingToInclude`] for what is none of them.
+pub fn to_include(what: &[OsString]) -> Result<Vec<PathBuf>, LabError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    what.iter()
+        .map(|what| {
+            let given = PathBuf::from(what);
+            let found = Some(given).filter(|p| p.exists()).or_else(|| find_program(what, &path));
+            found.ok_or_else(|| LabError::NothingToInclude {
+                what: what.to_string_lossy().into_owned(),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,256 @@
+//! The guest's files, put together in a directory from which mke2fs makes the disk.
+//!
+//! Every file has the same path as here, so that arguments, scripts and configuration mean
+//! the same there. Files are linked where that is possible and copied where not.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use numapilot_place::elf::{Kind, inspect};
+use rustix::io::Errno;
+
+use super::libraries;
+use crate::LabError;
+
+/// What every kernel shows of itself: not for the disk.
+const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// A directory that becomes the guest's root.
+#[derive(Debug)]
+pub struct Tree {
+    root: PathBuf,
+    /// What is there already, by its path in the guest.
+    done: HashSet<PathBuf>,
+    /// Bytes of all files.
+    bytes: u64,
+    files: u64,
+}
+
+impl Tree {
+    /// An empty tree in a directory.
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), done: HashSet::new(), bytes: 0, files: 0 }
+    }
+
+    /// Bytes and number of files so far.
+    pub fn size(&self) -> (u64, u64) {
+        (self.bytes, self.files)
+    }
+
+    /// An empty directory, unless something of that name is there.
+    pub fn directory_if_none(&mut self, path: &Path, mode: u32) -> Result<(), LabError> {
+        match fs::symlink_metadata(self.place(path)) {
+            Ok(_) => Ok(()),
+            Err(_) => self.directory(path, mode),
+        }
+    }
+
+    /// A directory.
+    pub fn directory(&mut self, path: &Path, mode: u32) -> Result<(), LabError> {
+        let place = self.place(path);
+        fs::create_dir_all(&place).map_err(LabError::at("make", &place))?;
+        self.files += 1;
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(&place, mode).map_err(LabError::at("set permissions of", &place))
+    }
+
+    /// A file with these contents.
+    pub fn text(&mut self, path: &Path, contents: &[u8], mode: u32) -> Result<(), LabError> {
+        let place = self.parent(path)?;
+        free(&place)?;
+        fs::write(&place, contents).map_err(LabError::at("write", &place))?;
+        self.count(contents.len() as u64);
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(&place, mode).map_err(LabError::at("set permissions of", &place))
+    }
+
+    /// A file of the host under another name.
+    pub fn file_as(&mut self, source: &Path, path: &Path) -> Result<(), LabError> {
+        let place = self.parent(path)?;
+        let bytes = fs::metadata(source).map_err(LabError::at("read", source))?.len();
+        link_or_copy(source, &place)?;
+        self.count(bytes);
+        Ok(())
+    }
+
+    /// A program of the host with all that it needs to run: interpreter, loader, libraries.
+    pub fn program(&mut self, path: &Path) -> Result<(), LabError> {
+        self.include(path)?;
+        let binary = inspect(path).map_err(LabError::at("read", path))?;
+        if binary.path != path {
+            self.include(&binary.path)?;
+        }
+        self.libraries(libraries::of(&binary.path)?)
+    }
+
+    /// Libraries, each with what it needs in turn: the loader has listed all of them.
+    pub fn libraries(&mut self, all: Vec<PathBuf>) -> Result<(), LabError> {
+        all.iter().try_for_each(|library| self.include(library))
+    }
+
+    /// A file, link or whole directory of the host, links followed to what they mean.
+    pub fn include(&mut self, path: &Path) -> Result<(), LabError> {
+        let path = std::path::absolute(path).map_err(LabError::at("find", path))?;
+        let path = self.resolve(&path)?;
+        if let Some(own) = OWN.iter().find(|own| path.starts_with(own)) {
+            return Err(LabError::KernelsOwn { path, own });
+        }
+        // A tree that has this one in it.
+        if path == self.root || !self.done.insert(path.clone()) {
+            return Ok(());
+        }
+        let kind = fs::symlink_metadata(&path).map_err(LabError::at("read", &path))?;
+        if kind.is_dir() {
+            let mode = kind.permissions().mode() & 0o7777;
+            self.directory(&path, mode | 0o700)?;
+            give(&self.place(&path), &kind, mode | 0o700)?;
+            let entries = fs::read_dir(&path).map_err(LabError::at("read", &path))?;
+            for entry in entries {
+                let entry = entry.map_err(LabError::at("read", &path))?;
+                self.include(&entry.path())?;
+            }
+            return Ok(());
+        }
+        if kind.is_file() {
+            return self.file_as(&path, &path);
+        }
+        // Sockets, pipes and devices belong to whoever made them.
+        Ok(())
+    }
+
+    /// Programs and libraries of a tree that was included: what they need besides.
+    pub fn needs_of(&mut self, path: &Path) -> Result<(), LabError> {
+        let mut waiting = vec![path.to_owned()];
+        while let Some(path) = waiting.pop() {
+            let kind = fs::symlink_metadata(&path).map_err(LabError::at("read", &path))?;
+            if kind.is_dir() {
+                let entries = fs::read_dir(&path).map_err(LabError::at("read", &path))?;
+                waiting.extend(entries.filter_map(Result::ok).map(|entry| entry.path()));
+            } else if kind.is_file() {
+                self.needs_of_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn needs_of_file(&mut self, path: &Path) -> Result<(), LabError> {
+        // What cannot be read here need not be a program there.
+        let Ok(binary) = inspect(path) else { return Ok(()) };
+        if binary.path != path && binary.path.is_file() {
+            return self.program(path);
+        }
+        match binary.kind {
+            Kind::Dynamic { native: true, .. } => self.libraries(libraries::of(path)?),
+            // A library names no loader: it is the one of this program.
+            Kind::Static if super::is_library(path) => {
+                let Some(loader) = super::own_loader()? else { return Ok(()) };
+                // A plugin of a program may leave to the program what is not found here.
+                match libraries::list(&loader, path) {
+                    Ok(all) => self.libraries(all),
+                    Err(LabError::NoLibrary { .. }) => Ok(()),
+                    Err(error) => Err(error),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Follows links in every part of a path, and makes the same links in the guest.
+    fn resolve(&mut self, path: &Path) -> Result<PathBuf, LabError> {
+        const MOST_LINKS: usize = 40;
+        let parts = |path: &Path| -> Vec<OsString> {
+            path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
+        };
+        let mut waiting = parts(path);
+        let mut real = PathBuf::from("/");
+        let mut links = 0;
+        while let Some(part) = waiting.pop() {
+            match Path::new(&part).components().next() {
+                Some(Component::RootDir) => real = PathBuf::from("/"),
+                Some(Component::ParentDir) => drop(real.pop()),
+                Some(Component::Normal(name)) => {
+                    let next = real.join(name);
+                    let kind = fs::symlink_metadata(&next).map_err(LabError::at("read", &next))?;
+                    if !kind.is_symlink() {
+                        real = next;
+                        continue;
+                    }
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return Err(LabError::at("read", path)(Errno::LOOP));
+                    }
+                    let target = fs::read_link(&next).map_err(LabError::at("read", &next))?;
+                    self.link(&target, &next)?;
+                    waiting.extend(parts(&target));
+                }
+                _ => {}
+            }
+        }
+        Ok(real)
+    }
+
+    fn link(&mut self, target: &Path, path: &Path) -> Result<(), LabError> {
+        if self.done.insert(path.to_owned()) {
+            let place = self.parent(path)?;
+            symlink(target, &place).map_err(LabError::at("make", &place))?;
+            self.files += 1;
+        }
+        Ok(())
+    }
+
+    fn place(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// The place of a file, its directory made.
+    fn parent(&mut self, path: &Path) -> Result<PathBuf, LabError> {
+        let place = self.place(path);
+        if let Some(parent) = place.parent() {
+            fs::create_dir_all(parent).map_err(LabError::at("make", parent))?;
+        }
+        Ok(place)
+    }
+
+    fn count(&mut self, bytes: u64) {
+        // Whole blocks of 4 KiB.
+        self.bytes += bytes.next_multiple_of(4096);
+        self.files += 1;
+    }
+}
+
+/// Removes a file of the tree: writing to it would write to a file of the host that it is
+/// linked to.
+fn free(place: &Path) -> Result<(), LabError> {
+    match fs::remove_file(place) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(LabError::at("replace", place)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// A second name where the file system allows it; else a copy.
+fn link_or_copy(source: &Path, place: &Path) -> Result<(), LabError> {
+    free(place)?;
+    if fs::hard_link(source, place).is_ok() {
+        return Ok(());
+    }
+    fs::copy(source, place).map_err(LabError::at("copy", source))?;
+    let metadata = fs::metadata(source).map_err(LabError::at("read", source))?;
+    give(place, &metadata, metadata.permissions().mode() & 0o7777)
+}
+
+/// Gives a copy its original's owner, as far as this user may, and a mode.
+fn give(place: &Path, original: &fs::Metadata, mode: u32) -> Result<(), LabError> {
+    match std::os::unix::fs::chown(place, Some(original.uid()), Some(original.gid())) {
+        Err(e) if e.kind() != io::ErrorKind::PermissionDenied => {
+            return Err(LabError::at("give away", place)(e));
+        }
+        _ => {}
+    }
+    // Changing the owner clears the bits that change the user.
+    fs::set_permissions(place, fs::Permissions::from_mode(mode))
+        .map_err(LabError::at("set permissions of", place))
+}

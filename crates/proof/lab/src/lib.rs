@@ -1,0 +1,35 @@
+//! Emulated NUMA machines: a real Linux kernel in QEMU with the nodes, distances and CPUs of
+//! a machine description, and unmodified programs in it.
+//!
+//! ```text
+//!  Description --Shape::new--> Shape --command_line--> qemu-system-x86_64 -numa ... -plugin ...
+//!                                                        | disk: image::build (mke2fs -d)
+//!                                                        | ports: stdin, stdout, stderr, control
+//!  Lab::find (emulator, kernel, plugin, process 1)       v
+//!     '--------------- run ----------------------> guest: numapilot-lab-init runs the program
+//! ```
+//!
+//! Nothing of a running lab has a name: the disk image, the counters and the ports are
+//! descriptors that only this process and its QEMU hold, and QEMU dies with this process.
+//! So nothing is left behind, however it ends.
+#![forbid(unsafe_code)]
+
+pub mod command_line;
+mod descriptor;
+mod directories;
+pub mod emulator;
+mod error;
+pub mod image;
+mod kernel;
+mod run;
+pub mod setup;
+mod shape;
+mod stage;
+mod unpacked;
+
+pub use directories::cache_directory;
+pub use error::LabError;
+pub use kernel::Kernel;
+pub use numapilot_lab_init::{User, WindowSize};
+pub use run::{Lab, Outcome, Request, Streams, Tuning};
+pub use shape::{GuestNode, Shape};

@@ -1,0 +1,67 @@
+//! The guest's console: its last lines are kept, for when it dies.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Bytes that are kept.
+const KEPT: usize = 16 << 10;
+/// Lines that are shown.
+const SHOWN: usize = 20;
+
+/// What the kernel said last.
+#[derive(Clone, Debug, Default)]
+pub struct Console(Arc<Mutex<VecDeque<u8>>>);
+
+impl Console {
+    /// Reads the console from now on.
+    pub fn listen(mut socket: UnixStream) -> Self {
+        let console = Self::default();
+        let kept = console.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = socket.read(&mut buffer) {
+                kept.keep(&buffer[..read]);
+            }
+        });
+        console
+    }
+
+    fn keep(&self, bytes: &[u8]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(bytes);
+        let excess = kept.len().saturating_sub(KEPT);
+        kept.drain(..excess);
+    }
+
+    /// The last lines, without control characters.
+    pub fn last_lines(&self) -> String {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(kept.make_contiguous()).replace('\r', "");
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| line.chars().filter(|c| !c.is_control()).collect::<String>())
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        lines[lines.len().saturating_sub(SHOWN)..].join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_kept() {
+        let console = Console::default();
+        for i in 0..3000 {
+            console.keep(format!("line {i}\r\n\n").as_bytes());
+        }
+        console.keep(b"\x1b[1mKernel panic");
+        let text = console.last_lines();
+        assert_eq!(text.lines().count(), SHOWN);
+        assert!(text.ends_with("line 2999\n[1mKernel panic"), "{text}");
+    }
+}

@@ -1,0 +1,249 @@
+//! The course of a run: boot, program, end; signals and time limits meanwhile.
+
+use std::io::{BufRead, BufReader, stderr, stdout};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use numapilot_lab_init::{Failure, Order, Report};
+use numapilot_sys::signals::SignalFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::machine::{Machine, Orders};
+use super::output::{self, Output};
+use super::{Lab, Outcome, Request, Streams, task, terminal};
+use crate::{LabError, image};
+
+/// What is passed on to the program.
+const SIGNALS: [i32; 6] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+/// How long the last output may take to arrive once the program has ended.
+const LAST_OUTPUT: Duration = Duration::from_secs(60);
+/// The same for a terminal, whose output has no end.
+const LAST_OF_TERMINAL: Duration = Duration::from_millis(200);
+
+/// Boots, runs, ends.
+pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
+    let begun = Instant::now();
+    let mut signals = SIGNALS.to_vec();
+    signals.extend(matches!(request.streams, Streams::Terminal(_)).then_some(libc::SIGWINCH));
+    // Before the first thread is started.
+    let signals = SignalFd::open(&signals).map_err(LabError::host("receive signals"))?;
+    let task = task::of(request)?;
+    let include = image::to_include(&request.include)?;
+    let contents = image::Contents {
+        task: &task,
+        init: &lab.init,
+        own: &lab.own,
+        include: &include,
+        free_bytes: request.free_bytes,
+    };
+    let disk = image::build(&contents)?;
+    let machine = Machine::start(lab, request, &disk)?;
+    drop(disk);
+    let mut run = Run::new(request, machine, signals, begun)?;
+    let event = run.until_end()?;
+    run.conclude(event)
+}
+
+/// What ends a run.
+enum End {
+    Exited(u8),
+    Failed(Failure),
+    /// By a signal to this process.
+    Signal(i32),
+    Timeout,
+    Died,
+}
+
+struct Run<'a> {
+    request: &'a Request,
+    machine: Machine,
+    signals: SignalFd,
+    reports: BufReader<UnixStream>,
+    orders: Orders,
+    /// Open until the machine ends.
+    _stdin: UnixStream,
+    outputs: Vec<Output>,
+    _raw: Option<terminal::Raw>,
+    begun: Instant,
+    started: Option<Instant>,
+    /// The signal that was passed on.
+    asked: Option<i32>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        request: &'a Request,
+        mut machine: Machine,
+        signals: SignalFd,
+        begun: Instant,
+    ) -> Result<Self, LabError> {
+        let mut ports = std::mem::take(&mut machine.ports).into_iter();
+        let (Some(control), Some(stdin), Some(out), Some(err)) =
+            (ports.next(), ports.next(), ports.next(), ports.next())
+        else {
+            return Err(LabError::host("use the ports")(rustix::io::Errno::BADF));
+        };
+        let orders = || Orders::to(&control);
+        let (outputs, raw) = match machine.terminal.take() {
+            Some(port) => (vec![output::connect(port)?], Some(terminal::Raw::new()?)),
+            None => {
+                output::feed(&stdin)?;
+                let out = Output::copy(out, &stdout(), false, orders()?)?;
+                let err = Output::copy(err, &stderr(), true, orders()?)?;
+                (vec![out, err], None)
+            }
+        };
+        let orders = orders()?;
+        let reports = BufReader::new(control);
+        Ok(Self {
+            request,
+            machine,
+            signals,
+            reports,
+            orders,
+            _stdin: stdin,
+            outputs,
+            _raw: raw,
+            begun,
+            started: None,
+            asked: None,
+        })
+    }
+
+    fn until_end(&mut self) -> Result<End, LabError> {
+        loop {
+            let limit = match self.deadline() {
+                None => None,
+                Some(at) => {
+                    let left = at.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Ok(End::Timeout);
+                    }
+                    Timespec::try_from(left).ok()
+                }
+            };
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.reports.get_ref().as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.machine.pidfd.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut fds, limit.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(LabError::host("wait for the guest")(error)),
+            }
+            let [report, signal, ended] = fds.map(|fd| !fd.revents().is_empty());
+            if report && let Some(end) = self.listen()? {
+                return Ok(end);
+            }
+            if signal && let Some(end) = self.pass_on()? {
+                return Ok(end);
+            }
+            if ended {
+                return Ok(End::Died);
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.started {
+            None => Some(self.begun + self.request.boot_timeout),
+            Some(at) => Some(at + self.request.timeout?),
+        }
+    }
+
+    /// Reads one report; a guest writes whole lines.
+    fn listen(&mut self) -> Result<Option<End>, LabError> {
+        loop {
+            let mut line = String::new();
+            self.reports.read_line(&mut line).map_err(LabError::host("hear from the guest"))?;
+            match line.trim_end().parse() {
+                Ok(Report::Started) => self.started = Some(Instant::now()),
+                Ok(Report::Exited(status)) => return Ok(Some(End::Exited(status))),
+                Ok(Report::Failed(failure)) => return Ok(Some(End::Failed(failure))),
+                // At its end the port says nothing more; QEMU's own end tells why.
+                Err(_) if line.is_empty() => return Ok(Some(End::Died)),
+                Err(what) => return Ok(Some(End::Failed(Failure { errno: 0, what }))),
+            }
+            if self.reports.buffer().is_empty() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Signals go to the program; one before it runs, or a second one, ends the machine.
+    fn pass_on(&mut self) -> Result<Option<End>, LabError> {
+        while let Some(arrived) = self.signals.next().map_err(LabError::host("receive signals"))? {
+            let signal = arrived.signal;
+            if signal == libc::SIGWINCH {
+                if let Some(size) = terminal::size() {
+                    self.orders.send(Order::Size(size));
+                }
+                continue;
+            }
+            let asks_to_end = !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2);
+            if asks_to_end && (self.started.is_none() || self.asked.is_some()) {
+                return Ok(Some(End::Signal(signal)));
+            }
+            self.orders.send(Order::Signal(signal));
+            self.asked = self.asked.or(asks_to_end.then_some(signal));
+        }
+        Ok(None)
+    }
+
+    fn conclude(self, end: End) -> Result<Outcome, LabError> {
+        let now = Instant::now();
+        let started = self.started.unwrap_or(now);
+        let mut outcome = Outcome {
+            status: 0,
+            boot: started.saturating_duration_since(self.begun),
+            wall: now.saturating_duration_since(started),
+        };
+        let console = || self.machine.console.last_lines();
+        match end {
+            End::Exited(status) => {
+                outcome.status = status;
+                let limit = match self.request.streams {
+                    Streams::Pipes => LAST_OUTPUT,
+                    Streams::Terminal(_) => LAST_OF_TERMINAL,
+                };
+                for output in &self.outputs {
+                    output.wait(limit);
+                }
+                self.machine.end()?;
+            }
+            End::Signal(signal) => {
+                outcome.status = u8::try_from(128 + signal).unwrap_or(u8::MAX);
+                self.machine.end()?;
+            }
+            End::Failed(failure) => return Err(self.failed(failure)),
+            End::Timeout => {
+                return Err(match (self.started, self.request.timeout) {
+                    (Some(_), Some(limit)) => {
+                        LabError::Timeout { seconds: limit.as_secs_f64(), console: console() }
+                    }
+                    _ => {
+                        let seconds = self.request.boot_timeout.as_secs();
+                        LabError::BootTimeout { seconds, console: console() }
+                    }
+                });
+            }
+            End::Died => return Err(self.machine.post_mortem()),
+        }
+        Ok(outcome)
+    }
+
+    fn failed(&self, failure: Failure) -> LabError {
+        let program = self.request.command.first().map(|p| p.to_string_lossy().into_owned());
+        let program = program.unwrap_or_default();
+        match failure.errno {
+            libc::ENOENT => LabError::NoProgram { program, searched: failure.what },
+            0 => LabError::GuestFailed {
+                what: failure.what,
+                console: self.machine.console.last_lines(),
+            },
+            _ => LabError::NotExecutable { program, why: failure.what },
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A QEMU that runs, with our ends of its ports.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
+
+use numapilot_lab_init::{Order, PORTS};
+use numapilot_sys::spawn::{Steps, spawn};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::console::Console;
+use super::{Lab, Request, Streams};
+use crate::command_line::{self, Parts};
+use crate::descriptor::{inherit, memory, pair, path_of};
+use crate::{LabError, Shape};
+
+/// How long QEMU may take to end when it is asked to.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// A running machine; it ends with this value.
+pub struct Machine {
+    child: Child,
+    /// Becomes readable when QEMU ends.
+    pub pidfd: OwnedFd,
+    /// What QEMU said.
+    messages: File,
+    /// What the guest's kernel said.
+    pub console: Console,
+    /// Our ends, in the order of [`PORTS`].
+    pub ports: Vec<UnixStream>,
+    /// Our end of the virtual console.
+    pub terminal: Option<UnixStream>,
+}
+
+/// Where orders to the guest go.
+#[derive(Debug)]
+pub struct Orders(UnixStream);
+
+impl Orders {
+    /// Orders for the guest at the other end of its control port.
+    pub fn to(control: &UnixStream) -> Result<Self, LabError> {
+        control.try_clone().map(Self).map_err(LabError::host("use the control port"))
+    }
+
+    /// Sends one. A guest that is gone needs none.
+    pub fn send(&self, order: Order) {
+        let _ = (&self.0).write_all(format!("{order}\n").as_bytes());
+    }
+}
+
+impl Machine {
+    /// Starts it with this disk.
+    pub fn start(lab: &Lab, request: &Request, disk: &File) -> Result<Self, LabError> {
+        inherit(disk)?;
+        let (console, console_end) = pair()?;
+        let mut ports = Vec::new();
+        let mut ends = Vec::new();
+        for _ in PORTS {
+            let (ours, theirs) = pair()?;
+            ports.push(ours);
+            ends.push(theirs);
+        }
+        let terminal = match request.streams {
+            Streams::Terminal(_) => Some(pair()?),
+            Streams::Pipes => None,
+        };
+        let parts = Parts {
+            firmware: lab.emulator.firmware(),
+            kernel: lab.kernel.path.clone(),
+            disk: path_of(disk),
+            ports: ends.iter().map(AsRawFd::as_raw_fd).collect(),
+            console: console_end.as_raw_fd(),
+            terminal: terminal.as_ref().map(|(_, end)| end.as_raw_fd()),
+            append: request.append.clone(),
+            ..Parts::default()
+        };
+        let messages = memory(c"messages")?;
+        let child = start(lab, &request.shape, &parts, &messages)?;
+        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
+            .map_err(LabError::host("watch QEMU"))?;
+        Ok(Self {
+            child,
+            pidfd,
+            messages,
+            console: Console::listen(console),
+            ports,
+            terminal: terminal.map(|(ours, _)| ours),
+        })
+    }
+
+    /// Asks QEMU to end, so that what it has counted is written, and waits for it.
+    pub fn end(mut self) -> Result<(), LabError> {
+        // It may have ended by itself.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::TERM);
+        if self.ended_within(FAREWELL)? {
+            self.child.wait().map_err(LabError::host("wait for QEMU"))?;
+        }
+        Ok(())
+    }
+
+    /// Whether it ends within a time.
+    fn ended_within(&self, limit: Duration) -> Result<bool, LabError> {
+        let limit = Timespec::try_from(limit).unwrap_or_default();
+        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        Ok(poll(&mut fds, Some(&limit)).map_err(LabError::host("wait for QEMU"))? > 0)
+    }
+
+    /// Why it ended, when nobody asked it to.
+    pub fn post_mortem(mut self) -> LabError {
+        let status = match self.child.wait() {
+            Ok(status) => status,
+            Err(error) => return LabError::host("wait for QEMU")(error),
+        };
+        let mut said = String::new();
+        // Without its messages its status says at least something.
+        let _ = self.messages.rewind();
+        let _ = self.messages.read_to_string(&mut said);
+        let console = self.console.last_lines();
+        if status.success() && said.trim().is_empty() {
+            return LabError::GuestEnded { console };
+        }
+        LabError::EmulatorEnded { status: describe(status), said: said + &console }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Both fail only for one that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn start(lab: &Lab, shape: &Shape, parts: &Parts, messages: &File) -> Result<Child, LabError> {
+    let arguments: Vec<OsString> = command_line::qemu(shape, parts);
+    let mut command = lab.emulator.command();
+    let copy = messages.try_clone().map_err(LabError::host("start QEMU"))?;
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy);
+    // A group of its own: the terminal's Ctrl-C is for the program in the guest.
+    Steps { new_group: true, end_with_parent: true, ..Steps::default() }.install(&mut command);
+    spawn(&mut command).map_err(|error| LabError::EmulatorEnded {
+        status: "it did not start".to_owned(),
+        said: error.to_string(),
+    })
+}
+
+fn describe(status: ExitStatus) -> String {
+    status.to_string()
+}
