@@ -107,9 +107,10 @@ impl Heap {
             }
             let cold = &mut self.cold[class];
             let reserve = core::mem::replace(&mut cold.reserve, null_mut());
+            let objects = core::mem::take(&mut cold.objects);
             if !reserve.is_null() {
                 // SAFETY: nothing refers to it any more.
-                unsafe { small::hand_over(space, node, class, reserve, cold.objects) };
+                unsafe { small::hand_over(space, node, class, reserve, objects) };
             }
             let fresh = core::mem::take(&mut cold.fresh)..core::mem::take(&mut cold.fresh_end);
             reclaim::return_fresh(space, node, class, fresh);
