@@ -8,10 +8,10 @@
 //! is twice the number: the index of its first word among a heap's bins, so that the fast
 //! paths need no multiplication.
 
-/// Bytes of a page of the allocator: the unit of the class map.
+/// Bytes of a page of the allocator: the unit of the class map and of large blocks.
 pub const PAGE: usize = 1 << PAGE_SHIFT;
 /// Binary logarithm of [`PAGE`].
-pub const PAGE_SHIFT: u32 = 16;
+pub const PAGE_SHIFT: u32 = 14;
 /// Objects up to this many bytes come from classes.
 pub const SMALL_MAX: usize = 32 << 10;
 /// Every address handed out is a multiple of this.
@@ -21,6 +21,8 @@ pub const CLASSES: usize = 57;
 /// Most objects in one magazine.
 pub const MAGAZINE_MAX: usize = 63;
 
+/// Least bytes of a span of small objects.
+pub const SPAN_MIN: usize = 64 << 10;
 /// Classes in steps of [`GRAIN`].
 const FINE: usize = 32;
 
@@ -63,11 +65,11 @@ const fn describe(class: usize) -> Class {
         return Class { size: 0, pages: 0, capacity: 0, magazine: 0, reciprocal: 0 };
     }
     let size = size_of_class(class);
-    let mut pages = 1;
+    let mut pages = SPAN_MIN / PAGE;
     while pages * PAGE / size < 8 {
         pages *= 2;
     }
-    let mut magazine = PAGE / size;
+    let mut magazine = SPAN_MIN / size;
     if magazine < 7 {
         magazine = 7;
     } else if magazine > MAGAZINE_MAX {
@@ -164,7 +166,7 @@ mod tests {
             let span = class.pages as usize * PAGE;
             let used = (class.capacity * class.size) as usize;
             assert!(used <= span && (span - used) * 8 <= span, "{class:?}");
-            assert!(class.capacity <= 4096);
+            assert!(class.capacity as usize <= span / GRAIN);
         }
     }
 

@@ -4,16 +4,18 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use numapilot_bind::env::ALLOC_THP;
+use numapilot_bind::env::{ALLOC_HELPER, ALLOC_THP};
 
 /// The settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Ask for huge pages where they pay.
     pub huge_pages: bool,
+    /// Have a helper thread give idle memory back.
+    pub helper: bool,
 }
 
-const DEFAULT: Config = Config { huge_pages: true };
+const DEFAULT: Config = Config { huge_pages: true, helper: true };
 
 struct Cell {
     ready: AtomicU32,
@@ -41,9 +43,9 @@ pub fn get() -> &'static Config {
 /// One thread calls this, once.
 pub unsafe fn read() {
     let mut config = DEFAULT;
-    if variable(ALLOC_THP).is_some_and(|value| value.to_bytes() == b"0") {
-        config.huge_pages = false;
-    }
+    let off = |name| variable(name).is_some_and(|value| value.to_bytes() == b"0");
+    config.huge_pages = !off(ALLOC_THP);
+    config.helper = !off(ALLOC_HELPER);
     // SAFETY: nobody reads it before `ready`.
     unsafe { *CONFIG.config.get() = config };
     CONFIG.ready.store(1, Ordering::Release);

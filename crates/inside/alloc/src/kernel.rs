@@ -22,6 +22,7 @@ mod number {
     pub const MUNMAP: usize = 11;
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
+    pub const NANOSLEEP: usize = 35;
     pub const FUTEX: usize = 202;
     pub const MBIND: usize = 237;
     pub const GET_MEMPOLICY: usize = 239;
@@ -37,6 +38,7 @@ mod number {
     pub const READ: usize = 63;
     pub const WRITE: usize = 64;
     pub const FUTEX: usize = 98;
+    pub const NANOSLEEP: usize = 101;
     pub const GETCPU: usize = 168;
     pub const MUNMAP: usize = 215;
     pub const MREMAP: usize = 216;
@@ -216,6 +218,13 @@ pub fn now_ms() -> u64 {
     // system call; this clock cannot fail, so `errno` stays.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// Sleeps; a signal may end it early.
+pub fn sleep_ms(milliseconds: u64) {
+    let time = [(milliseconds / 1000) as i64, (milliseconds % 1000) as i64 * 1_000_000];
+    // SAFETY: the kernel reads two 64-bit words.
+    let _ = unsafe { call(number::NANOSLEEP, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Waits until the word is no longer `value`; may return early.

@@ -5,12 +5,12 @@ use core::ptr::null_mut;
 use crate::abort;
 use crate::class::{GRAIN, PAGE};
 use crate::kernel;
-use crate::pages::Run;
+use crate::pages::{Run, pages_in};
 use crate::space::Space;
 use crate::span::{Span, Use};
 
 /// From this many pages on, a block is moved by the page tables instead of copied.
-const MOVE_FROM: u32 = 32;
+const MOVE_FROM: u32 = pages_in(2 << 20);
 
 /// A block, and whether it is known to be all zeroes.
 #[derive(Clone, Copy)]

@@ -18,7 +18,7 @@
 //! | `heap`, `magazine`, `tls`, `threads` | what a thread holds, and how it comes and goes |
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
-//! | `reclaim` | the way of free memory back to the kernel |
+//! | `reclaim`, `helper` | the way of free memory back to the kernel |
 //! | `kernel`, `lock`, `config`, `abort` | system calls, a lock, settings, the end |
 //!
 //! As the global allocator of a Rust program:
@@ -37,6 +37,8 @@ pub mod api;
 mod class;
 pub mod config;
 mod heap;
+mod helper;
+mod holes;
 mod kernel;
 mod large;
 mod lock;

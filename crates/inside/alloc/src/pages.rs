@@ -1,4 +1,4 @@
-//! The page heap of a node: runs of 64 KiB pages, from the frontier or used before.
+//! The page heap of a node: runs of 16 KiB pages, from the frontier or used before.
 //!
 //! ```text
 //!  | small | large ..      | free | small | free (zero) ..   | never used ....
@@ -13,23 +13,31 @@
 //! 3.4, incremental sharing).
 
 use crate::class::PAGE;
-use crate::config;
 use crate::kernel::{self, Advice};
 use crate::space::Space;
 use crate::span::{Span, Use};
+use crate::{config, helper};
 
 /// Runs of up to this many pages have a list for each length.
 const EXACT: usize = 64;
 /// Longer ones have a list for each doubling.
 const LISTS: usize = EXACT + 26;
 /// Pages in 2 MiB.
-pub const HUGE_PAGES: u32 = 32;
+pub const HUGE_PAGES: u32 = pages_in(2 << 20);
 /// First and smallest growth, and the largest.
-const GROWTH: core::ops::RangeInclusive<u32> = 512..=16384;
+const GROWTH: core::ops::RangeInclusive<u32> = pages_in(32 << 20)..=pages_in(1 << 30);
 /// Above this many pages the heap is surely growing: huge pages are asked for in advance.
-const HUGE_FROM: u32 = 256;
+const HUGE_FROM: u32 = pages_in(16 << 20);
 /// Most pages for which huge pages are asked at once.
-const HUGE_STEP_MAX: u32 = 1024;
+const HUGE_STEP_MAX: u32 = pages_in(64 << 20);
+
+/// So many pages that are free and take memory are worth a thread that gives them back.
+const MUCH: u32 = pages_in(16 << 20);
+
+/// Pages of so many bytes.
+pub const fn pages_in(bytes: usize) -> u32 {
+    (bytes / PAGE) as u32
+}
 
 /// The page heap of one node. All zeroes until [`Self::start`].
 #[repr(C)]
@@ -132,26 +140,25 @@ impl PageHeap {
     pub fn give(&mut self, space: &Space, run: Run, now_ms: u32) {
         self.used -= run.pages;
         self.insert_merged(space, run, now_ms);
+        if self.dirty > MUCH {
+            helper::want();
+        }
     }
 
     /// A free run whose contents nobody wanted since `before_ms`, taken out of the heap so
     /// that it can be given back to the kernel without the lock; hand it to
-    /// [`Self::give_clean`] afterwards. At most `pages_max` of it.
-    pub fn take_idle(&mut self, space: &Space, before_ms: u32, pages_max: u32) -> Option<Run> {
+    /// [`Self::give_clean`] afterwards.
+    pub fn take_idle(&mut self, space: &Space, before_ms: u32) -> Option<Run> {
         let oldest = self.oldest;
         let span = self.at(space, oldest).filter(|_| oldest != 0)?;
         // The clock wraps after 49 days.
-        if (before_ms.wrapping_sub(span.since) as i32) < 0 {
-            return None;
-        }
-        let since = span.since;
-        let run = self.unlink(space, oldest);
-        if run.pages > pages_max {
-            let rest = Run { page: run.page + pages_max, pages: run.pages - pages_max, ..run };
-            self.insert(space, rest, since);
-            return Some(Run { pages: pages_max, ..run });
-        }
-        Some(run)
+        let idle = before_ms.wrapping_sub(span.since) as i32 >= 0;
+        idle.then(|| self.unlink(space, oldest))
+    }
+
+    /// Whether there are free pages whose contents take memory.
+    pub fn is_dirty(&self) -> bool {
+        self.oldest != 0
     }
 
     /// Puts back what [`Self::take_idle`] took, now without contents.

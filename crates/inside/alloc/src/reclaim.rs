@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::pages::{PageHeap, Run};
 use crate::space::Space;
 use crate::span::Use;
-use crate::{abort, small};
+use crate::{abort, helper, holes, small};
 
 /// Time between two looks at what was not needed.
 pub const TICK_MS: u64 = 100;
@@ -26,22 +26,37 @@ pub const TICK_MS: u64 = 100;
 const PAGES_IDLE_MS: u32 = 500;
 /// Idle magazines that one slow path returns: about 30 microseconds of work.
 const STEP: usize = 16;
-/// Most pages given back at once.
-const PURGE_PAGES: u32 = 1024;
 
 /// Does what is due on the heap's node.
 #[cold]
 pub fn look_at_the_clock(space: &Space, heap: &mut Heap) {
     let node = space.node(heap.node);
+    if space.nodes().count() > 1 {
+        heap.send_home(space);
+    }
+    if helper::is_running() {
+        return;
+    }
     let now_ms = kernel::now_ms();
     if node.tick_due(now_ms, TICK_MS) {
         tick(space, node);
         purge(space, node, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
     }
-    if space.nodes().count() > 1 {
-        heap.send_home(space);
-    }
     step(space, node, STEP);
+}
+
+/// Does all that is due on a node; whether there is or may soon be more.
+pub fn do_all(space: &Space, node: &Node, now_ms: u64) -> bool {
+    if node.tick_due(now_ms, TICK_MS) {
+        tick(space, node);
+    }
+    let mut some = false;
+    while step(space, node, STEP) {
+        some = true;
+    }
+    some |= purge(space, node, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
+    some |= holes::purge(space, node, now_ms as u32);
+    some || node.pages.lock().is_dirty()
 }
 
 /// Finds out which magazines nobody needed since the last tick.
@@ -95,7 +110,7 @@ fn return_magazine(space: &Space, node: &Node, magazine: *mut Magazine, objects:
 pub fn purge(space: &Space, node: &Node, before_ms: u32) -> bool {
     let mut some = false;
     loop {
-        let Some(run) = node.pages.lock().take_idle(space, before_ms, PURGE_PAGES) else {
+        let Some(run) = node.pages.lock().take_idle(space, before_ms) else {
             return some;
         };
         let bytes = run.pages as usize * class::PAGE;
@@ -115,10 +130,11 @@ pub fn purge(space: &Space, node: &Node, before_ms: u32) -> bool {
 /// Marks objects of a node as free in their spans. A span that is all free goes back to the
 /// page heap.
 pub fn return_objects(space: &Space, node: usize, objects: &[*mut u8]) {
+    let now_ms = kernel::now_ms() as u32;
     let mut pages = space.node(node).pages.lock();
     for &object in objects {
         // SAFETY: the pointers come from magazines: freed objects of this node.
-        unsafe { return_object(space, &mut pages, object as usize) };
+        unsafe { return_object(space, &mut pages, object as usize, now_ms) };
     }
 }
 
@@ -127,16 +143,17 @@ pub fn return_fresh(space: &Space, node: &Node, class: usize, fresh: Range<usize
     if fresh.is_empty() {
         return;
     }
+    let now_ms = kernel::now_ms() as u32;
     let mut pages = node.pages.lock();
     for object in fresh.step_by(class::TABLE[class].size as usize) {
         // SAFETY: addresses of objects of a span that the caller took and never handed out.
-        unsafe { return_object(space, &mut pages, object) };
+        unsafe { return_object(space, &mut pages, object, now_ms) };
     }
 }
 
 /// # Safety
 /// `object` is an address within a span of small objects of this node, whose lock is held.
-unsafe fn return_object(space: &Space, pages: &mut PageHeap, object: usize) {
+unsafe fn return_object(space: &Space, pages: &mut PageHeap, object: usize, now_ms: u32) {
     let page = space.page_of(object);
     // SAFETY: by contract the page belongs to a span in use.
     let (bin, page) = unsafe { (*space.map(page), page - u32::from((*space.span(page)).back)) };
@@ -154,18 +171,20 @@ unsafe fn return_object(space: &Space, pages: &mut PageHeap, object: usize) {
     }
     *word |= bit;
     span.free += 1;
+    span.zero = false;
+    span.since = now_ms;
     if span.free == info.capacity {
         if span.listed {
             small::unlist(space, pages, class, page);
         }
-        dissolve(space, pages, class, page);
+        dissolve(space, pages, class, page, now_ms);
     } else if !span.listed {
         small::list(space, pages, class, page);
     }
 }
 
 /// Gives a span that is all free to the page heap.
-fn dissolve(space: &Space, pages: &mut PageHeap, class: usize, page: u32) {
+fn dissolve(space: &Space, pages: &mut PageHeap, class: usize, page: u32, now_ms: u32) {
     let info = &class::TABLE[class];
     for back in 0..info.pages {
         // SAFETY: the span is in use and under the lock; nothing refers to its objects.
@@ -180,7 +199,7 @@ fn dissolve(space: &Space, pages: &mut PageHeap, class: usize, page: u32) {
         space.bits(page).write_bytes(0, (info.capacity as usize).div_ceil(64));
     }
     let run = Run { page, pages: info.pages, zero: false };
-    pages.give(space, run, kernel::now_ms() as u32);
+    pages.give(space, run, now_ms);
 }
 
 const _: () = assert!(CLASSES * 2 <= 256);

@@ -4,9 +4,12 @@ use crate::class::{self, CLASSES};
 use crate::magazine::Magazine;
 use crate::node::Node;
 use crate::pages::PageHeap;
-use crate::reclaim;
-use crate::space::{BITS_WORDS, Space};
+use crate::space::Space;
 use crate::span::{Span, Use};
+use crate::{helper, reclaim};
+
+/// So many magazines in a depot, 256 KiB to 2 MiB or more, may be worth giving back.
+const MANY: u32 = 32;
 
 /// What [`take`] found.
 pub enum Taken {
@@ -34,7 +37,10 @@ pub unsafe fn hand_over(
         if objects == 0 {
             Node::recycle(space, magazine);
         } else {
-            node.depots[class].give(space, magazine, objects);
+            let depth = node.depots[class].give(space, magazine, objects);
+            if depth.is_multiple_of(MANY) {
+                helper::want();
+            }
         }
     }
 }
@@ -99,7 +105,7 @@ fn take_listed(
     let start = space.address_of(page);
     let bits = space.bits(page);
     let mut count = 0;
-    'words: for word in 0..BITS_WORDS.min((info.capacity as usize).div_ceil(64)) {
+    'words: for word in 0..(info.capacity as usize).div_ceil(64) {
         // SAFETY: the free bits of a span in use, under the lock.
         let bits = unsafe { &mut *bits.add(word) };
         while *bits != 0 {

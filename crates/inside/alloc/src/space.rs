@@ -3,7 +3,7 @@
 //! ```text
 //!  base          + stride       + 2 stride
 //!  | node 0      | node 1      | ...      || map | spans | free bits | magazines of 0 | of 1 | ..
-//!    payload       payload                   1 B   32 B    512 B        512 B each
+//!    payload       payload                   1 B   32 B    128 B        512 B each
 //!                                            ---- for every page -----
 //! ```
 //!
@@ -27,7 +27,8 @@ use crate::node::Node;
 use crate::nodes::{self, MAX_NODES, Nodes};
 use crate::span::Span;
 
-/// Words of a span's free bits: one bit for each object of the smallest class.
+/// Words of free bits for a page: one bit for each object of the smallest class. Those of a
+/// span lie one after the other from its first page's.
 pub const BITS_WORDS: usize = PAGE / crate::class::GRAIN / 64;
 const BITS_BYTES: usize = BITS_WORDS * 8;
 const MAGAZINE_BYTES: usize = size_of::<Magazine>();

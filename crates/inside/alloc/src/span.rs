@@ -21,7 +21,8 @@ pub struct Span {
     pub state: Use,
     /// Pages back to the first one of a span of small objects.
     pub back: u8,
-    /// Free pages: their contents are zeroes.
+    /// Free pages: their contents are zeroes. Small objects: the holes between them are
+    /// given back to the kernel.
     pub zero: bool,
     /// Small objects: on the list of spans with free objects.
     pub listed: bool,
@@ -29,7 +30,8 @@ pub struct Span {
     pub pages: u32,
     /// Small objects: how many are free here, that is in no magazine.
     pub free: u32,
-    /// Free pages: when they became free, in milliseconds.
+    /// Free pages: when they became free, in milliseconds. Small objects: when one was
+    /// last returned.
     pub since: u32,
     /// Neighbours on a list of free pages of this length, or of spans with free objects.
     pub next: u32,

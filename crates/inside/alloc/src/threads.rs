@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::heap::{Bins, EMPTY, Heap};
 use crate::space::{self, Space};
-use crate::tls;
+use crate::{helper, tls};
 
 /// The thread-specific value whose destructor tells that a thread ends.
 struct Key {
@@ -53,6 +53,7 @@ pub fn with_heap<T>(work: impl FnOnce(&'static Space, &mut Heap) -> T) -> Option
     fence(Ordering::Release);
     let result = work(space, heap);
     heap.busy.store(false, Ordering::Release);
+    helper::start_if_wanted();
     Some(result)
 }
 
@@ -112,6 +113,7 @@ extern "C" fn after_fork() {
 /// In the child only the caller lives on: the heaps of the other threads are nobody's.
 extern "C" fn in_child() {
     after_fork();
+    helper::forget();
     let Some(space) = space::existing() else { return };
     let mine = heap().unwrap_or(null_mut());
     for heap in space.all_nodes().flat_map(|node| node.heaps()) {

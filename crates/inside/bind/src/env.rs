@@ -34,6 +34,12 @@ pub const TABLE: &[Variable] = &[
         format: "0 or 1",
         meaning: "whether libnumapilot_alloc.so asks for huge pages where they pay; 1",
     },
+    Variable {
+        name: ALLOC_HELPER,
+        format: "0 or 1",
+        meaning: "whether libnumapilot_alloc.so may start a thread that gives idle memory \
+                  back while the program is idle too; 1",
+    },
 ];
 
 /// Ordered CPU list of `libnumapilot_bind.so`.
@@ -42,6 +48,8 @@ pub const BIND_CPUS: &str = "NUMAPILOT_BIND_CPUS";
 pub const BIND_LEDGER: &str = "NUMAPILOT_BIND_LEDGER";
 /// Huge pages in `libnumapilot_alloc.so`.
 pub const ALLOC_THP: &str = "NUMAPILOT_ALLOC_THP";
+/// Helper thread of `libnumapilot_alloc.so`.
+pub const ALLOC_HELPER: &str = "NUMAPILOT_ALLOC_HELPER";
 
 #[cfg(test)]
 mod tests {
