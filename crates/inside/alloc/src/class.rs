@@ -37,6 +37,9 @@ pub struct Class {
     pub capacity: u32,
     /// Objects in a full magazine: about 64 KiB, so that a thread keeps little back.
     pub magazine: u32,
+    /// Most magazines in a depot: 64 MiB of objects and 4 MiB of pointers. What is freed
+    /// beyond that goes to its spans at once.
+    pub depot: u32,
     /// `2^40 / size`, rounded up: offsets in a span are divided by multiplication.
     reciprocal: u64,
 }
@@ -62,7 +65,7 @@ const fn size_of_class(class: usize) -> usize {
 
 const fn describe(class: usize) -> Class {
     if class == 0 {
-        return Class { size: 0, pages: 0, capacity: 0, magazine: 0, reciprocal: 0 };
+        return Class { size: 0, pages: 0, capacity: 0, magazine: 0, depot: 0, reciprocal: 0 };
     }
     let size = size_of_class(class);
     let mut pages = SPAN_MIN / PAGE;
@@ -75,11 +78,16 @@ const fn describe(class: usize) -> Class {
     } else if magazine > MAGAZINE_MAX {
         magazine = MAGAZINE_MAX;
     }
+    let mut depot = (64 << 20) / (size * magazine);
+    if depot > 8192 {
+        depot = 8192;
+    }
     Class {
         size: size as u32,
         pages: pages as u32,
         capacity: (pages * PAGE / size) as u32,
         magazine: magazine as u32,
+        depot: depot as u32,
         reciprocal: (1u64 << 40).div_ceil(size as u64),
     }
 }

@@ -192,6 +192,12 @@ impl Depot {
         idle
     }
 
+    /// Magazines in it, at this moment.
+    #[inline]
+    pub fn depth(&self, space: &Space) -> u32 {
+        self.stack.depth(space)
+    }
+
     /// Takes a magazine that is idle.
     pub fn take_idle(&self, space: &Space) -> Option<(*mut Magazine, usize)> {
         if self.idle.load(Ordering::Relaxed) == 0 {

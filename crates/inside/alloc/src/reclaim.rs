@@ -97,7 +97,10 @@ pub fn trim(space: &Space, node: &Node) -> bool {
     purge(space, node, kernel::now_ms() as u32)
 }
 
-fn return_magazine(space: &Space, node: &Node, magazine: *mut Magazine, objects: usize) {
+/// Returns all objects of a magazine to their spans.
+///
+/// The magazine is the caller's, and holds that many objects of this node.
+pub fn return_magazine(space: &Space, node: &Node, magazine: *mut Magazine, objects: usize) {
     // SAFETY: taken from a stack, the magazine is ours; that many words hold objects.
     let objects = unsafe { core::slice::from_raw_parts(Magazine::word(magazine, 1), objects) };
     return_objects(space, node.number, objects);
