@@ -160,3 +160,57 @@ fn bad_arguments_are_named_before_anything_runs() {
         bench(arguments).assert().code(125).stdout("").stderr(contains(message));
     }
 }
+
+#[test]
+fn every_micro_benchmark_keeps_the_contract_of_its_json() {
+    let list = json(&mut bench(&[]));
+    let tests = list["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 9);
+    for test in tests {
+        let command: Vec<&str> =
+            test["command"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let [_, bench, name, ..] = command[..] else { panic!("{command:?}") };
+        assert_eq!(bench, "bench");
+        let mut command = Command::new(cargo_bin("numapilot"));
+        command.args([bench, name, "-t", "3", "-n", "50", "--seed", "7"]);
+        let outcome = json(&mut command);
+        assert_eq!(outcome["workload"], name);
+        assert_eq!(outcome["threads"], 3);
+        assert_eq!(outcome["parameters"]["operations"], 50);
+        assert_eq!(outcome["checksum"].as_str().unwrap().len(), 16);
+        assert!(outcome["seconds"].as_f64().unwrap() > 0.0);
+        assert!(outcome["items_per_second"].as_f64().unwrap() > 0.0);
+        assert!(outcome["peak_rss_bytes"].as_u64().unwrap() > 1_000_000);
+        assert!(outcome["allocations"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn a_micro_benchmark_prints_its_sizes_and_lines_for_programs() {
+    Command::new(cargo_bin("numapilot"))
+        .args(["bench", "alloc-mix", "-t", "2", "-n", "200k"])
+        .env("NO_COLOR", "1")
+        .assert()
+        .success()
+        .stdout(
+            predicates::str::is_match(r"(?m)^seconds \d+\.\d+$")
+                .unwrap()
+                .and(predicates::str::is_match(r"(?m)^ +8 B +\d[\d,]* +(49|50|51)\.\d %").unwrap())
+                .and(predicates::str::is_match(r"(?m)^RSS / requested \d+\.\d\d$").unwrap())
+                .and(
+                    predicates::str::is_match(r"(?m)^checksum [0-9a-f]{16} \(checked\)$").unwrap(),
+                ),
+        );
+}
+
+#[test]
+fn the_own_suite_runs() {
+    let mut command = bench(&["--suite", "--rounds", "1", "--filter", "cache", "-t", "2"]);
+    let results = json(command.args(["--allocators", "glibc"]));
+    let tests = results["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 2);
+    for test in tests {
+        assert_eq!(test["results"][0]["failure"], Value::Null, "{test}");
+        assert_eq!(test["results"][0]["runs"], 1);
+    }
+}

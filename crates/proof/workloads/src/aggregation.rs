@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::answer::{Answer, Row};
 use crate::data::{DataSet, Record};
-use crate::memory::{self, Need};
-use crate::outcome::{Figures, Outcome, peak_rss_bytes};
+use crate::memory::{self, Need, peak_rss_bytes};
+use crate::outcome::{Figures, Outcome};
 use crate::slices::Slices;
 use crate::table::CHUNK;
 use crate::team::{self, Worker};

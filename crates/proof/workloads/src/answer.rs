@@ -50,7 +50,7 @@ impl fmt::Display for Answer {
 }
 
 /// JSON numbers lose precision above 2^53.
-fn hexadecimal<S: Serializer>(checksum: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn hexadecimal<S: Serializer>(checksum: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{checksum:016x}"))
 }
 

@@ -77,6 +77,16 @@ pub enum WorkloadError {
         /// By the check.
         expected: crate::answer::Answer,
     },
+    /// An object did not hold what was written into it.
+    #[error(
+        "damaged objects: the checksum of what was read is {computed:016x}, of what was written {expected:016x}; this is a defect of the allocator, of the workload, or of the memory of this machine"
+    )]
+    DamagedObjects {
+        /// Of what was read.
+        computed: u64,
+        /// Of what was written.
+        expected: u64,
+    },
     /// The records could not be written.
     #[error("the records could not be written to {path} ({source})")]
     Dump {

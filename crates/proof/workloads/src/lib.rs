@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregation;
+pub mod alloc;
 pub mod answer;
 pub mod check;
 pub mod data;

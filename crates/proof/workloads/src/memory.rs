@@ -2,6 +2,7 @@
 //! be killed half-way.
 
 use procfs::Current;
+use procfs::process::{Process, Status};
 
 use crate::WorkloadError;
 use crate::aggregation::{Function, Options};
@@ -60,6 +61,30 @@ impl Need {
         let threads = (options.threads.get() as u64).saturating_mul(thread);
         records.saturating_add(groups).saturating_add(threads)
     }
+}
+
+/// What this process has resident now.
+///
+/// # Errors
+/// [`WorkloadError::Proc`].
+pub fn resident_bytes() -> Result<u64, WorkloadError> {
+    own("VmRSS in /proc/self/status", |status| status.vmrss)
+}
+
+/// High-water mark of this process's resident memory. From `/proc`, because `ru_maxrss`
+/// begins with what the parent had resident when it forked.
+///
+/// # Errors
+/// [`WorkloadError::Proc`].
+pub fn peak_rss_bytes() -> Result<u64, WorkloadError> {
+    own("VmHWM in /proc/self/status", |status| status.vmhwm)
+}
+
+fn own(what: &'static str, kib: fn(&Status) -> Option<u64>) -> Result<u64, WorkloadError> {
+    let proc = |reason| WorkloadError::Proc { what, reason };
+    let status = Process::myself().and_then(|process| process.status());
+    let kib = kib(&status.map_err(|e| proc(e.to_string()))?);
+    Ok(kib.ok_or_else(|| proc("the line is missing".to_owned()))?.saturating_mul(1024))
 }
 
 /// What the kernel expects to be able to give without swapping.

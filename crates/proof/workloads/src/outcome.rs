@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::WorkloadError;
 use crate::answer::Answer;
 use crate::team::Phase;
 
@@ -77,15 +76,4 @@ fn by_name<S: Serializer>(phases: &[Phase], serializer: S) -> Result<S::Ok, S::E
         map.serialize_entry(phase.name, &phase.duration.as_secs_f64())?;
     }
     map.end()
-}
-
-/// High-water mark of this process's resident memory. From `/proc`, because `ru_maxrss`
-/// begins with what the parent had resident when it forked.
-pub(crate) fn peak_rss_bytes() -> Result<u64, WorkloadError> {
-    let proc = |reason| WorkloadError::Proc { what: "VmHWM in /proc/self/status", reason };
-    let status = procfs::process::Process::myself()
-        .and_then(|process| process.status())
-        .map_err(|e| proc(e.to_string()))?;
-    let kib = status.vmhwm.ok_or_else(|| proc("the line is missing".to_owned()))?;
-    Ok(kib.saturating_mul(1024))
 }

@@ -1,12 +1,14 @@
 //! `numapilot bench NAME`: the built-in workloads. One file per family of workloads.
 
 mod aggregation;
+mod micro;
 mod print;
 mod suite;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use numapilot_workloads::alloc::Bench;
 
 use crate::terminal::Terminal;
 
@@ -32,6 +34,24 @@ enum Workload {
     W2(aggregation::W2),
     /// Compare allocators over a suite of programs.
     Alloc(suite::Args),
+    /// Allocator micro-benchmark: sizes inversely proportional to their class.
+    AllocMix(micro::Args),
+    /// Allocator micro-benchmark: a server whose threads inherit objects.
+    AllocLarson(micro::Args),
+    /// Allocator micro-benchmark: many small objects, then all of them freed.
+    AllocThreadtest(micro::Args),
+    /// Allocator micro-benchmark: passive false sharing.
+    AllocCacheScratch(micro::Args),
+    /// Allocator micro-benchmark: active false sharing.
+    AllocCacheThrash(micro::Args),
+    /// Allocator micro-benchmark: half of the threads allocate, the others free.
+    AllocProducerConsumer(micro::Args),
+    /// Allocator micro-benchmark: buffers that grow step by step.
+    AllocRealloc(micro::Args),
+    /// Allocator micro-benchmark: blocks of 64 KiB to 16 MiB.
+    AllocBig(micro::Args),
+    /// Allocator micro-benchmark: lifetimes and sizes that shift.
+    AllocChurn(micro::Args),
 }
 
 impl Args {
@@ -40,6 +60,15 @@ impl Args {
             Workload::W1(args) => args.run(terminal),
             Workload::W2(args) => args.run(terminal),
             Workload::Alloc(args) => args.run(terminal),
+            Workload::AllocMix(args) => args.run(terminal, Bench::Mix),
+            Workload::AllocLarson(args) => args.run(terminal, Bench::Larson),
+            Workload::AllocThreadtest(args) => args.run(terminal, Bench::Threadtest),
+            Workload::AllocCacheScratch(args) => args.run(terminal, Bench::CacheScratch),
+            Workload::AllocCacheThrash(args) => args.run(terminal, Bench::CacheThrash),
+            Workload::AllocProducerConsumer(args) => args.run(terminal, Bench::ProducerConsumer),
+            Workload::AllocRealloc(args) => args.run(terminal, Bench::Realloc),
+            Workload::AllocBig(args) => args.run(terminal, Bench::Big),
+            Workload::AllocChurn(args) => args.run(terminal, Bench::Churn),
         }
     }
 }

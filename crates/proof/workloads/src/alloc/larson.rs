@@ -1,0 +1,53 @@
+//! `alloc-larson`: a server. Each thread replaces objects at random; after a while it ends
+//! and leaves its objects to the thread that takes its place, so that many objects are
+//! freed by another thread than the one that allocated them.
+
+use std::thread;
+
+use super::Job;
+use super::object::Object;
+use super::sizes::uniform;
+use super::tally::Tally;
+use crate::WorkloadError;
+use crate::random::Draws;
+
+/// Objects of a thread.
+const OBJECTS: usize = 5_000;
+/// Replacements before a thread ends.
+const LIFE: u64 = 200_000;
+/// Sizes in bytes.
+const SIZES: (u64, u64) = (8, 1000);
+
+pub fn work(job: &mut Job<'_>) -> Result<(), WorkloadError> {
+    let mut draws = job.tally.draws();
+    let size = |draws: &mut Draws| uniform(draws, SIZES.0, SIZES.1);
+    let mut objects: Vec<Object> =
+        (0..OBJECTS).map(|_| job.tally.allocate(size(&mut draws))).collect();
+    let mut left = job.options.operations;
+    while left > 0 {
+        let life = left.min(LIFE);
+        let replace = || {
+            for _ in 0..life {
+                replace_one(&mut job.tally, &mut draws, &mut objects);
+            }
+        };
+        // Only the place of the thread lives on.
+        thread::scope(|scope| thread::Builder::new().spawn_scoped(scope, replace).map(drop))
+            .map_err(|source| WorkloadError::Thread {
+                number: job.worker.index + 1,
+                threads: job.options.threads.get(),
+                source,
+            })?;
+        left -= life;
+    }
+    objects.into_iter().for_each(|object| job.tally.free(object));
+    Ok(())
+}
+
+fn replace_one(tally: &mut Tally<'_>, draws: &mut Draws, objects: &mut [Object]) {
+    // Below 2^32.
+    #[allow(clippy::cast_possible_truncation)]
+    let object = &mut objects[draws.below(OBJECTS as u64) as usize];
+    let new = tally.allocate(uniform(draws, SIZES.0, SIZES.1));
+    tally.free(std::mem::replace(object, new));
+}

@@ -1,0 +1,195 @@
+//! Allocator micro-benchmarks: each stresses one way in which programs use `malloc`.
+//!
+//! Sources: systematic-numa-study 3.1.8 (`alloc-mix`, and its two metrics: time, and
+//! resident memory over requested memory); numalloc 4.3, which names the four of the Hoard
+//! suite and tells what they test (`alloc-threadtest`, `alloc-larson` after Larson and
+//! Krishnan 1998, `alloc-cache-scratch`, `alloc-cache-thrash`). The others are patterns
+//! that these leave out: frees by another thread, growth, big blocks, and lifetimes and
+//! sizes that shift. All are written from these descriptions.
+//!
+//! Every object holds a tag that its number determines, which is read back before it is
+//! freed: the checksum over all of them is computed a second time without any object.
+
+mod big;
+mod churn;
+mod false_sharing;
+mod larson;
+mod mix;
+mod object;
+mod outcome;
+mod producer_consumer;
+mod realloc;
+mod sizes;
+mod tally;
+mod threadtest;
+
+use std::num::NonZeroUsize;
+
+pub use outcome::Outcome;
+pub use sizes::{Class, Histogram};
+
+use crate::WorkloadError;
+use crate::memory::{peak_rss_bytes, resident_bytes};
+use crate::team::{self, Worker};
+use tally::{Live, Tally};
+
+/// The benchmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bench {
+    /// Sizes inversely proportional to their class; allocate and write, or read and free.
+    Mix,
+    /// A server whose threads replace objects at random and leave them to their successors.
+    Larson,
+    /// Each thread allocates many small objects, then frees them all.
+    Threadtest,
+    /// Passive false sharing: objects from one thread, freed and reused by the others.
+    CacheScratch,
+    /// Active false sharing: small objects of different threads.
+    CacheThrash,
+    /// Half of the threads allocate, the others free.
+    ProducerConsumer,
+    /// Buffers that grow step by step.
+    Realloc,
+    /// Blocks of 64 KiB to 16 MiB, every page of them touched.
+    Big,
+    /// Lifetimes and sizes that shift.
+    Churn,
+}
+
+impl Bench {
+    /// Name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mix => "alloc-mix",
+            Self::Larson => "alloc-larson",
+            Self::Threadtest => "alloc-threadtest",
+            Self::CacheScratch => "alloc-cache-scratch",
+            Self::CacheThrash => "alloc-cache-thrash",
+            Self::ProducerConsumer => "alloc-producer-consumer",
+            Self::Realloc => "alloc-realloc",
+            Self::Big => "alloc-big",
+            Self::Churn => "alloc-churn",
+        }
+    }
+
+    /// Allocations per thread that take about a second on today's processors.
+    #[must_use]
+    pub const fn usual_operations(self) -> u64 {
+        match self {
+            Self::Mix => 10_000_000,
+            Self::Larson => 8_000_000,
+            Self::Threadtest => 20_000_000,
+            Self::CacheScratch | Self::CacheThrash => 5_000_000,
+            Self::ProducerConsumer => 4_000_000,
+            Self::Realloc => 600_000,
+            Self::Big => 1_000,
+            Self::Churn => 1_500_000,
+        }
+    }
+
+    /// Operations per thread in the study that describes it, where it says so.
+    #[must_use]
+    pub const fn paper_operations(self) -> Option<u64> {
+        match self {
+            Self::Mix => Some(100_000_000),
+            _ => None,
+        }
+    }
+}
+
+/// How to run a benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Threads, the main thread being one of them.
+    pub threads: NonZeroUsize,
+    /// Operations per thread.
+    pub operations: u64,
+    /// Seed of all random choices.
+    pub seed: u64,
+}
+
+/// What one thread of a benchmark works with.
+struct Job<'a> {
+    worker: &'a Worker<'a>,
+    options: &'a Options,
+    tally: Tally<'a>,
+}
+
+/// Runs a benchmark.
+///
+/// # Errors
+/// [`WorkloadError`]: threads that cannot be started, and objects that did not hold what
+/// was written into them.
+pub fn run(bench: Bench, options: &Options) -> Result<Outcome, WorkloadError> {
+    let threads = options.threads.get();
+    let live = Live::default();
+    let shared = producer_consumer::Queue::new(threads);
+    let gifts = false_sharing::gifts(bench, threads);
+    let before = resident_bytes()?;
+    let (tallies, phases) = team::run(gifts, |worker, gift| {
+        let mut job = Job { worker, options, tally: Tally::new(&live, options.seed, worker.index) };
+        let result = worker.phase("work", || {
+            match bench {
+                Bench::Mix => mix::work(&mut job),
+                Bench::Larson => return larson::work(&mut job),
+                Bench::Threadtest => threadtest::work(&mut job),
+                Bench::CacheScratch | Bench::CacheThrash => false_sharing::work(&mut job, gift),
+                Bench::ProducerConsumer => producer_consumer::work(&mut job, &shared),
+                Bench::Realloc => realloc::work(&mut job),
+                Bench::Big => big::work(&mut job),
+                Bench::Churn => churn::work(&mut job),
+            }
+            Ok(())
+        });
+        result.map(|()| job.tally.finish())
+    })?;
+    let tallies = tallies.into_iter().collect::<Result<Vec<_>, WorkloadError>>()?;
+    let peak = peak_rss_bytes()?;
+    Outcome::new(bench, options, &phases, &tallies, live.peak_bytes(), peak, before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Bench; 9] = [
+        Bench::Mix,
+        Bench::Larson,
+        Bench::Threadtest,
+        Bench::CacheScratch,
+        Bench::CacheThrash,
+        Bench::ProducerConsumer,
+        Bench::Realloc,
+        Bench::Big,
+        Bench::Churn,
+    ];
+
+    fn run_small(bench: Bench, threads: usize, seed: u64) -> Outcome {
+        let operations = if bench == Bench::Big { 20 } else { 3_000 };
+        let options = Options { threads: NonZeroUsize::new(threads).unwrap(), operations, seed };
+        run(bench, &options).unwrap()
+    }
+
+    #[test]
+    fn every_benchmark_reads_back_what_it_wrote() {
+        for bench in ALL {
+            for threads in [1, 2, 5] {
+                let outcome = run_small(bench, threads, 1);
+                assert!(outcome.allocations > 0, "{bench:?}");
+                let counted: u64 = outcome.sizes.classes().map(|c| c.allocations).sum();
+                assert_eq!(counted, outcome.allocations, "{bench:?}");
+                assert!(outcome.requested_bytes > 0, "{bench:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_checksum_depends_on_the_seed_alone() {
+        for bench in ALL {
+            let first = run_small(bench, 3, 1).checksum;
+            assert_eq!(first, run_small(bench, 3, 1).checksum, "{bench:?}");
+            assert_ne!(first, run_small(bench, 3, 2).checksum, "{bench:?}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `alloc-producer-consumer`: half of the threads allocate, the others free, so that every
+//! free is a remote one. Objects go from one to the other in batches, through one queue. A
+//! thread that is alone does both in turn.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use super::Job;
+use super::object::Object;
+use super::sizes::uniform;
+
+/// Objects of a batch.
+const BATCH: u64 = 256;
+/// Batches on their way for each producer.
+const DEPTH: usize = 16;
+/// Sizes in bytes.
+const SIZES: (u64, u64) = (16, 256);
+
+/// Batches on their way.
+pub struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    depth: usize,
+}
+
+struct State {
+    batches: VecDeque<Vec<Object>>,
+    producers: usize,
+}
+
+/// Threads that allocate; the others free.
+fn producers(threads: usize) -> usize {
+    threads.div_ceil(2)
+}
+
+impl Queue {
+    /// An empty queue for so many threads.
+    pub fn new(threads: usize) -> Self {
+        let producers = producers(threads);
+        let depth = producers * DEPTH;
+        // A consumer must not allocate for the queue itself.
+        let state = State { batches: VecDeque::with_capacity(depth), producers };
+        Self { state: Mutex::new(state), changed: Condvar::new(), depth }
+    }
+
+    fn put(&self, batch: Vec<Object>) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |state: &mut State| state.batches.len() >= self.depth;
+        let mut state =
+            self.changed.wait_while(state, full).unwrap_or_else(PoisonError::into_inner);
+        state.batches.push_back(batch);
+        self.changed.notify_all();
+    }
+
+    /// The next batch; `None` when the last producer has ended.
+    fn take(&self) -> Option<Vec<Object>> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let empty = |state: &mut State| state.batches.is_empty() && state.producers > 0;
+        let mut state =
+            self.changed.wait_while(state, empty).unwrap_or_else(PoisonError::into_inner);
+        let batch = state.batches.pop_front();
+        self.changed.notify_all();
+        batch
+    }
+
+    fn end(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).producers -= 1;
+        self.changed.notify_all();
+    }
+}
+
+pub fn work(job: &mut Job<'_>, queue: &Queue) {
+    let threads = job.options.threads.get();
+    if job.worker.index >= producers(threads) {
+        while let Some(batch) = queue.take() {
+            batch.into_iter().for_each(|object| job.tally.free(object));
+        }
+        return;
+    }
+    let mut draws = job.tally.draws();
+    let mut left = job.options.operations;
+    while left > 0 {
+        let size = left.min(BATCH);
+        let batch: Vec<Object> =
+            (0..size).map(|_| job.tally.allocate(uniform(&mut draws, SIZES.0, SIZES.1))).collect();
+        if threads == 1 {
+            batch.into_iter().for_each(|object| job.tally.free(object));
+        } else {
+            queue.put(batch);
+        }
+        left -= size;
+    }
+    queue.end();
+}

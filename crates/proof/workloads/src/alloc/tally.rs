@@ -1,0 +1,166 @@
+//! What a thread allocated and freed, and what all threads hold at a time.
+
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use super::object::Object;
+use super::sizes::Histogram;
+use crate::random::{Draws, mix};
+
+/// A thread tells the others about its bytes once in so many changes: telling each time
+/// would be most of what is measured.
+const TELL: u32 = 256;
+
+/// Bytes that all threads hold, and the most there were.
+#[derive(Debug, Default)]
+pub struct Live {
+    bytes: AtomicI64,
+    peak: AtomicI64,
+}
+
+impl Live {
+    fn add(&self, bytes: i64) {
+        let now = self.bytes.fetch_add(bytes, Relaxed) + bytes;
+        self.peak.fetch_max(now, Relaxed);
+    }
+
+    /// The most bytes that were allocated at a time, but for what threads had not told.
+    pub fn peak_bytes(&self) -> u64 {
+        u64::try_from(self.peak.load(Relaxed)).unwrap_or(0)
+    }
+}
+
+/// One thread's account.
+#[derive(Debug)]
+pub struct Tally<'a> {
+    live: &'a Live,
+    seed: u64,
+    thread: u64,
+    allocations: u64,
+    checksum: u64,
+    sizes: Histogram,
+    untold: i64,
+    most_untold: i64,
+    changes: u32,
+}
+
+/// What a thread did, in the end.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Number of the thread.
+    pub thread: u64,
+    /// Objects it allocated.
+    pub allocations: u64,
+    /// Over the tags of the objects it freed.
+    pub checksum: u64,
+    /// Of the objects it allocated.
+    pub sizes: Histogram,
+}
+
+impl<'a> Tally<'a> {
+    /// An empty account.
+    pub fn new(live: &'a Live, seed: u64, thread: usize) -> Self {
+        Self {
+            live,
+            seed,
+            thread: thread as u64,
+            allocations: 0,
+            checksum: 0,
+            sizes: Histogram::default(),
+            untold: 0,
+            most_untold: 0,
+            changes: 0,
+        }
+    }
+
+    /// Random choices of this thread.
+    pub fn draws(&self) -> Draws {
+        Draws::of(self.seed, self.thread)
+    }
+
+    /// Allocates an object.
+    pub fn allocate(&mut self, bytes: u64) -> Object {
+        let object = Object::new(bytes, tag(self.seed, self.thread, self.allocations));
+        self.allocations += 1;
+        self.sizes.add(object.bytes());
+        self.change(object.bytes().cast_signed());
+        object
+    }
+
+    /// Grows an object.
+    pub fn grow(&mut self, object: &mut Object, bytes: u64) {
+        let before = object.bytes();
+        object.grow(bytes);
+        self.change(object.bytes().cast_signed() - before.cast_signed());
+    }
+
+    /// Reads an object's tag and frees it.
+    pub fn free(&mut self, object: Object) {
+        self.checksum = self.checksum.wrapping_add(mix(object.tag()));
+        self.change(-object.bytes().cast_signed());
+    }
+
+    fn change(&mut self, bytes: i64) {
+        self.untold += bytes;
+        self.most_untold = self.most_untold.max(self.untold);
+        self.changes += 1;
+        if self.changes == TELL {
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        // A peak between two tellings counts too.
+        self.live.add(self.most_untold);
+        self.live.add(self.untold - self.most_untold);
+        (self.untold, self.most_untold, self.changes) = (0, 0, 0);
+    }
+
+    /// Closes the account.
+    pub fn finish(mut self) -> Account {
+        self.tell();
+        let Self { thread, allocations, checksum, sizes, .. } = self;
+        Account { thread, allocations, checksum, sizes }
+    }
+}
+
+/// The tag of object `number` of a thread.
+fn tag(seed: u64, thread: u64, number: u64) -> u64 {
+    // 0 is the tag of a damaged object.
+    mix(mix(seed ^ mix(thread + 1)) ^ number) | 1
+}
+
+/// The checksum over all objects that these threads allocated, computed without them.
+pub fn expected(seed: u64, accounts: &[Account]) -> u64 {
+    let of_thread = |account: &Account| {
+        let tags = (0..account.allocations).map(|n| mix(tag(seed, account.thread, n)));
+        tags.fold(0, u64::wrapping_add)
+    };
+    accounts.iter().map(of_thread).fold(0, u64::wrapping_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_is_that_of_all_threads_together() {
+        let live = Live::default();
+        let (mut one, mut two) = (Tally::new(&live, 1, 0), Tally::new(&live, 1, 1));
+        let objects: Vec<Object> = (0..1000).map(|_| one.allocate(80)).collect();
+        let one = one.finish();
+        objects.into_iter().for_each(|object| two.free(object));
+        let accounts = [one, two.finish()];
+        assert_eq!(live.peak_bytes(), 80_000);
+        let checksum = accounts.iter().map(|a| a.checksum).fold(0, u64::wrapping_add);
+        assert_eq!(checksum, expected(1, &accounts));
+    }
+
+    #[test]
+    fn an_object_that_was_not_freed_shows() {
+        let live = Live::default();
+        let mut tally = Tally::new(&live, 1, 0);
+        drop(tally.allocate(8));
+        let account = tally.finish();
+        assert_ne!(account.checksum, expected(1, std::slice::from_ref(&account)));
+    }
+}

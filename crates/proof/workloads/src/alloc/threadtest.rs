@@ -1,0 +1,21 @@
+//! `alloc-threadtest`: each thread allocates many small objects, then frees them all, in
+//! the order in which it allocated them; again and again.
+
+use super::Job;
+use super::object::Object;
+
+/// Objects of a round.
+const OBJECTS: u64 = 100_000;
+/// Size in bytes.
+const SIZE: u64 = 8;
+
+pub fn work(job: &mut Job<'_>) {
+    let mut objects: Vec<Object> = Vec::new();
+    let mut left = job.options.operations;
+    while left > 0 {
+        let round = left.min(OBJECTS);
+        objects.extend((0..round).map(|_| job.tally.allocate(SIZE)));
+        objects.drain(..).for_each(|object| job.tally.free(object));
+        left -= round;
+    }
+}
