@@ -6,10 +6,11 @@
 use core::ptr::null_mut;
 
 use crate::class::{self, GRAIN, PAGE_SHIFT, SMALL_MAX};
+use crate::config::INTERLEAVE_FROM;
 use crate::heap::Bins;
 use crate::large::{self, Block};
 use crate::space;
-use crate::{abort, threads, tls};
+use crate::{report, threads, tls};
 
 /// What happens when there is no memory. A parameter of the slow paths, so that the fast
 /// ones end with a jump.
@@ -82,7 +83,11 @@ fn allocate_large<N: NoMemory>(size: usize, align: usize) -> *mut u8 {
 fn large_block<N: NoMemory>(size: usize, align: usize) -> Block {
     let block = threads::with_heap(|space, heap| {
         heap.pace(space);
-        large::allocate(space, heap.node, size, align)
+        let region = match space.nodes().interleaved() {
+            Some(region) if size >= INTERLEAVE_FROM => region,
+            _ => heap.node,
+        };
+        large::allocate(space, region, size, align)
     });
     match block {
         Some(block) if !block.start.is_null() => block,
@@ -171,7 +176,7 @@ unsafe fn push(bins: *mut Bins, bin: usize, object: *mut u8) {
 #[cold]
 #[inline(never)]
 fn freed_twice(object: *mut u8) -> ! {
-    abort::bad_free(object as usize, "it was freed just before");
+    report::bad_free(object as usize, "it was freed just before");
 }
 
 #[cold]
@@ -190,10 +195,10 @@ fn release_elsewhere(object: *mut u8) {
     }
     let address = object as usize;
     let Some(home) = space::existing().and_then(|space| space.node_of(address)) else {
-        abort::bad_free(address, "it is not from this allocator");
+        report::bad_free(address, "it is not from this allocator");
     };
     if !address.is_multiple_of(GRAIN) {
-        abort::bad_free(address, "it is not at a multiple of 16, where every object starts");
+        report::bad_free(address, "it is not at a multiple of 16, where every object starts");
     }
     threads::with_heap(|space, heap| {
         // SAFETY: the address lies in the payload.
@@ -204,7 +209,7 @@ fn release_elsewhere(object: *mut u8) {
             // SAFETY: just compared.
             unsafe { heap.take_back(space, bin, object) };
         } else {
-            heap.collect(space, home, object);
+            heap.collect(space, home, bin / 2, object);
         }
     });
 }
@@ -238,7 +243,7 @@ pub unsafe fn usable_size(object: *mut u8) -> usize {
     }
     let Some(space) = space::existing().filter(|space| space.node_of(object as usize).is_some())
     else {
-        abort::bad_free(object as usize, "it is not from this allocator");
+        report::bad_free(object as usize, "it is not from this allocator");
     };
     // SAFETY: the address lies in the payload.
     match unsafe { *space.map(space.page_of(object as usize)) } {

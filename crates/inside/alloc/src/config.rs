@@ -4,7 +4,9 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use numapilot_bind::env::{ALLOC_HELPER, ALLOC_THP};
+use numapilot_bind::env::{ALLOC_HARDEN, ALLOC_HELPER, ALLOC_LARGE, ALLOC_ORIGIN, ALLOC_THP};
+
+use crate::report;
 
 /// The settings.
 #[derive(Clone, Copy, Debug)]
@@ -13,9 +15,19 @@ pub struct Config {
     pub huge_pages: bool,
     /// Have a helper thread give idle memory back.
     pub helper: bool,
+    /// Spread blocks of [`INTERLEAVE_FROM`] bytes and more over all nodes.
+    pub interleave: bool,
+    /// Send objects that are freed on another node home (numalloc section 3.3).
+    pub origin: bool,
+    /// Check every free in full, and reuse memory in random order.
+    pub harden: bool,
 }
 
-const DEFAULT: Config = Config { huge_pages: true, helper: true };
+/// Blocks of at least this many bytes may be interleaved.
+pub const INTERLEAVE_FROM: usize = 1 << 20;
+
+const DEFAULT: Config =
+    Config { huge_pages: true, helper: true, interleave: false, origin: true, harden: false };
 
 struct Cell {
     ready: AtomicU32,
@@ -43,12 +55,23 @@ pub fn get() -> &'static Config {
 /// One thread calls this, once.
 pub unsafe fn read() {
     let mut config = DEFAULT;
-    let off = |name| variable(name).is_some_and(|value| value.to_bytes() == b"0");
-    config.huge_pages = !off(ALLOC_THP);
-    config.helper = !off(ALLOC_HELPER);
+    switch(ALLOC_THP, &mut config.huge_pages, [b"0", b"1"]);
+    switch(ALLOC_HELPER, &mut config.helper, [b"0", b"1"]);
+    switch(ALLOC_LARGE, &mut config.interleave, [b"local", b"interleave"]);
+    switch(ALLOC_ORIGIN, &mut config.origin, [b"0", b"1"]);
+    switch(ALLOC_HARDEN, &mut config.harden, [b"0", b"1"]);
     // SAFETY: nobody reads it before `ready`.
     unsafe { *CONFIG.config.get() = config };
     CONFIG.ready.store(1, Ordering::Release);
+}
+
+/// Reads a variable that has two values. Another value is reported and changes nothing.
+fn switch(name: &str, setting: &mut bool, values: [&[u8]; 2]) {
+    let Some(value) = variable(name).map(CStr::to_bytes) else { return };
+    match values.iter().position(|&known| known == value) {
+        Some(index) => *setting = index == 1,
+        None => report::unknown_value(name, value, values),
+    }
 }
 
 /// The value of a variable, straight from the block that the program was started with.

@@ -16,10 +16,11 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::class::{self, CLASSES, MAGAZINE_MAX};
+use crate::config;
 use crate::magazine::Magazine;
 use crate::nodes::MAX_NODES;
 use crate::space::Space;
-use crate::{large, reclaim, small};
+use crate::{harden, large, reclaim, small};
 
 /// What the fast paths read: a few cache lines of the thread's own.
 #[repr(C, align(64))]
@@ -70,6 +71,8 @@ pub struct Heap {
     pub node: usize,
     /// Calls of slow paths, for pacing.
     calls: u32,
+    /// Slow paths in a row that found the thread on another node.
+    away: u32,
     /// A slow path is at work: what it holds is not consistent. Read after a fork only.
     pub busy: AtomicBool,
     /// A thread uses it.
@@ -87,7 +90,9 @@ impl Heap {
     pub fn start(&mut self, space: &Space, node: usize) {
         self.node = node;
         self.bins.base = space.payload(node);
-        self.bins.limit = space.stride() / class::GRAIN;
+        // Hardened heaps accept nothing on the fast path.
+        self.bins.limit = if config::get().harden { 0 } else { space.stride() / class::GRAIN };
+        self.away = 0;
         self.bins.map = space.map(space.first_page(node));
         self.bins.words = [NO_MAGAZINE; 2 * CLASSES];
         self.owned.store(true, Ordering::Relaxed);
@@ -173,6 +178,9 @@ impl Heap {
     /// An object of the class when the active magazine has none; null without memory.
     pub fn refill(&mut self, space: &Space, class: usize) -> *mut u8 {
         self.pace(space);
+        if config::get().harden {
+            return harden::allocate(space, self.node, class);
+        }
         let node = space.node(self.node);
         if let Some(object) = self.pop(class) {
             return object;
@@ -331,14 +339,29 @@ impl Heap {
         self.pace(space);
         if bin == 0 {
             large::free(space, object);
+        } else if config::get().harden {
+            reclaim::return_objects(space, self.node, &[object]);
         } else {
             self.put(space, bin / 2, object);
         }
     }
 
+    /// Whether the thread has left the heap's node, and not just for a moment.
+    pub fn is_away(&mut self, space: &Space) -> bool {
+        const MOMENT: u32 = 4;
+        self.away = if space.nodes().current() == self.node { 0 } else { self.away + 1 };
+        self.away >= MOMENT
+    }
+
     /// Collects an object of another node, to be sent home.
-    pub fn collect(&mut self, space: &Space, home: usize, object: *mut u8) {
+    pub fn collect(&mut self, space: &Space, home: usize, class: usize, object: *mut u8) {
         self.pace(space);
+        if config::get().harden {
+            return reclaim::return_objects(space, home, &[object]);
+        }
+        if !config::get().origin {
+            return self.put(space, class, object);
+        }
         let top = match self.outbound[home] {
             top if !top.is_null() => top,
             _ => match space.node(self.node).empty_magazine(space) {

@@ -109,6 +109,27 @@ pub unsafe fn commit(start: usize, bytes: usize) -> Result<(), Refused> {
     unsafe { call(number::MPROTECT, [start, bytes, READ_WRITE, 0, 0, 0]) }.map(drop)
 }
 
+/// Makes a range inaccessible, or readable and writable again.
+///
+/// # Safety
+/// The range is ours, and nobody uses it.
+pub unsafe fn protect(start: usize, bytes: usize, accessible: bool) -> Result<(), Refused> {
+    let protection = if accessible { READ_WRITE } else { 0 };
+    // SAFETY: by contract.
+    unsafe { call(number::MPROTECT, [start, bytes, protection, 0, 0, 0]) }.map(drop)
+}
+
+/// Eight of the random bytes that the kernel gives every program (AT_RANDOM).
+pub fn random_seed() -> u64 {
+    // SAFETY: takes a constant.
+    let bytes = unsafe { libc::getauxval(libc::AT_RANDOM) } as *const u64;
+    if bytes.is_null() {
+        return now_ms();
+    }
+    // SAFETY: the entry points to 16 bytes that stay.
+    unsafe { bytes.read_unaligned() }
+}
+
 /// Advice of madvise(2) that is used here.
 #[derive(Clone, Copy)]
 #[repr(usize)]
@@ -153,6 +174,16 @@ pub unsafe fn prefer_node(start: usize, bytes: usize, node: u32) -> Result<(), R
     const PREFERRED: usize = 1;
     // SAFETY: by contract.
     unsafe { bind_to(start, bytes, PREFERRED, &mask_of(node)) }
+}
+
+/// Spreads the pages of a range over nodes (MPOL_INTERLEAVE).
+///
+/// # Safety
+/// The range is ours.
+pub unsafe fn interleave(start: usize, bytes: usize, nodes: &NodeMask) -> Result<(), Refused> {
+    const INTERLEAVE: usize = 3;
+    // SAFETY: by contract.
+    unsafe { bind_to(start, bytes, INTERLEAVE, nodes) }
 }
 
 /// # Safety

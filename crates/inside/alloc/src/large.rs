@@ -2,12 +2,12 @@
 
 use core::ptr::null_mut;
 
-use crate::abort;
 use crate::class::{GRAIN, PAGE};
-use crate::kernel;
 use crate::pages::{Run, pages_in};
+use crate::report;
 use crate::space::Space;
 use crate::span::{Span, Use};
+use crate::{config, kernel};
 
 /// From this many pages on, a block is moved by the page tables instead of copied.
 const MOVE_FROM: u32 = pages_in(2 << 20);
@@ -21,18 +21,35 @@ pub struct Block {
     pub zero: bool,
 }
 
+/// Pages at the end of a block that nobody may touch.
+fn guard_pages() -> u32 {
+    u32::from(config::get().harden)
+}
+
+/// Makes the end of a block inaccessible, or accessible again.
+fn guard(space: &Space, page: u32, pages: u32, accessible: bool) {
+    let guard = guard_pages();
+    if guard > 0 {
+        let start = space.address_of(page + pages - guard);
+        // SAFETY: those pages are the block's, beyond what its owner may use.
+        let _ = unsafe { kernel::protect(start, guard as usize * PAGE, accessible) };
+    }
+}
+
 /// Takes a block for `size` bytes at a multiple of `align`, a power of two, from this node
 /// or, when that has no room, from another one.
 pub fn allocate(space: &Space, node: usize, size: usize, align: usize) -> Block {
     let nothing = Block { start: null_mut(), zero: false };
-    let count = space.nodes().count();
+    let count = space.nodes().regions();
     let (Some(pages), Some(align)) = (pages_of(space, size), pages_of(space, align)) else {
         return nothing;
     };
+    let pages = pages + guard_pages();
     for node in (node..count).chain(0..node.min(count)) {
         let mut heap = space.node(node).pages.lock();
         if let Some(run) = heap.take(space, pages, align) {
             describe(space, run.page, pages);
+            guard(space, run.page, pages, false);
             return Block { start: space.address_of(run.page) as *mut u8, zero: run.zero };
         }
     }
@@ -48,19 +65,7 @@ fn pages_of(space: &Space, bytes: usize) -> Option<u32> {
 fn describe(space: &Space, page: u32, pages: u32) {
     // SAFETY: the pages belong to the caller.
     unsafe {
-        *space.span(page) = Span {
-            state: Use::Large,
-            back: 0,
-            zero: false,
-            listed: false,
-            pages,
-            free: 0,
-            since: 0,
-            next: 0,
-            previous: 0,
-            younger: 0,
-            older: 0,
-        };
+        *space.span(page) = Span { state: Use::Large, pages, ..Span::NOTHING };
     }
 }
 
@@ -69,7 +74,7 @@ fn describe(space: &Space, page: u32, pages: u32) {
 fn find(space: &Space, pointer: *mut u8) -> (usize, u32, u32) {
     let address = pointer as usize;
     let Some(node) = space.node_of(address) else {
-        abort::bad_free(address, "it is not from this allocator");
+        report::bad_free(address, "it is not from this allocator");
     };
     let page = space.page_of(address);
     if address.is_multiple_of(PAGE) && page < space.node(node).pages.lock().frontier() {
@@ -80,7 +85,7 @@ fn find(space: &Space, pointer: *mut u8) -> (usize, u32, u32) {
             return (node, page, span.pages);
         }
     }
-    abort::bad_free(address, explain(address));
+    report::bad_free(address, explain(address));
 }
 
 /// What is wrong with a pointer into the payload at which nothing starts.
@@ -99,21 +104,23 @@ pub fn free(space: &Space, pointer: *mut u8) {
     // SAFETY: the block is the caller's until here; the lock is held.
     let span = unsafe { &mut *space.span(page) };
     if span.state != Use::Large {
-        abort::bad_free(pointer as usize, "it was freed by another thread at the same time");
+        report::bad_free(pointer as usize, "it was freed by another thread at the same time");
     }
     span.state = Use::Nothing;
+    guard(space, page, pages, true);
     heap.give(space, Run { page, pages, zero: false }, kernel::now_ms() as u32);
 }
 
 /// Bytes of a block.
 pub fn usable_size(space: &Space, pointer: *mut u8) -> usize {
-    find(space, pointer).2 as usize * PAGE
+    (find(space, pointer).2 - guard_pages()) as usize * PAGE
 }
 
 /// Makes a block shorter or longer where it is; whether that was possible.
 pub fn resize(space: &Space, pointer: *mut u8, size: usize) -> bool {
     let (node, page, pages) = find(space, pointer);
-    let Some(wanted) = pages_of(space, size) else { return false };
+    // A guarded end cannot move.
+    let Some(wanted) = pages_of(space, size).filter(|_| guard_pages() == 0) else { return false };
     if wanted == pages {
         return true;
     }
@@ -135,7 +142,7 @@ pub fn resize(space: &Space, pointer: *mut u8, size: usize) -> bool {
 /// Both blocks are the caller's, and `to` is at least as long.
 pub unsafe fn move_contents(space: &Space, from: *mut u8, to: *mut u8) {
     let (_, _, pages) = find(space, from);
-    let bytes = pages as usize * PAGE;
+    let bytes = (pages - guard_pages()) as usize * PAGE;
     // SAFETY: by contract.
     unsafe {
         if pages < MOVE_FROM || kernel::move_pages(from as usize, to as usize, bytes).is_err() {

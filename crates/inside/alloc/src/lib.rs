@@ -19,7 +19,8 @@
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
-//! | `kernel`, `lock`, `config`, `abort` | system calls, a lock, settings, the end |
+//! | `kernel`, `lock`, `config`, `report` | system calls, a lock, settings, messages |
+//! | `harden` | the mode that checks everything |
 //!
 //! As the global allocator of a Rust program:
 //!
@@ -32,10 +33,10 @@
 //! ```
 #![no_std]
 
-pub mod abort;
 pub mod api;
 mod class;
 pub mod config;
+mod harden;
 mod heap;
 mod helper;
 mod holes;
@@ -47,6 +48,7 @@ mod node;
 mod nodes;
 mod pages;
 mod reclaim;
+pub mod report;
 mod small;
 mod space;
 mod span;

@@ -4,10 +4,13 @@
 //! says which ones this process may use. Where it says nothing (a seccomp filter, no NUMA
 //! support) there is one node, placed by first touch.
 
-use crate::kernel;
+use crate::config;
+use crate::kernel::{self, NodeMask};
 
 /// Most nodes that are told apart; those beyond share the state of earlier ones.
-pub const MAX_NODES: usize = 64;
+pub const MAX_NODES: usize = 63;
+/// Most regions: one for each node, and one that is interleaved.
+pub const MAX_REGIONS: usize = MAX_NODES + 1;
 /// Node ids that Linux can have.
 const IDS: usize = 1024;
 
@@ -16,13 +19,16 @@ pub struct Nodes {
     count: usize,
     /// Whether ranges are bound to their node.
     placed: bool,
+    /// Whether there is a region beside the nodes' whose pages are interleaved.
+    interleaved: bool,
     ids: [u16; MAX_NODES],
     dense: [u8; IDS],
 }
 
 impl Nodes {
     /// Before anything is known.
-    pub const NONE: Self = Self { count: 0, placed: false, ids: [0; MAX_NODES], dense: [0; IDS] };
+    pub const NONE: Self =
+        Self { count: 0, placed: false, interleaved: false, ids: [0; MAX_NODES], dense: [0; IDS] };
 
     /// How many there are, at least 1.
     #[inline]
@@ -30,10 +36,30 @@ impl Nodes {
         self.count
     }
 
-    /// Id of the node that a dense number's memory is asked from; `None` when it is left to
-    /// the kernel.
-    pub fn home(&self, node: usize) -> Option<u32> {
-        (self.placed && node < self.count).then(|| u32::from(self.ids[node]))
+    /// How many regions there are: one for each node, and perhaps one that is interleaved.
+    #[inline]
+    pub fn regions(&self) -> usize {
+        self.count + usize::from(self.interleaved)
+    }
+
+    /// The region for large blocks that are to be spread.
+    pub fn interleaved(&self) -> Option<usize> {
+        self.interleaved.then_some(self.count)
+    }
+
+    /// Where the memory of a region is asked from.
+    pub fn home(&self, region: usize) -> Home {
+        if !self.placed {
+            Home::Anywhere
+        } else if region < self.count {
+            Home::Node(u32::from(self.ids[region]))
+        } else {
+            let mut mask = NodeMask::default();
+            for &id in &self.ids[..self.count] {
+                mask[usize::from(id) / 64] |= 1 << (id % 64);
+            }
+            Home::All(mask)
+        }
     }
 
     /// Dense number of the node that the caller runs on.
@@ -47,6 +73,16 @@ impl Nodes {
             .and_then(|id| self.dense.get(id as usize))
             .map_or(0, |&dense| usize::from(dense))
     }
+}
+
+/// Where the memory of a region comes from.
+pub enum Home {
+    /// Where it is first touched, or where the process's policy says.
+    Anywhere,
+    /// One node.
+    Node(u32),
+    /// These nodes in turns, page by page.
+    All(NodeMask),
 }
 
 /// Asks the kernel.
@@ -68,6 +104,7 @@ pub fn find() -> Nodes {
         nodes.count = count;
         // A policy of the process is its user's wish, and it reaches our memory as well.
         nodes.placed = !kernel::has_policy();
+        nodes.interleaved = nodes.placed && config::get().interleave;
         for id in (0..IDS).filter(|&id| !allowed(id)) {
             nodes.dense[id] = nearest(id, &nodes.ids[..count]);
         }

@@ -222,16 +222,11 @@ impl PageHeap {
         if let Some(span) = self.at_mut(space, run.page) {
             *span = Span {
                 state: Use::Free,
-                back: 0,
                 zero: run.zero,
-                listed: false,
                 pages: run.pages,
-                free: 0,
                 since,
                 next: head,
-                previous: 0,
-                younger: 0,
-                older: 0,
+                ..Span::NOTHING
             };
         }
         if let Some(span) = self.at_mut(space, head).filter(|_| head != 0) {

@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::pages::{PageHeap, Run};
 use crate::space::Space;
 use crate::span::Use;
-use crate::{abort, helper, holes, small};
+use crate::{helper, holes, report, small};
 
 /// Time between two looks at what was not needed.
 pub const TICK_MS: u64 = 100;
@@ -130,27 +130,38 @@ pub fn purge(space: &Space, node: &Node, before_ms: u32) -> bool {
     }
 }
 
-/// Marks objects of a node as free in their spans. A span that is all free goes back to the
-/// page heap.
+/// Marks objects as free in their spans. A span that is all free goes back to the page heap.
+///
+/// They are of this node, but for those that stayed here because they are not sent home.
 pub fn return_objects(space: &Space, node: usize, objects: &[*mut u8]) {
     let now_ms = kernel::now_ms() as u32;
-    let mut pages = space.node(node).pages.lock();
+    let mut held = node;
+    let mut pages = space.node(held).pages.lock();
     for &object in objects {
-        // SAFETY: the pointers come from magazines: freed objects of this node.
+        let home = space.node_of(object as usize).unwrap_or(held);
+        if home != held {
+            drop(pages);
+            held = home;
+            pages = space.node(held).pages.lock();
+        }
+        // SAFETY: the pointers come from magazines: freed objects of that node.
         unsafe { return_object(space, &mut pages, object as usize, now_ms) };
     }
 }
 
 /// Returns memory of a span that no object was made of.
 pub fn return_fresh(space: &Space, node: &Node, class: usize, fresh: Range<usize>) {
-    if fresh.is_empty() {
-        return;
+    if !fresh.is_empty() {
+        return_fresh_locked(space, &mut node.pages.lock(), class, fresh);
     }
+}
+
+/// The same, under the node's lock.
+pub fn return_fresh_locked(space: &Space, pages: &mut PageHeap, class: usize, fresh: Range<usize>) {
     let now_ms = kernel::now_ms() as u32;
-    let mut pages = node.pages.lock();
     for object in fresh.step_by(class::TABLE[class].size as usize) {
         // SAFETY: addresses of objects of a span that the caller took and never handed out.
-        unsafe { return_object(space, &mut pages, object, now_ms) };
+        unsafe { return_object(space, pages, object, now_ms) };
     }
 }
 
@@ -164,13 +175,13 @@ unsafe fn return_object(space: &Space, pages: &mut PageHeap, object: usize, now_
     let info = &class::TABLE[class];
     let (index, exact) = info.index_of(object - space.address_of(page));
     if !exact || class == 0 {
-        abort::bad_free(object, "it points into an object, not to its start");
+        report::bad_free(object, "it points into an object, not to its start");
     }
     // SAFETY: the free bits and the description of that span, under the lock.
     let (word, span) = unsafe { (&mut *space.bits(page).add(index / 64), &mut *space.span(page)) };
     let bit = 1 << (index % 64);
     if *word & bit != 0 {
-        abort::bad_free(object, "it was freed before");
+        report::bad_free(object, "it was freed before");
     }
     *word |= bit;
     span.free += 1;

@@ -54,28 +54,26 @@ pub fn take(space: &Space, node: usize, class: usize, words: &mut [*mut u8]) -> 
     if page != 0 {
         return Taken::Objects(take_listed(space, &mut pages, class, page, words));
     }
+    take_span(space, &mut pages, class).map_or(Taken::Nothing, Taken::Span)
+}
+
+/// Takes a new span; its address.
+pub fn take_span(space: &Space, pages: &mut PageHeap, class: usize) -> Option<usize> {
     let length = class::TABLE[class].pages;
-    let Some(run) = pages.take(space, length, 1) else { return Taken::Nothing };
+    let run = pages.take(space, length, 1)?;
     for back in 0..length {
         // SAFETY: the pages were just taken, and the lock is held.
         unsafe {
             *space.span(run.page + back) = Span {
                 state: if back == 0 { Use::Small } else { Use::Nothing },
                 back: back as u8,
-                zero: false,
-                listed: false,
                 pages: length,
-                free: 0,
-                since: 0,
-                next: 0,
-                previous: 0,
-                younger: 0,
-                older: 0,
+                ..Span::NOTHING
             };
             *space.map(run.page + back) = 2 * class as u8;
         }
     }
-    Taken::Span(space.address_of(run.page))
+    Some(space.address_of(run.page))
 }
 
 /// One object, when there is no memory for magazines; null when there is none at all.
@@ -121,13 +119,18 @@ fn take_listed(
         }
     }
     words[..count].reverse();
-    // SAFETY: as above.
+    took(space, pages, class, page, count as u32);
+    count
+}
+
+/// Notes that free objects of a listed span were taken.
+pub fn took(space: &Space, pages: &mut PageHeap, class: usize, page: u32, objects: u32) {
+    // SAFETY: a span in use, under the lock.
     let span = unsafe { &mut *space.span(page) };
-    span.free -= count as u32;
+    span.free -= objects;
     if span.free == 0 {
         unlist(space, pages, class, page);
     }
-    count
 }
 
 /// Puts a span on the list of those with free objects.

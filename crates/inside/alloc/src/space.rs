@@ -24,7 +24,7 @@ use crate::class::{PAGE, PAGE_SHIFT};
 use crate::kernel;
 use crate::magazine::Magazine;
 use crate::node::Node;
-use crate::nodes::{self, MAX_NODES, Nodes};
+use crate::nodes::{self, Home, MAX_REGIONS, Nodes};
 use crate::span::Span;
 
 /// Words of free bits for a page: one bit for each object of the smallest class. Those of a
@@ -125,7 +125,7 @@ impl Space {
         let mut shift = STRIDE_SHIFT_MAX;
         if let Some(limit) = kernel::address_space_limit() {
             // Half of what is allowed: the program, its stacks and files need the rest.
-            let share = limit / 2 / self.nodes.count();
+            let share = limit / 2 / self.nodes.regions();
             shift = shift.min(share.max(1).ilog2());
         }
         while shift >= STRIDE_SHIFT_MIN {
@@ -140,7 +140,7 @@ impl Space {
     /// Reserves everything for this stride and starts the nodes.
     fn reserve(&mut self, stride_shift: u32) -> bool {
         const HUGE: usize = 2 << 20;
-        let count = self.nodes.count();
+        let count = self.nodes.regions();
         let pages = count << (stride_shift - PAGE_SHIFT);
         let magazines_shift = (stride_shift - 2).min(MAGAZINES_SHIFT_MAX);
         let parts = [
@@ -195,10 +195,14 @@ impl Space {
     /// # Safety
     /// The range lies in the reservation.
     pub unsafe fn place(&self, node: usize, start: usize, bytes: usize) {
-        if let Some(id) = self.nodes.home(node) {
-            // SAFETY: by contract. Only a wish: memory is found elsewhere when it fails.
-            let _ = unsafe { kernel::prefer_node(start, bytes, id) };
-        }
+        // Only a wish: memory is found elsewhere when it fails.
+        let _ = match self.nodes.home(node) {
+            Home::Anywhere => Ok(()),
+            // SAFETY: by contract.
+            Home::Node(id) => unsafe { kernel::prefer_node(start, bytes, id) },
+            // SAFETY: by contract.
+            Home::All(nodes) => unsafe { kernel::interleave(start, bytes, &nodes) },
+        };
     }
 
     /// Nodes that memory is taken from.
@@ -211,14 +215,14 @@ impl Space {
     /// `node` is below the number of nodes.
     #[inline]
     pub fn node(&self, node: usize) -> &'static Node {
-        debug_assert!(node < self.nodes.count());
+        debug_assert!(node < self.nodes.regions());
         // SAFETY: started before the space was published, and never taken away.
         unsafe { &*((self.magazines + (node << self.magazines_shift)) as *const Node) }
     }
 
     /// All nodes.
     pub fn all_nodes(&self) -> impl Iterator<Item = &'static Node> {
-        (0..self.nodes.count()).map(|node| self.node(node))
+        (0..self.nodes.regions()).map(|node| self.node(node))
     }
 
     /// Where a node's payload begins.
@@ -237,7 +241,7 @@ impl Space {
     #[inline]
     pub fn node_of(&self, address: usize) -> Option<usize> {
         let node = address.wrapping_sub(self.base) >> self.stride_shift;
-        (node < self.nodes.count()).then_some(node)
+        (node < self.nodes.regions()).then_some(node)
     }
 
     /// Page number of an address of the payload, over all nodes.
@@ -340,4 +344,4 @@ impl Space {
     }
 }
 
-const _: () = assert!(MAX_NODES << (MAGAZINES_SHIFT_MAX - 9) <= 1 << 32);
+const _: () = assert!(MAX_REGIONS << (MAGAZINES_SHIFT_MAX - 9) <= 1 << 32);

@@ -43,4 +43,21 @@ pub struct Span {
     pub older: u32,
 }
 
+impl Span {
+    /// Where nothing begins.
+    pub const NOTHING: Self = Self {
+        state: Use::Nothing,
+        back: 0,
+        zero: false,
+        listed: false,
+        pages: 0,
+        free: 0,
+        since: 0,
+        next: 0,
+        previous: 0,
+        younger: 0,
+        older: 0,
+    };
+}
+
 const _: () = assert!(size_of::<Span>() == 32);

@@ -48,13 +48,33 @@ pub fn attach() -> Option<(&'static Space, *mut Heap)> {
 pub fn with_heap<T>(work: impl FnOnce(&'static Space, &mut Heap) -> T) -> Option<T> {
     let (space, heap) = attach()?;
     // SAFETY: the thread's own heap; slow paths do not call each other through here.
-    let heap = unsafe { &mut *heap };
+    let mut heap = unsafe { &mut *heap };
+    if space.nodes().count() > 1 && heap.is_away(space) {
+        // SAFETY: as above; the old heap is not used any more.
+        heap = unsafe { &mut *follow(space, heap) };
+    }
     heap.busy.store(true, Ordering::Relaxed);
     fence(Ordering::Release);
     let result = work(space, heap);
     heap.busy.store(false, Ordering::Release);
     helper::start_if_wanted();
     Some(result)
+}
+
+/// The scheduler moved the thread: it leaves its heap to its old node and takes one of the
+/// new node, so that what it allocates is local again.
+#[cold]
+fn follow(space: &Space, heap: &mut Heap) -> *mut Heap {
+    let number = space.nodes().current();
+    let Some(new) = space.node(number).take_heap(space) else { return heap };
+    // SAFETY: the new heap was given to this thread alone; the old one is given up.
+    unsafe {
+        (*new).start(space, number);
+        tls::set_bins(new.cast::<Bins>());
+        release(space, heap);
+    }
+    watch(new);
+    new
 }
 
 /// Has [`end`] called when the thread ends.

@@ -14,10 +14,10 @@ use crate::heap::{Bins, EMPTY};
 compile_error!("numapilot-alloc knows the thread-local storage of x86-64 and aarch64 only");
 
 global_asm!(
-    ".pushsection .tdata,\"awT\",@progbits",
+    ".pushsection .tdata,\"awT\",%progbits",
     ".hidden numapilot_alloc_bins",
     ".globl numapilot_alloc_bins",
-    ".type numapilot_alloc_bins,@object",
+    ".type numapilot_alloc_bins,%object",
     ".size numapilot_alloc_bins,8",
     ".p2align 3",
     "numapilot_alloc_bins:",

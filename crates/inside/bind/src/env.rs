@@ -40,6 +40,23 @@ pub const TABLE: &[Variable] = &[
         meaning: "whether libnumapilot_alloc.so may start a thread that gives idle memory \
                   back while the program is idle too; 1",
     },
+    Variable {
+        name: ALLOC_LARGE,
+        format: "local or interleave",
+        meaning: "where libnumapilot_alloc.so takes blocks of 1 MiB and more from: the \
+                  caller's node, or page by page from all; local",
+    },
+    Variable {
+        name: ALLOC_ORIGIN,
+        format: "0 or 1",
+        meaning: "whether an object freed on another node goes home to its own; 1",
+    },
+    Variable {
+        name: ALLOC_HARDEN,
+        format: "0 or 1",
+        meaning: "whether every free is checked in full, objects are reused in random order \
+                  and large blocks end at an inaccessible page; 0",
+    },
 ];
 
 /// Ordered CPU list of `libnumapilot_bind.so`.
@@ -48,6 +65,12 @@ pub const BIND_CPUS: &str = "NUMAPILOT_BIND_CPUS";
 pub const BIND_LEDGER: &str = "NUMAPILOT_BIND_LEDGER";
 /// Huge pages in `libnumapilot_alloc.so`.
 pub const ALLOC_THP: &str = "NUMAPILOT_ALLOC_THP";
+/// Where `libnumapilot_alloc.so` takes large blocks from.
+pub const ALLOC_LARGE: &str = "NUMAPILOT_ALLOC_LARGE";
+/// Origin-aware memory in `libnumapilot_alloc.so`.
+pub const ALLOC_ORIGIN: &str = "NUMAPILOT_ALLOC_ORIGIN";
+/// Full checks in `libnumapilot_alloc.so`.
+pub const ALLOC_HARDEN: &str = "NUMAPILOT_ALLOC_HARDEN";
 /// Helper thread of `libnumapilot_alloc.so`.
 pub const ALLOC_HELPER: &str = "NUMAPILOT_ALLOC_HELPER";
 

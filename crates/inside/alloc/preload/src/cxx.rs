@@ -9,8 +9,8 @@ use core::arch::{asm, global_asm};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
-use numapilot_alloc::abort;
 use numapilot_alloc::api::{self, Errno, NoMemory};
+use numapilot_alloc::report;
 
 // Null in a program without libstdc++, which cannot call these operators either.
 global_asm!(".weak _ZSt15get_new_handlerv", ".weak _ZSt17__throw_bad_allocv");
@@ -59,7 +59,7 @@ fn new_handler() -> Option<Handler> {
 fn throw_bad_alloc() -> ! {
     let address = address_of!("_ZSt17__throw_bad_allocv");
     if address == 0 {
-        abort::out_of_memory();
+        report::out_of_memory();
     }
     // SAFETY: throws and does not return. No frame of ours on the way has anything to clean
     // up, and all have unwind tables.

@@ -1,6 +1,5 @@
-//! Ends the process with a message that names the pointer and what is wrong with it.
-//!
-//! Going on after a bad free would corrupt memory silently, later and elsewhere.
+//! Messages on standard error, and the end of the process where going on would corrupt
+//! memory silently, later and elsewhere.
 
 use core::fmt::{self, Write};
 
@@ -20,6 +19,20 @@ impl Write for Line {
         self.length += length;
         Ok(())
     }
+}
+
+/// A variable has a value that is not known.
+pub fn unknown_value(name: &str, value: &[u8], known: [&[u8]; 2]) {
+    let text = |bytes| core::str::from_utf8(bytes).unwrap_or("(not text)");
+    let mut line = Line { text: [0; 256], length: 0 };
+    let _ = writeln!(
+        line,
+        "numapilot: {name}={} is ignored: it must be {} or {}",
+        text(value),
+        text(known[0]),
+        text(known[1])
+    );
+    let _ = kernel::write(2, &line.text[..line.length]);
 }
 
 /// The program freed, or asked about, a pointer that it may not.

@@ -1,0 +1,66 @@
+//! Hardened mode: every object goes through its span's bits.
+//!
+//! The bins of hardened heaps hold nothing, so that every call takes the slow path; there
+//! the bits know exactly which objects are free. A second free, or one of a pointer into an
+//! object, ends the process. Freed memory is reused in random order, and not at once.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::class;
+use crate::pages::PageHeap;
+use crate::small;
+use crate::space::Space;
+use crate::{kernel, reclaim};
+
+/// An object of a class, chosen at random among those that are free; null without memory.
+pub fn allocate(space: &Space, node: usize, class: usize) -> *mut u8 {
+    let mut pages = space.node(node).pages.lock();
+    if pages.partial[class] == 0 {
+        let size = class::TABLE[class].size as usize;
+        let Some(start) = small::take_span(space, &mut pages, class) else { return null_mut() };
+        let end = start + class::TABLE[class].capacity as usize * size;
+        // The last one stays out until the others are in: a span that is all free would go
+        // straight back.
+        let last = end - size;
+        reclaim::return_fresh_locked(space, &mut pages, class, start..last);
+        return last as *mut u8;
+    }
+    let page = pages.partial[class];
+    pick(space, &mut pages, class, page)
+}
+
+/// Takes a free object of a listed span, the first from a random place on.
+fn pick(space: &Space, pages: &mut PageHeap, class: usize, page: u32) -> *mut u8 {
+    let info = &class::TABLE[class];
+    let words = (info.capacity as usize).div_ceil(64);
+    let random = random();
+    let (first, shift) = (random as usize % words, (random >> 32) as u32 % 64);
+    for word in (first..words).chain(0..first) {
+        // SAFETY: the free bits of a span in use, under the lock.
+        let bits = unsafe { &mut *space.bits(page).add(word) };
+        if *bits != 0 {
+            let bit = (bits.rotate_right(shift).trailing_zeros() + shift) % 64;
+            *bits &= !(1 << bit);
+            let index = word * 64 + bit as usize;
+            small::took(space, pages, class, page, 1);
+            return (space.address_of(page) + index * info.size as usize) as *mut u8;
+        }
+    }
+    null_mut()
+}
+
+/// A random word (xorshift64*, Vigna 2016), from a seed that differs from run to run.
+fn random() -> u64 {
+    static STATE: AtomicU64 = AtomicU64::new(0);
+    let mut state = STATE.load(Ordering::Relaxed);
+    if state == 0 {
+        state = kernel::random_seed() | 1;
+    }
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    // Threads that meet here get the same word, which does no harm.
+    STATE.store(state, Ordering::Relaxed);
+    state.wrapping_mul(0x2545_F491_4F6C_DD1D)
+}
