@@ -24,7 +24,7 @@ pub use counters::{CpuCounters, Scalar, Vector};
 pub use latency::LatencyBuckets;
 pub use mark::{Mark, MarkKind, NAME_BYTES};
 pub use pmu::{Link, Pmu, PmuError};
-pub use ring::{Level, Ring, Sample};
+pub use ring::{Level, Record, Ring};
 pub use shape::Shape;
 pub use snapshot::Snapshot;
 

@@ -27,7 +27,7 @@ impl Level {
 
 /// A sampled access that missed the first level of cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct Record {
     /// Simulated time.
     pub time_ns: u64,
     /// Virtual address in the process that ran; which process that was, the emulator does
@@ -47,7 +47,7 @@ pub struct Sample {
     pub latency_ns: u32,
 }
 
-impl Sample {
+impl Record {
     fn pack(&self) -> [u64; SAMPLE_WORDS] {
         [
             self.time_ns,
@@ -113,7 +113,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Writes a sample, or counts it as lost.
-    pub fn push(&self, sample: &Sample) {
+    pub fn push(&self, sample: &Record) {
         let written = self.header[WRITTEN].load(Ordering::Relaxed);
         let read = self.header[READ].load(Ordering::Acquire);
         if written.wrapping_sub(read) >= self.capacity() {
@@ -128,7 +128,7 @@ impl<'a> Ring<'a> {
     }
 
     /// The oldest sample that was not read yet.
-    pub fn pop(&self) -> Option<Sample> {
+    pub fn pop(&self) -> Option<Record> {
         loop {
             let read = self.header[READ].load(Ordering::Relaxed);
             let written = self.header[WRITTEN].load(Ordering::Acquire);
@@ -141,7 +141,7 @@ impl<'a> Ring<'a> {
                 return None;
             }
             let slot = self.slot(read);
-            let sample = Sample::unpack(std::array::from_fn(|i| slot[i].load(Ordering::Relaxed)));
+            let sample = Record::unpack(std::array::from_fn(|i| slot[i].load(Ordering::Relaxed)));
             self.header[READ].store(read.wrapping_add(1), Ordering::Release);
             if sample.is_some() {
                 return sample;
@@ -171,8 +171,8 @@ mod tests {
         (0..words(slots)).map(|_| AtomicU64::new(0)).collect()
     }
 
-    fn sample(time_ns: u64) -> Sample {
-        Sample {
+    fn sample(time_ns: u64) -> Record {
+        Record {
             time_ns,
             virtual_address: time_ns.wrapping_mul(3),
             physical_address: time_ns.wrapping_mul(5),
@@ -239,8 +239,8 @@ mod tests {
 
         #[test]
         fn samples_survive_packing(time_ns: u64, cpu: u32, home: u32, write: bool, latency_ns: u32) {
-            let sample = Sample { cpu, home, write, latency_ns, ..sample(time_ns) };
-            prop_assert_eq!(Sample::unpack(sample.pack()), Some(sample));
+            let sample = Record { cpu, home, write, latency_ns, ..sample(time_ns) };
+            prop_assert_eq!(Record::unpack(sample.pack()), Some(sample));
         }
     }
 }

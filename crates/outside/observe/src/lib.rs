@@ -4,6 +4,7 @@
 //!  /proc/PID (tree, threads, numa_maps) --+
 //!  perf_event_open (pmu) -----------------+--> Session --> Observation
 //!  /proc/vmstat, numastat (node_counters) +
+//!  PMU of an emulated machine (lab) ------+
 //! ```
 //!
 //! An [`Observation`] has every [`Metric`] either as a value or as the reason why there is
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod lab;
 mod machine_wide;
 mod memory;
 pub mod metric;
@@ -19,6 +21,7 @@ pub mod node_counters;
 pub mod numa_maps;
 mod observation;
 pub mod pmu;
+mod sample;
 mod session;
 mod statistics;
 mod threads;
@@ -28,5 +31,6 @@ pub use error::ObserveError;
 pub use memory::MemoryPoint;
 pub use metric::{Figure, Figures, Metric};
 pub use observation::{NodeFigures, Observation};
+pub use sample::{Sample, ServedBy};
 pub use session::{LOOK_INTERVAL, Session};
 pub use statistics::Summary;

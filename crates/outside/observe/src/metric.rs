@@ -70,6 +70,8 @@ macro_rules! metrics {
 metrics! {
     /// Wall time of the observation.
     Seconds = "seconds", Gauge, Seconds;
+    /// Simulated time of an emulated machine.
+    SimulatedSeconds = "simulated_seconds", Counter, Seconds;
     /// CPU time in the program.
     UserSeconds = "user_seconds", Counter, Seconds;
     /// CPU time in the kernel on its behalf.
@@ -114,6 +116,10 @@ metrics! {
     Maptu = "maptu", Derived, Ratio;
     /// Standard deviation by mean of the loads of the memory controllers (carrefour: memory-controller imbalance).
     ControllerImbalance = "controller_imbalance", Derived, Ratio;
+    /// Share of the bandwidth of the links between nodes in use, on average (carrefour: average interconnect usage).
+    LinkUsage = "link_usage", Derived, Ratio;
+    /// Mean latency of DRAM accesses, queues included (carrefour: memory latency).
+    DramLatencySeconds = "dram_latency_seconds", Derived, Seconds;
     /// Page table entries that AutoNUMA made fault; machine-wide.
     NumaPteUpdates = "numa_pte_updates", Counter, Count;
     /// Faults taken on those; machine-wide.

@@ -6,6 +6,7 @@ use numapilot_topology::NodeId;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::lab::LabCounters;
 use crate::memory::MemoryPoint;
 use crate::metric::{Figure, Figures, Kind, Metric, Unit};
 use crate::node_counters::NumaStat;
@@ -44,6 +45,8 @@ pub struct Observation {
 pub(crate) struct Totals {
     pub figures: Figures,
     pub allocations: BTreeMap<NodeId, NumaStat>,
+    /// In a lab, its own counters.
+    pub lab: Option<LabCounters>,
 }
 
 /// Memory by node, and the most there was on each.
@@ -62,6 +65,9 @@ impl Observation {
             .collect();
         figures.insert(Metric::Seconds, Ok(seconds));
         derive(&mut figures, later.allocations.len());
+        if let Some((earlier, later)) = earlier.lab.as_ref().zip(later.lab.as_ref()) {
+            figures.extend(later.derived_since(earlier));
+        }
         let nodes = nodes(earlier, later, &memory);
         let (points, memory) = match memory.points {
             Ok(points) => (points, Ok(())),
@@ -151,9 +157,15 @@ fn derive(figures: &mut Figures, nodes: usize) {
         ),
         (Metric::Maptu, by(dram, micros, "no time has passed")),
         (Metric::ControllerImbalance, Err(imbalance_reason(nodes))),
+        (Metric::LinkUsage, Err(ONLY_IN_A_LAB.to_owned())),
+        (Metric::DramLatencySeconds, Err(ONLY_IN_A_LAB.to_owned())),
     ];
     figures.extend(derived);
 }
+
+/// Why figures that only an emulated machine has are missing on a real one.
+pub(crate) const ONLY_IN_A_LAB: &str =
+    "only the PMU of an emulated machine tells it: numapilot lab";
 
 fn imbalance_reason(nodes: usize) -> String {
     if nodes < 2 {
@@ -212,7 +224,7 @@ mod tests {
     use super::*;
 
     fn totals(figures: &[(Metric, Figure)]) -> Totals {
-        Totals { figures: figures.iter().cloned().collect(), allocations: BTreeMap::new() }
+        Totals { figures: figures.iter().cloned().collect(), ..Totals::default() }
     }
 
     fn observe(later: &[(Metric, Figure)]) -> Observation {

@@ -14,11 +14,12 @@ use numapilot_topology::{CpuSet, NodeSet};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::ObserveError;
+use crate::lab::LabPmu;
 use crate::machine_wide;
 use crate::memory::Timeline;
 use crate::metric::{Figures, Metric};
 use crate::node_counters;
-use crate::observation::{Memory, Observation, Totals};
+use crate::observation::{Memory, ONLY_IN_A_LAB, Observation, Totals};
 use crate::pmu::{Attach, Counters};
 use crate::threads::Threads;
 use crate::tree::Tree;
@@ -38,6 +39,8 @@ pub struct Session {
     subject: Subject,
     nodes: NodeSet,
     counters: Counters,
+    /// The PMU of an emulated machine, or why there is none.
+    lab: Result<LabPmu, String>,
     /// In use where perf events are denied.
     threads: Option<Threads>,
     timeline: Timeline,
@@ -94,6 +97,9 @@ impl Session {
             subject,
             nodes,
             counters,
+            lab: LabPmu::find()
+                .map_err(|e| e.to_string())
+                .and_then(|found| found.ok_or_else(|| ONLY_IN_A_LAB.to_owned())),
             threads,
             timeline: Timeline::new(LOOK_INTERVAL),
             peak_rss_bytes: None,
@@ -120,6 +126,13 @@ impl Session {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The PMU of the emulated machine that this is: what it counts, it counts for user mode
+    /// of the whole machine.
+    #[must_use]
+    pub fn lab(&self) -> Option<&LabPmu> {
+        self.lab.as_ref().ok()
     }
 
     /// Sees who belongs to the target and what they have used.
@@ -222,7 +235,15 @@ impl Session {
                 figures.extend(self.process_figures(tree));
             }
         }
-        Totals { figures, allocations: node_counters::numastat(Path::new("/"), &self.nodes) }
+        let lab = self.lab.as_ref().map(LabPmu::counters);
+        match &lab {
+            Ok(counters) => figures.extend(counters.figures()),
+            Err(reason) => {
+                figures.insert(Metric::SimulatedSeconds, Err((*reason).clone()));
+            }
+        }
+        let allocations = node_counters::numastat(Path::new("/"), &self.nodes);
+        Totals { figures, allocations, lab: lab.ok() }
     }
 
     fn process_figures(&self, tree: &Tree) -> Figures {

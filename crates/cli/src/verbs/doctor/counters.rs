@@ -6,6 +6,7 @@
 
 use std::io;
 
+use numapilot_observe::lab::{LabError, LabPmu};
 use numapilot_sys::perf::{Counter, Event, Scope};
 use numapilot_sys::sampling::Sampler;
 
@@ -31,6 +32,27 @@ pub fn checks(files: &Files) -> Vec<Check> {
         }),
         paranoid(files, unbound),
     ]
+    .into_iter()
+    .chain(emulated(LabPmu::find()))
+    .collect()
+}
+
+/// The PMU of an emulated machine; on a real one nobody misses it.
+fn emulated(found: Result<Option<LabPmu>, LabError>) -> Option<Check> {
+    const NAME: &str = "lab PMU";
+    match found {
+        Ok(None) => None,
+        Ok(Some(lab)) => Some(Check::works(
+            NAME,
+            format!("tried: {} CPUs count in {}", lab.pmu().shape().cpus, lab.path().display()),
+        )),
+        Err(error) => Some(Check::missing(
+            NAME,
+            "tried: it cannot be read",
+            error.to_string(),
+            "run as root, with the numapilot that started the lab",
+        )),
+    }
 }
 
 /// Events between two samples; no sample is taken, so that any permitted number will do.

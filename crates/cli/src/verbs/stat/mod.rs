@@ -109,7 +109,7 @@ impl Args {
             let mut session = Session::before_exec(machine.node_ids());
             let program = prepared.spawn(|_| {})?;
             session.follow(program.pid());
-            report.describe(session.counters());
+            report.describe(&session);
             let mut watch = self.watch(output, signals);
             let finished = watch
                 .until_end(&mut session, Watched::Target(program))?
@@ -143,7 +143,7 @@ impl Args {
             Watched::Clock(self.prepare(&Plan::default(), machine)?.spawn(|_| {})?)
         };
         let mut report = Report::of_processes(&self.pid);
-        report.describe(session.counters());
+        report.describe(&session);
         self.watch(output, signals).until_end(&mut session, watched)?;
         let observation = session.finish(None);
         output.report(report, vec![observation])

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context;
-use numapilot_observe::pmu::Counters;
-use numapilot_observe::{Metric, Observation, Summary};
+use numapilot_observe::{Metric, Observation, Session, Summary};
 use serde::Serialize;
 
 use super::table;
@@ -31,6 +30,8 @@ pub struct Report {
     dram_events: Option<DramEvents>,
     /// Whether hardware events leave out the kernel.
     user_only: bool,
+    /// Whether they are those of an emulated machine, and machine-wide.
+    emulated: bool,
 }
 
 /// The entry of the event table that was used.
@@ -53,8 +54,10 @@ impl Report {
     }
 
     /// Notes what the counters mean.
-    pub fn describe(&mut self, counters: &Counters) {
-        self.user_only = counters.user_only();
+    pub fn describe(&mut self, session: &Session) {
+        let counters = session.counters();
+        self.emulated = session.lab().is_some();
+        self.user_only = self.emulated || counters.user_only();
         self.dram_events = counters.dram_model().map(|model| DramEvents {
             processor: model.name,
             events: model.events().map(|e| e.name).collect(),

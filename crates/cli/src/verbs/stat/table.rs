@@ -31,7 +31,7 @@ pub fn report(
         let _ = write!(text, " (mean of {runs} runs)");
     }
     text += ":\n\n";
-    for &metric in Metric::ALL.iter().filter(|m| is_row(**m)) {
+    for &metric in Metric::ALL.iter().filter(|m| is_row(**m, figures)) {
         let value = figures.value(metric).map_or(NOT_SUPPORTED.to_owned(), |v| show(metric, v));
         let mut line = format!("{value:>VALUE$}   {:<NAME$}", label(metric));
         let comment = comment(metric, figures).map_or(String::new(), |c| format!("# {c}"));
@@ -44,15 +44,22 @@ pub fn report(
     let elapsed = figures.value(Metric::Seconds).map_or(NOT_SUPPORTED.to_owned(), seconds);
     let deviation = deviation(Metric::Seconds, statistics).unwrap_or_default();
     let _ = writeln!(text, "\n{}", format!("{elapsed:>VALUE$}   elapsed  {deviation}").trim_end());
+    if figures.value(Metric::SimulatedSeconds).is_some() {
+        text += "\n (cycles to DRAM latency are counted by the lab: machine-wide, in user mode)\n";
+    }
     text += &reasons(figures);
     text.push('\n');
     text
 }
 
-/// Whether a metric has a line of its own: the others are comments beside one.
-fn is_row(metric: Metric) -> bool {
+/// Whether a metric has a line of its own: the others are comments beside one. What only an
+/// emulated machine has is not missed elsewhere.
+fn is_row(metric: Metric, figures: &Observation) -> bool {
     match metric {
         Metric::Seconds => false,
+        Metric::SimulatedSeconds | Metric::LinkUsage | Metric::DramLatencySeconds => {
+            figures.value(metric).is_some()
+        }
         Metric::ControllerImbalance => true,
         _ => metric.kind() != Kind::Derived,
     }
@@ -150,7 +157,7 @@ fn nodes(figures: &Observation) -> String {
 /// Why figures are missing, each reason once.
 fn reasons(figures: &Observation) -> String {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for &metric in Metric::ALL.iter().filter(|m| is_row(**m)) {
+    for &metric in Metric::ALL.iter().filter(|m| is_row(**m, figures)) {
         if let Err(reason) = figures.figure(metric) {
             by_reason.entry(reason).or_default().push(label(metric));
         }

@@ -25,7 +25,7 @@ mod tlb;
 
 use std::sync::atomic::AtomicU64;
 
-use numapilot_lab_pmu::{Level, Link, Pmu, PmuError, Sample, Scalar, Vector};
+use numapilot_lab_pmu::{Level, Link, Pmu, PmuError, Record, Scalar, Vector};
 
 use self::clocks::Clocks;
 pub use self::clocks::QUANTUM_PS;
@@ -270,7 +270,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
         core.until_sample = period;
         let Some(ring) = self.pmu.ring(core.cpu) else { return };
-        ring.push(&Sample {
+        ring.push(&Record {
             time_ns: core.now_ps() / 1000,
             virtual_address,
             physical_address: line * LINE_BYTES + virtual_address % LINE_BYTES,

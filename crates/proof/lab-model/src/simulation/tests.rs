@@ -228,7 +228,7 @@ fn samples_come_at_the_period_and_say_where_from() {
     let mut cpu = Runner::new(&simulation, 3);
     scattered(0, 5000).for_each(|address| cpu.read(address));
     let ring = simulation.pmu().ring(3).unwrap();
-    let samples: Vec<Sample> = std::iter::from_fn(|| ring.pop()).collect();
+    let samples: Vec<Record> = std::iter::from_fn(|| ring.pop()).collect();
     assert_eq!((samples.len(), ring.lost()), (50, 0));
     for sample in samples {
         assert_eq!((sample.cpu, sample.home, sample.level), (3, 0, Level::Dram));

@@ -1,0 +1,249 @@
+//! The PMU of an emulated machine, as a program in it finds it.
+//!
+//! `numapilot lab` gives its guests a PCI device whose BAR 2 is shared memory
+//! (`ivshmem-plain`, 1af4:1110; `numapilot-lab-pmu` has the layout), which sysfs lets root
+//! map (Documentation/PCI/sysfs-pci.rst). It counts the user mode of the whole guest, not
+//! of one process.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use numapilot_lab_pmu::{Level, PCI_DEVICE, PCI_VENDOR, Pmu, PmuError, Record, Scalar, Snapshot};
+use numapilot_sys::shared::SharedWords;
+use numapilot_topology::{CpuId, NodeId};
+use thiserror::Error;
+
+use crate::metric::{Figures, Metric};
+use crate::sample::{Sample, ServedBy};
+
+const DEVICES: &str = "/sys/bus/pci/devices";
+
+/// Why a lab's PMU cannot be used although the device is there.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// Only root may map it.
+    #[error("the lab's PMU {} cannot be opened: {cause}; run as root", path.display())]
+    Closed {
+        /// The file of its memory.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// Another version, or damaged.
+    #[error(transparent)]
+    Unknown(#[from] PmuError),
+}
+
+/// The PMU of the lab that this program runs in.
+#[derive(Debug)]
+pub struct LabPmu {
+    pmu: Pmu<SharedWords>,
+    path: PathBuf,
+}
+
+impl LabPmu {
+    /// Finds the PMU; `None` outside a lab.
+    ///
+    /// # Errors
+    /// [`LabError`] when there is one that cannot be used.
+    pub fn find() -> Result<Option<Self>, LabError> {
+        let devices = fs::read_dir(DEVICES).into_iter().flatten().flatten();
+        for device in devices.map(|entry| entry.path()).filter(|path| is_shared_memory(path)) {
+            let path = device.join("resource2");
+            let closed = |cause| LabError::Closed { path: path.clone(), cause };
+            enable(&device).map_err(closed)?;
+            let file = File::options().read(true).write(true).open(&path).map_err(closed)?;
+            match Pmu::open(SharedWords::map(&file).map_err(closed)?) {
+                // Shared memory of someone else.
+                Err(PmuError::OtherMemory) => {}
+                pmu => return Ok(Some(Self { pmu: pmu?, path })),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file that is its memory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The memory itself.
+    #[must_use]
+    pub fn pmu(&self) -> &Pmu<SharedWords> {
+        &self.pmu
+    }
+
+    /// Simulated time since the machine was started.
+    #[must_use]
+    pub fn time_ns(&self) -> u64 {
+        self.pmu.time_ns()
+    }
+
+    /// All counters now.
+    #[must_use]
+    pub fn counters(&self) -> LabCounters {
+        LabCounters { time_ns: self.time_ns(), counted: Snapshot::take(&self.pmu) }
+    }
+
+    /// Begins to sample one of so many accesses that miss the first level of cache; 0 ends
+    /// it. What was sampled before is forgotten.
+    pub fn set_sample_period(&self, accesses: u64) {
+        self.pmu.set_sample_period(accesses);
+        self.rings().for_each(|ring| ring.skip());
+    }
+
+    /// Takes the samples that came since the last time, CPU by CPU. There must be one
+    /// reader at a time.
+    pub fn samples(&self) -> impl Iterator<Item = Sample> + '_ {
+        self.rings().flat_map(|ring| std::iter::from_fn(move || ring.pop())).map(sample)
+    }
+
+    /// Samples that were lost because they were not taken in time, since the machine was
+    /// started.
+    #[must_use]
+    pub fn lost_samples(&self) -> u64 {
+        self.rings().map(|ring| ring.lost()).sum()
+    }
+
+    fn rings(&self) -> impl Iterator<Item = numapilot_lab_pmu::Ring<'_>> {
+        (0..self.pmu.shape().cpus).filter_map(|cpu| self.pmu.ring(cpu))
+    }
+}
+
+fn sample(record: Record) -> Sample {
+    Sample {
+        time_ns: record.time_ns,
+        pid: None,
+        virtual_address: record.virtual_address,
+        physical_address: Some(record.physical_address),
+        cpu: CpuId(record.cpu),
+        home: Some(NodeId(record.home)),
+        write: record.write,
+        served_by: Some(match record.level {
+            Level::Private => ServedBy::OwnCache,
+            Level::Last => ServedBy::SharedCache,
+            Level::OtherCache => ServedBy::OtherCache,
+            Level::Dram => ServedBy::Dram,
+        }),
+        latency_ns: Some(record.latency_ns),
+    }
+}
+
+fn is_shared_memory(device: &Path) -> bool {
+    let is = |file: &str, id: u16| {
+        let text = fs::read_to_string(device.join(file)).unwrap_or_default();
+        text.trim().strip_prefix("0x").and_then(|hex| u16::from_str_radix(hex, 16).ok()) == Some(id)
+    };
+    is("vendor", PCI_VENDOR) && is("device", PCI_DEVICE)
+}
+
+/// Makes the device answer, unless it does.
+fn enable(device: &Path) -> io::Result<()> {
+    let path = device.join("enable");
+    if fs::read_to_string(&path).is_ok_and(|text| text.trim() != "0") {
+        return Ok(());
+    }
+    fs::write(&path, "1")
+}
+
+/// The counters of a lab at one moment.
+#[derive(Clone, Debug)]
+pub struct LabCounters {
+    time_ns: u64,
+    counted: Snapshot,
+}
+
+impl LabCounters {
+    /// What [`Metric`]s with counters are, so far.
+    pub(crate) fn figures(&self) -> Figures {
+        let sum = |scalar| self.counted.sum(scalar) as f64;
+        let (local, remote) = self.counted.local_remote();
+        Figures::from([
+            (Metric::SimulatedSeconds, Ok(self.time_ns as f64 * 1e-9)),
+            (Metric::Cycles, Ok(self.counted.cycles())),
+            (Metric::Instructions, Ok(sum(Scalar::Instructions))),
+            (Metric::CacheReferences, Ok(sum(Scalar::LastReferences))),
+            (Metric::CacheMisses, Ok(sum(Scalar::LastMisses))),
+            (Metric::DtlbMisses, Ok(sum(Scalar::Tlb4kMisses) + sum(Scalar::Tlb2mMisses))),
+            (Metric::LocalAccesses, Ok(local as f64)),
+            (Metric::RemoteAccesses, Ok(remote as f64)),
+        ])
+    }
+
+    /// What follows from what was counted since an earlier moment.
+    pub(crate) fn derived_since(&self, earlier: &Self) -> Figures {
+        let seconds = self.time_ns.saturating_sub(earlier.time_ns) as f64 * 1e-9;
+        let counted = self.counted.since(&earlier.counted);
+        let (local, remote) = counted.local_remote();
+        let no_access = || "no DRAM access was counted".to_owned();
+        let no_time = || "no simulated time has passed: the guest was idle".to_owned();
+        let timed = |figure: Option<f64>| figure.filter(|_| seconds > 0.0).ok_or_else(no_time);
+        let links = match counted.links() {
+            [] => Err("this machine has no links between nodes".to_owned()),
+            _ => timed(counted.mean_link_usage(seconds)),
+        };
+        Figures::from([
+            (Metric::Maptu, timed(Some((local + remote) as f64 / (seconds * 1e6)))),
+            (Metric::ControllerImbalance, counted.controller_imbalance().ok_or_else(no_access)),
+            (Metric::LinkUsage, links),
+            (
+                Metric::DramLatencySeconds,
+                counted.mean_latency_ns().map(|ns| ns * 1e-9).ok_or_else(no_access),
+            ),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use numapilot_lab_pmu::{Link, Shape, Vector};
+
+    use super::*;
+
+    #[test]
+    fn only_the_right_device_is_looked_at() {
+        let device = std::env::temp_dir().join(format!("lab-device-{}", std::process::id()));
+        fs::create_dir_all(&device).unwrap();
+        for (vendor, id, expected) in
+            [("0x1af4", "0x1110", true), ("0x1af4", "0x1000", false), ("", "junk", false)]
+        {
+            fs::write(device.join("vendor"), format!("{vendor}\n")).unwrap();
+            fs::write(device.join("device"), format!("{id}\n")).unwrap();
+            assert_eq!(is_shared_memory(&device), expected, "{vendor} {id}");
+        }
+        fs::remove_dir_all(&device).unwrap();
+    }
+
+    #[test]
+    fn figures_follow_from_the_counters_between_two_moments() {
+        let shape = Shape::new(2, 2, 1).unwrap();
+        let memory: Vec<AtomicU64> = (0..shape.words()).map(|_| AtomicU64::new(0)).collect();
+        let link = Link { from: 0, to: 1, bytes_per_second: 64_000_000_000 };
+        let rates = [64_000_000_000; 2];
+        let pmu = Pmu::create(memory, shape, &[0, 1], &rates, &[link], 500.0).unwrap();
+        let now = || LabCounters { time_ns: pmu.time_ns(), counted: Snapshot::take(&pmu) };
+        let before = now();
+        let none = now().derived_since(&before);
+        assert!(none.values().all(Result::is_err), "{none:?}");
+        let cpu = pmu.counters(0).unwrap();
+        cpu.add_at(Vector::DramReads, 0, 3000);
+        cpu.add_at(Vector::DramReads, 1, 1000);
+        cpu.add_at(Vector::LinkLines, 1, 1000);
+        cpu.add(Scalar::DramLatencyPs, 4000 * 120_000);
+        pmu.advance_time(10_000);
+        let seen = now().derived_since(&before);
+        let close = |metric, expected: f64| {
+            let value = *seen[&metric].as_ref().unwrap();
+            assert!((value - expected).abs() < 1e-9, "{metric}: {value}");
+        };
+        close(Metric::Maptu, 400.0);
+        close(Metric::ControllerImbalance, 0.5);
+        close(Metric::LinkUsage, 0.05);
+        close(Metric::DramLatencySeconds, 120e-9);
+        assert_eq!(now().figures()[&Metric::LocalAccesses], Ok(3000.0));
+    }
+}
