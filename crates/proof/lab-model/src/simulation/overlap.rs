@@ -21,13 +21,18 @@ const VALUES: usize = 4;
 /// An address so close to a loaded value was computed from it: a field of a node.
 const NODE_BYTES: u64 = 4096;
 
-#[derive(Clone, Copy, Debug, Default)]
+/// No address is in this line.
+const NO_LINE: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug)]
 struct Stream {
     next_up: u64,
     next_down: u64,
     lines: u32,
     last_ps: u64,
 }
+
+const NO_STREAM: Stream = Stream { next_up: NO_LINE, next_down: NO_LINE, lines: 0, last_ps: 0 };
 
 /// Recent misses of one CPU.
 #[derive(Debug)]
@@ -56,7 +61,7 @@ impl Overlap {
     pub(crate) fn new(parallelism: f64) -> Self {
         Self {
             parallelism,
-            streams: [Stream::default(); STREAMS],
+            streams: [NO_STREAM; STREAMS],
             oldest: 0,
             values: [u64::MAX; VALUES],
             next_value: 0,
@@ -78,8 +83,11 @@ impl Overlap {
             if stream.next_up == line || stream.next_down == line {
                 let since_ps = now_ps.saturating_sub(stream.last_ps);
                 let lines = stream.lines + 1;
-                let (next_up, next_down) =
-                    if stream.next_up == line { (line + 1, 0) } else { (0, line - 1) };
+                let (next_up, next_down) = if stream.next_up == line {
+                    (line + 1, NO_LINE)
+                } else {
+                    (NO_LINE, line.checked_sub(1).unwrap_or(NO_LINE))
+                };
                 *stream = Stream { next_up, next_down, lines, last_ps: now_ps };
                 if lines > CONFIRMED {
                     return Kind::Streamed { since_ps };
@@ -89,7 +97,7 @@ impl Overlap {
         }
         self.streams[self.oldest] = Stream {
             next_up: line + 1,
-            next_down: line.saturating_sub(1),
+            next_down: line.checked_sub(1).unwrap_or(NO_LINE),
             lines: 1,
             last_ps: now_ps,
         };
@@ -121,6 +129,14 @@ impl Overlap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn firmware_uses_the_first_lines_too() {
+        let mut overlap = Overlap::new(2.0);
+        for address in [128, 64, 0, 0, u64::MAX, 0] {
+            overlap.classify(address, 0);
+        }
+    }
 
     #[test]
     fn lines_in_order_make_a_stream_both_ways() {
