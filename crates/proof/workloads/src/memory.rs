@@ -8,7 +8,7 @@ use crate::WorkloadError;
 use crate::aggregation::{Function, Options};
 use crate::data::Record;
 use crate::table::preaggregation;
-use crate::w1::Run;
+use crate::w1;
 
 /// What an aggregation needs beside its input.
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +36,14 @@ impl Need {
             Function::Count => Self {
                 bytes_per_record: 0,
                 bytes_per_group: TABLE_BYTES_PER_GROUP + ROW_BYTES,
-                preaggregation_bytes: preaggregation::bytes::<u64>,
+                preaggregation_bytes: preaggregation::bytes::<0>,
             },
             // A buffer that has just doubled is half empty and its old half is still held;
             // a group is a header of 40 bytes and at least four values with malloc's own.
             Function::Median => Self {
                 bytes_per_record: 2 * size_of::<u64>() as u64,
                 bytes_per_group: TABLE_BYTES_PER_GROUP + ROW_BYTES + 40 + 48,
-                preaggregation_bytes: preaggregation::bytes::<Run>,
+                preaggregation_bytes: preaggregation::bytes::<{ w1::RUN }>,
             },
         }
     }

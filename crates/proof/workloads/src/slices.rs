@@ -4,9 +4,9 @@
 //! helps those who are not done: a CPU that is busy with something else does not hold up
 //! the phase. (Morsel-driven parallelism: Leis, Boncz, Kemper, Neumann, SIGMOD 2014.)
 //!
-//! Every slice is begun at another place of it. Where the same keys lie at the same places
-//! of all slices, as in sequential data, the workers would otherwise follow each other from
-//! lock to lock.
+//! Every slice is begun at another place of it, and every other slice is handed out
+//! backwards. Where the same keys lie at the same places of all slices, as in sequential
+//! data, workers would otherwise follow each other from lock to lock (a convoy).
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -25,8 +25,9 @@ pub const MORSEL: usize = 16_384;
 struct Slice {
     range: Range<u64>,
     records: OnceLock<Vec<Record>>,
-    /// The morsel that is handed out first.
+    /// The morsel that is handed out first, and in which order they come.
     first: usize,
+    backwards: bool,
     /// How many have been handed out.
     turn: AtomicUsize,
 }
@@ -49,7 +50,8 @@ impl Slices {
             // Multiples of the golden ratio, modulo 1, are nowhere close to each other.
             let fraction = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let first = ((u128::from(fraction) * u128::from(morsels)) >> 64) as usize;
-            Slice { range, records: OnceLock::new(), first, turn: AtomicUsize::new(0) }
+            let backwards = i % 2 == 1;
+            Slice { range, records: OnceLock::new(), first, backwards, turn: AtomicUsize::new(0) }
         });
         Self { set, slices: slices.collect() }
     }
@@ -101,7 +103,8 @@ impl Slices {
                 // The count may run past the end by one per worker.
                 let turn = slice.turn.fetch_add(1, Relaxed);
                 let turn = (turn < morsels.len()).then_some(turn)?;
-                morsels.nth((slice.first + turn) % morsels.len())
+                let at = (slice.first + turn) % morsels.len();
+                if slice.backwards { morsels.nth_back(at) } else { morsels.nth(at) }
             })
         })
     }

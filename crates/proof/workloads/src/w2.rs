@@ -13,7 +13,7 @@ use crate::data::Record;
 use crate::memory::Need;
 use crate::outcome::{Figures, Outcome};
 use crate::slices::Slices;
-use crate::table::preaggregation::{Partial, Preaggregation};
+use crate::table::preaggregation::{Preaggregation, Run};
 use crate::table::{Batch, Entry, Lookup, Table};
 
 /// Slots of the shared table that one thread turns into rows at a time.
@@ -48,51 +48,46 @@ struct Count {
 /// What a thread keeps for itself.
 #[derive(Debug)]
 struct Local {
-    counts: Preaggregation<u64>,
+    counts: Preaggregation<0>,
     /// What is on its way to the shared table.
-    leaving: Batch<u64>,
+    leaving: Batch<Run<0>>,
 }
 
-impl Partial for u64 {
-    #[inline]
-    fn add(&mut self, _: u64) {
-        *self += 1;
-    }
-
-    fn is_full(&self) -> bool {
-        false
-    }
-
-    fn is_empty(&self) -> bool {
-        *self == 0
-    }
-}
-
-impl Aggregate for Count {
-    type Home = Preaggregation<u64>;
-    type Local = Local;
-
-    fn local(&self, mut counts: Preaggregation<u64>) -> Local {
-        counts.touch();
-        Local { counts, leaving: Batch::new() }
-    }
-
-    fn add(&self, Local { counts, leaving }: &mut Local, records: &[Record]) {
-        let view = self.table.view();
-        counts.add(records, |partial| {
-            if leaving.push(partial) {
-                leaving.resolve(&view, add);
-            }
-        });
-    }
-
-    fn flush(&self, Local { counts, mut leaving }: Local) {
-        counts.drain(|partial| {
-            if leaving.push(partial) {
+impl Count {
+    /// Takes in all that a thread has counted.
+    fn drain(&self, Local { counts, leaving }: &mut Local) {
+        counts.drain(|counted| {
+            if leaving.push(counted) {
                 leaving.resolve(&self.table.view(), add);
             }
         });
         leaving.resolve(&self.table.view(), add);
+    }
+}
+
+impl Aggregate for Count {
+    type Home = Preaggregation<0>;
+    type Local = Local;
+
+    fn local(&self, counts: Preaggregation<0>) -> Local {
+        Local { counts, leaving: Batch::new() }
+    }
+
+    fn add(&self, local: &mut Local, records: &[Record]) {
+        if local.counts.is_too_small() {
+            self.drain(local);
+            local.counts.grow();
+        }
+        let view = self.table.view();
+        local.counts.add(records, |counted| {
+            if local.leaving.push(counted) {
+                local.leaving.resolve(&view, add);
+            }
+        });
+    }
+
+    fn flush(&self, mut local: Local) {
+        self.drain(&mut local);
     }
 
     fn finalise(&self) -> Vec<Row> {
@@ -109,6 +104,6 @@ impl Aggregate for Count {
     }
 }
 
-fn add(entry: Entry<'_>, partial: Lookup<u64>) {
-    entry.word.fetch_add(partial.payload, Relaxed);
+fn add(entry: Entry<'_>, counted: Lookup<Run<0>>) {
+    entry.word.fetch_add(counted.payload.length(), Relaxed);
 }

@@ -6,7 +6,7 @@
 //! of Boyer and Moore, per line). Runs are collected at a credit of [`HOT`], which only a
 //! key that holds more than half of its line's traffic can reach and keep.
 
-use super::run::RUN;
+use super::RUN;
 
 /// Lines; their state takes 4 KiB of a first-level cache.
 const LINES: usize = 256;

@@ -7,15 +7,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use numapilot_sys::prefetch;
 
 use super::buffer::Buffer;
-use super::group::{Groups, Numbers};
+use super::group::{Group, Groups, Numbers};
 use super::hot::{HotKeys, Verdict};
-use super::run::Run;
+use super::select::twice_median;
+use super::{RUN, Values};
 use crate::WorkloadError;
 use crate::aggregation::{Aggregate, Options};
 use crate::answer::Row;
 use crate::data::Record;
 use crate::table::preaggregation::Preaggregation;
 use crate::table::{BATCH, Batch, Lookup, Table, View, hash};
+
+/// How many groups ahead buffers are fetched when all groups are complete.
+const AHEAD: usize = 8;
 
 /// MEDIAN per group with buffers of type `B`.
 #[derive(Debug)]
@@ -44,7 +48,7 @@ impl<B: Buffer> Median<B> {
     }
 
     /// Takes in what a thread has gathered of a group.
-    fn take_in(&self, outlet: &mut Outlet<B>, gathered: Lookup<Run>, view: &View<'_>) {
+    fn take_in(&self, outlet: &mut Outlet<B>, gathered: Lookup<Values>, view: &View<'_>) {
         let Lookup { key, hash, payload } = gathered;
         if let Some(run) = payload.full() {
             match outlet.hot.note(key, hash, run) {
@@ -71,7 +75,7 @@ impl<B: Buffer> Median<B> {
 
     fn resolve(&self, outlet: &mut Outlet<B>, view: &View<'_>) {
         let Outlet { leaving, numbers, source, .. } = outlet;
-        let mut found = [(0, Run::default()); BATCH];
+        let mut found = [(0, Values::default()); BATCH];
         let mut length = 0;
         leaving.resolve(view, |entry, Lookup { key, payload: run, .. }| {
             found[length] = (self.groups.number(entry, key, numbers), run);
@@ -116,27 +120,30 @@ impl<B: Buffer> Median<B> {
 #[derive(Debug)]
 pub struct Outlet<B: Buffer> {
     hot: HotKeys,
-    leaving: Batch<Run>,
+    leaving: Batch<Values>,
     numbers: Numbers,
     source: B::Source,
 }
 
 impl<B: Buffer> Aggregate for Median<B> {
-    type Home = (Preaggregation<Run>, B::Home);
-    type Local = (Preaggregation<Run>, Outlet<B>);
+    type Home = (Preaggregation<RUN>, B::Home);
+    type Local = (Preaggregation<RUN>, Outlet<B>);
 
-    fn local(&self, (mut runs, home): Self::Home) -> Self::Local {
-        runs.touch();
+    fn local(&self, (runs, home): Self::Home) -> Self::Local {
         let source = B::source(home);
         (runs, Outlet { hot: HotKeys::new(), leaving: Batch::new(), numbers: 0..0, source })
     }
 
     fn add(&self, (runs, outlet): &mut Self::Local, records: &[Record]) {
+        if runs.is_too_small() {
+            runs.drain(|run| self.take_in(outlet, run, &self.table.view()));
+            runs.grow();
+        }
         let view = self.table.view();
         runs.add(records, |run| self.take_in(outlet, run, &view));
     }
 
-    fn flush(&self, (runs, mut outlet): Self::Local) {
+    fn flush(&self, (mut runs, mut outlet): Self::Local) {
         runs.drain(|run| self.take_in(&mut outlet, run, &self.table.view()));
         let view = self.table.view();
         self.resolve(&mut outlet, &view);
@@ -148,52 +155,27 @@ impl<B: Buffer> Aggregate for Median<B> {
 
     fn finalise(&self) -> Vec<Row> {
         let mut rows = Vec::new();
-        for group in self.groups.share().flatten() {
-            // The buffer ends here: what one thread has allocated, any thread may free.
-            let mut buffer =
-                mem::take(&mut *group.values.lock().unwrap_or_else(PoisonError::into_inner));
-            if let Some(value) = twice_median(buffer.values()) {
-                rows.push(Row { key: group.key.load(Relaxed), value });
+        for segment in self.groups.share() {
+            for (i, group) in segment.iter().enumerate() {
+                if let Some(ahead) = segment.get(i + AHEAD) {
+                    fetch(ahead);
+                }
+                // The buffer ends here: what one thread has allocated, any thread may free.
+                let mut buffer =
+                    mem::take(&mut *group.values.lock().unwrap_or_else(PoisonError::into_inner));
+                if let Some(value) = twice_median(buffer.values()) {
+                    rows.push(Row { key: group.key.load(Relaxed), value });
+                }
             }
         }
         rows
     }
 }
 
-/// Twice the median, none of no values; the order of the values is lost.
-pub fn twice_median(values: &mut [u64]) -> Option<u64> {
-    if values.is_empty() {
-        return None;
-    }
-    let middle = values.len() / 2;
-    let odd = values.len() % 2 == 1;
-    let (below, &mut upper, _) = values.select_nth_unstable(middle);
-    // Of an even number, the lower of the middle two is the greatest of those below.
-    let lower = if odd { upper } else { below.iter().copied().max().unwrap_or(upper) };
-    Some(lower + upper)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn small_medians() {
-        assert_eq!(twice_median(&mut []), None);
-        assert_eq!(twice_median(&mut [7]), Some(14));
-        assert_eq!(twice_median(&mut [1, 4]), Some(5));
-        assert_eq!(twice_median(&mut [9, 1, 5]), Some(10));
-    }
-
-    proptest! {
-        #[test]
-        fn medians_lie_in_the_middle_of_the_sorted(mut values in prop::collection::vec(0..crate::data::VALUE_LIMIT, 1..200)) {
-            let median = twice_median(&mut values);
-            values.sort_unstable();
-            let n = values.len();
-            prop_assert_eq!(median, Some(values[(n - 1) / 2] + values[n / 2]));
-        }
-    }
+/// Asks for the last sixteen values of a group, which of a short buffer are all and malloc's
+/// own word before them.
+fn fetch<B>(group: &Group<B>) {
+    let tail = group.tail.load(Relaxed);
+    prefetch::for_write(tail.wrapping_sub(1));
+    prefetch::for_write(tail.wrapping_sub(9));
 }

@@ -15,20 +15,26 @@ mod buffer;
 mod group;
 mod hot;
 mod median;
-mod run;
+mod select;
 
 use serde::Serialize;
 use serde_json::json;
 
 use self::buffer::{Chunks, Piece};
 use self::median::Median;
-pub use self::median::twice_median;
-pub use self::run::Run;
+pub use self::select::twice_median;
 use crate::WorkloadError;
 use crate::aggregation::{self, Function, Options};
 use crate::memory::Need;
 use crate::outcome::{Figures, Outcome};
 use crate::slices::Slices;
+use crate::table::preaggregation::Run;
+
+/// Values that a thread gathers of one group before it takes the group's lock.
+pub const RUN: usize = 6;
+
+/// Up to [`RUN`] values of one group.
+type Values = Run<RUN>;
 
 /// Where the memory of the groups' buffers comes from (allocation-for-query-processing 5.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -1,0 +1,235 @@
+//! What a thread gathers by itself before it goes to the table that all threads share.
+//!
+//! A set-associative cache of groups: a key may be in any way of its bucket, and when all
+//! are taken, one of them makes room. What leaves is a [`Run`] of at least one record, so
+//! that keys which occur often or close together reach the shared table, with its atomic
+//! operations and its cache lines that travel between CPUs, once per run instead of once
+//! per record. (Cieslewicz, Ross: "Adaptive aggregation on chip multiprocessors", VLDB 2007.)
+//!
+//! ```text
+//!   low bits of hash(key)
+//!     v
+//!   | m m m m  n n n n  v.. v.. v.. v.. |     m = key + 1, 0 = free
+//!   | m m m m  n n n n  v.. v.. v.. v.. |     n = number of records, v = their values
+//! ```
+//!
+//! It begins within a first-level cache, which is enough for keys that come close together.
+//! When it turns out not to be, it grows once, to hold all groups, if that takes no more
+//! than [`LARGEST_BYTES`]. If it took more, the cache would miss too often to be worth its
+//! own misses.
+
+mod bucket;
+mod run;
+
+use numapilot_sys::prefetch;
+
+use self::bucket::{Bucket, WAYS};
+pub use self::run::Run;
+use super::{Lookup, hash};
+use crate::WorkloadError;
+use crate::data::Record;
+
+/// The size at the beginning: a sixth of a first-level cache.
+const LEAST_BYTES: u64 = 8 << 10;
+/// The largest size: several threads' shares of a last-level cache.
+const LARGEST_BYTES: u64 = 16 << 20;
+/// How many records ahead buckets are fetched: about the latency of a last-level cache.
+const AHEAD: usize = 16;
+
+/// One thread's runs.
+#[derive(Debug)]
+pub struct Preaggregation<const N: usize> {
+    buckets: Vec<Bucket<N>>,
+    /// How many ways have made room; the next one is chosen by turns.
+    displaced: usize,
+    /// Whether that happened for most of the latest records.
+    crowded: bool,
+}
+
+/// Number of buckets for `estimate` groups.
+fn buckets<const N: usize>(estimate: u64) -> u64 {
+    let bucket = size_of::<Bucket<N>>() as u64;
+    let (least, largest) = (LEAST_BYTES / bucket, LARGEST_BYTES / bucket);
+    // Half full, few buckets have more keys than ways.
+    match estimate.div_ceil(WAYS as u64 / 2) {
+        all if all > largest => least,
+        all => all.max(least).next_power_of_two(),
+    }
+}
+
+/// What a [`Preaggregation`] for `estimate` groups takes.
+#[must_use]
+pub fn bytes<const N: usize>(estimate: u64) -> u64 {
+    buckets::<N>(estimate) * size_of::<Bucket<N>>() as u64
+}
+
+impl<const N: usize> Preaggregation<N> {
+    /// Memory for `estimate` groups, most of it not yet touched.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Malloc`].
+    pub fn new(estimate: u64) -> Result<Self, WorkloadError> {
+        let mut empty = Vec::new();
+        empty.try_reserve_exact(buckets::<N>(estimate) as usize).map_err(|_| {
+            WorkloadError::Malloc { what: "the runs of a thread", bytes: bytes::<N>(estimate) }
+        })?;
+        let mut small = Self { buckets: empty, displaced: 0, crowded: false };
+        small.resize(buckets::<N>(0) as usize);
+        Ok(small)
+    }
+
+    fn resize(&mut self, length: usize) {
+        self.buckets.clear();
+        self.buckets.resize(length, Bucket::EMPTY);
+    }
+
+    /// Whether it should be drained and then [grow](Preaggregation::grow).
+    #[must_use]
+    pub fn is_too_small(&self) -> bool {
+        self.crowded && self.buckets.len() < self.largest()
+    }
+
+    /// Takes its largest size, empty, in memory that the calling thread is the first to touch.
+    pub fn grow(&mut self) {
+        self.resize(self.largest());
+        self.crowded = false;
+    }
+
+    fn largest(&self) -> usize {
+        // The capacity of a vector may be more than what was asked for.
+        1 << self.buckets.capacity().ilog2()
+    }
+
+    /// Takes in records; at most one run leaves for each.
+    #[inline]
+    pub fn add(&mut self, records: &[Record], leave: impl FnMut(Lookup<Run<N>>)) {
+        let before = self.displaced;
+        self.gather(records, leave);
+        self.crowded = self.displaced - before > records.len() / 2;
+    }
+
+    #[inline]
+    fn gather(&mut self, records: &[Record], mut leave: impl FnMut(Lookup<Run<N>>)) {
+        let Self { buckets, displaced, .. } = self;
+        let mask = buckets.len() - 1;
+        for (i, &Record { key, value }) in records.iter().enumerate() {
+            if let Some(ahead) = records.get(i + AHEAD) {
+                prefetch::for_write(&buckets[hash(ahead.key) as usize & mask]);
+            }
+            // The shared table takes the high bits.
+            let hash = hash(key);
+            let bucket = &mut buckets[hash as usize & mask];
+            let way = bucket.find(key).unwrap_or_else(|| {
+                let (way, old) = bucket.make_room(key, *displaced);
+                if let Some(old) = old {
+                    *displaced += 1;
+                    leave(old);
+                }
+                way
+            });
+            if let Some(payload) = bucket.add(way, value) {
+                leave(Lookup { key, hash, payload });
+            }
+        }
+    }
+
+    /// Empties it.
+    pub fn drain(&mut self, mut leave: impl FnMut(Lookup<Run<N>>)) {
+        for bucket in &mut self.buckets {
+            (0..WAYS).filter_map(|way| bucket.take(way)).for_each(&mut leave);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What comes out of it when records go in, by key, and in how many runs.
+    fn pass<const N: usize>(
+        records: &[Record],
+        estimate: u64,
+    ) -> (HashMap<u64, (u64, Vec<u64>)>, usize) {
+        let mut own = Preaggregation::<N>::new(estimate).unwrap();
+        let mut out: HashMap<u64, (u64, Vec<u64>)> = HashMap::new();
+        let mut runs = 0;
+        let mut leave = |Lookup { key, payload, .. }: Lookup<Run<N>>| {
+            assert!(payload.length() > 0, "an empty run of {key}");
+            let (count, values) = out.entry(key).or_default();
+            *count += payload.length();
+            values.extend(payload.values());
+            runs += 1;
+        };
+        for chunk in records.chunks(1_000) {
+            if own.is_too_small() {
+                own.drain(&mut leave);
+                own.grow();
+            }
+            own.add(chunk, &mut leave);
+        }
+        own.drain(&mut leave);
+        own.drain(|_| panic!("something was left after a drain"));
+        (out, runs)
+    }
+
+    fn records(keys: impl IntoIterator<Item = u64>) -> Vec<Record> {
+        keys.into_iter().zip(0..).map(|(key, value)| Record { key, value }).collect()
+    }
+
+    #[test]
+    fn a_bucket_of_counts_is_a_cache_line() {
+        assert_eq!((size_of::<Bucket<0>>(), size_of::<Bucket<6>>()), (64, 256));
+    }
+
+    #[test]
+    fn keys_that_come_close_together_are_gathered() {
+        // 100 records of each key, 64 keys at a time.
+        let keys = (0..100_000).map(|i| i / 6_400 * 64 + i % 64);
+        // A few share their bucket with four others at the same time.
+        let (_, runs) = pass::<0>(&records(keys.clone()), 1 << 40);
+        assert!((1_000..1_200).contains(&runs), "{runs} runs");
+        // 16 full runs and one with the rest.
+        let (_, runs) = pass::<6>(&records(keys), 1 << 40);
+        assert!((17_000..18_500).contains(&runs), "{runs} runs");
+    }
+
+    #[test]
+    fn it_grows_for_keys_that_come_back_late() {
+        let keys = (0..200_000).map(|i| i % 20_000);
+        let (_, runs) = pass::<0>(&records(keys.clone()), 20_000);
+        // Once before it has grown, and then once; few buckets have more keys than ways.
+        assert!(runs < 40_000, "{runs} runs");
+        // But not when there is no room for all.
+        assert!(pass::<0>(&records(keys), 1 << 40).1 > 190_000);
+    }
+
+    #[test]
+    fn it_takes_a_power_of_two_of_buckets_up_to_a_limit() {
+        assert_eq!(bytes::<0>(0), 8 << 10);
+        assert_eq!(bytes::<6>(100_000), 16 << 20);
+        assert_eq!(bytes::<6>(131_072), 16 << 20);
+        assert_eq!(bytes::<6>(131_073), 8 << 10);
+        assert_eq!(bytes::<0>(100_000), 4 << 20);
+        assert_eq!(bytes::<0>(u64::MAX), 8 << 10);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost(keys in prop::collection::vec(0..u64::MAX, 0..3_000), modulus in 1u64..5_000, estimate in 0u64..10_000) {
+            let records = records(keys.iter().flat_map(|key| [*key, key % modulus]));
+            let mut expected: HashMap<u64, Vec<u64>> = HashMap::new();
+            for record in &records {
+                expected.entry(record.key).or_default().push(record.value);
+            }
+            let counts: HashMap<_, _> = expected.iter().map(|(k, v)| (*k, (v.len() as u64, vec![]))).collect();
+            prop_assert_eq!(pass::<0>(&records, estimate).0, counts);
+            let values: HashMap<_, _> = expected.into_iter().map(|(k, v)| (k, (v.len() as u64, v))).collect();
+            // Values of a group come in the order in which they went in.
+            prop_assert_eq!(pass::<6>(&records, estimate).0, values);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What has been gathered of one group: a number of records and, for `N` above 0, their
+//! values.
+
+/// Up to `N` values of one group; with `N` = 0 only their number, without a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run<const N: usize> {
+    pub(super) length: u64,
+    pub(super) values: [u64; N],
+}
+
+impl<const N: usize> Run<N> {
+    /// The number of records.
+    #[inline]
+    #[must_use]
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Their values.
+    #[inline]
+    #[must_use]
+    pub fn values(&self) -> &[u64] {
+        &self.values[..N.min(self.length as usize)]
+    }
+
+    /// Their values if there are as many as there may be.
+    #[inline]
+    #[must_use]
+    pub fn full(&self) -> Option<[u64; N]> {
+        (self.length == N as u64).then_some(self.values)
+    }
+}
+
+impl<const N: usize> Default for Run<N> {
+    fn default() -> Self {
+        Self { length: 0, values: [0; N] }
+    }
+}
