@@ -5,13 +5,17 @@
     venv/bin/python scripts/compare-duckdb.py --numapilot target/release/numapilot
 
 Both programs take turns, and who begins changes from round to round. Times are of the query
-alone, with the records in memory. DuckDB runs each query in two forms that compute the whole
-result, an outer sum over all groups and a CREATE TABLE AS; the faster form counts. Every
-result is compared in full, by the checksum that numapilot prints.
+alone, with the records in memory. Each run is the first query of a fresh process: one that has
+run it before has the memory already, which the other would still have to get from the kernel
+(--warm: DuckDB runs it twice and the second time counts). DuckDB runs each query in two forms
+that compute the whole result, an outer sum over all groups and a CREATE TABLE AS; the faster
+form counts. Every result is compared in full, by the checksum that numapilot prints.
 """
 
 import argparse
+import concurrent.futures
 import json
+import multiprocessing
 import os
 import resource
 import statistics
@@ -41,6 +45,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--estimate", metavar="N",
                         help="groups for which numapilot makes its table (default: as many as there are)")
+    parser.add_argument("--warm", action="store_true",
+                        help="DuckDB runs each query twice and the second time counts")
     parser.add_argument("--directory", help="where the records are written (default: the temporary directory)")
     options = parser.parse_args()
 
@@ -52,36 +58,31 @@ def main():
         records, groups = size.split("/")
         for data in options.data.split(","):
             source = ["--data", data, "--records", records, "--groups", groups]
-            connection = load(options, source)
-            for workload in options.workloads.split(","):
-                compare(options, connection, workload, data, records, groups, source)
+            with tempfile.NamedTemporaryFile(dir=options.directory) as records_file:
+                subprocess.run([options.numapilot, "bench", "w2", *source, "--dump",
+                                records_file.name], check=True, stdout=subprocess.DEVNULL)
+                for workload in options.workloads.split(","):
+                    compare(options, records_file.name, workload, data, records, groups, source)
 
 
-def load(options, source):
-    """The records as a table of DuckDB."""
-    with tempfile.NamedTemporaryFile(dir=options.directory) as file:
-        subprocess.run([options.numapilot, "bench", "w2", *source, "--dump", file.name],
-                       check=True, stdout=subprocess.DEVNULL)
-        records = numpy.fromfile(file.name, dtype="<u8").reshape(-1, 2)
-    columns = {"key": records[:, 0].copy(), "value": records[:, 1].copy()}  # noqa: F841
-    connection = duckdb.connect(config={"threads": options.threads})
-    connection.execute("CREATE TABLE records AS SELECT * FROM columns")
-    return connection
-
-
-def compare(options, connection, workload, data, records, groups, source):
+def compare(options, path, workload, data, records, groups, source):
     """One line of the table."""
     command = [options.numapilot, "bench", workload, *source, "--json",
                "--threads", str(options.threads)]
     if options.estimate:
         command += ["--estimate", options.estimate]
-    query = f"SELECT key, {AGGREGATES[workload]} AS result FROM records GROUP BY key"
-    turns = [lambda: ours(command, seconds, cpu)]
-    turns += [lambda form=form: theirs(connection, query, form, seconds, cpu) for form in FORMS]
-    seconds, cpu = {}, {}
+    turns = {"ours": (ours, command)}
+    turns |= {form: (fresh, theirs, path, workload, form, options) for form in FORMS}
+    seconds, cpu = {who: [] for who in turns}, {who: [] for who in turns}
     for turn in range(options.rounds):
-        answers = [run() for run in (turns if turn % 2 == 0 else reversed(turns))]
-        if len(set(filter(None, answers))) != 1:
+        answers = set()
+        for who in list(turns)[::1 if turn % 2 == 0 else -1]:
+            run, *arguments = turns[who]
+            wall, processor, answer = run(*arguments)
+            seconds[who].append(wall)
+            cpu[who].append(processor)
+            answers |= {answer} - {None}
+        if len(answers) != 1:
             sys.exit(f"{workload} {data}: different results: {answers}")
     seconds = {who: statistics.median(times) for who, times in seconds.items()}
     cpu = {who: statistics.median(times) for who, times in cpu.items()}
@@ -91,29 +92,43 @@ def compare(options, connection, workload, data, records, groups, source):
           flush=True)
 
 
-def ours(command, seconds, cpu):
-    """Runs numapilot once."""
+def ours(command):
+    """Runs numapilot once; returns wall and CPU seconds and the answer."""
     outcome = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    seconds.setdefault("ours", []).append(outcome["seconds"])
-    cpu.setdefault("ours", []).append(outcome["cpu_seconds"])
-    return outcome["groups"], outcome["checksum"]
+    return outcome["seconds"], outcome["cpu_seconds"], (outcome["groups"], outcome["checksum"])
 
 
-def theirs(connection, query, form, seconds, cpu):
+def fresh(function, *arguments):
+    """Calls a function in a process of its own."""
+    spawn = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as process:
+        return process.submit(function, *arguments).result()
+
+
+def theirs(path, workload, form, options):
     """Runs one form of the query in DuckDB; the checksum of the table comes after it."""
-    before, start = cpu_seconds(), time.perf_counter()
-    connection.execute(FORMS[form].format(query=query)).fetchall()
-    seconds.setdefault(form, []).append(time.perf_counter() - start)
-    cpu.setdefault(form, []).append(cpu_seconds() - before)
-    if form != "table":
-        return None
+    records = numpy.fromfile(path, dtype="<u8").reshape(-1, 2)
+    columns = {"key": records[:, 0].copy(), "value": records[:, 1].copy()}  # noqa: F841
+    connection = duckdb.connect(config={"threads": options.threads})
+    connection.execute("CREATE TABLE records AS SELECT * FROM columns")
+    aggregate = AGGREGATES[workload]
+    query = f"SELECT key, {aggregate} AS result FROM records GROUP BY key"
+    for _ in range(2 if options.warm else 1):
+        before, start = cpu_seconds(), time.perf_counter()
+        connection.execute(FORMS[form].format(query=query)).fetchall()
+        wall, processor = time.perf_counter() - start, cpu_seconds() - before
+    return wall, processor, checksum(connection, workload) if form == "table" else None
+
+
+def checksum(connection, workload):
+    """Number of groups and checksum of the result table, as numapilot prints them."""
     rows = connection.execute("SELECT key, result FROM result").fetchnumpy()
-    factor = 2 if query.startswith("SELECT key, median") else 1
+    factor = 2 if workload == "w1" else 1
     values = (numpy.asarray(rows["result"]) * factor).astype(numpy.uint64)
     keys = numpy.asarray(rows["key"]).astype(numpy.uint64) + numpy.uint64(1)
     with numpy.errstate(over="ignore"):
-        checksum = int(numpy.sum(mix(mix(keys) ^ values), dtype=numpy.uint64))
-    return len(keys), f"{checksum:016x}"
+        total = int(numpy.sum(mix(mix(keys) ^ values), dtype=numpy.uint64))
+    return len(keys), f"{total:016x}"
 
 
 def mix(x):
