@@ -1,7 +1,8 @@
 //! One run: the ledger file that its processes share, and what became of its threads.
 
-use std::fs;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use numapilot_bind::env::BIND_LEDGER;
@@ -68,11 +69,7 @@ impl Session {
     /// Call when the program has ended: what became of its threads.
     #[must_use]
     pub fn finish(self) -> Outcome {
-        let tally = self
-            .ledger
-            .ok()
-            .and_then(|file| Tally::from_bytes(&fs::read(file.path()).ok()?))
-            .unwrap_or_default();
+        let tally = self.ledger.ok().and_then(|file| tally(file.as_file())).unwrap_or_default();
         let watched = self.watcher.map(Watcher::finish).unwrap_or_default();
         Outcome {
             placed: tally.placed + watched.placed,
@@ -113,6 +110,13 @@ impl Outcome {
     }
 }
 
+/// The totals, which are at the beginning of the file.
+fn tally(ledger: &File) -> Option<Tally> {
+    let mut bytes = [0; size_of::<Tally>()];
+    ledger.read_exact_at(&mut bytes, 0).ok()?;
+    Tally::from_bytes(&bytes)
+}
+
 fn ledger_file() -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("numapilot-bind-");
@@ -132,7 +136,7 @@ mod tests {
         let session = Session::new(vec![CpuId(0)]);
         let (name, path) = session.variable().unwrap();
         let path = path.to_owned();
-        let metadata = fs::metadata(&path).unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
         assert_eq!(name, "NUMAPILOT_BIND_LEDGER");
         assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
         assert_eq!(metadata.len(), FILE_BYTES as u64);
