@@ -67,9 +67,14 @@ fn parent_of(pid: i32, buffer: &mut String) -> Option<i32> {
     parse_parent(buffer)
 }
 
-/// Field 4, counted from the last `)`: the name before it may contain anything.
+/// Field 4, counted from the last `)`: the name before it may contain anything. A thread's
+/// number has a file, too, which `/proc` does not list; field 38, the signal to the parent
+/// at the end, is -1 in it (clone(2): `CLONE_THREAD`).
 fn parse_parent(stat: &str) -> Option<i32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let parent = fields.nth(1)?.parse().ok()?;
+    let exit_signal: i32 = fields.nth(33)?.parse().ok()?;
+    (exit_signal != -1).then_some(parent)
 }
 
 #[cfg(test)]
@@ -93,6 +98,25 @@ mod tests {
         child.wait().unwrap();
     }
 
+    /// Else every thread would count as a process with all memory of its own.
+    #[test]
+    fn a_thread_is_no_process() {
+        let mut newcomers = Newcomers::default();
+        newcomers.look();
+        let (give, take) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                give.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+                let _ = ended.recv();
+            });
+            let thread = take.recv().unwrap();
+            assert!(fs::exists(format!("/proc/{thread}/stat")).unwrap());
+            assert!(newcomers.look().iter().all(|born| born.pid != thread));
+            drop(end);
+        });
+    }
+
     #[test]
     fn numbers_that_wrapped_or_are_many_mean_everybody() {
         assert_eq!(numbers(Some(10), Some(12)), Some(11..=12));
@@ -107,7 +131,10 @@ mod tests {
     fn the_fields_of_the_files() {
         assert_eq!(parse_last("6.03 6.79 5.60 7/139 32664\n"), Some(32664));
         assert_eq!(parse_last("6.03 6.79"), None);
-        assert_eq!(parse_parent("12 (a) R 9 (b) S 7 12 12 0"), Some(7));
+        let stat = |exit_signal| format!("12 (a) R 9 (b) S 7 {}{exit_signal} 0 0", "0 ".repeat(33));
+        assert_eq!(parse_parent(&stat("17")), Some(7));
+        assert_eq!(parse_parent(&stat("-1")), None);
+        assert_eq!(parse_parent("12 (a) S 7"), None);
         assert_eq!(parse_parent("12 (a"), None);
     }
 
