@@ -164,6 +164,8 @@ fn a_dry_run_prints_the_line_and_runs_nothing() {
     # before it starts: prctl(PR_SET_THP_DISABLE, 1)
     prog 'a b' '$x' 'it'\''s'
     ");
+    // Also of a program that is not there.
+    assert!(line(&["--threads", "sparse"]).contains(" NUMAPILOT_BIND_CPUS="));
 }
 
 #[test]

@@ -83,9 +83,9 @@ impl Prepared {
         if order.is_empty() {
             return Ok(());
         }
-        // A program that is not there fails to start and says so then.
-        let Some(program) = self.program_file() else { return Ok(()) };
-        let placement = Placement::new(order, &program);
+        // A program that is not there fails to start and says so then; a dry run shows what
+        // is done to one that is.
+        let placement = Placement::new(order, self.program_file().as_deref());
         for (name, value) in placement.variables(|name| self.environment.has(name)) {
             self.environment.set(name, value);
         }

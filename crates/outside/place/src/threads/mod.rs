@@ -48,10 +48,11 @@ pub struct Placement {
 
 impl Placement {
     /// Decides how the threads of `program` (the path of its file) get onto the CPUs of
-    /// `order`, which must not be empty.
+    /// `order`, which must not be empty. Without a file it is taken for one that can load
+    /// the library.
     #[must_use]
-    pub fn new(order: Vec<CpuId>, program: &Path) -> Self {
-        let obstacle = obstacle::obstacle_of(program);
+    pub fn new(order: Vec<CpuId>, program: Option<&Path>) -> Self {
+        let obstacle = program.and_then(obstacle::obstacle_of);
         let library = obstacle::library();
         match obstacle {
             None if library.is_none() => {
