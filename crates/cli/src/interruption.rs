@@ -2,21 +2,36 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::{flag, low_level};
 
 /// Exit status after Ctrl-C, as shells have it.
 pub const INTERRUPTED: u8 = 130;
 
-/// A flag that the first Ctrl-C sets; the second ends the process.
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// A flag that the first Ctrl-C sets; the second kills what runs and ends the process.
 pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
+    const WHAT: &str = "cannot receive signals";
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let status = i32::from(INTERRUPTED) - SIGINT + signal;
-        signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .context("cannot receive signals")?;
+    let mut signals = Signals::new(SIGNALS).context(WHAT)?;
+    for signal in SIGNALS {
+        // By the handler itself, which wakes whoever waits for the program.
+        flag::register(signal, Arc::clone(&flag)).context(WHAT)?;
     }
+    let end_at_the_second = move || {
+        if let Some(signal) = signals.forever().nth(1) {
+            numapilot_place::kill_groups();
+            low_level::exit(i32::from(INTERRUPTED) - SIGINT + signal);
+        }
+    };
+    thread::Builder::new()
+        .name("interruption".to_owned())
+        .spawn(end_at_the_second)
+        .context(WHAT)?;
     Ok(flag)
 }

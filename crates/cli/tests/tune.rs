@@ -3,9 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
-use std::io::{BufRead, BufReader};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
+use std::time::Duration;
 
 use assert_cmd::Command;
 use numapilot_sys::process::PidFd;
@@ -20,7 +24,7 @@ fn folder(profiles: &[(&str, &str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, variable, value) in profiles {
         let text = format!("[env]\n{variable} = \"{value}\"\n");
-        std::fs::write(folder.path().join(name), text).unwrap();
+        fs::write(folder.path().join(name), text).unwrap();
     }
     folder
 }
@@ -61,7 +65,7 @@ fn the_best_plan_is_named_and_kept_as_a_profile() {
     let statuses: Vec<&str> =
         report["plans"].as_array().unwrap().iter().map(|p| p["status"].as_str().unwrap()).collect();
     assert_eq!(statuses, ["best", "default", "dropped"]);
-    assert!(std::fs::read_to_string(folder.path().join("x.svg")).unwrap().contains("FIGURE=80"));
+    assert!(fs::read_to_string(folder.path().join("x.svg")).unwrap().contains("FIGURE=80"));
 
     let mut run = Command::cargo_bin("numapilot").unwrap();
     run.current_dir(folder.path());
@@ -141,7 +145,7 @@ fn what_cannot_end_well_is_refused_before_the_first_run() {
     assert!(refused(&["--timeout", "soon"]).contains("duration"));
     // An empty journal from the refused resumption at most.
     let journal = folder.path().join("state/trials.jsonl");
-    assert_eq!(std::fs::metadata(journal).map_or(0, |m| m.len()), 0);
+    assert_eq!(fs::metadata(journal).map_or(0, |m| m.len()), 0);
 }
 
 #[test]
@@ -158,16 +162,16 @@ fn a_killed_search_goes_on_where_it_was() {
     let search = |more: &[&str]| tune(folder.path(), &["fast", "slow"], more);
     let whole = json(search(&["--json"]));
     let journal = folder.path().join("state/trials.jsonl");
-    let text = std::fs::read_to_string(&journal).unwrap();
+    let text = fs::read_to_string(&journal).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     // As kill -9 leaves it: some lines, the last one cut short.
     let kept = lines[..8].join("\n") + "\n" + &lines[8][..10];
-    std::fs::write(&journal, &kept).unwrap();
+    fs::write(&journal, &kept).unwrap();
     let resumed = json(search(&["--json", "--resume", "--force"]));
     for key in ["best", "plans", "runs", "stop"] {
         assert_eq!(resumed[key], whole[key], "{key}");
     }
-    let now = std::fs::read_to_string(&journal).unwrap();
+    let now = fs::read_to_string(&journal).unwrap();
     assert_eq!(now.lines().count(), lines.len());
     assert!(now.starts_with(&lines[..8].join("\n")));
 
@@ -195,4 +199,56 @@ fn an_interruption_prints_what_is_known() {
     assert_eq!(output.status.code(), Some(130));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("default: median") && text.contains("interrupted"), "{text}");
+}
+
+/// An output into which nothing fits, so that whoever writes to it waits, and its reader.
+fn full_output() -> (UnixStream, Stdio) {
+    let (reader, mut writer) = UnixStream::pair().unwrap();
+    writer.set_nonblocking(true).unwrap();
+    while writer.write(&[b' '; 4096]).is_ok() {}
+    writer.set_nonblocking(false).unwrap();
+    (reader, OwnedFd::from(writer).into())
+}
+
+/// The report cannot be printed here, so the first Ctrl-C alone would not end it.
+#[test]
+fn a_second_interruption_ends_at_once_and_leaves_nothing_running() {
+    let folder = folder(&[]);
+    let path = |name: &str| folder.path().join(name);
+    let slow = "if test -e slow; then echo $$ > pid.new; mv pid.new pid; exec sleep 600; fi";
+    let search = |more: &[&str]| {
+        let mut command = Process::new(assert_cmd::cargo::cargo_bin("numapilot"));
+        command.current_dir(folder.path()).args(["tune", "--state", "state"]).args(more);
+        command.args(["--max-runs", "40", "--", "sh", "-c", slow]);
+        command
+    };
+    let (_reader, output) = full_output();
+    let mut child = search(&[]).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("noise")));
+    let rest = std::thread::spawn(move || lines.count());
+    fs::write(path("slow"), "").unwrap();
+    let program = loop {
+        if let Ok(text) = fs::read_to_string(path("pid")) {
+            break text.trim().parse::<i32>().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let program = PidFd::open(program).unwrap();
+    let search_process = PidFd::open(child.id().cast_signed()).unwrap();
+    for _ in 0..1000 {
+        search_process.signal(libc::SIGINT).unwrap();
+        if search_process.ended_within(Some(Duration::from_millis(20))).unwrap() {
+            break;
+        }
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    rest.join().unwrap();
+    assert!(program.ended_within(Some(Duration::from_secs(60))).unwrap());
+
+    fs::remove_file(path("slow")).unwrap();
+    let resumed = search(&["--resume", "--json"]).output().unwrap();
+    assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
+    let report: Value = serde_json::from_slice(&resumed.stdout).unwrap();
+    assert!(report["runs"].as_u64().unwrap() > 5);
 }

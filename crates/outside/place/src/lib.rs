@@ -35,6 +35,6 @@ pub use plan::{
 };
 pub use prepare::{Options, Prepared, find_program, prepare, prepare_targets};
 pub use profile::ProfileError;
-pub use running::{Finished, Running, Usage};
+pub use running::{Finished, Running, Usage, kill_groups};
 pub use supervise::Supervisor;
 pub use targets::{MemoryTarget, Targets};

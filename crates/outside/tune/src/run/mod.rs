@@ -11,8 +11,8 @@ mod judge;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::Stdio;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use numapilot_place::{Options, PlaceError, Plan, Prepared, prepare};
@@ -58,12 +58,16 @@ pub enum RunError {
         tail: String,
     },
     /// `--prepare` failed.
-    #[error("--prepare '{command}' ended with {status}; nothing can be compared after that")]
+    #[error(
+        "--prepare '{command}' ended with {status}; nothing can be compared after that. {tail}"
+    )]
     Prepare {
         /// The command.
         command: String,
         /// Its status.
         status: std::process::ExitStatus,
+        /// The end of its output.
+        tail: String,
     },
     /// A file or pipe failed.
     #[error("{what}")]
@@ -138,12 +142,8 @@ impl<'a> Runner<'a> {
             Err(error) if order.candidate == DEFAULT => return Err(error.into()),
             Err(error) => return Ok(not_applied(order, &error)),
         };
-        let surroundings = Surroundings {
-            stdin: stdin(self.program.stdin.as_deref(), "--stdin")?,
-            directory: None,
-            timeout: self.program.timeout,
-            interrupted: self.interrupted,
-        };
+        let input = stdin(self.program.stdin.as_deref(), "--stdin")?;
+        let surroundings = self.surroundings(input, self.program.timeout);
         let execution = match execute(&prepared, surroundings, |_| {}) {
             Ok(execution) => execution,
             Err(RunError::Start(error)) if order.candidate != DEFAULT => {
@@ -166,25 +166,26 @@ impl<'a> Runner<'a> {
 
     fn prepared(&self, plan: &Plan) -> Result<Prepared, PlaceError> {
         // Strict: a plan measured without a part of itself would mislead. The group of its
-        // own lets a time limit end all of the program's processes.
+        // own lets a time limit or an interruption end all of the program's processes.
         let options = Options { strict: true, new_group: true };
         prepare(plan, self.machine, &self.program.command, &options)
     }
 
+    fn surroundings(&self, stdin: Stdio, timeout: Option<Duration>) -> Surroundings<'_> {
+        Surroundings { stdin, directory: None, timeout, interrupted: self.interrupted }
+    }
+
     fn run_prepare(&self, command: &str) -> Result<(), RunError> {
-        let status = Command::new("sh")
-            .args(["-c", command])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .map_err(|e| io_error("cannot start sh for --prepare", e))?;
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Err(RunError::Interrupted);
-        }
+        let words = ["sh", "-c", command].map(OsString::from);
+        let options = Options { strict: false, new_group: true };
+        let prepared = prepare(&Plan::default(), self.machine, &words, &options)?;
+        let execution = execute(&prepared, self.surroundings(Stdio::null(), None), |_| {})?;
+        let status = execution.finished.status;
         if status.success() {
             return Ok(());
         }
-        Err(RunError::Prepare { command: command.to_owned(), status })
+        let tail = tail(&execution.text);
+        Err(RunError::Prepare { command: command.to_owned(), status, tail })
     }
 }
 
