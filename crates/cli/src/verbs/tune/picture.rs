@@ -23,6 +23,8 @@ const PLOT: f64 = 460.0;
 /// Room for the figures right of the plot.
 const FIGURES: f64 = 215.0;
 const RADIUS: f64 = 4.5;
+/// Half the length of the arrow at the end of an interval that goes on beyond the axis.
+const ARROW: f64 = 3.0;
 
 /// The picture of a report with at least one ratio.
 pub fn draw(report: &Report) -> String {
@@ -55,6 +57,12 @@ pub fn draw(report: &Report) -> String {
         draw_plan(&mut svg, &axis, plan, TOP + ROW * (row as f64 + 0.5));
     }
     let mut foot = bottom + 40.0;
+    let on_axis =
+        |p: &PlanFigures| p.confidence.is_none_or(|c| c.iter().all(|&v| axis.contains(v)));
+    if !drawn.iter().all(|plan| on_axis(plan)) {
+        svg.text("dim small", MARGIN, foot, "arrow: the interval goes on beyond the picture");
+        foot += 20.0;
+    }
     let missing = report.plans.len() - drawn.len();
     if missing > 0 {
         let text =
@@ -88,17 +96,23 @@ fn draw_plan(svg: &mut Svg, axis: &RatioAxis, plan: &PlanFigures, y: f64) {
     if let Some([low, high]) = plan.confidence {
         let (from, to) = (axis.x(low), axis.x(high));
         svg.path(kind, 2.0, &format!("M{from:.1} {y:.1}H{to:.1}"));
-        for (end, value) in [(from, low), (to, high)] {
-            // An end beyond the picture has no cap.
-            if axis.contains(value) {
-                svg.path(kind, 2.0, &format!("M{end:.1} {:.1}v8", y - 4.0));
-            }
+        for (end, value, outward) in [(from, low, -1.0), (to, high, 1.0)] {
+            svg.path(kind, 2.0, &cap(end, y, outward, axis.contains(value)));
         }
         figures = format!("{figures} ({low:.3} to {high:.3})");
     }
     svg.dot(kind, axis.x(ratio), y, RADIUS);
     let figures = format!("{figures} {}", plan.status.name());
     svg.text("dim small", axis.left + PLOT + 14.0, y + 4.0, &figures);
+}
+
+/// The end of an interval: a bar, or an arrow where it lies beyond the axis.
+fn cap(x: f64, y: f64, outward: f64, on_axis: bool) -> String {
+    if on_axis {
+        return format!("M{x:.1} {:.1}v8", y - 4.0);
+    }
+    let (tip, back) = (x + outward * ARROW, x - outward * ARROW);
+    format!("M{back:.1} {:.1}L{tip:.1} {y:.1}L{back:.1} {:.1}", y - 5.0, y + 5.0)
 }
 
 /// An axis that shows every ratio, and intervals whole where that does not crowd the dots.

@@ -148,7 +148,10 @@ fn effects(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
 fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let why = match report.stop {
         Stop::Decided => "decided",
-        Stop::Equivalent => "the plans left differ by less than the resolution",
+        Stop::Equivalent if report.best.is_some() => {
+            "the plans left differ by less than the resolution"
+        }
+        Stop::Equivalent => "the most promising plan gains no more than the resolution",
         Stop::MaxRuns => "all runs are used up (--max-runs)",
         Stop::MaxTime => "the time is over (--max-time)",
         Stop::NothingToCompare => "there is nothing to compare the default with",
