@@ -28,19 +28,21 @@ fn in_namespace(script: &str) -> Option<String> {
             .env("S", SWITCH)
             .output()
     };
+    let mut causes = Vec::new();
     for flags in ["-m", "-rm"] {
         match attempt(flags) {
             Ok(output) if output.status.success() => {
                 return Some(String::from_utf8(output.stdout).unwrap());
             }
             Ok(output) if matches!(output.status.code(), Some(1 | 77)) => {
-                println!("unshare {flags}: {}", String::from_utf8_lossy(&output.stderr));
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                causes.push(stderr.lines().next().unwrap_or("no reason given").to_owned());
             }
             Ok(output) => panic!("{output:?}"),
-            Err(error) => println!("unshare: {error}"),
+            Err(error) => causes.push(format!("unshare: {error}")),
         }
     }
-    println!("skipped: no mount namespaces here");
+    println!("skipped: no mount namespaces here ({})", causes.join("; "));
     None
 }
 

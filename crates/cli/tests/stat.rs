@@ -242,8 +242,13 @@ fn another_users_process_is_refused_with_a_remedy() {
         Ok(output) if output.status.code() == Some(125) => {
             String::from_utf8_lossy(&output.stderr).into_owned()
         }
-        other => {
-            eprintln!("skipped: setpriv cannot become another user here ({other:?})");
+        Ok(output) => {
+            let cause = String::from_utf8_lossy(&output.stderr);
+            println!("skipped: cannot become another user here: {}", cause.trim());
+            return;
+        }
+        Err(error) => {
+            println!("skipped: cannot become another user here: setpriv: {error}");
             return;
         }
     };
