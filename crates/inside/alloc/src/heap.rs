@@ -382,6 +382,51 @@ impl Heap {
         }
     }
 
+    /// Objects of a class that a heap holds ready, for whoever counts them. Its thread may be
+    /// at work, so that the figures may be of different moments.
+    ///
+    /// # Safety
+    /// The heap was made by a node.
+    pub unsafe fn ready(this: *const Self, class: usize) -> usize {
+        // SAFETY: heaps are never taken away. Whole words are read, and nothing is reached
+        // through them.
+        let (top, end, reserve, fresh, fresh_end) = unsafe {
+            let words = &raw const (*this).bins.words;
+            let cold = (&raw const (*this).cold).cast::<Cold>().add(class);
+            let words = words.cast::<*mut *mut u8>().add(2 * class);
+            (
+                words.read_volatile(),
+                words.add(1).read_volatile(),
+                (&raw const (*cold).objects).read_volatile(),
+                (&raw const (*cold).fresh).read_volatile(),
+                (&raw const (*cold).fresh_end).read_volatile(),
+            )
+        };
+        let magazine = Magazine::of(end);
+        let active = match end != NO_MAGAZINE && Magazine::of(top) == magazine {
+            true => Magazine::objects(magazine, top),
+            false => 0,
+        };
+        let info = &class::TABLE[class];
+        let fresh = fresh_end.saturating_sub(fresh) / info.size as usize;
+        active + reserve.min(MAGAZINE_MAX) + fresh.min(info.capacity as usize)
+    }
+
+    /// Looks at the objects that a heap has collected for another node. As [`Self::ready`].
+    ///
+    /// # Safety
+    /// The heap was made by a node.
+    pub unsafe fn outgoing(this: *const Self, node: usize, mut look: impl FnMut(*mut u8)) {
+        // SAFETY: as in `ready`.
+        let top = unsafe { (&raw const (*this).outbound[node]).read_volatile() };
+        if !top.is_null() {
+            let magazine = Magazine::of(top);
+            for index in 1..=Magazine::objects(magazine, top) {
+                look(Magazine::glance(magazine, index));
+            }
+        }
+    }
+
     /// Every so often looks at the clock, and does what is due.
     #[inline]
     pub fn pace(&mut self, space: &Space) {

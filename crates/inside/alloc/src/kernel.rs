@@ -295,13 +295,16 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Refu
     Ok(&buffer[..filled])
 }
 
-/// Writes all of `text` to a descriptor, as far as it takes it.
+/// Writes all of `text` to a descriptor.
 pub fn write(descriptor: i32, mut text: &[u8]) -> Result<(), Refused> {
     while !text.is_empty() {
         let arguments = [descriptor as usize, text.as_ptr() as usize, text.len(), 0, 0, 0];
         // SAFETY: the kernel reads at most the length of the text.
-        let written = unsafe { call(number::WRITE, arguments) }?;
-        text = text.get(written..).unwrap_or_default();
+        match unsafe { call(number::WRITE, arguments) } {
+            Ok(written) => text = text.get(written..).unwrap_or_default(),
+            Err(Refused(libc::EINTR)) => {}
+            Err(refused) => return Err(refused),
+        }
     }
     Ok(())
 }

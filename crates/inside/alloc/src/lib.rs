@@ -19,7 +19,9 @@
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
-//! | `kernel`, `lock`, `config`, `report` | system calls, a lock, settings, messages |
+//! | `usage` | what the memory is used for |
+//! | `kernel`, `lock`, `config` | system calls, a lock, settings |
+//! | `report`, `output` | messages, text |
 //! | `harden` | the mode that checks everything |
 //!
 //! As the global allocator of a Rust program:
@@ -46,6 +48,7 @@ mod lock;
 mod magazine;
 mod node;
 mod nodes;
+mod output;
 mod pages;
 mod reclaim;
 pub mod report;
@@ -54,6 +57,7 @@ mod space;
 mod span;
 mod threads;
 mod tls;
+pub mod usage;
 
 use core::alloc::{GlobalAlloc, Layout};
 

@@ -65,6 +65,13 @@ impl Magazine {
         this.cast::<*mut u8>().wrapping_add(index)
     }
 
+    /// The object in a word, which another thread may be changing.
+    pub fn glance(this: *mut Self, index: usize) -> *mut u8 {
+        debug_assert!(index < WORDS);
+        // SAFETY: magazines are never taken away.
+        unsafe { &(*this).words[index] }.load(Ordering::Relaxed) as *mut u8
+    }
+
     /// Objects below `top`.
     #[inline]
     pub fn objects(this: *mut Self, top: *mut *mut u8) -> usize {
@@ -128,6 +135,20 @@ impl Stack {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.top.load(Ordering::Relaxed) as u32 == 0
+    }
+
+    /// Looks at every magazine on it and its number of objects, and takes none. What other
+    /// threads move meanwhile may be missed or seen twice.
+    pub fn look(&self, space: &Space, mut look: impl FnMut(*mut Magazine, usize)) {
+        let mut number = self.top.load(Ordering::Acquire) as u32;
+        // A magazine that was moved leads into another stack: not for ever.
+        let mut left = self.depth(space);
+        while number != 0 && left > 0 {
+            let link = link(space, number);
+            look(space.slot(number), (link.objects as usize).min(MAGAZINE_MAX));
+            number = link.below;
+            left -= 1;
+        }
     }
 
     /// Magazines on it, at this moment.
@@ -196,6 +217,13 @@ impl Depot {
     #[inline]
     pub fn depth(&self, space: &Space) -> u32 {
         self.stack.depth(space)
+    }
+
+    /// Objects in it, at this moment.
+    pub fn objects(&self, space: &Space) -> usize {
+        let mut sum = 0;
+        self.stack.look(space, |_, objects| sum += objects);
+        sum
     }
 
     /// Takes a magazine that is idle.

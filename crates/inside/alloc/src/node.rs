@@ -84,6 +84,17 @@ impl Node {
         unsafe { space.node(home).empties.0.push(space, magazine, 0) };
     }
 
+    /// Bytes of its slots in use: its own state, heaps and magazines.
+    pub fn slot_bytes(&self, space: &Space) -> usize {
+        let used = self.slots.lock().next - space.first_slot(self.number);
+        used as usize * size_of::<Magazine>()
+    }
+
+    /// Magazines without objects that nobody holds.
+    pub fn empty_magazines(&self, space: &Space) -> usize {
+        self.empties.0.depth(space) as usize
+    }
+
     /// A heap for a thread: one left by a thread that ended, or a new one of zeroes.
     pub fn take_heap(&self, space: &Space) -> Option<*mut Heap> {
         let mut slots = self.slots.lock();

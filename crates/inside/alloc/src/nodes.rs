@@ -13,6 +13,8 @@ pub const MAX_NODES: usize = 63;
 pub const MAX_REGIONS: usize = MAX_NODES + 1;
 /// Node ids that Linux can have.
 const IDS: usize = 1024;
+/// The id of a node that the kernel did not name.
+const UNKNOWN: u16 = u16::MAX;
 
 /// Dense numbers of node ids and back.
 pub struct Nodes {
@@ -27,8 +29,13 @@ pub struct Nodes {
 
 impl Nodes {
     /// Before anything is known.
-    pub const NONE: Self =
-        Self { count: 0, placed: false, interleaved: false, ids: [0; MAX_NODES], dense: [0; IDS] };
+    pub const NONE: Self = Self {
+        count: 0,
+        placed: false,
+        interleaved: false,
+        ids: [UNKNOWN; MAX_NODES],
+        dense: [0; IDS],
+    };
 
     /// How many there are, at least 1.
     #[inline]
@@ -60,6 +67,13 @@ impl Nodes {
             }
             Home::All(mask)
         }
+    }
+
+    /// Id of a dense number's node; `None` when the kernel names none, and of the region
+    /// that is interleaved.
+    pub fn id(&self, node: usize) -> Option<u32> {
+        let id = *self.ids[..self.count].get(node)?;
+        (id != UNKNOWN).then_some(u32::from(id))
     }
 
     /// Dense number of the node that the caller runs on.

@@ -77,6 +77,19 @@ pub struct Run {
     pub zero: bool,
 }
 
+/// Amounts of pages of a page heap.
+#[derive(Clone, Copy, Debug)]
+pub struct Totals {
+    /// Ever handed out.
+    pub reached: u32,
+    /// Accessible.
+    pub accessible: u32,
+    /// Free, with contents that take memory.
+    pub dirty: u32,
+    /// Free without contents.
+    pub clean: u32,
+}
+
 impl PageHeap {
     /// Begins with nothing used.
     pub fn start(&mut self, space: &Space, node: usize) {
@@ -92,6 +105,18 @@ impl PageHeap {
     /// First page that was never handed out: below it, spans are accessible.
     pub fn frontier(&self) -> u32 {
         self.frontier
+    }
+
+    /// What it has, in pages.
+    pub fn totals(&self) -> Totals {
+        let reached = self.frontier - self.first - 1;
+        Totals {
+            reached,
+            accessible: self.committed - self.first,
+            dirty: self.dirty,
+            // A run on its way to the kernel counts as there already.
+            clean: reached.saturating_sub(self.used).saturating_sub(self.dirty),
+        }
     }
 
     /// Takes a run of `pages`, at a multiple of `align` pages, a power of two.

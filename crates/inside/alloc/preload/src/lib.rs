@@ -7,6 +7,7 @@
 
 mod c;
 mod cxx;
+mod statistics;
 
 /// There is no unwinding and nobody to report to inside a foreign process.
 #[cfg(not(test))]

@@ -1,0 +1,146 @@
+//! What the memory is used for: the functions of the GNU C library, and ours.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+use numapilot_alloc::usage::{self, Format, NodeUsage, Usage};
+
+/// The result of mallinfo2(3). Our own: not every C library declares it.
+#[repr(C)]
+#[derive(Default)]
+pub struct Mallinfo2 {
+    arena: usize,
+    ordblks: usize,
+    smblks: usize,
+    hblks: usize,
+    hblkhd: usize,
+    usmblks: usize,
+    fsmblks: usize,
+    uordblks: usize,
+    fordblks: usize,
+    keepcost: usize,
+}
+
+/// The result of mallinfo(3).
+#[repr(C)]
+pub struct Mallinfo {
+    arena: c_int,
+    ordblks: c_int,
+    smblks: c_int,
+    hblks: c_int,
+    hblkhd: c_int,
+    usmblks: c_int,
+    fsmblks: c_int,
+    uordblks: c_int,
+    fordblks: c_int,
+    keepcost: c_int,
+}
+
+/// mallinfo2(3): `arena` is what was not given back, in use (`uordblks`) or free
+/// (`fordblks`); `ordblks` counts free objects; `keepcost` is what a trim would give back
+/// at once. Large blocks are not mapped one by one, so that `hblks` and `hblkhd` are 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo2() -> Mallinfo2 {
+    let Ok(usage) = Usage::count() else { return Mallinfo2::default() };
+    let in_use = usage.sum(NodeUsage::in_use_bytes);
+    let keepcost = usage.sum(|node| node.free_bytes);
+    let free = usage.sum(NodeUsage::cached_bytes) + keepcost;
+    Mallinfo2 {
+        arena: in_use + free,
+        ordblks: usage.sum(NodeUsage::free_objects),
+        uordblks: in_use,
+        fordblks: free,
+        keepcost,
+        ..Mallinfo2::default()
+    }
+}
+
+/// mallinfo(3): as [`mallinfo2`]; what is too much for an `int` is its largest value.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo() -> Mallinfo {
+    let info = mallinfo2();
+    let int = |value: usize| c_int::try_from(value).unwrap_or(c_int::MAX);
+    Mallinfo {
+        arena: int(info.arena),
+        ordblks: int(info.ordblks),
+        smblks: int(info.smblks),
+        hblks: int(info.hblks),
+        hblkhd: int(info.hblkhd),
+        usmblks: int(info.usmblks),
+        fsmblks: int(info.fsmblks),
+        uordblks: int(info.uordblks),
+        fordblks: int(info.fordblks),
+        keepcost: int(info.keepcost),
+    }
+}
+
+/// malloc_stats(3): tables on standard error.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_stats() {
+    let _ = usage::write_to(libc::STDERR_FILENO, Format::Text);
+}
+
+/// malloc_info(3): an XML document.
+///
+/// # Safety
+/// `stream` is open for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) -> c_int {
+    if options != 0 {
+        // As the GNU C library: the result, not `errno`.
+        return libc::EINVAL;
+    }
+    // What the stream allocates meanwhile is not in it: the figures are taken before.
+    let sink = &mut |text: &[u8]| {
+        let start = text.as_ptr().cast::<c_void>();
+        // SAFETY: the stream by contract; the bytes are those of the text.
+        match unsafe { libc::fwrite(start, 1, text.len(), stream) } {
+            written if written == text.len() => Ok(()),
+            _ => Err(libc::EIO),
+        }
+    };
+    match Usage::count().and_then(|usage| usage.write(Format::Xml, sink)) {
+        Ok(()) => 0,
+        Err(_) => -1,
+    }
+}
+
+/// mallopt(3): the options tune the GNU C library's way of getting memory and mean nothing
+/// here. 1 where to ignore one is harmless; 0 for M_PERTURB, which asks for contents, and
+/// for unknown ones.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallopt(option: c_int, _value: c_int) -> c_int {
+    const M_MXFAST: c_int = 1;
+    const M_KEEP: c_int = 4;
+    const M_TRIM_THRESHOLD: c_int = -1;
+    const M_CHECK_ACTION: c_int = -5;
+    const M_ARENA_TEST: c_int = -7;
+    const M_ARENA_MAX: c_int = -8;
+    let ignored = matches!(
+        option,
+        M_MXFAST..=M_KEEP | M_CHECK_ACTION..=M_TRIM_THRESHOLD | M_ARENA_MAX..=M_ARENA_TEST
+    );
+    ignored.into()
+}
+
+/// Writes what the memory is used for to a descriptor, as `text`, `json` or `prometheus`.
+/// 0, or -1 with `errno`: EINVAL for another format, that of write(2), or ENOMEM.
+///
+/// # Safety
+/// `format` is a string, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn numapilot_alloc_stats(descriptor: c_int, format: *const c_char) -> c_int {
+    // SAFETY: by contract.
+    let name = (!format.is_null()).then(|| unsafe { CStr::from_ptr(format) });
+    let result = match name.and_then(|name| Format::parse(name.to_bytes())) {
+        Some(format) => usage::write_to(descriptor, format),
+        None => Err(libc::EINVAL),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(number) => {
+            // SAFETY: the location is valid for the calling thread.
+            unsafe { *libc::__errno_location() = number };
+            -1
+        }
+    }
+}

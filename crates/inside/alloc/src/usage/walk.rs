@@ -1,0 +1,133 @@
+//! Counts what a node has: its spans under the lock, in batches so that a large heap does
+//! not stop the program; magazines and heaps without one.
+
+use core::sync::atomic::Ordering;
+
+use crate::class::{CLASSES, PAGE, TABLE};
+use crate::heap::Heap;
+use crate::magazine::Magazine;
+use crate::node::Node;
+use crate::space::Space;
+use crate::span::Use;
+use crate::usage::{NodeUsage, Place};
+
+/// Runs looked at under the lock at a time.
+const BATCH: usize = 1024;
+
+/// Counts a node.
+pub fn node(space: &Space, number: usize) -> NodeUsage {
+    let node = space.node(number);
+    let nodes = space.nodes();
+    let place = match nodes.id(number) {
+        _ if nodes.interleaved() == Some(number) => Place::Interleaved,
+        Some(id) => Place::Node(id),
+        None => Place::Unknown,
+    };
+    let mut usage = NodeUsage { place, ..NodeUsage::NONE };
+    count_runs(space, node, &mut usage);
+    usage.spans_counted();
+    count_pages(space, node, &mut usage);
+    for class in 1..CLASSES {
+        usage.classes[class].in_depots = node.depots[class].objects(space);
+    }
+    // The interleaved region has large blocks only.
+    if number < nodes.count() {
+        count_inbox(space, node, &mut usage);
+        count_heaps(space, number, &mut usage);
+    }
+    usage
+}
+
+fn count_pages(space: &Space, node: &Node, usage: &mut NodeUsage) {
+    let pages = node.pages.lock().totals();
+    let bytes = |pages: u32| pages as usize * PAGE;
+    usage.reached_bytes = bytes(pages.reached);
+    usage.accessible_bytes = bytes(pages.accessible);
+    usage.free_bytes = bytes(pages.dirty);
+    usage.returned_bytes = bytes(pages.clean);
+    usage.overhead_bytes = node.slot_bytes(space);
+    usage.empty_magazines = node.empty_magazines(space);
+}
+
+fn count_runs(space: &Space, node: &Node, usage: &mut NodeUsage) {
+    // The first page of a node is never handed out.
+    let first = space.first_page(node.number) + 1;
+    let mut page = first;
+    loop {
+        let heap = node.pages.lock();
+        let end = heap.frontier();
+        for _ in 0..BATCH {
+            if page >= end {
+                return;
+            }
+            // SAFETY: below the frontier spans are accessible; the lock is held.
+            let span = unsafe { &*space.span(page) };
+            let mut length = span.pages;
+            match span.state {
+                Use::Nothing => length = 1,
+                Use::Free if may_be_last(space, first, page, length) => length = 1,
+                Use::Free => {}
+                Use::Small => {
+                    // SAFETY: the class map covers all pages.
+                    let class = usize::from(unsafe { *space.map(page) }) / 2;
+                    usage.classes[class].spans += 1;
+                    usage.classes[class].capacity += TABLE[class].capacity as usize;
+                    usage.classes[class].in_spans += span.free as usize;
+                }
+                Use::Large => {
+                    usage.large_blocks += 1;
+                    usage.large_bytes += length as usize * PAGE;
+                }
+            }
+            page += length;
+        }
+    }
+}
+
+/// Whether a free page may be the last of its run, not the first: where one batch ended,
+/// free runs may have become one before the next began. Then the rest is walked page by page.
+fn may_be_last(space: &Space, first: u32, page: u32, pages: u32) -> bool {
+    if pages == 1 || page + 1 < first + pages {
+        return false;
+    }
+    // SAFETY: within the same node and below the frontier, under the lock.
+    let start = unsafe { &*space.span(page + 1 - pages) };
+    start.state == Use::Free && start.pages == pages
+}
+
+/// The class of a freed object of this node.
+fn class_of(space: &Space, node: usize, object: *mut u8) -> usize {
+    // What was read while it changed may be anything.
+    if space.node_of(object as usize) != Some(node) {
+        return 0;
+    }
+    // SAFETY: the address lies in the payload.
+    usize::from(unsafe { *space.map(space.page_of(object as usize)) }) / 2
+}
+
+/// Objects that threads of other nodes have sent home.
+fn count_inbox(space: &Space, node: &Node, usage: &mut NodeUsage) {
+    node.inbox.0.look(space, |magazine, objects| {
+        for index in 1..=objects {
+            let object = Magazine::glance(magazine, index);
+            usage.classes[class_of(space, node.number, object)].in_depots += 1;
+        }
+    });
+}
+
+fn count_heaps(space: &Space, number: usize, usage: &mut NodeUsage) {
+    for heap in space.all_nodes().flat_map(|node| node.heaps()) {
+        // SAFETY: heaps are never taken away.
+        unsafe {
+            if (&raw const (*heap).node).read_volatile() == number {
+                usage.threads += usize::from((*heap).owned.load(Ordering::Relaxed));
+                for class in 1..CLASSES {
+                    usage.classes[class].in_threads += Heap::ready(heap, class);
+                }
+            }
+            Heap::outgoing(heap, number, |object| {
+                usage.classes[class_of(space, number, object)].in_threads += 1;
+            });
+        }
+    }
+}
