@@ -262,8 +262,8 @@ pub unsafe fn usable_size(object: *mut u8) -> usize {
 pub unsafe fn reallocate<N: NoMemory>(object: *mut u8, size: usize, align: usize) -> *mut u8 {
     // SAFETY: by contract.
     let held = unsafe { usable_size(object) };
-    // A small object stays while it fits and at least half of it is used.
-    if size <= held && size >= held / 2 && (held <= SMALL_MAX || size > SMALL_MAX) {
+    // A small object stays while it fits and at least half of it is used, or it is the smallest.
+    if size <= held && size + GRAIN > held / 2 && (held <= SMALL_MAX || size > SMALL_MAX) {
         if held > SMALL_MAX {
             resize_large(object, size);
         }

@@ -133,9 +133,10 @@ pub fn of_bin(bin: usize) -> &'static Class {
 }
 
 /// The bin that serves `size` bytes at multiples of `align`, a power of two; `None` when no
-/// class does. Objects lie at multiples of their size from the start of a page.
+/// class does. Objects lie at multiples of their size from the start of a page, and no more
+/// than that is known of where a span begins.
 pub fn aligned_bin_of(size: usize, align: usize) -> Option<usize> {
-    if align > SMALL_MAX || size > SMALL_MAX {
+    if align > PAGE || size > SMALL_MAX {
         return None;
     }
     let first = bin_of(size.max(align)) / 2;
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn aligned_classes_are_aligned() {
-        for shift in 4..=15 {
+        for shift in 4..=PAGE_SHIFT {
             let align = 1 << shift;
             for size in [1, 24, 100, 1000, 5000, SMALL_MAX] {
                 let bin = aligned_bin_of(size, align).unwrap();
@@ -188,6 +189,6 @@ mod tests {
                 assert!(bytes >= size && bytes.is_multiple_of(align));
             }
         }
-        assert_eq!(aligned_bin_of(16, 2 * SMALL_MAX), None);
+        assert_eq!(aligned_bin_of(16, 2 * PAGE), None);
     }
 }
