@@ -20,7 +20,7 @@ use crate::config;
 use crate::magazine::Magazine;
 use crate::nodes::MAX_NODES;
 use crate::space::Space;
-use crate::{harden, large, reclaim, small};
+use crate::{harden, large, reclaim, report, small};
 
 /// What the fast paths read: a few cache lines of the thread's own.
 #[repr(C, align(64))]
@@ -342,6 +342,10 @@ impl Heap {
         } else if config::get().harden {
             reclaim::return_objects(space, self.node, &[object]);
         } else {
+            // SAFETY: below the top lies an object, or the NULL of word 0.
+            if unsafe { *self.bins.words[bin].sub(1) } == object {
+                report::bad_free(object as usize, "it was freed just before");
+            }
             self.put(space, bin / 2, object);
         }
     }
