@@ -260,13 +260,40 @@ pub unsafe fn usable_size(object: *mut u8) -> usize {
 /// afterwards.
 #[inline]
 pub unsafe fn reallocate<N: NoMemory>(object: *mut u8, size: usize, align: usize) -> *mut u8 {
+    let bins = tls::bins();
+    // SAFETY: as in `release`.
+    unsafe {
+        let grain =
+            (object as usize).wrapping_sub((*bins).base).rotate_right(GRAIN.trailing_zeros());
+        if grain < (*bins).limit {
+            let bin = usize::from(*(*bins).map.add(grain >> (PAGE_SHIFT - GRAIN.trailing_zeros())));
+            if stays(class::of_bin(bin).size as usize, size) {
+                return object;
+            }
+        }
+        reallocate_slowly::<N>(object, size, align)
+    }
+}
+
+/// Whether a small object keeps its place: while it fits and at least half of it is used, or
+/// it is of the smallest class. Large blocks have no class and hold nothing by it.
+#[inline(always)]
+fn stays(held: usize, size: usize) -> bool {
+    size <= held && size + GRAIN > held / 2
+}
+
+/// # Safety
+/// As [`reallocate`].
+#[inline(never)]
+unsafe fn reallocate_slowly<N: NoMemory>(object: *mut u8, size: usize, align: usize) -> *mut u8 {
     // SAFETY: by contract.
     let held = unsafe { usable_size(object) };
-    // A small object stays while it fits and at least half of it is used, or it is the smallest.
-    if size <= held && size + GRAIN > held / 2 && (held <= SMALL_MAX || size > SMALL_MAX) {
-        if held > SMALL_MAX {
-            resize_large(object, size);
-        }
+    if held <= SMALL_MAX && stays(held, size) {
+        return object;
+    }
+    // A large block gives back what it no longer needs.
+    if held > SMALL_MAX && size > SMALL_MAX && stays(held, size) {
+        resize_large(object, size);
         return object;
     }
     // SAFETY: by contract.
@@ -279,7 +306,6 @@ fn resize_large(object: *mut u8, size: usize) -> bool {
 
 /// # Safety
 /// As [`reallocate`]; `held` is its usable size.
-#[inline(never)]
 unsafe fn move_to<N: NoMemory>(object: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
     let was_large = held > SMALL_MAX;
     if was_large && size > SMALL_MAX && resize_large(object, size) {
