@@ -1,0 +1,150 @@
+/* The functions that tell about the heap, and those that tune it: mallinfo, mallinfo2,
+ * malloc_info, malloc_stats, mallopt, malloc_trim. Source: the GNU manual and the pages of
+ * section 3. */
+#include "case.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+
+enum { MANY = 4000 };
+
+/* Small and large blocks of 100 MB together, written to. */
+static size_t take(void **blocks) {
+  size_t total = 0;
+  for (unsigned i = 0; i < MANY; i++) {
+    size_t size = i % 40 == 0 ? 1 << 20 : 200 + i % 4000;
+    blocks[i] = malloc(size);
+    CHECK(blocks[i]);
+    memset(blocks[i], 1, size);
+    total += size;
+  }
+  return total;
+}
+
+static void give_back(void **blocks) {
+  for (unsigned i = 0; i < MANY; i++) free(blocks[i]);
+}
+
+static size_t in_use(void) {
+  struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+static void mallinfo2_counts_what_is_in_use(void) {
+  static void *blocks[MANY];
+  size_t before = in_use();
+  size_t total = take(blocks);
+  size_t during = in_use();
+  CHECK_AT(during >= before + total, during - before, total);
+  CHECK_AT(during <= before + total * 2, during - before, total);
+  give_back(blocks);
+  /* What a thread keeps for itself may count either way. */
+  CHECK_AT(in_use() <= before + (16 << 20), in_use(), before);
+}
+
+static void mallinfo_is_mallinfo2_as_int(void) {
+  void *block = malloc(10 << 20);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  struct mallinfo narrow = mallinfo();
+#pragma GCC diagnostic pop
+  struct mallinfo2 wide = mallinfo2();
+  CHECK((size_t)narrow.uordblks + (size_t)narrow.hblkhd == wide.uordblks + wide.hblkhd);
+  CHECK((size_t)narrow.arena == wide.arena);
+  CHECK(wide.uordblks + wide.fordblks == wide.arena);
+  free(block);
+}
+
+/* The elements of the document close in the order in which they opened. */
+static void check_xml(const char *text) {
+  char names[64][32];
+  unsigned depth = 0, elements = 0;
+  for (const char *at = strchr(text, '<'); at; at = strchr(at, '<')) {
+    const char *end = strchr(at, '>');
+    CHECK(end);
+    int closes = at[1] == '/';
+    char name[32];
+    CHECK(sscanf(at + 1 + closes, "%31[a-z_]", name) == 1);
+    if (closes) {
+      CHECK(depth > 0 && !strcmp(names[--depth], name));
+    } else if (end[-1] != '/') {
+      CHECK(depth < COUNT(names));
+      strcpy(names[depth++], name);
+    }
+    elements += !closes;
+    at = end;
+  }
+  CHECK(depth == 0 && elements > 3);
+}
+
+static void malloc_info_writes_xml(void) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *stream = open_memstream(&text, &length);
+  CHECK(stream && malloc_info(0, stream) == 0);
+  CHECK(fclose(stream) == 0);
+  CHECK(!strncmp(text, "<malloc version=", 16));
+  check_xml(text);
+  CHECK(strstr(text, "<total ") && strstr(text, "<system "));
+  free(text);
+}
+
+static void malloc_info_knows_no_options(void) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *stream = open_memstream(&text, &length);
+  CHECK(malloc_info(1, stream) != 0);
+  fclose(stream);
+  CHECK(length == 0);
+  free(text);
+}
+
+static void malloc_stats_writes_to_standard_error(void) {
+  char path[] = "/tmp/malloc-stats-XXXXXX", text[256] = "";
+  int file = mkstemp(path);
+  CHECK(file >= 0 && unlink(path) == 0);
+  fflush(stderr);
+  int saved = dup(2);
+  dup2(file, 2);
+  malloc_stats();
+  fflush(stderr);
+  dup2(saved, 2);
+  CHECK(pread(file, text, sizeof text - 1, 0) > 20);
+  CHECK(strpbrk(text, "0123456789"));
+}
+
+static void mallopt_takes_what_is_documented(void) {
+  static const int known[] = {M_MMAP_THRESHOLD, M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD, M_ARENA_MAX, M_ARENA_TEST};
+  for (size_t i = 0; i < COUNT(known); i++) CHECK_AT(mallopt(known[i], 1 << 20) == 1, i, 0);
+  void *block = malloc(3 << 20);
+  CHECK(block);
+  free(block);
+}
+
+static void malloc_trim_returns_memory(void) {
+  static void *blocks[MANY];
+  size_t idle = status_bytes("VmRSS:");
+  for (int round = 0; round < 2; round++) {
+    size_t total = take(blocks);
+    CHECK(status_bytes("VmRSS:") >= idle + total);
+    give_back(blocks);
+    int trimmed = malloc_trim(0);
+    CHECK(trimmed == 0 || trimmed == 1);
+    CHECK_AT(status_bytes("VmRSS:") < idle + total / 8, status_bytes("VmRSS:"), idle);
+  }
+  int trimmed = malloc_trim(SIZE_MAX);
+  CHECK(trimmed == 0 || trimmed == 1);
+}
+
+int main(int count, char **arguments) {
+  static const struct test_case cases[] = {
+      {"mallinfo2_counts_what_is_in_use", mallinfo2_counts_what_is_in_use},
+      {"mallinfo_is_mallinfo2_as_int", mallinfo_is_mallinfo2_as_int},
+      {"malloc_info_writes_xml", malloc_info_writes_xml},
+      {"malloc_info_knows_no_options", malloc_info_knows_no_options},
+      {"malloc_stats_writes_to_standard_error", malloc_stats_writes_to_standard_error},
+      {"mallopt_takes_what_is_documented", mallopt_takes_what_is_documented},
+      {"malloc_trim_returns_memory", malloc_trim_returns_memory},
+  };
+  return run_case(count, arguments, cases, COUNT(cases));
+}

@@ -1,0 +1,130 @@
+/* Counts instructions in user space, exactly and without a counter in the machine: a child
+ * is led through the code step by step (ptrace(2)).
+ *
+ *   instructions count KIND SIZE    instructions of a round of the loop, call through the
+ *                                   PLT and the loop itself included
+ *   instructions trace KIND SIZE    offsets in the library of those of one round
+ *   instructions free-large LIVE    instructions of a free among so many large blocks */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <elf.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static size_t size;
+
+static void malloc_free(long rounds) {
+  for (long i = 0; i < rounds; i++) free(malloc(size));
+}
+
+static void calloc_free(long rounds) {
+  for (long i = 0; i < rounds; i++) free(calloc(1, size));
+}
+
+/* A buffer that grows by 16 bytes at a time up to `size`, as a writer appends; a round is
+ * one of the calls. */
+static void realloc_growing(long rounds) {
+  void *block = NULL;
+  size_t bytes = 0;
+  for (long i = 0; i < rounds; i++) {
+    bytes = bytes < size ? bytes + 16 : 16;
+    block = realloc(block, bytes);
+  }
+  free(block);
+}
+
+static void *live[20000];
+static size_t live_count;
+
+static void free_large(long rounds) {
+  for (long i = 0; i < rounds; i++) {
+    void **block = &live[(size_t)i * 7919 % live_count];
+    free(*block);
+    *block = NULL;
+  }
+}
+
+static const struct {
+  const char *name;
+  void (*loop)(long);
+} KINDS[] = {{"malloc-free", malloc_free}, {"calloc-free", calloc_free}, {"realloc-growing", realloc_growing}};
+
+static unsigned long program_counter(pid_t child) {
+  struct user_regs_struct registers;
+  struct iovec area = {&registers, sizeof registers};
+  if (ptrace(PTRACE_GETREGSET, child, (void *)NT_PRSTATUS, &area)) return 0;
+#ifdef __x86_64__
+  return registers.rip;
+#else
+  return registers.pc;
+#endif
+}
+
+/* Steps from one SIGSTOP of the child to its next; -1 when it ends in between. */
+static long steps(pid_t child, unsigned long base) {
+  int status;
+  for (long count = 0;; count++) {
+    if (ptrace(PTRACE_SINGLESTEP, child, 0, 0) || waitpid(child, &status, 0) != child || !WIFSTOPPED(status))
+      return -1;
+    if (WSTOPSIG(status) == SIGSTOP) return count;
+    if (base) printf("%lx\n", program_counter(child) - base);
+  }
+}
+
+/* Instructions of `rounds` rounds and of what surrounds them. */
+static long measure(void (*loop)(long), long rounds, unsigned long base) {
+  pid_t child = fork();
+  if (child == 0) {
+    if (ptrace(PTRACE_TRACEME, 0, 0, 0)) _exit(77);
+    if (loop != free_large) loop(3000);
+    raise(SIGSTOP);
+    loop(rounds);
+    raise(SIGSTOP);
+    _exit(0);
+  }
+  int status;
+  if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) {
+    puts("ptrace is not permitted");
+    exit(77);
+  }
+  long count = steps(child, base);
+  ptrace(PTRACE_KILL, child, 0, 0);
+  waitpid(child, &status, 0);
+  if (count < 0) {
+    puts("the program ended early");
+    exit(1);
+  }
+  return count;
+}
+
+static void per_round(void (*loop)(long), long rounds) {
+  printf("%.2f\n", (double)(measure(loop, 3 * rounds, 0) - measure(loop, rounds, 0)) / (double)(2 * rounds));
+}
+
+int main(int count, char **arguments) {
+  Dl_info library;
+  if (count == 3 && !strcmp(arguments[1], "free-large")) {
+    live_count = strtoul(arguments[2], NULL, 10);
+    for (size_t i = 0; i < live_count; i++)
+      if (!(live[i] = malloc(600000))) return 77;
+    return per_round(free_large, 16), 0;
+  }
+  for (size_t i = 0; count == 4 && i < sizeof KINDS / sizeof *KINDS; i++) {
+    if (strcmp(arguments[2], KINDS[i].name)) continue;
+    size = strtoul(arguments[3], NULL, 10);
+    if (!strcmp(arguments[1], "count")) return per_round(KINDS[i].loop, i == 2 ? (long)size / 16 : 20), 0;
+    if (!dladdr((void *)(uintptr_t)malloc, &library)) return 1;
+    setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+    return measure(KINDS[i].loop, 1, (unsigned long)library.dli_fbase), 0;
+  }
+  puts("instructions count|trace KIND SIZE, or free-large LIVE");
+  return 1;
+}

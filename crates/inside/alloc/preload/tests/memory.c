@@ -1,0 +1,96 @@
+/* Does memory return? 900 MB of blocks are taken, written to and freed; then the resident
+ * set is watched, long enough that only a heap that keeps it fails. The example `returns`
+ * measures how long it takes. */
+#include "case.h"
+
+#include <time.h>
+
+enum { TOTAL = 900 << 20, PATIENCE_S = 60 };
+
+static void **blocks;
+static size_t count;
+
+static void take(size_t size) {
+  count = TOTAL / size;
+  blocks = realloc(blocks, count * sizeof *blocks);
+  for (size_t i = 0; i < count; i++) {
+    CHECK(blocks[i] = malloc(size));
+    memset(blocks[i], 1, size);
+  }
+}
+
+static void idle(void) {
+  struct timespec moment = {0, 20000000};
+  nanosleep(&moment, NULL);
+}
+
+/* As a server between two requests. */
+static void a_little_activity(void) {
+  for (size_t size = 16; size < 4096; size += 48) free(malloc(size));
+  idle();
+}
+
+static void wait_until_below(size_t bytes, void (*meanwhile)(void)) {
+  time_t start = time(NULL);
+  size_t now;
+  while ((now = status_bytes("VmRSS:")) > bytes) {
+    if (time(NULL) - start > PATIENCE_S) CHECK_AT(now <= bytes, now, bytes);
+    meanwhile();
+  }
+}
+
+static void freed(size_t size, void (*meanwhile)(void)) {
+  take(size);
+  CHECK(status_bytes("VmRSS:") > (size_t)TOTAL / 10 * 9);
+  for (size_t i = 0; i < count; i++) free(blocks[i]);
+  free(blocks);
+  wait_until_below(70 << 20, meanwhile);
+}
+
+static void small_blocks_with_a_little_activity(void) { freed(256, a_little_activity); }
+static void medium_blocks_with_a_little_activity(void) { freed(5000, a_little_activity); }
+static void large_blocks_with_a_little_activity(void) { freed(200000, a_little_activity); }
+static void huge_blocks_with_a_little_activity(void) { freed(30 << 20, a_little_activity); }
+static void small_blocks_without_activity(void) { freed(256, idle); }
+static void large_blocks_without_activity(void) { freed(200000, idle); }
+
+/* One of 4096 blocks stays: nearly every 64 KiB is free, few 2 MiB are. */
+static void one_in_4096_kept(void) {
+  take(200);
+  for (size_t i = 0; i < count; i++)
+    if (i % 4096) free(blocks[i]);
+  wait_until_below(200 << 20, a_little_activity);
+  for (size_t i = 0; i < count; i += 4096) CHECK(((char *)blocks[i])[199] == 1);
+}
+
+/* Up and down for long: what was given back is used again, and nothing stays behind. */
+static void a_plateau_not_a_slope(void) {
+  size_t after_warm_up = 0;
+  for (int round = 0; round < 40; round++) {
+    static void *some[40000];
+    uint64_t random = (uint64_t)round + 1;
+    for (size_t i = 0; i < COUNT(some); i++) {
+      size_t size = random_size(&random) % 20000 + 1;
+      CHECK(some[i] = malloc(size));
+      memset(some[i], 1, size);
+    }
+    for (size_t i = 0; i < COUNT(some); i++) free(some[(i * 7919) % COUNT(some)]);
+    size_t peak = status_bytes("VmHWM:");
+    if (round == 10) after_warm_up = peak;
+    if (round > 10) CHECK_AT(peak < after_warm_up + after_warm_up / 4, peak, after_warm_up);
+  }
+}
+
+int main(int argument_count, char **arguments) {
+  static const struct test_case cases[] = {
+      {"small_blocks_with_a_little_activity", small_blocks_with_a_little_activity},
+      {"medium_blocks_with_a_little_activity", medium_blocks_with_a_little_activity},
+      {"large_blocks_with_a_little_activity", large_blocks_with_a_little_activity},
+      {"huge_blocks_with_a_little_activity", huge_blocks_with_a_little_activity},
+      {"small_blocks_without_activity", small_blocks_without_activity},
+      {"large_blocks_without_activity", large_blocks_without_activity},
+      {"one_in_4096_kept", one_in_4096_kept},
+      {"a_plateau_not_a_slope", a_plateau_not_a_slope},
+  };
+  return run_case(argument_count, arguments, cases, COUNT(cases));
+}

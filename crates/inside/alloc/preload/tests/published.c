@@ -1,0 +1,311 @@
+/* What the published code of the paper lacks (numalloc), a case each: read there and seen in
+ * runs of it. Cases that need the same function are in conformance.c: aligned_alloc, valloc
+ * and pvalloc that give NULL, posix_memalign misaligned, no malloc_usable_size, calloc
+ * overflow. */
+#include "case.h"
+
+#include <limits.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+
+static void *nothing(void *argument) { return argument; }
+
+/* It calls itself by the name that glibc 2.34 moved into libc.so. */
+static void pthread_create_does_not_recurse(void) {
+  for (int i = 0; i < 100; i++) {
+    pthread_t thread;
+    void *result, *argument = &result;
+    CHECK(pthread_create(&thread, NULL, nothing, argument) == 0);
+    CHECK(pthread_join(thread, &result) == 0 && result == argument);
+  }
+}
+
+static void *attributes_here(void *unused) {
+  pthread_attr_t now;
+  size_t stack, guard;
+  int detached;
+  CHECK(pthread_getattr_np(pthread_self(), &now) == 0);
+  CHECK(pthread_attr_getstacksize(&now, &stack) == 0 && stack == 3 << 20);
+  CHECK(pthread_attr_getguardsize(&now, &guard) == 0 && guard == 64 << 10);
+  CHECK(pthread_attr_getdetachstate(&now, &detached) == 0 && detached == PTHREAD_CREATE_JOINABLE);
+  pthread_attr_destroy(&now);
+  free(malloc(100));
+  return unused;
+}
+
+static void thread_attributes_are_kept(void) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  CHECK(pthread_attr_init(&attributes) == 0);
+  CHECK(pthread_attr_setstacksize(&attributes, 3 << 20) == 0);
+  CHECK(pthread_attr_setguardsize(&attributes, 64 << 10) == 0);
+  CHECK(pthread_create(&thread, &attributes, attributes_here, NULL) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static pthread_barrier_t all_here;
+
+static void *holds_blocks(void *argument) {
+  unsigned seed = (unsigned)(uintptr_t)argument;
+  char *blocks[6];
+  size_t sizes[] = {16, 100, 1000, 10000, 50000, 200000};
+  for (unsigned i = 0; i < COUNT(blocks); i++) {
+    blocks[i] = malloc(sizes[i]);
+    CHECK(blocks[i]);
+    fill(blocks[i], i < 4 ? sizes[i] : 100, seed + i);
+  }
+  pthread_barrier_wait(&all_here);
+  for (unsigned i = 0; i < COUNT(blocks); i++) {
+    CHECK(filled(blocks[i], i < 4 ? sizes[i] : 100, seed + i));
+    free(blocks[i]);
+  }
+  return NULL;
+}
+
+/* Alive together, each with blocks of its own; it has 1,023 places. */
+static void two_thousand_threads_at_once(void) {
+  enum { THREADS = 2000 };
+  static pthread_t threads[THREADS];
+  pthread_attr_t attributes;
+  CHECK(pthread_attr_init(&attributes) == 0);
+  CHECK(pthread_attr_setstacksize(&attributes, 128 << 10) == 0);
+  CHECK(pthread_barrier_init(&all_here, NULL, THREADS) == 0);
+  for (uintptr_t i = 0; i < THREADS; i++) {
+    int result = pthread_create(&threads[i], &attributes, holds_blocks, (void *)i);
+    if (result == EAGAIN) SKIP("this machine does not let a process have 2000 threads");
+    CHECK_AT(result == 0, i, result);
+  }
+  for (unsigned i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static int finished;
+
+static void *counts(void *unused) {
+  free(malloc(3000));
+  __atomic_fetch_add(&finished, 1, __ATOMIC_RELEASE);
+  return unused;
+}
+
+/* One after the other and unjoined: what a thread leaves is used again. */
+static void detached_threads_leave_nothing(void) {
+  enum { THREADS = 3000 };
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, 128 << 10);
+  size_t before = 0;
+  for (int i = 0; i < THREADS; i++) {
+    pthread_t thread;
+    int result;
+    while ((result = pthread_create(&thread, &attributes, counts, NULL)) == EAGAIN) usleep(1000);
+    CHECK(result == 0);
+    /* Seldom more than some at once. */
+    while (i - __atomic_load_n(&finished, __ATOMIC_ACQUIRE) > 20) sched_yield();
+    if (i == THREADS / 3) before = status_bytes("VmRSS:");
+  }
+  while (__atomic_load_n(&finished, __ATOMIC_ACQUIRE) < THREADS) usleep(1000);
+  CHECK_AT(status_bytes("VmRSS:") < before + (16 << 20), before, status_bytes("VmRSS:"));
+}
+
+/* Never in place there, at any size. */
+static void realloc_grows_in_place(void) {
+  /* Within a block: no class is exact for all of these. */
+  unsigned in_place = 0;
+  for (size_t size = 500; size < 600; size++) {
+    void *block = malloc(size);
+    uintptr_t address = (uintptr_t)block;
+    block = realloc(block, size + 1);
+    in_place += (uintptr_t)block == address;
+    free(block);
+  }
+  CHECK(in_place >= 90);
+  /* Step by step to 64 MB: copying at every step would touch 30 times as many pages. */
+  struct rusage before, after;
+  char *block = NULL;
+  getrusage(RUSAGE_SELF, &before);
+  for (size_t size = 1 << 20; size <= 64 << 20; size += 1 << 20) {
+    block = realloc(block, size);
+    CHECK(block);
+    block[size - 1] = block[size - (1 << 20)] = 1;
+  }
+  getrusage(RUSAGE_SELF, &after);
+  free(block);
+  CHECK_AT(after.ru_minflt - before.ru_minflt < (64 << 20) / 4096, after.ru_minflt - before.ru_minflt, 0);
+}
+
+static int stop;
+
+static void *is_busy(void *argument) {
+  uint64_t random = (uintptr_t)argument * 77 + 1;
+  char *blocks[200] = {0};
+  while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+    char **block = &blocks[next_random(&random) % COUNT(blocks)];
+    free(*block);
+    size_t size = random_size(&random);
+    *block = malloc(size);
+    CHECK(*block);
+    if (size) **block = 1;
+  }
+  for (unsigned i = 0; i < COUNT(blocks); i++) free(blocks[i]);
+  return NULL;
+}
+
+static void *short_work(void *argument) {
+  uint64_t random = 3;
+  for (int i = 0; i < 2000; i++) free(malloc(random_size(&random)));
+  return argument;
+}
+
+/* The threads are not in the child: whatever they were in the middle of is never finished. */
+static void fork_with_busy_threads(void) {
+  enum { THREADS = 4, FORKS = 300 };
+  pthread_t threads[THREADS];
+  for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, is_busy, (void *)i) == 0);
+  for (int i = 0; i < FORKS; i++) {
+    pid_t child = fork_child();
+    CHECK(child >= 0);
+    if (child == 0) {
+      pthread_t thread;
+      short_work(NULL);
+      free(malloc(5 << 20));
+      if (i % 10 == 0) CHECK(pthread_create(&thread, NULL, short_work, NULL) == 0 && pthread_join(thread, NULL) == 0);
+      if (i % 50 == 0) {
+        pid_t grandchild = fork_child();
+        if (grandchild == 0) short_work(NULL), _exit(0);
+        CHECK(exit_status_of(grandchild) == 0);
+      }
+      _exit(0);
+    }
+    CHECK_AT(exit_status_of(child) == 0, i, 0);
+  }
+  __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static void *frees_large(void *argument) {
+  uint64_t random = (uintptr_t)argument + 11;
+  char *blocks[16] = {0};
+  for (int i = 0; i < 3000; i++) {
+    unsigned at = next_random(&random) % COUNT(blocks);
+    size_t size = ((size_t)1 << 18) << next_random(&random) % 4;
+    if (blocks[at]) CHECK(blocks[at][0] == (char)at);
+    free(blocks[at]);
+    blocks[at] = malloc(size + next_random(&random) % 100000);
+    CHECK(blocks[at]);
+    blocks[at][0] = blocks[at][size - 1] = (char)at;
+  }
+  for (unsigned i = 0; i < COUNT(blocks); i++) free(blocks[i]);
+  return NULL;
+}
+
+/* There a list is walked without a lock. */
+static void large_blocks_of_many_threads(void) {
+  pthread_t threads[8];
+  for (uintptr_t i = 0; i < COUNT(threads); i++) CHECK(pthread_create(&threads[i], NULL, frees_large, (void *)i) == 0);
+  for (unsigned i = 0; i < COUNT(threads); i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* Powers of two above 256 bytes waste up to half. (Larger blocks are whole pages, of which
+ * those that are not touched take no memory.) */
+static void classes_fit(void) {
+  for (size_t size = 257; size <= 32 << 10; size += 1 + size / 50) {
+    enum { MANY = 64 };
+    void *blocks[MANY];
+    for (unsigned i = 0; i < MANY; i++) {
+      blocks[i] = malloc(size);
+      size_t usable = malloc_usable_size(blocks[i]);
+      CHECK_AT(usable <= size + size / 4, size, usable);
+    }
+    for (unsigned i = 0; i < MANY; i++) free(blocks[i]);
+  }
+}
+
+/* 257 bytes, a million times: the classes, what is kept beside them, and no more. */
+static void little_is_lost(void) {
+  enum { MANY = 1000000, SIZE = 257 };
+  static void *blocks[MANY];
+  memset(blocks, 1, sizeof blocks);
+  size_t before = status_bytes("VmRSS:");
+  for (unsigned i = 0; i < MANY; i++) {
+    blocks[i] = malloc(SIZE);
+    CHECK(blocks[i]);
+    memset(blocks[i], 1, SIZE);
+  }
+  size_t taken = status_bytes("VmRSS:") - before;
+  CHECK_AT(taken < (size_t)MANY * SIZE / 100 * 112, taken, (size_t)MANY * SIZE);
+  for (unsigned i = 0; i < MANY; i++) free(blocks[i]);
+}
+
+/* Memory that nobody wrote to is not there: 1,500 blocks of 600 KB. */
+static void untouched_memory_stays_untouched(void) {
+  static void *blocks[1500];
+  size_t before = status_bytes("VmRSS:");
+  for (unsigned i = 0; i < COUNT(blocks); i++) CHECK(blocks[i] = malloc(600000));
+  CHECK_AT(status_bytes("VmRSS:") < before + (16 << 20), before, status_bytes("VmRSS:"));
+  for (unsigned i = 0; i < COUNT(blocks); i++) free(blocks[i]);
+}
+
+/* Bytes of anonymous huge pages of this process. */
+static size_t huge_bytes(void) {
+  char line[256];
+  size_t kib = 0, sum = 0;
+  FILE *file = fopen("/proc/self/smaps_rollup", "r");
+  if (!file) SKIP("no /proc/self/smaps_rollup");
+  while (fgets(line, sizeof line, file))
+    if (sscanf(line, "AnonHugePages: %zu", &kib) == 1) sum += kib;
+  fclose(file);
+  return sum << 10;
+}
+
+static void small_blocks_on_huge_pages(void) {
+  enum { MANY = 3 << 20, SIZE = 64 };
+  char setting[64] = "";
+  FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+  if (!file || !fgets(setting, sizeof setting, file) || strstr(setting, "[never]"))
+    SKIP("transparent huge pages are off");
+  fclose(file);
+  char *first = NULL;
+  for (unsigned i = 0; i < MANY; i++) {
+    char **block = malloc(SIZE);
+    CHECK(block);
+    *block = first;
+    first = (char *)block;
+  }
+  CHECK_AT(huge_bytes() > (size_t)MANY * SIZE / 4, huge_bytes(), (size_t)MANY * SIZE);
+}
+
+/* The affinity that a program has chosen, or was given, is its own. */
+static void affinity_is_left_alone(void) {
+  cpu_set_t before, after, one;
+  CHECK(sched_getaffinity(0, sizeof before, &before) == 0);
+  free(malloc(100000));
+  CHECK(sched_getaffinity(0, sizeof after, &after) == 0 && CPU_EQUAL(&before, &after));
+  CPU_ZERO(&one);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &before)) cpu++;
+  CPU_SET(cpu, &one);
+  CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, short_work, NULL) == 0 && pthread_join(thread, NULL) == 0);
+  CHECK(sched_getaffinity(0, sizeof after, &after) == 0 && CPU_EQUAL(&one, &after));
+}
+
+int main(int count, char **arguments) {
+  static const struct test_case cases[] = {
+      {"pthread_create_does_not_recurse", pthread_create_does_not_recurse},
+      {"thread_attributes_are_kept", thread_attributes_are_kept},
+      {"two_thousand_threads_at_once", two_thousand_threads_at_once},
+      {"detached_threads_leave_nothing", detached_threads_leave_nothing},
+      {"realloc_grows_in_place", realloc_grows_in_place},
+      {"fork_with_busy_threads", fork_with_busy_threads},
+      {"large_blocks_of_many_threads", large_blocks_of_many_threads},
+      {"classes_fit", classes_fit},
+      {"little_is_lost", little_is_lost},
+      {"untouched_memory_stays_untouched", untouched_memory_stays_untouched},
+      {"small_blocks_on_huge_pages", small_blocks_on_huge_pages},
+      {"affinity_is_left_alone", affinity_is_left_alone},
+  };
+  return run_case(count, arguments, cases, COUNT(cases));
+}

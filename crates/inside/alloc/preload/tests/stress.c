@@ -1,0 +1,131 @@
+/* stress [THREADS [ROUNDS [OPERATIONS]]]: every function at once from many threads, that end
+ * and are replaced each round; each block is filled from its own seed and read whole before
+ * it is freed, mostly by another thread than the one that asked for it. The operations of a
+ * thread are the same in every run; how threads interleave is not.
+ *
+ * With -DPREFIX=numapilot_ it calls the functions by the names that stand beside those of
+ * the C library, so that a sanitizer may keep malloc for itself. */
+#include "case.h"
+
+#include <malloc.h>
+#include <pthread.h>
+
+#ifdef PREFIX
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define NAME(function) JOIN(PREFIX, function)
+void *NAME(malloc)(size_t);
+void *NAME(calloc)(size_t, size_t);
+void *NAME(realloc)(void *, size_t);
+void *NAME(aligned_alloc)(size_t, size_t);
+void NAME(free)(void *);
+size_t NAME(malloc_usable_size)(void *);
+#else
+#define NAME(function) function
+#endif
+
+enum { SLOTS = 4096 };
+
+/* A block tells its own size and seed, and the rest of it follows from them. */
+struct block {
+  size_t size;
+  unsigned seed;
+  char rest[];
+};
+
+static struct block *slots[SLOTS];
+static unsigned threads = 8, rounds = 6, operations = 20000;
+
+static struct block *check(struct block *block) {
+  CHECK_AT(block->size >= sizeof *block, block->size, block->seed);
+  CHECK_AT(NAME(malloc_usable_size)(block) >= block->size, block->size, block->seed);
+  CHECK_AT(filled(block->rest, block->size - sizeof *block, block->seed), block->size, block->seed);
+  return block;
+}
+
+static struct block *sign(struct block *block, size_t size, unsigned seed) {
+  CHECK_AT(block && (uintptr_t)block % 16 == 0, size, seed);
+  block->size = size;
+  block->seed = seed;
+  fill(block->rest, size - sizeof *block, seed);
+  return block;
+}
+
+static struct block *obtain(uint64_t *random) {
+  uint64_t r = next_random(random);
+  size_t size = sizeof(struct block) + random_size(random);
+  struct block *block;
+  switch (r % 8) {
+    case 0: {
+      char *zeroed = NAME(calloc)(1, size);
+      CHECK(zeroed);
+      for (size_t i = 0; i < size; i++) CHECK_AT(zeroed[i] == 0, size, i);
+      block = (struct block *)zeroed;
+      break;
+    }
+    case 1: {
+      size_t alignment = (size_t)16 << (r >> 8) % 10;
+      /* A multiple of the alignment, as C11 demanded and sanitizers still do. */
+      size = (size + alignment - 1) / alignment * alignment;
+      block = NAME(aligned_alloc)(alignment, size);
+      CHECK_AT((uintptr_t)block % alignment == 0, alignment, size);
+      break;
+    }
+    default: block = NAME(malloc)(size);
+  }
+  return sign(block, size, (unsigned)(r >> 16));
+}
+
+/* To another size, with what fits into both. */
+static struct block *resize(struct block *block, uint64_t *random) {
+  size_t size = sizeof(struct block) + random_size(random);
+  size_t kept = size < block->size ? size : block->size;
+  unsigned seed = block->seed;
+  block = NAME(realloc)(block, size);
+  CHECK(block && filled(block->rest, kept - sizeof *block, seed));
+  return sign(block, size, seed + 1);
+}
+
+static struct block *exchange(uint64_t slot, struct block *block) {
+  return __atomic_exchange_n(&slots[slot % SLOTS], block, __ATOMIC_ACQ_REL);
+}
+
+static void *work(void *argument) {
+  uint64_t random = (uintptr_t)argument * 0x9e3779b97f4a7c15u + 1;
+  struct block *own[32] = {0};
+  for (unsigned i = 0; i < operations; i++) {
+    uint64_t r = next_random(&random);
+    struct block **mine = &own[(r >> 8) % COUNT(own)];
+    if (r % 4 == 0) {
+      if (*mine) NAME(free)(check(*mine));
+      *mine = obtain(&random);
+    } else if (r % 16 == 1 && *mine) {
+      *mine = resize(check(*mine), &random);
+    } else {
+      /* Left for whoever comes by; what was there is another's, most of the time. */
+      struct block *found = exchange(r >> 20, obtain(&random));
+      if (found) NAME(free)(check(found));
+    }
+  }
+  for (unsigned i = 0; i < COUNT(own); i++)
+    if (own[i]) NAME(free)(check(own[i]));
+  return NULL;
+}
+
+int main(int count, char **arguments) {
+  pthread_t running[512];
+  unsigned *settings[] = {&threads, &rounds, &operations};
+  for (int i = 1; i < count && i <= 3; i++) *settings[i - 1] = (unsigned)strtoul(arguments[i], NULL, 10);
+  CHECK(threads <= COUNT(running));
+  alarm(560);
+  for (unsigned round = 0; round < rounds; round++) {
+    for (uintptr_t i = 0; i < threads; i++)
+      CHECK(pthread_create(&running[i], NULL, work, (void *)(i + round * 1000)) == 0);
+    for (unsigned i = 0; i < threads; i++) CHECK(pthread_join(running[i], NULL) == 0);
+  }
+  for (unsigned i = 0; i < SLOTS; i++) {
+    struct block *left = exchange(i, NULL);
+    if (left) NAME(free)(check(left));
+  }
+  return 0;
+}

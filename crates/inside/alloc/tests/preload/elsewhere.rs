@@ -1,0 +1,91 @@
+//! Other C libraries and other architectures: musl, and aarch64 under emulation.
+
+use std::path::PathBuf;
+
+use crate::harness::{Build, Subject, installed};
+
+const MUSL: Build =
+    Build { target: Some("x86_64-unknown-linux-musl"), linker: Some("musl-gcc"), release: true };
+
+const AARCH64: Build = Build {
+    target: Some("aarch64-unknown-linux-gnu"),
+    linker: Some("aarch64-linux-gnu-gcc"),
+    release: true,
+};
+
+/// The library for another target; says so where it cannot be built.
+fn built(build: Build, tools: &[&str]) -> Option<PathBuf> {
+    if !tools.iter().all(|tool| installed(tool)) {
+        return None;
+    }
+    match build.directory() {
+        Ok(directory) => Some(directory),
+        Err(message) if message.contains("can't find crate for `core`") => {
+            println!("skipped: {} is missing: rustup target add", build.target.unwrap_or_default());
+            None
+        }
+        Err(message) => panic!("the library does not build: {message}"),
+    }
+}
+
+/// There is no C++ for musl here, and its malloc.h lacks what tells figures.
+fn musl(name: &'static str, link: Vec<String>) {
+    let subject = Subject { name, c: "musl-gcc", link, preload: None, ..Subject::preloaded() };
+    subject.all_hold("conformance.c", &[]);
+    subject.all_hold("published.c", &[]);
+    subject.all_hold("scarcity.c", &["until_no_memory", "until_no_memory_in_threads"]);
+}
+
+#[test]
+fn musl_with_the_static_library() {
+    let Some(directory) = built(MUSL, &["musl-gcc"]) else { return };
+    let archive = directory.join("libnumapilot_alloc.a");
+    musl("musl-static", vec![archive.display().to_string(), "-static".to_owned()]);
+}
+
+#[test]
+fn musl_with_the_shared_library() {
+    let Some(directory) = built(MUSL, &["musl-gcc"]) else { return };
+    let library = directory.join("libnumapilot_alloc.so");
+    let path = format!("-Wl,-rpath,{}", directory.display());
+    musl("musl-shared", vec![library.display().to_string(), path]);
+}
+
+fn aarch64(name: &'static str, link: Vec<String>, preload: Option<PathBuf>) -> Subject {
+    Subject {
+        name,
+        c: "aarch64-linux-gnu-gcc",
+        cpp: "aarch64-linux-gnu-g++",
+        link,
+        // Without -R the emulator spends half a minute on entering a large reservation of
+        // address space into its tables.
+        emulator: Some(("qemu-aarch64", &["-R", "0x1000000000", "-L", "/usr/aarch64-linux-gnu"])),
+        preload,
+    }
+}
+
+const AARCH64_TOOLS: [&str; 3] = ["qemu-aarch64", "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++"];
+
+#[test]
+fn aarch64_with_the_library_preloaded() {
+    let Some(directory) = built(AARCH64, &AARCH64_TOOLS) else { return };
+    let subject = aarch64("aarch64", Vec::new(), Some(directory.join("libnumapilot_alloc.so")));
+    subject.all_hold("conformance.c", &[]);
+    subject.all_hold("operators.cpp", &[]);
+    subject.all_hold("lifecycle.cpp", &[]);
+    // Of the emulator itself: a fork of a process with threads ends it, what an ended thread
+    // took stays, and huge pages are not told.
+    subject.all_hold(
+        "published.c",
+        &["fork_with_busy_threads", "detached_threads_leave_nothing", "small_blocks_on_huge_pages"],
+    );
+}
+
+#[test]
+fn aarch64_with_the_static_library() {
+    let Some(directory) = built(AARCH64, &AARCH64_TOOLS) else { return };
+    let archive = directory.join("libnumapilot_alloc.a").display().to_string();
+    let subject = aarch64("aarch64-static", vec![archive, "-static".to_owned()], None);
+    let output = subject.command(&subject.compile("stress.c")).args(["4", "2", "5000"]).output();
+    assert!(output.unwrap().status.success());
+}

@@ -1,0 +1,156 @@
+//! What the fast paths cost, in instructions of the optimised library: exact, whatever else
+//! the machine does. Led through step by step; the table is of this compiler on x86-64.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+use crate::harness::{Subject, installed};
+
+/// Runs the counting program; `None` when it may not count.
+fn output(arguments: &[&str]) -> Option<String> {
+    let subject = Subject::optimised();
+    let program = subject.compile("instructions.c");
+    let output = subject.command(&program).args(arguments).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    if output.status.code() == Some(77) {
+        println!("skipped: {}", said.trim());
+        return None;
+    }
+    assert!(output.status.success(), "{arguments:?}: {:?} {said}", output.status);
+    Some(said)
+}
+
+fn count(arguments: &[&str]) -> Option<f64> {
+    output(arguments).map(|said| said.trim().parse().unwrap())
+}
+
+const SIZES: [&str; 12] =
+    ["16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768"];
+
+#[test]
+fn a_round_of_malloc_and_free_costs_at_most_46() {
+    for size in SIZES {
+        let Some(cost) = count(&["count", "malloc-free", size]) else { return };
+        assert!(cost <= 46.0, "{size} bytes: {cost}");
+    }
+}
+
+#[test]
+fn a_round_of_calloc_and_free_costs_at_most_74() {
+    let Some(cost) = count(&["count", "calloc-free", "64"]) else { return };
+    assert!(cost <= 74.0, "{cost}");
+}
+
+/// The published code walks a list of all of them.
+#[test]
+fn free_of_a_large_block_does_not_depend_on_the_live_ones() {
+    let (Some(few), Some(many)) = (count(&["free-large", "64"]), count(&["free-large", "16000"]))
+    else {
+        return;
+    };
+    assert!(many < 2.0 * few + 200.0, "{few} among 64, {many} among 16,000");
+}
+
+/// What one function does for one size.
+#[derive(Default)]
+struct Cost {
+    instructions: u32,
+    branches: u32,
+    loads: u32,
+    stores: u32,
+}
+
+impl Cost {
+    /// Counts one line of a disassembly in AT&T syntax: the destination comes last.
+    fn add(&mut self, line: &str) {
+        let (name, operands) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let operands = operands.split('#').next().unwrap_or_default().trim();
+        self.instructions += 1;
+        if name.starts_with('j') || name.starts_with("call") || name.starts_with("ret") {
+            self.branches += 1;
+            self.loads += u32::from(name.starts_with("ret") || operands.starts_with('*'));
+        } else if name.starts_with("push") {
+            self.stores += 1;
+        } else if name.starts_with("pop") {
+            self.loads += 1;
+        } else if operands.contains('(') || operands.contains("%fs:") {
+            let to_memory = operands.ends_with(')');
+            let only_reads = name.starts_with("cmp") || name.starts_with("test");
+            let moves = name.starts_with("mov");
+            if !name.starts_with("lea") && !name.starts_with("nop") {
+                self.stores += u32::from(to_memory && !only_reads);
+                self.loads += u32::from(!(to_memory && moves));
+            }
+        }
+    }
+}
+
+/// Instructions of a library by offset.
+fn disassembled(library: &Path) -> BTreeMap<u64, String> {
+    let output = Command::new("objdump")
+        .args(["-d", "-w", "--no-show-raw-insn", "-M", "att"])
+        .arg(library)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.trim_start().split_once(":\t"))
+        .filter_map(|(offset, text)| Some((u64::from_str_radix(offset, 16).ok()?, text.to_owned())))
+        .collect()
+}
+
+/// The compiler that built the library decides: a table is true for one, `rustc_1.95.0`.
+fn compiler() -> String {
+    let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
+    let output = Command::new(rustc).arg("--version").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.split_whitespace().take(2).collect::<Vec<_>>().join("_")
+}
+
+#[test]
+fn the_fast_paths_are_those_of_the_table() {
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: the table of fast paths is of x86-64");
+        return;
+    }
+    if !installed("objdump") {
+        return;
+    }
+    let name = format!("fast_paths_by_{}", compiler());
+    let known = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("tests/preload/snapshots/preload__instructions__{name}.snap"));
+    if !known.exists() && env::var_os("INSTA_UPDATE").is_none() {
+        println!("skipped: no table {name}; INSTA_UPDATE=always cargo test makes one");
+        return;
+    }
+    let code = disassembled(&Subject::optimised().preload.unwrap());
+    let mut table = String::from("function size instructions branches loads stores\n");
+    for size in SIZES {
+        let Some(trace) = output(&["trace", "malloc-free", size]) else { return };
+        // Where the trace leaves the library for good, the next function begins.
+        let mut calls: Vec<Cost> = Vec::new();
+        let mut inside = false;
+        for offset in trace.lines().map(|line| u64::from_str_radix(line, 16).unwrap()) {
+            let line = code.get(&offset);
+            if line.is_some() && !inside {
+                calls.push(Cost::default());
+            }
+            inside = line.is_some();
+            if let (Some(line), Some(call)) = (line, calls.last_mut()) {
+                call.add(line);
+            }
+        }
+        assert_eq!(calls.len(), 2, "{size}: neither malloc nor free calls anything");
+        for (name, Cost { instructions, branches, loads, stores }) in
+            ["malloc", "free"].iter().zip(calls)
+        {
+            writeln!(table, "{name} {size} {instructions} {branches} {loads} {stores}").unwrap();
+        }
+    }
+    insta::assert_snapshot!(name, table);
+}

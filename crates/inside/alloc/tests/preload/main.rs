@@ -1,0 +1,18 @@
+//! The library as programs meet it: preloaded, linked, under musl and on another
+//! architecture, in real programs, and used wrongly.
+//!
+//! The cases are C and C++ programs in `../../preload/tests`; here they are compiled, run
+//! with the library, and judged by how they end.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
+
+mod bad_use;
+mod conformance;
+mod elsewhere;
+mod harness;
+mod instructions;
+mod memory;
+mod programs;
+mod published;
+mod scarcity;
+mod stress;

@@ -1,0 +1,31 @@
+//! Everything at once from many threads, every block checked whole.
+
+use crate::harness::Subject;
+
+fn stress(subject: &Subject, arguments: &[&str]) {
+    let program = subject.compile("stress.c");
+    let output = subject.command(&program).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {:?} {said} {errors}", output.status);
+}
+
+#[test]
+fn threads_that_come_and_go() {
+    stress(&Subject::preloaded(), &["8", "6", "20000"]);
+}
+
+#[test]
+fn many_threads() {
+    stress(&Subject::preloaded(), &["200", "2", "1500"]);
+}
+
+#[test]
+fn one_thread_for_long() {
+    stress(&Subject::preloaded(), &["1", "1", "200000"]);
+}
+
+#[test]
+fn the_optimised_library() {
+    stress(&Subject::optimised(), &["8", "10", "50000"]);
+}
