@@ -110,6 +110,7 @@ def theirs(path, workload, form, options):
     records = numpy.fromfile(path, dtype="<u8").reshape(-1, 2)
     columns = {"key": records[:, 0].copy(), "value": records[:, 1].copy()}  # noqa: F841
     connection = duckdb.connect(config={"threads": options.threads})
+    connection.execute("PRAGMA disable_progress_bar")
     connection.execute("CREATE TABLE records AS SELECT * FROM columns")
     aggregate = AGGREGATES[workload]
     query = f"SELECT key, {aggregate} AS result FROM records GROUP BY key"

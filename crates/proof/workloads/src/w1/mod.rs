@@ -22,7 +22,6 @@ use serde_json::json;
 
 use self::buffer::{Chunks, Piece};
 use self::median::Median;
-pub use self::select::twice_median;
 use crate::WorkloadError;
 use crate::aggregation::{self, Function, Options};
 use crate::memory::Need;

@@ -16,19 +16,21 @@ const fn mark(key: u64) -> u64 {
     key.wrapping_add(1)
 }
 
-/// Marks and lengths share a cache line, which decides where a value goes.
+/// What has been gathered of each key. It lies apart from the buckets, which then are so
+/// close together that most of their pages are known to the CPU, and is only written to.
+pub type Values<const N: usize> = [[u64; N]; WAYS];
+
+/// Marks and numbers of records, which decide where a value goes, in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub struct Bucket<const N: usize> {
+pub struct Bucket {
     marks: [u64; WAYS],
     lengths: [u64; WAYS],
-    values: [[u64; N]; WAYS],
 }
 
-impl<const N: usize> Bucket<N> {
+impl Bucket {
     /// All ways free.
-    pub const EMPTY: Self =
-        Self { marks: [FREE; WAYS], lengths: [0; WAYS], values: [[0; N]; WAYS] };
+    pub const EMPTY: Self = Self { marks: [FREE; WAYS], lengths: [0; WAYS] };
 
     /// The way of `key`, if it has one.
     #[inline]
@@ -48,32 +50,46 @@ impl<const N: usize> Bucket<N> {
 
     /// Gives `key` a free way, or else the one whose turn it is; returns what was there.
     #[inline]
-    pub fn make_room(&mut self, key: u64, turn: usize) -> (usize, Option<Lookup<Run<N>>>) {
+    pub fn make_room<const N: usize>(
+        &mut self,
+        key: u64,
+        turn: usize,
+        values: &Values<N>,
+    ) -> (usize, Option<Lookup<Run<N>>>) {
         let way = self.marked(FREE).unwrap_or(turn % WAYS);
-        let old = self.take(way);
+        let old = self.take(way, values);
         self.marks[way] = mark(key);
         (way, old)
     }
 
     /// Adds a value to what a way has gathered; returns that when it is full.
     #[inline]
-    pub fn add(&mut self, way: usize, value: u64) -> Option<Run<N>> {
+    pub fn add<const N: usize>(
+        &mut self,
+        way: usize,
+        value: u64,
+        values: &mut Values<N>,
+    ) -> Option<Run<N>> {
         let length = &mut self.lengths[way];
         // Without room for values there are only lengths, and no end of them.
-        if let Some(place) = self.values[way].get_mut(*length as usize) {
+        if let Some(place) = values[way].get_mut(*length as usize) {
             *place = value;
         }
         *length += 1;
         let full = N > 0 && *length == N as u64;
-        full.then(|| Run { length: mem::take(length), values: self.values[way] })
+        full.then(|| Run { length: mem::take(length), values: values[way] })
     }
 
     /// What a way has gathered, if anything. Its key stays until another one needs the way.
     #[inline]
-    pub fn take(&mut self, way: usize) -> Option<Lookup<Run<N>>> {
+    pub fn take<const N: usize>(
+        &mut self,
+        way: usize,
+        values: &Values<N>,
+    ) -> Option<Lookup<Run<N>>> {
         let length = mem::take(&mut self.lengths[way]);
         let key = self.marks[way].wrapping_sub(1);
-        let payload = Run { length, values: self.values[way] };
+        let payload = Run { length, values: values[way] };
         (length > 0).then(|| Lookup { key, hash: hash(key), payload })
     }
 }

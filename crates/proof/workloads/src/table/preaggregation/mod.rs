@@ -9,8 +9,8 @@
 //! ```text
 //!   low bits of hash(key)
 //!     v
-//!   | m m m m  n n n n  v.. v.. v.. v.. |     m = key + 1, 0 = free
-//!   | m m m m  n n n n  v.. v.. v.. v.. |     n = number of records, v = their values
+//!   | m m m m  n n n n |   | v.. v.. v.. v.. |     m = key + 1, 0 = free
+//!   | m m m m  n n n n |   | v.. v.. v.. v.. |     n = number of records, v = their values
 //! ```
 //!
 //! It begins within a first-level cache, which is enough for keys that come close together.
@@ -23,7 +23,7 @@ mod run;
 
 use numapilot_sys::prefetch;
 
-use self::bucket::{Bucket, WAYS};
+use self::bucket::{Bucket, Values, WAYS};
 pub use self::run::Run;
 use super::{Lookup, hash};
 use crate::WorkloadError;
@@ -39,16 +39,24 @@ const AHEAD: usize = 16;
 /// One thread's runs.
 #[derive(Debug)]
 pub struct Preaggregation<const N: usize> {
-    buckets: Vec<Bucket<N>>,
+    buckets: Vec<Bucket>,
+    /// As many as there are buckets.
+    values: Vec<Values<N>>,
+    /// The number of buckets after it has grown.
+    largest: usize,
     /// How many ways have made room; the next one is chosen by turns.
     displaced: usize,
     /// Whether that happened for most of the latest records.
     crowded: bool,
 }
 
+const fn bucket_bytes<const N: usize>() -> u64 {
+    (size_of::<Bucket>() + size_of::<Values<N>>()) as u64
+}
+
 /// Number of buckets for `estimate` groups.
 fn buckets<const N: usize>(estimate: u64) -> u64 {
-    let bucket = size_of::<Bucket<N>>() as u64;
+    let bucket = bucket_bytes::<N>();
     let (least, largest) = (LEAST_BYTES / bucket, LARGEST_BYTES / bucket);
     // Half full, few buckets have more keys than ways.
     match estimate.div_ceil(WAYS as u64 / 2) {
@@ -60,7 +68,7 @@ fn buckets<const N: usize>(estimate: u64) -> u64 {
 /// What a [`Preaggregation`] for `estimate` groups takes.
 #[must_use]
 pub fn bytes<const N: usize>(estimate: u64) -> u64 {
-    buckets::<N>(estimate) * size_of::<Bucket<N>>() as u64
+    buckets::<N>(estimate) * bucket_bytes::<N>()
 }
 
 impl<const N: usize> Preaggregation<N> {
@@ -69,35 +77,33 @@ impl<const N: usize> Preaggregation<N> {
     /// # Errors
     /// [`WorkloadError::Malloc`].
     pub fn new(estimate: u64) -> Result<Self, WorkloadError> {
-        let mut empty = Vec::new();
-        empty.try_reserve_exact(buckets::<N>(estimate) as usize).map_err(|_| {
+        let largest = buckets::<N>(estimate) as usize;
+        let (mut buckets, mut values) = (Vec::new(), Vec::new());
+        let reserved = buckets.try_reserve_exact(largest);
+        reserved.and_then(|()| values.try_reserve_exact(largest)).map_err(|_| {
             WorkloadError::Malloc { what: "the runs of a thread", bytes: bytes::<N>(estimate) }
         })?;
-        let mut small = Self { buckets: empty, displaced: 0, crowded: false };
-        small.resize(buckets::<N>(0) as usize);
+        let mut small = Self { buckets, values, largest, displaced: 0, crowded: false };
+        small.resize(self::buckets::<N>(0) as usize);
         Ok(small)
     }
 
     fn resize(&mut self, length: usize) {
         self.buckets.clear();
         self.buckets.resize(length, Bucket::EMPTY);
+        self.values.resize(length, [[0; N]; WAYS]);
     }
 
     /// Whether it should be drained and then [grow](Preaggregation::grow).
     #[must_use]
     pub fn is_too_small(&self) -> bool {
-        self.crowded && self.buckets.len() < self.largest()
+        self.crowded && self.buckets.len() < self.largest
     }
 
     /// Takes its largest size, empty, in memory that the calling thread is the first to touch.
     pub fn grow(&mut self) {
-        self.resize(self.largest());
+        self.resize(self.largest);
         self.crowded = false;
-    }
-
-    fn largest(&self) -> usize {
-        // The capacity of a vector may be more than what was asked for.
-        1 << self.buckets.capacity().ilog2()
     }
 
     /// Takes in records; at most one run leaves for each.
@@ -110,7 +116,7 @@ impl<const N: usize> Preaggregation<N> {
 
     #[inline]
     fn gather(&mut self, records: &[Record], mut leave: impl FnMut(Lookup<Run<N>>)) {
-        let Self { buckets, displaced, .. } = self;
+        let Self { buckets, values, displaced, .. } = self;
         let mask = buckets.len() - 1;
         for (i, &Record { key, value }) in records.iter().enumerate() {
             if let Some(ahead) = records.get(i + AHEAD) {
@@ -118,16 +124,17 @@ impl<const N: usize> Preaggregation<N> {
             }
             // The shared table takes the high bits.
             let hash = hash(key);
-            let bucket = &mut buckets[hash as usize & mask];
+            let at = hash as usize & mask;
+            let (bucket, values) = (&mut buckets[at], &mut values[at]);
             let way = bucket.find(key).unwrap_or_else(|| {
-                let (way, old) = bucket.make_room(key, *displaced);
+                let (way, old) = bucket.make_room(key, *displaced, values);
                 if let Some(old) = old {
                     *displaced += 1;
                     leave(old);
                 }
                 way
             });
-            if let Some(payload) = bucket.add(way, value) {
+            if let Some(payload) = bucket.add(way, value, values) {
                 leave(Lookup { key, hash, payload });
             }
         }
@@ -135,8 +142,8 @@ impl<const N: usize> Preaggregation<N> {
 
     /// Empties it.
     pub fn drain(&mut self, mut leave: impl FnMut(Lookup<Run<N>>)) {
-        for bucket in &mut self.buckets {
-            (0..WAYS).filter_map(|way| bucket.take(way)).for_each(&mut leave);
+        for (bucket, values) in self.buckets.iter_mut().zip(&self.values) {
+            (0..WAYS).filter_map(|way| bucket.take(way, values)).for_each(&mut leave);
         }
     }
 }
@@ -181,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_of_counts_is_a_cache_line() {
-        assert_eq!((size_of::<Bucket<0>>(), size_of::<Bucket<6>>()), (64, 256));
+    fn a_bucket_is_a_cache_line_and_its_values() {
+        assert_eq!((bucket_bytes::<0>(), bucket_bytes::<6>()), (64, 256));
     }
 
     #[test]
