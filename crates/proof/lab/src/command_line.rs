@@ -112,7 +112,7 @@ pub fn qemu(shape: &Shape, parts: &Parts) -> Vec<OsString> {
 }
 
 /// A comma in a value is written twice.
-fn escape(path: &std::path::Path) -> OsString {
+pub(crate) fn escape(path: &std::path::Path) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let bytes = path.as_os_str().as_bytes();
     let twice = bytes.iter().flat_map(|&b| std::iter::repeat_n(b, if b == b',' { 2 } else { 1 }));

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use numapilot_lab_model::{CpuPlace, Layout, MemoryRange};
 use numapilot_topology::description::{Description, DescriptionError};
 
 use crate::LabError;
@@ -105,6 +106,44 @@ impl Shape {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.nodes.iter().map(|node| node.memory_bytes).sum()
+    }
+
+    /// Where QEMU puts all this: memory of the nodes one after the other, with a hole below
+    /// 4 GiB when there is more than fits under it (`pc_q35_init`).
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        const HOLE: u64 = 0xb000_0000;
+        const LOW: u64 = 0x8000_0000;
+        const HIGH: u64 = 1 << 32;
+        let low = if self.memory_bytes() >= HOLE { LOW } else { HOLE };
+        let mut ranges = Vec::new();
+        let mut next = 0;
+        for (node, memory) in self.nodes.iter().map(|n| n.memory_bytes).enumerate() {
+            let end = next + memory;
+            let below = next..end.min(low);
+            let above = next.max(low)..end;
+            if !below.is_empty() {
+                ranges.push(MemoryRange {
+                    node,
+                    start: below.start,
+                    bytes: below.end - below.start,
+                });
+            }
+            if !above.is_empty() {
+                let bytes = above.end - above.start;
+                ranges.push(MemoryRange { node, start: above.start - low + HIGH, bytes });
+            }
+            next = end;
+        }
+        let per_package = self.cpus_per_node * self.nodes_per_package;
+        let places = self.nodes.iter().enumerate().flat_map(|(node, n)| {
+            n.cpus.clone().map(move |cpu| CpuPlace {
+                node,
+                core: cpu % per_package,
+                package: cpu / per_package,
+            })
+        });
+        Layout { cpus: places.collect(), ranges }
     }
 
     /// Nodes with CPUs.

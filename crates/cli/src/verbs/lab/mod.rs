@@ -1,6 +1,7 @@
 //! `numapilot lab`: emulated NUMA machines.
 
 mod list;
+mod report;
 mod run;
 mod setup;
 mod shell;

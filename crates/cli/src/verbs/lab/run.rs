@@ -1,13 +1,18 @@
 //! `numapilot lab run`: a program on an emulated machine.
 
 use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use numapilot_lab::{Lab, Request, Shape, Streams, Tuning};
+use numapilot_lab_model::Model;
 use numapilot_topology::description::named;
 
+use super::report;
 use super::values::{self, NodeWeight};
+use crate::file::{self, Existing};
 use crate::terminal::Terminal;
 use crate::units::{duration, size};
 
@@ -38,6 +43,9 @@ pub struct MachineArgs {
     /// Run as this user, by name or number; root when left out.
     #[arg(long, value_name = "USER", value_parser = values::user)]
     user: Option<numapilot_lab::User>,
+    /// Count nothing: the guest runs faster, and there are no figures.
+    #[arg(long)]
+    no_model: bool,
     /// How long the machine may take to boot.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     boot_timeout: Duration,
@@ -57,8 +65,14 @@ impl MachineArgs {
         streams: Streams,
     ) -> anyhow::Result<Request> {
         let (name, description) = named(&self.machine)?;
+        let shape = Shape::new(&name, &description)?;
+        let model = match self.no_model {
+            true => None,
+            false => Some(Model::from_description(&description, &shape.layout())?),
+        };
         Ok(Request {
-            shape: Shape::new(&name, &description)?,
+            shape,
+            model,
             command,
             include: self.include,
             append: self.append,
@@ -84,15 +98,42 @@ pub struct Args {
     /// End the machine after so long, counted from the program's start.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
+    /// Print what was counted as JSON, on standard output after the program's own.
+    #[arg(long, conflicts_with = "no_model")]
+    json: bool,
+    /// Write what was counted to FILE, and not to the terminal.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "no_model")]
+    output: Option<PathBuf>,
+    /// Draw the traffic of nodes and links into FILE.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_model")]
+    svg: Option<PathBuf>,
     /// The program and its arguments.
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
 impl Args {
-    pub fn run(self, _terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        for path in self.output.iter().chain(&self.svg) {
+            file::check(path, Existing::Replace)?;
+        }
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        let title = format!("'{}'", words.join(" "));
         let request = self.machine.request(self.command, self.timeout, Streams::Pipes)?;
         let outcome = Lab::find()?.run(&request)?;
+        if let Some(counted) = &outcome.report {
+            let text = if self.json {
+                serde_json::to_string_pretty(&report::Json::new(&request.shape, &outcome))? + "\n"
+            } else {
+                report::tables(&title, &request.shape, counted)
+            };
+            match &self.output {
+                Some(path) => file::put(path, &text, Existing::Replace)?,
+                None if self.json => terminal.out().write_all(text.as_bytes())?,
+                // The program's output is its own, as with `stat`.
+                None => terminal.err().write_all(text.as_bytes())?,
+            }
+        }
         Ok(ExitCode::from(outcome.status))
     }
 }

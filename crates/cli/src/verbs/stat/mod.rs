@@ -4,7 +4,7 @@
 //! does, JSON to standard output, and both to a file with `-o`.
 
 mod output;
-mod table;
+pub(super) mod table;
 mod watch;
 
 use std::ffi::OsString;

@@ -9,13 +9,13 @@ use numapilot_observe::{Metric, Observation, Summary};
 use crate::terminal::{bytes, seconds, table};
 
 /// What stands for a figure that could not be had.
-const NOT_SUPPORTED: &str = "<not supported>";
+pub const NOT_SUPPORTED: &str = "<not supported>";
 /// Width of the column of values.
-const VALUE: usize = 17;
+pub const VALUE: usize = 17;
 /// Width of the column of names.
-const NAME: usize = 22;
+pub const NAME: usize = 22;
 /// Width of the column of comments.
-const COMMENT: usize = 26;
+pub const COMMENT: usize = 26;
 /// Reasons are wrapped here: what a terminal has at least.
 const WIDTH: usize = 80;
 
@@ -81,12 +81,12 @@ fn show(metric: Metric, value: f64) -> String {
     }
 }
 
-fn percent(ratio: f64) -> String {
+pub fn percent(ratio: f64) -> String {
     format!("{:.1} %", ratio * 100.0)
 }
 
 /// `1,234,567`; the mean of few events keeps a decimal.
-fn grouped(value: f64) -> String {
+pub fn grouped(value: f64) -> String {
     let decimals = if value.fract() != 0.0 && value < 100.0 { 1 } else { 0 };
     let text = format!("{value:.decimals$}");
     let (whole, fraction) = text.split_once('.').map_or((text.as_str(), ""), |(w, f)| (w, f));

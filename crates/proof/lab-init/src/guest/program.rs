@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use numapilot_lab_init::{DIRECTORY, Order, Report, TASK_FILE, Task};
+use numapilot_sys::mark;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 
 use super::ports::Ports;
@@ -27,6 +28,7 @@ pub fn run(ports: &Ports) -> Result<u8, Trouble> {
     let mut command = command(&task);
     let ended = Arc::new(AtomicBool::new(false));
     let mut streams = Streams::open(&task, ports, &mut command, &ended)?;
+    mark::begin_whole();
     let child = command.spawn().map_err(|source| Trouble::Program {
         program: task.program.display().to_string(),
         source,
@@ -47,6 +49,7 @@ pub fn run(ports: &Ports) -> Result<u8, Trouble> {
         }
     });
     let status = reap_until(pid)?;
+    mark::end_whole();
     ended.store(true, Ordering::Release);
     output.into_iter().for_each(Outgoing::finish);
     Ok(status)

@@ -199,6 +199,7 @@ impl<'a> Run<'a> {
             status: 0,
             boot: started.saturating_duration_since(self.begun),
             wall: now.saturating_duration_since(started),
+            report: None,
         };
         let console = || self.machine.console.last_lines();
         match end {
@@ -211,11 +212,11 @@ impl<'a> Run<'a> {
                 for output in &self.outputs {
                     output.wait(limit);
                 }
-                self.machine.end()?;
+                outcome.report = self.machine.end()?;
             }
             End::Signal(signal) => {
                 outcome.status = u8::try_from(128 + signal).unwrap_or(u8::MAX);
-                self.machine.end()?;
+                drop(self.machine);
             }
             End::Failed(failure) => return Err(self.failed(failure)),
             End::Timeout => {

@@ -9,11 +9,13 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
 use numapilot_lab_init::{Order, PORTS};
+use numapilot_lab_model::Report;
 use numapilot_sys::spawn::{Steps, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::console::Console;
+use super::counters::Counters;
 use super::{Lab, Request, Streams};
 use crate::command_line::{self, Parts};
 use crate::descriptor::{inherit, memory, pair, path_of};
@@ -35,6 +37,7 @@ pub struct Machine {
     pub ports: Vec<UnixStream>,
     /// Our end of the virtual console.
     pub terminal: Option<UnixStream>,
+    counters: Option<Counters>,
 }
 
 /// Where orders to the guest go.
@@ -69,7 +72,8 @@ impl Machine {
             Streams::Terminal(_) => Some(pair()?),
             Streams::Pipes => None,
         };
-        let parts = Parts {
+        let counters = request.model.as_ref().map(Counters::new).transpose()?;
+        let mut parts = Parts {
             firmware: lab.emulator.firmware(),
             kernel: lab.kernel.path.clone(),
             disk: path_of(disk),
@@ -79,6 +83,9 @@ impl Machine {
             append: request.append.clone(),
             ..Parts::default()
         };
+        if let Some(counters) = &counters {
+            counters.add_to(&mut parts);
+        }
         let messages = memory(c"messages")?;
         let child = start(lab, &request.shape, &parts, &messages)?;
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
@@ -90,17 +97,21 @@ impl Machine {
             console: Console::listen(console),
             ports,
             terminal: terminal.map(|(ours, _)| ours),
+            counters,
         })
     }
 
     /// Asks QEMU to end, so that what it has counted is written, and waits for it.
-    pub fn end(mut self) -> Result<(), LabError> {
+    pub fn end(mut self) -> Result<Option<Report>, LabError> {
         // It may have ended by itself.
         let _ = pidfd_send_signal(&self.pidfd, Signal::TERM);
         if self.ended_within(FAREWELL)? {
-            self.child.wait().map_err(LabError::host("wait for QEMU"))?;
+            let status = self.child.wait().map_err(LabError::host("wait for QEMU"))?;
+            if !status.success() {
+                return Err(self.post_mortem());
+            }
         }
-        Ok(())
+        self.counters.take().map(Counters::report).transpose()
     }
 
     /// Whether it ends within a time.

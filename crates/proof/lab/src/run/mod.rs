@@ -2,6 +2,7 @@
 
 mod console;
 mod conversation;
+mod counters;
 mod machine;
 mod output;
 mod task;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use numapilot_lab_init::{PROGRAM, User, WindowSize};
+use numapilot_lab_model::{Model, Report};
 use numapilot_place::allocators::own_directories;
 
 use crate::emulator::Emulator;
@@ -53,6 +55,8 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// Where its input and output are.
     pub streams: Streams,
+    /// How long what takes; without it nothing is counted, and the guest runs faster.
+    pub model: Option<Model>,
 }
 
 /// Kernel settings of the guest; what is not named is as the kernel has it.
@@ -76,7 +80,7 @@ pub enum Streams {
 }
 
 /// How a program ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Its status, or 128+n when signal n ended it.
     pub status: u8,
@@ -84,6 +88,8 @@ pub struct Outcome {
     pub boot: Duration,
     /// From there to its end, on the host's clock.
     pub wall: Duration,
+    /// What was counted.
+    pub report: Option<Report>,
 }
 
 impl Lab {
