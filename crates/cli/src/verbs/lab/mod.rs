@@ -1,6 +1,8 @@
 //! `numapilot lab`: emulated NUMA machines.
 
 mod list;
+mod mark;
+mod picture;
 mod report;
 mod run;
 mod setup;
@@ -29,6 +31,8 @@ enum What {
     List(list::Args),
     /// Boot a machine and run a program in it.
     Run(run::Args),
+    /// Begin or end a region of interest, in a program on an emulated machine.
+    Mark(mark::Args),
     /// Boot a machine and use it.
     Shell(shell::Args),
 }
@@ -39,6 +43,7 @@ impl Args {
             What::Setup(args) => args.run(terminal),
             What::List(args) => args.run(terminal),
             What::Run(args) => args.run(terminal),
+            What::Mark(args) => args.run(),
             What::Shell(args) => args.run(),
         }
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use numapilot_lab::{Lab, Request, Shape, Streams, Tuning};
 use numapilot_lab_model::Model;
-use numapilot_topology::description::named;
+use numapilot_topology::description::{machine_named, named};
 
-use super::report;
 use super::values::{self, NodeWeight};
+use super::{picture, report};
 use crate::file::{self, Existing};
 use crate::terminal::Terminal;
 use crate::units::{duration, size};
@@ -119,6 +119,7 @@ impl Args {
         }
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         let title = format!("'{}'", words.join(" "));
+        let machine = machine_named(&self.machine.machine)?;
         let request = self.machine.request(self.command, self.timeout, Streams::Pipes)?;
         let outcome = Lab::find()?.run(&request)?;
         if let Some(counted) = &outcome.report {
@@ -133,6 +134,10 @@ impl Args {
                 // The program's output is its own, as with `stat`.
                 None => terminal.err().write_all(text.as_bytes())?,
             }
+        }
+        let whole = outcome.report.as_ref().and_then(|report| report.regions.first());
+        if let (Some(path), Some(region)) = (&self.svg, whole) {
+            file::put(path, &picture::draw(&machine, &title, region), Existing::Replace)?;
         }
         Ok(ExitCode::from(outcome.status))
     }

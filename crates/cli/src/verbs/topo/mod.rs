@@ -5,7 +5,7 @@ mod fold;
 mod json;
 mod matrix;
 mod measure;
-mod picture;
+pub(super) mod picture;
 mod root;
 mod tree;
 

@@ -15,6 +15,8 @@ mod layout;
 mod matrices;
 mod nodes;
 
+pub use layout::places;
+pub use nodes::{curve, pull};
 use numapilot_topology::Machine;
 
 use super::tree::plural;

@@ -41,7 +41,7 @@ pub fn draw(svg: &mut Svg, machine: &Machine, x: f64, y: f64) -> (f64, f64) {
             continue;
         };
         let kind = kinds.iter().position(|k| same(*k, link.gb_per_s)).unwrap_or(0);
-        svg.path(kind, stroke(kind), &curve(&places[a], &places[b], centre));
+        svg.path(kind, stroke(kind), &curve(&places[a], &places[b], centre).0);
     }
     for ((node, place), lines) in machine.nodes.iter().zip(&places).zip(&texts) {
         let class = if node.cpus.is_empty() { "box hollow" } else { "box" };
@@ -90,7 +90,7 @@ fn lines_of(machine: &Machine, node: &Node) -> Vec<String> {
 
 /// Linked nodes want to be near, and so do nodes of one package; where no links are
 /// known, the nearer by distance.
-fn pull(machine: &Machine) -> Vec<Vec<f64>> {
+pub fn pull(machine: &Machine) -> Vec<Vec<f64>> {
     let n = machine.nodes.len();
     let package =
         |i: usize| machine.nodes[i].cpus.first().and_then(|cpu| machine.cpu(cpu)?.package);
@@ -132,13 +132,15 @@ fn stroke(kind: usize) -> f64 {
     [3.5, 2.2, 1.6, 1.2][kind.min(LINES - 1)]
 }
 
-/// From centre to centre; boxes are drawn over the ends.
-fn curve(from: &Area, to: &Area, centre: (f64, f64)) -> String {
+/// A path from centre to centre, over whose ends boxes are drawn, and its middle.
+pub fn curve(from: &Area, to: &Area, centre: (f64, f64)) -> (String, (f64, f64)) {
     let middle = |a: &Area| (a.x + a.width / 2.0, a.y + a.height / 2.0);
     let ((x0, y0), (x1, y1)) = (middle(from), middle(to));
     let towards = |a: f64, b: f64, c: f64| (f64::midpoint(a, b) * (1.0 - BOW) + c * BOW).round();
     let (cx, cy) = (towards(x0, x1, centre.0), towards(y0, y1, centre.1));
-    format!("M{x0} {y0}Q{cx} {cy} {x1} {y1}")
+    // A quadratic curve is half way to its control point in the middle.
+    let middle = |a: f64, b: f64, c: f64| f64::midpoint(f64::midpoint(a, b), c).round();
+    (format!("M{x0} {y0}Q{cx} {cy} {x1} {y1}"), (middle(x0, x1, cx), middle(y0, y1, cy)))
 }
 
 /// What the lines mean; returns the right and lower edge.

@@ -1,0 +1,236 @@
+//! Plans on machines of several nodes: where pages and threads really are. All cases of a
+//! machine share one boot.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+mod guests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use guests::{NUMAPILOT, boots, err};
+
+/// Pages of 16 MiB.
+const PAGES: u64 = 4096;
+
+/// What one case printed.
+#[derive(Debug, Default)]
+struct Case {
+    /// Lines on either stream.
+    lines: Vec<String>,
+}
+
+impl Case {
+    /// Policy of each printed mapping, and its pages by node.
+    fn mappings(&self) -> Vec<(String, BTreeMap<u32, u64>)> {
+        let lines = self.lines.iter().filter_map(|line| line.strip_prefix("pages "));
+        lines
+            .map(|line| {
+                let mut words = line.split_whitespace();
+                let policy = words.next().unwrap().to_owned();
+                let nodes = words.filter_map(|word| {
+                    let (node, pages) = word.strip_prefix('N')?.split_once('=')?;
+                    Some((node.parse().ok()?, pages.parse().ok()?))
+                });
+                (policy, nodes.collect())
+            })
+            .collect()
+    }
+
+    /// Pages by node of the only mapping.
+    fn pages(&self) -> BTreeMap<u32, u64> {
+        let mappings = self.mappings();
+        assert_eq!(mappings.len(), 1, "{self:?}");
+        assert_eq!(mappings[0].1.values().sum::<u64>(), PAGES, "{self:?}");
+        mappings[0].1.clone()
+    }
+
+    /// CPUs of main threads.
+    fn cpus(&self) -> Vec<u32> {
+        let lines = self.lines.iter().filter_map(|line| line.strip_prefix("cpu "));
+        lines.map(|cpu| cpu.parse().unwrap()).collect()
+    }
+
+    /// CPUs of all threads, in the order in which they were made.
+    fn threads(&self) -> Vec<u32> {
+        let lines = self.lines.iter().filter_map(|line| line.rsplit_once("cpu "));
+        lines.map(|(_, cpu)| cpu.parse().unwrap()).collect()
+    }
+
+    /// All pages are on these nodes, alike to one page.
+    fn evenly_on(&self, nodes: &[u32]) {
+        let pages = self.pages();
+        assert_eq!(pages.keys().copied().collect::<Vec<_>>(), nodes, "{self:?}");
+        let each = PAGES / nodes.len() as u64;
+        assert!(pages.values().all(|n| n.abs_diff(each) <= 1), "{self:?}");
+    }
+}
+
+/// Runs the cases, `numapilot run` arguments and command each, in one guest.
+fn cases(machine: &[&str], cases: &[(&str, &str)]) -> Option<BTreeMap<String, Case>> {
+    if !boots() {
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("pages");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/pages.c");
+    let built = Command::new("cc").arg("-pthread").arg("-o").arg(&program).arg(source).output();
+    match built {
+        Ok(output) if output.status.success() => {}
+        _ => {
+            println!("skipped: no C compiler");
+            return None;
+        }
+    }
+    let mut script = String::new();
+    for (name, command) in cases {
+        let command = command.replace("PAGES", program.to_str().unwrap());
+        script += &format!("echo '== {name}'\n{command} 2>&1\necho \"status $?\"\n");
+    }
+    let file = directory.path().join("script");
+    fs::write(&file, script).unwrap();
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run", "--no-model", "--include", "cat", "--include"])
+        .arg(&program)
+        .args(machine)
+        .args(["--", "sh"])
+        .arg(&file)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    let mut all = BTreeMap::new();
+    let mut name = String::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        match line.strip_prefix("== ") {
+            Some(next) => next.clone_into(&mut name),
+            None => {
+                let case: &mut Case = all.entry(name.clone()).or_default();
+                case.lines.push(line.to_owned());
+            }
+        }
+    }
+    Some(all)
+}
+
+/// Node of a CPU of machine-a in the lab.
+fn node(cpu: u32) -> u32 {
+    cpu / 2
+}
+
+fn distinct(all: impl IntoIterator<Item = u32>) -> usize {
+    all.into_iter().collect::<std::collections::BTreeSet<_>>().len()
+}
+
+#[test]
+fn policies_and_threads_go_where_they_should_on_eight_nodes() {
+    let weights = "0=3,1=1,2=1,3=1,4=1,5=1,6=1,7=1";
+    let machine = ["--machine", "machine-a", "--numa-balancing", "on", "--weights", weights];
+    let Some(all) = cases(
+        &machine,
+        &[
+            ("interleave all", "numapilot run -i all -- PAGES 16"),
+            ("interleave two", "numapilot run -i 1,3 -- PAGES 16"),
+            ("interleave others", "numapilot run -i '!0' -- PAGES 16"),
+            ("weighted", "numapilot run -w all -- PAGES 16"),
+            ("bind", "numapilot run -m 2 -- PAGES 16"),
+            ("nodes", "numapilot run -N 5 -- PAGES 16"),
+            ("apart", "numapilot run -N 1 -m 6 -- PAGES 16"),
+            ("cpus", "numapilot run -C 7 -l -- PAGES 16"),
+            ("preferred", "numapilot run -p 3 -- PAGES 16"),
+            ("preferred many", "numapilot run -P 6-7 -- PAGES 16"),
+            ("first touch", "numapilot run -C 9 -- PAGES 16"),
+            ("sparse", "numapilot run --threads sparse -- PAGES 1 7"),
+            ("dense", "numapilot run --threads dense -- PAGES 1 3"),
+            (
+                "server",
+                "numapilot run --threads sparse -- \
+                 sh -c 'PAGES 1 0 3 & PAGES 1 0 3 & PAGES 1 0 3 & wait'",
+            ),
+            ("per node", "numapilot run --per-node -- PAGES 1"),
+            ("balancing", "cat /proc/sys/kernel/numa_balancing"),
+            ("balancing off", "numapilot run --numa-balancing off -C 4 -- PAGES 16"),
+            ("no such node", "numapilot run -m 8 -- PAGES 1"),
+        ],
+    ) else {
+        return;
+    };
+    let case = |name: &str| all.get(name).unwrap_or_else(|| panic!("{name}: {all:?}"));
+    case("interleave all").evenly_on(&[0, 1, 2, 3, 4, 5, 6, 7]);
+    case("interleave two").evenly_on(&[1, 3]);
+    let others = case("interleave others").pages();
+    assert!(!others.contains_key(&0) && others.len() == 7, "{others:?}");
+    let weighted = case("weighted").pages();
+    assert!(weighted[&0].abs_diff(PAGES * 3 / 10) <= 3, "{weighted:?}");
+    assert!((1..8).all(|n| weighted[&n].abs_diff(PAGES / 10) <= 3), "{weighted:?}");
+    case("bind").evenly_on(&[2]);
+    case("nodes").evenly_on(&[5]);
+    assert_eq!(node(case("nodes").cpus()[0]), 5);
+    case("apart").evenly_on(&[6]);
+    assert_eq!(node(case("apart").cpus()[0]), 1);
+    case("cpus").evenly_on(&[3]);
+    assert_eq!(case("cpus").cpus(), [7]);
+    case("preferred").evenly_on(&[3]);
+    let many = case("preferred many").pages();
+    assert!(many.keys().all(|n| [6, 7].contains(n)), "{many:?}");
+    case("first touch").evenly_on(&[4]);
+
+    let sparse = case("sparse").threads();
+    assert_eq!(sparse.len(), 8, "{:?}", case("sparse"));
+    assert_eq!(distinct(sparse.iter().map(|cpu| node(*cpu))), 8, "{sparse:?}");
+    let dense = case("dense").threads();
+    assert_eq!(dense.len(), 4, "{:?}", case("dense"));
+    assert_eq!(distinct(dense.iter().copied()), 4, "{dense:?}");
+    assert_eq!(distinct(dense.iter().map(|cpu| node(*cpu))), 2, "{dense:?}");
+    let server = case("server").cpus();
+    assert_eq!(distinct(server.iter().map(|cpu| node(*cpu))), 3, "{server:?}");
+    let per_node = case("per node");
+    let mut nodes: Vec<u32> = per_node.cpus().into_iter().map(node).collect();
+    nodes.sort_unstable();
+    assert_eq!(nodes, [0, 1, 2, 3, 4, 5, 6, 7], "{per_node:?}");
+    assert_eq!(per_node.mappings().len(), 8);
+    for (policy, pages) in per_node.mappings() {
+        assert_eq!(pages.len(), 1, "{policy}: {per_node:?}");
+    }
+    assert_eq!(case("balancing").lines[0], "1");
+    // AutoNUMA leaves memory alone that has an explicit local policy.
+    let off = &case("balancing off").mappings()[0];
+    assert!(off.0.starts_with("local"), "{off:?}");
+    assert_eq!(off.1.keys().copied().collect::<Vec<_>>(), [2]);
+    let refused = case("no such node");
+    assert!(refused.lines.contains(&"status 125".to_owned()), "{refused:?}");
+}
+
+#[test]
+fn memory_without_cpus_can_be_used_on_a_machine_that_has_it() {
+    let Some(all) = cases(
+        &["--machine", "cxl", "--numa-balancing", "off"],
+        &[
+            ("interleave all", "numapilot run -i all -- PAGES 16"),
+            ("bind", "numapilot run -m 1 -- PAGES 16"),
+            ("preferred", "numapilot run -p 1 -- PAGES 16"),
+            ("first touch", "numapilot run -l -- PAGES 16"),
+            ("sparse", "numapilot run --threads sparse -- PAGES 1 3"),
+            ("no CPUs", "numapilot run -N 1 -- PAGES 1"),
+            ("per node", "numapilot run --per-node -- PAGES 1"),
+            ("balancing", "cat /proc/sys/kernel/numa_balancing"),
+        ],
+    ) else {
+        return;
+    };
+    let case = |name: &str| all.get(name).unwrap_or_else(|| panic!("{name}: {all:?}"));
+    case("interleave all").evenly_on(&[0, 1]);
+    case("bind").evenly_on(&[1]);
+    case("preferred").evenly_on(&[1]);
+    case("first touch").evenly_on(&[0]);
+    let sparse = case("sparse").threads();
+    assert_eq!(distinct(sparse.iter().copied()), 4, "{sparse:?}");
+    let refused = case("no CPUs");
+    assert!(refused.lines.iter().any(|line| line.contains("has no CPU")), "{refused:?}");
+    assert!(refused.lines.contains(&"status 125".to_owned()), "{refused:?}");
+    let per_node = case("per node");
+    assert_eq!(per_node.cpus().len(), 1, "{per_node:?}");
+    assert_eq!(case("balancing").lines[0], "0");
+}
