@@ -102,6 +102,12 @@ pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
     filesystem::make(stage.path(), bytes + contents.free_bytes, files)
 }
 
+/// Whether a path is below what the guest's kernel shows of itself.
+#[must_use]
+pub fn is_kernels_own(path: &Path) -> bool {
+    tree::OWN.iter().any(|own| path.starts_with(own))
+}
+
 /// The path of process 1 in the guest.
 #[must_use]
 pub fn init_path() -> PathBuf {

@@ -17,7 +17,7 @@ use super::libraries;
 use crate::LabError;
 
 /// What every kernel shows of itself: not for the disk.
-const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
+pub const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// A directory that becomes the guest's root.
 #[derive(Debug)]

@@ -30,7 +30,8 @@ pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
     // Before the first thread is started.
     let signals = SignalFd::open(&signals).map_err(LabError::host("receive signals"))?;
     let task = task::of(request)?;
-    let include = image::to_include(&request.include)?;
+    let mut include = image::to_include(&request.include)?;
+    include.extend(task::named_files(&request.command));
     let contents = image::Contents {
         task: &task,
         init: &lab.init,

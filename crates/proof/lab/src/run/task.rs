@@ -9,7 +9,7 @@ use numapilot_place::elf::{Kind, inspect};
 use numapilot_place::find_program;
 
 use super::{Request, Streams, Tuning};
-use crate::LabError;
+use crate::{LabError, image};
 
 /// Where the guest looks for programs besides where the host does.
 const NO_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -57,6 +57,12 @@ fn program(name: &OsStr) -> Result<PathBuf, LabError> {
         Kind::Other => Err(why("it is neither a program nor a script with a #! line".to_owned())),
         _ => Ok(found),
     }
+}
+
+/// Arguments that name files of this machine: scripts and data, which the program is to find.
+pub fn named_files(command: &[OsString]) -> Vec<PathBuf> {
+    let files = command.iter().skip(1).map(PathBuf::from).filter(|path| path.is_file());
+    files.filter(|path| !image::is_kernels_own(path)).collect()
 }
 
 /// The host's, with numapilot on the path.
