@@ -142,8 +142,9 @@ fn nothing_is_left_of_a_killed_or_interrupted_lab() {
         until("QEMU starts", || {
             let mut children = children_of(child.id()).into_iter();
             let found = children.find(|pid| {
-                let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-                name.starts_with("qemu-system")
+                // Not one that is only asked for its version.
+                let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                words.split(|b| *b == 0).any(|word| word == b"-kernel")
             });
             emulator = found.unwrap_or(0);
             emulator != 0
@@ -220,7 +221,7 @@ fn bad_input_is_refused_before_anything_boots() {
         path
     };
     for (from, to, expected) in [
-        ("memory_per_node = \"512 MiB\"", "memory_per_node = \"0\"", "lab.memory_per_node"),
+        ("memory_per_node = \"512 MiB\"", "memory_per_node = \"0 MiB\"", "lab.memory_per_node"),
         ("cpus_per_node = 2", "cpus_per_node = 0", "lab.cpus_per_node"),
         ("[lab]", "[laboratory]", "unknown field `laboratory`"),
         ("ids = \"0-3\"", "ids = \"0-4\"", "cannot be reached"),
