@@ -9,9 +9,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+// Threads are there at the same time: one that has ended leaves its CPU to the next.
+static pthread_barrier_t all;
+
 static void *thread(void *number)
 {
     printf("thread %ld cpu %d\n", (long)number, sched_getcpu());
+    pthread_barrier_wait(&all);
     return NULL;
 }
 
@@ -25,11 +29,13 @@ int main(int argc, char **argv)
     madvise(memory, bytes, MADV_NOHUGEPAGE);
     memset(memory, 1, bytes);
     printf("cpu %d\n", sched_getcpu());
+    pthread_barrier_init(&all, NULL, (unsigned)threads + 1);
     for (long i = 1; i <= threads; i++) {
         pthread_t id;
-        if (pthread_create(&id, NULL, thread, (void *)i) != 0 || pthread_join(id, NULL) != 0)
+        if (pthread_create(&id, NULL, thread, (void *)i) != 0)
             return 1;
     }
+    pthread_barrier_wait(&all);
     char line[4096], start[32];
     snprintf(start, sizeof start, "%lx ", (unsigned long)memory);
     FILE *maps = fopen("/proc/self/numa_maps", "r");
