@@ -4,9 +4,14 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use numapilot_bind::env::{ALLOC_HARDEN, ALLOC_HELPER, ALLOC_LARGE, ALLOC_ORIGIN, ALLOC_THP};
+use numapilot_bind::env::{
+    ALLOC_HARDEN, ALLOC_HELPER, ALLOC_LARGE, ALLOC_ORIGIN, ALLOC_STATS, ALLOC_STATS_FILE,
+    ALLOC_STATS_SIGNAL, ALLOC_THP,
+};
 
-use crate::report;
+use crate::output::complain;
+use crate::usage::Format;
+use crate::{kernel, report};
 
 /// The settings.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +26,27 @@ pub struct Config {
     pub origin: bool,
     /// Check every free in full, and reuse memory in random order.
     pub harden: bool,
+    /// Write statistics when the program ends.
+    pub stats: Option<Format>,
+    /// Where to, with `%p` for the process; standard error without.
+    pub stats_file: Option<&'static CStr>,
+    /// The signal that asks for statistics.
+    pub stats_signal: Option<i32>,
 }
 
 /// Blocks of at least this many bytes may be interleaved.
 pub const INTERLEAVE_FROM: usize = 1 << 20;
 
-const DEFAULT: Config =
-    Config { huge_pages: true, helper: true, interleave: false, origin: true, harden: false };
+const DEFAULT: Config = Config {
+    huge_pages: true,
+    helper: true,
+    interleave: false,
+    origin: true,
+    harden: false,
+    stats: None,
+    stats_file: None,
+    stats_signal: None,
+};
 
 struct Cell {
     ready: AtomicU32,
@@ -60,6 +79,7 @@ pub unsafe fn read() {
     switch(ALLOC_LARGE, &mut config.interleave, [b"local", b"interleave"]);
     switch(ALLOC_ORIGIN, &mut config.origin, [b"0", b"1"]);
     switch(ALLOC_HARDEN, &mut config.harden, [b"0", b"1"]);
+    statistics(&mut config);
     // SAFETY: nobody reads it before `ready`.
     unsafe { *CONFIG.config.get() = config };
     CONFIG.ready.store(1, Ordering::Release);
@@ -71,6 +91,51 @@ fn switch(name: &str, setting: &mut bool, values: [&[u8]; 2]) {
     match values.iter().position(|&known| known == value) {
         Some(index) => *setting = index == 1,
         None => report::unknown_value(name, value, values),
+    }
+}
+
+/// Reads what is said about statistics.
+fn statistics(config: &mut Config) {
+    if let Some(value) = variable(ALLOC_STATS) {
+        config.stats = Format::parse(value.to_bytes());
+        if config.stats.is_none() {
+            ignored(ALLOC_STATS, value, "it must be text, json or prometheus");
+        }
+    }
+    if let Some(value) = variable(ALLOC_STATS_SIGNAL) {
+        config.stats_signal = value.to_str().ok().and_then(|text| text.parse().ok());
+        if config.stats_signal.is_none() {
+            ignored(ALLOC_STATS_SIGNAL, value, "it must be the number of a signal");
+        }
+    }
+    if let Some(value) = variable(ALLOC_STATS_FILE) {
+        // SAFETY: takes a constant.
+        if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+            ignored(ALLOC_STATS_FILE, value, "the program has more rights than its caller");
+            config.stats = None;
+            config.stats_signal = None;
+        } else if value.is_empty() {
+            ignored(ALLOC_STATS_FILE, value, "it must be a path");
+        } else {
+            config.stats_file = keep(value);
+        }
+    }
+}
+
+fn ignored(name: &str, value: &CStr, cause: &str) {
+    let value = value.to_str().unwrap_or("(not text)");
+    complain(format_args!("{name}={value} is ignored: {cause}"));
+}
+
+/// A copy of a value: programs overwrite their environment, to show another title.
+fn keep(value: &CStr) -> Option<&'static CStr> {
+    let text = value.to_bytes_with_nul();
+    let start = kernel::reserve(text.len()).ok()?;
+    // SAFETY: just reserved for the text, which is kept as long as the process lives.
+    unsafe {
+        kernel::commit(start, text.len()).ok()?;
+        (start as *mut u8).copy_from_nonoverlapping(text.as_ptr(), text.len());
+        Some(CStr::from_ptr(start as *const c_char))
     }
 }
 

@@ -54,13 +54,14 @@ fn start() {
     if STATE.compare_exchange(WANTED, RUNNING, Ordering::Acquire, Ordering::Relaxed).is_err() {
         return;
     }
-    if !create() {
+    if !create(run) {
         STATE.store(REFUSED, Ordering::Relaxed);
     }
 }
 
-/// Creates the thread: detached, with a small stack, and deaf to the program's signals.
-fn create() -> bool {
+/// Creates a thread: detached, with a small stack, and deaf to the program's signals.
+/// Whether the system allowed it.
+pub fn create(run: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     const STACK: usize = 128 << 10;
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();

@@ -27,12 +27,16 @@ mod number {
     pub const MBIND: usize = 237;
     pub const GET_MEMPOLICY: usize = 239;
     pub const OPENAT: usize = 257;
+    pub const UNLINKAT: usize = 263;
+    pub const RENAMEAT: usize = 264;
     pub const PRLIMIT64: usize = 302;
     pub const GETCPU: usize = 309;
 }
 
 #[cfg(target_arch = "aarch64")]
 mod number {
+    pub const UNLINKAT: usize = 35;
+    pub const RENAMEAT: usize = 38;
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
     pub const READ: usize = 63;
@@ -273,10 +277,44 @@ pub fn wake(word: &core::sync::atomic::AtomicU32) {
     let _ = unsafe { call(number::FUTEX, [word.as_ptr() as usize, WAKE_PRIVATE, 1, 0, 0, 0]) };
 }
 
+const CURRENT_DIRECTORY: usize = -100isize as usize;
+const CLOSE_ON_EXEC: usize = 0o2_000_000;
+
+/// Creates a file that its owner alone may read and write; refused where there is one, or a
+/// link. Its descriptor.
+pub fn create_file(path: &CStr) -> Result<i32, Refused> {
+    const WRITE_ONLY: usize = 0o1;
+    const CREATE_NEW: usize = 0o100 | 0o200;
+    const OWNER: usize = 0o600;
+    let flags = WRITE_ONLY | CREATE_NEW | CLOSE_ON_EXEC;
+    let arguments = [CURRENT_DIRECTORY, path.as_ptr() as usize, flags, OWNER, 0, 0];
+    // SAFETY: a string with its end.
+    unsafe { call(number::OPENAT, arguments) }.map(|file| file as i32)
+}
+
+/// Closes a descriptor of ours.
+pub fn close(descriptor: i32) {
+    // SAFETY: the descriptor is not used again.
+    let _ = unsafe { call(number::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Gives a file another name, in place of what has that name.
+pub fn rename(from: &CStr, to: &CStr) -> Result<(), Refused> {
+    let (from, to) = (from.as_ptr() as usize, to.as_ptr() as usize);
+    // SAFETY: two strings with their ends.
+    unsafe { call(number::RENAMEAT, [CURRENT_DIRECTORY, from, CURRENT_DIRECTORY, to, 0, 0]) }
+        .map(drop)
+}
+
+/// Removes a file of ours.
+pub fn remove_file(path: &CStr) {
+    // SAFETY: a string with its end.
+    let _ =
+        unsafe { call(number::UNLINKAT, [CURRENT_DIRECTORY, path.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
 /// Reads a file from its start into `buffer`; the part that was filled.
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Refused> {
-    const CURRENT_DIRECTORY: usize = -100isize as usize;
-    const CLOSE_ON_EXEC: usize = 0o2_000_000;
     let arguments = [CURRENT_DIRECTORY, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0];
     // SAFETY: a string with its end.
     let file = unsafe { call(number::OPENAT, arguments) }?;

@@ -19,7 +19,7 @@
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
-//! | `usage` | what the memory is used for |
+//! | `usage`, `statistics` | what the memory is used for, told at the end and on a signal |
 //! | `kernel`, `lock`, `config` | system calls, a lock, settings |
 //! | `report`, `output` | messages, text |
 //! | `harden` | the mode that checks everything |
@@ -55,6 +55,7 @@ pub mod report;
 mod small;
 mod space;
 mod span;
+mod statistics;
 mod threads;
 mod tls;
 pub mod usage;

@@ -1,5 +1,6 @@
 //! Text without allocation: a line of fixed length, and a buffer in front of a sink.
 
+use core::ffi::CStr;
 use core::fmt::{self, Write};
 
 use crate::kernel;
@@ -19,6 +20,18 @@ impl<const N: usize> Line<N> {
     /// What was written.
     pub fn bytes(&self) -> &[u8] {
         &self.text[..self.length]
+    }
+
+    /// Appends all of it, or gives the error number of a path that is too long.
+    pub fn append_all(&mut self, text: &[u8]) -> Result<(), i32> {
+        if self.append(text) == text.len() { Ok(()) } else { Err(libc::ENAMETOOLONG) }
+    }
+
+    /// Ends it as a string of C, if there is room.
+    pub fn c_str(&mut self) -> Result<&CStr, i32> {
+        self.append_all(b"\0")?;
+        self.length -= 1;
+        CStr::from_bytes_until_nul(&self.text).map_err(|_| libc::EINVAL)
     }
 
     /// Appends what there is room for: how many bytes that were.

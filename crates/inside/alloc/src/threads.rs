@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::heap::{Bins, EMPTY, Heap};
 use crate::space::{self, Space};
-use crate::{helper, tls};
+use crate::{helper, statistics, tls};
 
 /// The thread-specific value whose destructor tells that a thread ends.
 struct Key {
@@ -58,6 +58,7 @@ pub fn with_heap<T>(work: impl FnOnce(&'static Space, &mut Heap) -> T) -> Option
     let result = work(space, heap);
     heap.busy.store(false, Ordering::Release);
     helper::start_if_wanted();
+    statistics::answer_if_alone();
     Some(result)
 }
 

@@ -57,6 +57,23 @@ pub const TABLE: &[Variable] = &[
         meaning: "whether every free is checked in full, objects are reused in random order \
                   and large blocks end at an inaccessible page; 0",
     },
+    Variable {
+        name: ALLOC_STATS,
+        format: "text, json or prometheus",
+        meaning: "libnumapilot_alloc.so tells when the program ends what its memory is used \
+                  for; nothing",
+    },
+    Variable {
+        name: ALLOC_STATS_FILE,
+        format: "path, with %p for the process's number",
+        meaning: "file that the statistics replace; standard error",
+    },
+    Variable {
+        name: ALLOC_STATS_SIGNAL,
+        format: "number of a signal",
+        meaning: "signal on which the statistics are written, as text unless \
+                  NUMAPILOT_ALLOC_STATS says otherwise; none",
+    },
 ];
 
 /// Ordered CPU list of `libnumapilot_bind.so`.
@@ -71,6 +88,12 @@ pub const ALLOC_LARGE: &str = "NUMAPILOT_ALLOC_LARGE";
 pub const ALLOC_ORIGIN: &str = "NUMAPILOT_ALLOC_ORIGIN";
 /// Full checks in `libnumapilot_alloc.so`.
 pub const ALLOC_HARDEN: &str = "NUMAPILOT_ALLOC_HARDEN";
+/// Statistics of `libnumapilot_alloc.so` when the program ends.
+pub const ALLOC_STATS: &str = "NUMAPILOT_ALLOC_STATS";
+/// Where they are written to.
+pub const ALLOC_STATS_FILE: &str = "NUMAPILOT_ALLOC_STATS_FILE";
+/// The signal that asks for them.
+pub const ALLOC_STATS_SIGNAL: &str = "NUMAPILOT_ALLOC_STATS_SIGNAL";
 /// Helper thread of `libnumapilot_alloc.so`.
 pub const ALLOC_HELPER: &str = "NUMAPILOT_ALLOC_HELPER";
 

@@ -15,4 +15,5 @@ mod memory;
 mod programs;
 mod published;
 mod scarcity;
+mod statistics;
 mod stress;

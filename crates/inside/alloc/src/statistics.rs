@@ -1,0 +1,225 @@
+//! Statistics without a call: when the program ends, and when a signal asks for them.
+//!
+//! Nothing of this runs unless a variable asks for it. The signal's handler only sets a
+//! word, for the program may be anywhere in the allocator at that moment; a thread that
+//! waits for the word writes. Where there is none, as in the child of a fork, the next slow
+//! path does.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::fmt::Write;
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use numapilot_bind::env::{ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL};
+
+use crate::kernel::{self, Refused};
+use crate::output::{Line, complain};
+use crate::usage::{self, Format};
+use crate::{config, helper, space};
+
+/// Longest path of a file, with its end.
+const PATH: usize = 4096;
+
+/// 1: a signal asked.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+/// The process that has a thread that waits for [`ASKED`].
+static WAITED_BY: AtomicI32 = AtomicI32::new(0);
+/// A second descriptor of standard error, for many programs close theirs before they end;
+/// and the file that it was.
+static ERRORS: AtomicI32 = AtomicI32::new(-1);
+static ERRORS_DEVICE: AtomicU64 = AtomicU64::new(0);
+static ERRORS_FILE: AtomicU64 = AtomicU64::new(0);
+
+/// Before the program's own constructors, and after its last destructor.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+extern "C" fn begin() {
+    if space::get().is_none() {
+        return;
+    }
+    let config = config::get();
+    if config.stats.is_none() && config.stats_signal.is_none() {
+        return;
+    }
+    if config.stats_file.is_none() {
+        keep_errors();
+    }
+    if let Some(signal) = config.stats_signal {
+        watch(signal);
+    }
+}
+
+extern "C" fn end() {
+    if let Some(format) = config::get().stats {
+        write(format);
+    }
+}
+
+/// Has a signal ask for statistics.
+fn watch(signal: c_int) {
+    // SAFETY: all zeroes is an action without flags and with an empty mask.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = asked as extern "C" fn(c_int) as usize;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the handler touches one word and makes a system call.
+    if unsafe { libc::sigaction(signal, &raw const action, null_mut()) } != 0 {
+        complain(format_args!("{ALLOC_STATS_SIGNAL}={signal} is ignored: no such signal"));
+        return;
+    }
+    if config::get().helper && helper::create(wait) {
+        WAITED_BY.store(process(), Ordering::Relaxed);
+    }
+}
+
+extern "C" fn asked(_: c_int) {
+    ASKED.store(1, Ordering::Relaxed);
+    kernel::wake(&ASKED);
+}
+
+extern "C" fn wait(_: *mut c_void) -> *mut c_void {
+    loop {
+        kernel::wait(&ASKED, 0);
+        answer();
+    }
+}
+
+/// Writes what a signal asked for, if nobody else will.
+#[inline]
+pub fn answer_if_alone() {
+    if ASKED.load(Ordering::Relaxed) != 0 && WAITED_BY.load(Ordering::Relaxed) != process() {
+        answer();
+    }
+}
+
+#[cold]
+fn answer() {
+    if ASKED.swap(0, Ordering::Relaxed) != 0 {
+        write(config::get().stats.unwrap_or(Format::Text));
+    }
+}
+
+fn process() -> i32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getpid() }
+}
+
+fn write(format: Format) {
+    match config::get().stats_file {
+        None => {
+            if let Some(errors) = errors() {
+                let _ = usage::write_to(errors, format);
+            }
+        }
+        Some(path) => {
+            if let Err(number) = replace(path, format) {
+                let name = path.to_str().unwrap_or("(not text)");
+                complain(format_args!(
+                    "{ALLOC_STATS_FILE}={name}: cannot be written (error {number}); is the \
+                     directory there, and may you write to it?"
+                ));
+            }
+        }
+    }
+}
+
+/// Keeps standard error open for the end.
+fn keep_errors() {
+    let Some((device, file)) = identity(libc::STDERR_FILENO) else { return };
+    // SAFETY: makes a descriptor; the result says whether. Far from the numbers that shells
+    // and programs choose themselves.
+    let kept = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, 100) };
+    ERRORS.store(kept, Ordering::Relaxed);
+    ERRORS_DEVICE.store(device, Ordering::Relaxed);
+    ERRORS_FILE.store(file, Ordering::Relaxed);
+}
+
+/// The descriptor that was kept, unless the program closed it and it is another file now.
+fn errors() -> Option<i32> {
+    let kept = ERRORS.load(Ordering::Relaxed);
+    let was = (ERRORS_DEVICE.load(Ordering::Relaxed), ERRORS_FILE.load(Ordering::Relaxed));
+    (identity(kept)? == was).then_some(kept)
+}
+
+/// Device and number of an open file.
+fn identity(descriptor: i32) -> Option<(u64, u64)> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: on success the status is filled.
+    unsafe {
+        let known = libc::fstat(descriptor, status.as_mut_ptr()) == 0;
+        known.then(|| (status.assume_init_ref().st_dev, status.assume_init_ref().st_ino))
+    }
+}
+
+/// Writes a file anew: beside it first, so that readers see all or nothing, and so that no
+/// link is followed. The error number when that fails.
+fn replace(path: &CStr, format: Format) -> Result<(), i32> {
+    let mut target = Line::<PATH>::new();
+    expand(path.to_bytes(), &mut target)?;
+    let mut draft = Line::<PATH>::new();
+    let file = create_beside(target.bytes(), &mut draft)?;
+    let (target, draft) = (target.c_str()?, draft.c_str()?);
+    let number = |Refused(number)| number;
+    let mut result = usage::write_to(file, format);
+    kernel::close(file);
+    if result.is_ok() {
+        result = kernel::rename(draft, target).map_err(number);
+    }
+    if result.is_err() {
+        kernel::remove_file(draft);
+    }
+    result
+}
+
+/// Creates a file with a name like this one, which it writes to `draft`. Its descriptor.
+fn create_beside(target: &[u8], draft: &mut Line<PATH>) -> Result<i32, i32> {
+    // Another thread may be writing now, or a process of this number was killed while it did.
+    const ATTEMPTS: u32 = 100;
+    let mut refused = libc::EEXIST;
+    for attempt in 0..ATTEMPTS {
+        *draft = Line::new();
+        draft.append_all(target)?;
+        let _ = write!(draft, ".{}.{attempt}.tmp", process());
+        match kernel::create_file(draft.c_str()?) {
+            Ok(file) => return Ok(file),
+            Err(Refused(number)) => refused = number,
+        }
+        if refused != libc::EEXIST {
+            break;
+        }
+    }
+    Err(refused)
+}
+
+/// The path with the process's number for each `%p`.
+fn expand(path: &[u8], to: &mut Line<PATH>) -> Result<(), i32> {
+    let mut rest = path;
+    while let Some(at) = rest.windows(2).position(|two| two == b"%p") {
+        to.append_all(&rest[..at])?;
+        let _ = write!(to, "{}", process());
+        rest = &rest[at + 2..];
+    }
+    to.append_all(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_expanded() {
+        extern crate std;
+        let mut line = Line::new();
+        expand(b"/tmp/%p/a-%p.json%", &mut line).unwrap();
+        let process = std::process::id();
+        let expected = std::format!("/tmp/{process}/a-{process}.json%");
+        assert_eq!(line.bytes(), expected.as_bytes());
+        assert_eq!(expand(&[b'x'; PATH], &mut Line::new()), Ok(()));
+        assert_eq!(expand(&[b'x'; PATH + 1], &mut Line::new()), Err(libc::ENAMETOOLONG));
+    }
+}
