@@ -8,7 +8,7 @@ use super::object::Object;
 use super::sizes::logarithmic;
 
 /// Objects of a thread.
-const OBJECTS: u64 = 40_000;
+const OBJECTS: usize = 40_000;
 /// One in so many is never replaced.
 const STAYS: u64 = 16;
 /// Sizes of the eras in bytes.
@@ -17,7 +17,7 @@ const ERAS: [(u64, u64); 8] =
 
 pub fn work(job: &mut Job<'_>) {
     let mut draws = job.tally.draws();
-    let mut objects: Vec<Object> = Vec::new();
+    let mut objects: Vec<Object> = job.tally.list(OBJECTS);
     let each = job.options.operations.div_ceil(ERAS.len() as u64).max(1);
     for number in 0..job.options.operations {
         // Below 8.
@@ -25,11 +25,11 @@ pub fn work(job: &mut Job<'_>) {
         let (low, high) = ERAS[(number / each) as usize];
         let mut new = job.tally.allocate(logarithmic(&mut draws, low, high));
         new.fill();
-        if number < OBJECTS {
+        if objects.len() < OBJECTS {
             objects.push(new);
             continue;
         }
-        let mut place = draws.below(OBJECTS);
+        let mut place = draws.below(OBJECTS as u64);
         if place.is_multiple_of(STAYS) {
             place += 1;
         }

@@ -21,8 +21,8 @@ const SIZES: (u64, u64) = (8, 1000);
 pub fn work(job: &mut Job<'_>) -> Result<(), WorkloadError> {
     let mut draws = job.tally.draws();
     let size = |draws: &mut Draws| uniform(draws, SIZES.0, SIZES.1);
-    let mut objects: Vec<Object> =
-        (0..OBJECTS).map(|_| job.tally.allocate(size(&mut draws))).collect();
+    let mut objects: Vec<Object> = job.tally.list(OBJECTS);
+    objects.extend((0..OBJECTS).map(|_| job.tally.allocate(size(&mut draws))));
     let mut left = job.options.operations;
     while left > 0 {
         let life = left.min(LIFE);

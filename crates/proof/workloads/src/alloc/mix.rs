@@ -12,7 +12,8 @@ const CLASSES: (u32, u32) = (3, 13);
 
 pub fn work(job: &mut Job<'_>) {
     let mut draws = job.tally.draws();
-    let mut places: Vec<Option<Object>> = (0..PLACES).map(|_| None).collect();
+    let mut places: Vec<Option<Object>> = job.tally.list(PLACES);
+    places.resize_with(PLACES, || None);
     for _ in 0..job.options.operations {
         // Below 2^32.
         #[allow(clippy::cast_possible_truncation)]

@@ -10,7 +10,7 @@ use super::object::Object;
 use super::sizes::uniform;
 
 /// Objects of a batch.
-const BATCH: u64 = 256;
+const BATCH: usize = 256;
 /// Batches on their way for each producer.
 const DEPTH: usize = 16;
 /// Sizes in bytes.
@@ -73,22 +73,29 @@ pub fn work(job: &mut Job<'_>, queue: &Queue) {
     let threads = job.options.threads.get();
     if job.worker.index >= producers(threads) {
         while let Some(batch) = queue.take() {
-            batch.into_iter().for_each(|object| job.tally.free(object));
+            free(job, batch);
         }
         return;
     }
     let mut draws = job.tally.draws();
     let mut left = job.options.operations;
     while left > 0 {
-        let size = left.min(BATCH);
-        let batch: Vec<Object> =
-            (0..size).map(|_| job.tally.allocate(uniform(&mut draws, SIZES.0, SIZES.1))).collect();
+        let size = left.min(BATCH as u64);
+        let mut batch: Vec<Object> = job.tally.list(BATCH);
+        for _ in 0..size {
+            batch.push(job.tally.allocate(uniform(&mut draws, SIZES.0, SIZES.1)));
+        }
         if threads == 1 {
-            batch.into_iter().for_each(|object| job.tally.free(object));
+            free(job, batch);
         } else {
             queue.put(batch);
         }
         left -= size;
     }
     queue.end();
+}
+
+fn free(job: &mut Job<'_>, mut batch: Vec<Object>) {
+    batch.drain(..).for_each(|object| job.tally.free(object));
+    job.tally.drop_list(batch);
 }

@@ -86,6 +86,19 @@ impl<'a> Tally<'a> {
         object
     }
 
+    /// An empty list with room for `length` entries, which counts as requested memory: it
+    /// comes from `malloc` as the objects in it do.
+    pub fn list<T>(&mut self, length: usize) -> Vec<T> {
+        let list = Vec::with_capacity(length);
+        self.change(list_bytes(&list));
+        list
+    }
+
+    /// The list is not needed any longer.
+    pub fn drop_list<T>(&mut self, list: Vec<T>) {
+        self.change(-list_bytes(&list));
+    }
+
     /// Grows an object.
     pub fn grow(&mut self, object: &mut Object, bytes: u64) {
         let before = object.bytes();
@@ -121,6 +134,11 @@ impl<'a> Tally<'a> {
         let Self { thread, allocations, checksum, sizes, .. } = self;
         Account { thread, allocations, checksum, sizes }
     }
+}
+
+fn list_bytes<T>(list: &Vec<T>) -> i64 {
+    // No allocation is larger than i64::MAX.
+    i64::try_from(list.capacity() * size_of::<T>()).unwrap_or(i64::MAX)
 }
 
 /// The tag of object `number` of a thread.
