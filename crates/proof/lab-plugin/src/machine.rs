@@ -20,7 +20,7 @@ const NAP: Duration = Duration::from_micros(30);
 /// Naps without a move of the slowest CPU after which nobody waits for it any more: it is
 /// in the kernel, or its host thread sleeps. QEMU's exclusive sections need all CPUs to
 /// come by now and then, so waiting must end by itself.
-const PATIENCE: u32 = 30;
+const PATIENCE: u32 = 60;
 /// Naps after which a CPU goes on in any case.
 const MOST_NAPS: u32 = 300;
 

@@ -13,8 +13,8 @@ use super::clocks::QUANTUM_PS;
 
 /// Lines that are remembered; others are overwritten.
 const LINES: usize = 1 << 12;
-/// A fight is over when the other has not come for so long.
-const OVER_NS: u64 = 2 * QUANTUM_PS / 1000;
+/// A fight is over when the other has not come for so long: a few turns.
+const OVER_NS: u64 = 5 * QUANTUM_PS / 1000;
 /// Fights of one CPU at a time.
 const OWN: usize = 8;
 
@@ -156,8 +156,8 @@ mod tests {
         contests.meet(7, 1, 100 * NS);
         assert_eq!(contests.meet(7, 0, 130 * NS).map(|(cpu, _)| cpu), Some(1));
         assert_eq!(contests.meet(7, 1, 150 * NS), Some((0, 130 * NS)));
-        assert_eq!(contests.meet(7, 1, 3 * QUANTUM_PS), None);
-        assert_eq!(contests.meet(8, 1, 3 * QUANTUM_PS), None);
+        assert_eq!(contests.meet(7, 1, 6 * QUANTUM_PS), None);
+        assert_eq!(contests.meet(8, 1, 6 * QUANTUM_PS), None);
     }
 
     #[test]

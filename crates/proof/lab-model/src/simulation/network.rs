@@ -16,8 +16,11 @@ use crate::model::LINE_BYTES;
 /// Length of a window. Long enough for some hundred lines, short against what a program
 /// does in one way.
 const WINDOW_PS: u64 = 4_000_000;
-/// Windows that are remembered.
-const WINDOWS: u64 = 64;
+/// Windows that are remembered: on a busy host clocks differ by more than a quantum, and
+/// who comes late must find what others have booked.
+const WINDOWS: u64 = 2048;
+/// Windows that a line looks ahead for a place; beyond, waiting is as long as it gets.
+const AHEAD: u64 = 128;
 /// Utilisation is that of so many windows ...
 const AVERAGED: u64 = 4;
 /// ... that began so many windows ago: no CPU is still in them.
@@ -80,13 +83,13 @@ impl Resource {
         if self.book(window).is_some() {
             return queue;
         }
-        for later in window + 1..window + WINDOWS / 2 {
+        for later in window + 1..window + AHEAD {
             if let Some(before) = self.book(later) {
                 let place_ps = later * WINDOW_PS + (before as f64 * self.line_ps) as u64;
                 return queue + place_ps.saturating_sub(time_ps);
             }
         }
-        queue + WINDOWS / 2 * WINDOW_PS
+        queue + AHEAD * WINDOW_PS
     }
 }
 
