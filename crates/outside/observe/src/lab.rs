@@ -162,7 +162,7 @@ impl LabCounters {
         let (local, remote) = self.counted.local_remote();
         Figures::from([
             (Metric::SimulatedSeconds, Ok(self.time_ns as f64 * 1e-9)),
-            (Metric::Cycles, Ok(self.counted.cycles())),
+            (Metric::Cycles, Ok(self.counted.cycles().round())),
             (Metric::Instructions, Ok(sum(Scalar::Instructions))),
             (Metric::CacheReferences, Ok(sum(Scalar::LastReferences))),
             (Metric::CacheMisses, Ok(sum(Scalar::LastMisses))),
