@@ -8,6 +8,8 @@ bindir = $(DESTDIR)$(PREFIX)/bin
 libdir = $(DESTDIR)$(PREFIX)/lib/numapilot
 mandir = $(DESTDIR)$(PREFIX)/share/man/man1
 docdir = $(DESTDIR)$(PREFIX)/share/doc/numapilot
+includedir = $(DESTDIR)$(PREFIX)/include
+pkgconfigdir = $(DESTDIR)$(PREFIX)/lib/pkgconfig
 bashdir = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 zshdir = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
@@ -16,6 +18,7 @@ fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 target = $(or $(CARGO_TARGET_DIR),target)
 dist = $(target)/dist
 numapilot = $(target)/release/numapilot
+alloc = crates/inside/alloc/preload
 
 export CARGO
 
@@ -61,6 +64,11 @@ install: ## install what was built under PREFIX (/usr/local), staged below DESTD
 	install -D -m 755 $(numapilot) $(bindir)/numapilot
 	install -d $(libdir) $(mandir)
 	install -m 755 $(target)/release/libnumapilot_*.so $(libdir)/
+	install -m 644 $(target)/release/libnumapilot_alloc.a $(libdir)/
+	install -D -m 644 $(alloc)/include/numapilot_alloc.h $(includedir)/numapilot_alloc.h
+	install -d $(pkgconfigdir)
+	version=$$($(numapilot) --version) && sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$${version##* }|" \
+		$(alloc)/numapilot_alloc.pc.in > $(pkgconfigdir)/numapilot_alloc.pc
 	install -m 644 $(dist)/man/*.1 $(mandir)/
 	install -D -m 644 $(dist)/completions/numapilot $(bashdir)/numapilot
 	install -D -m 644 $(dist)/completions/_numapilot $(zshdir)/_numapilot
@@ -71,6 +79,7 @@ install: ## install what was built under PREFIX (/usr/local), staged below DESTD
 uninstall: ## remove what install put there
 	rm -f $(bindir)/numapilot $(bashdir)/numapilot $(zshdir)/_numapilot $(fishdir)/numapilot.fish
 	rm -f $(mandir)/numapilot.1 $(mandir)/numapilot-*.1
+	rm -f $(includedir)/numapilot_alloc.h $(pkgconfigdir)/numapilot_alloc.pc
 	rm -rf $(libdir) $(docdir)
 
 clean: ## remove everything that was built

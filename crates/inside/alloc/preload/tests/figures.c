@@ -5,6 +5,9 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <dlfcn.h>
+
+#include "../include/numapilot_alloc.h"
 
 enum { MANY = 4000 };
 
@@ -136,6 +139,55 @@ static void malloc_trim_returns_memory(void) {
   CHECK(trimmed == 0 || trimmed == 1);
 }
 
+/* Of the C library's heap, which is empty, figures would be figures too. */
+static void all_are_of_the_library(void) {
+  static const char *const names[] = {"mallinfo",      "mallinfo2",   "malloc_info", "malloc_stats",
+                                      "mallopt",       "malloc_trim", "free_sized",  "free_aligned_sized",
+                                      "reallocarray",  "memalign",    "valloc",      "pvalloc",
+                                      "aligned_alloc", "realloc",     "calloc",      "posix_memalign",
+                                      "free",          "malloc_usable_size",         "numapilot_alloc_stats"};
+  Dl_info home, other;
+  CHECK(dladdr(dlsym(RTLD_DEFAULT, "malloc"), &home));
+  for (size_t i = 0; i < COUNT(names); i++) {
+    void *address = dlsym(RTLD_DEFAULT, names[i]);
+    if (!address || !dladdr(address, &other) || other.dli_fbase != home.dli_fbase) {
+      printf("%s is not in %s\n", names[i], home.dli_fname);
+      fflush(stdout);
+      _exit(1);
+    }
+  }
+}
+
+/* What the library writes to a file, at most so much of it. */
+static size_t statistics(const char *format, char *text, size_t size) {
+  int (*write_statistics)(int, const char *) = (int (*)(int, const char *))dlsym(RTLD_DEFAULT, "numapilot_alloc_stats");
+  char path[] = "/tmp/statistics-XXXXXX";
+  int file = mkstemp(path);
+  CHECK(write_statistics && file >= 0 && unlink(path) == 0);
+  CHECK(write_statistics(file, format) == 0);
+  ssize_t length = pread(file, text, size - 1, 0);
+  CHECK(length > 0 && close(file) == 0);
+  text[length] = 0;
+  return (size_t)length;
+}
+
+static void the_header_declares_what_is_there(void) {
+  static char text[1 << 20];
+  __typeof__(numapilot_alloc_stats) *declared = dlsym(RTLD_DEFAULT, "numapilot_alloc_stats");
+  void *block = malloc(3 << 20);
+  statistics("text", text, sizeof text);
+  CHECK(strchr(text, '\n'));
+  statistics("json", text, sizeof text);
+  CHECK(text[0] == '{');
+  statistics("prometheus", text, sizeof text);
+  CHECK(strstr(text, "# TYPE "));
+  errno = 0;
+  CHECK(declared(1, "no such format") == -1 && errno == EINVAL);
+  errno = 0;
+  CHECK(declared(-1, "text") == -1 && errno == EBADF);
+  free(block);
+}
+
 int main(int count, char **arguments) {
   static const struct test_case cases[] = {
       {"mallinfo2_counts_what_is_in_use", mallinfo2_counts_what_is_in_use},
@@ -145,6 +197,8 @@ int main(int count, char **arguments) {
       {"malloc_stats_writes_to_standard_error", malloc_stats_writes_to_standard_error},
       {"mallopt_takes_what_is_documented", mallopt_takes_what_is_documented},
       {"malloc_trim_returns_memory", malloc_trim_returns_memory},
+      {"the_header_declares_what_is_there", the_header_declares_what_is_there},
+      {"all_are_of_the_library", all_are_of_the_library},
   };
   return run_case(count, arguments, cases, COUNT(cases));
 }

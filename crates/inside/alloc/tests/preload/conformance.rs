@@ -13,6 +13,15 @@ mod functions {
     }
 }
 
+mod figures {
+    crate::harness::cases! { "figures.c":
+        mallinfo2_counts_what_is_in_use mallinfo_is_mallinfo2_as_int malloc_info_writes_xml
+        malloc_info_knows_no_options malloc_stats_writes_to_standard_error
+        mallopt_takes_what_is_documented malloc_trim_returns_memory the_header_declares_what_is_there
+        all_are_of_the_library
+    }
+}
+
 mod operators {
     crate::harness::cases! { "operators.cpp":
         all_forms_are_here pairs aligned_pairs too_much_throws too_much_without_throwing

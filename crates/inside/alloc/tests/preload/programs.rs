@@ -370,3 +370,16 @@ fn rustc() {
         source,
     );
 }
+
+/// The example: the standard library's own collections over the allocator.
+#[test]
+fn a_rust_program_with_the_global_allocator() {
+    let output = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--offline", "-p", "numapilot-alloc", "--example", "global"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[50100, 50100, 50100, 50100]\n");
+}

@@ -1,0 +1,29 @@
+/* libnumapilot_alloc: a NUMA-aware memory allocator.
+ *
+ * Programs need no header for the functions of the C library: link with the library, or
+ * preload it, and malloc and its kin are its own. Declared here is what no C library header
+ * has. */
+#ifndef NUMAPILOT_ALLOC_H
+#define NUMAPILOT_ALLOC_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Writes what the memory is used for, by node and size class, to a file descriptor.
+ * `format` is "text", "json" or "prometheus". 0, or -1 with errno: EINVAL for another
+ * format, ENOMEM, or the error of write(2). */
+int numapilot_alloc_stats(int descriptor, const char *format);
+
+/* C23, before the C library declares them. `size` (and `alignment`) are those that the block
+ * was asked for with; NULL is ignored. */
+void free_sized(void *block, size_t size);
+void free_aligned_sized(void *block, size_t alignment, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
