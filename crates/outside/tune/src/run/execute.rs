@@ -3,7 +3,8 @@
 //!
 //! Source of the peak: getrusage(2) and proc_pid_status(5). `ru_maxrss` is exact, but
 //! begins with what the parent had resident when it forked; below that the high-water mark
-//! in `/proc` counts, as last seen before the end.
+//! in `/proc` counts, as last seen before the end, if the program ran long enough to be
+//! seen with its libraries loaded.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -24,6 +25,8 @@ use crate::evidence::Failure;
 const TICK: Duration = Duration::from_millis(100);
 /// The first look at the memory comes this soon, later ones after twice the time.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
+/// Before this age a program may not have touched what it needs to begin.
+const GROWN_UP: Duration = Duration::from_millis(50);
 
 /// What a program is started with, beside its plan.
 #[derive(Debug)]
@@ -98,7 +101,9 @@ pub fn execute(
         if ended || left.is_some_and(|left| left.is_zero()) {
             break running.wait(Some(Duration::ZERO))?;
         }
-        peak.look();
+        if start.elapsed() >= GROWN_UP {
+            peak.look();
+        }
         look = (2 * look).min(TICK);
     };
     let text = capture.finish().map_err(|e| io_error("cannot read the program's output", e))?;
@@ -118,9 +123,7 @@ struct Peak {
 impl Peak {
     fn of(pid: i32) -> Self {
         let floor = Process::myself().ok().as_ref().and_then(high_water);
-        let mut peak = Self { process: Process::new(pid).ok(), seen: None, floor };
-        peak.look();
-        peak
+        Self { process: Process::new(pid).ok(), seen: None, floor }
     }
 
     fn look(&mut self) {
