@@ -204,3 +204,57 @@ fn heterogeneous_memory(line: &mut Line, shape: &Shape) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use numapilot_topology::description::named;
+
+    use super::*;
+
+    fn words(machine: &str) -> Vec<String> {
+        let (name, description) = named(machine).unwrap();
+        let shape = Shape::new(&name, &description).unwrap();
+        let parts = Parts { disk: "/a,b".into(), ports: vec![4, 5, 6, 7], ..Parts::default() };
+        qemu(&shape, &parts).iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn nodes_without_cpus_name_who_reaches_them_first() {
+        let all = words("cxl");
+        for expected in [
+            "4,sockets=1,dies=1,cores=4",
+            "node,nodeid=0,memdev=memory0,cpus=0-3",
+            "node,nodeid=1,memdev=memory1,initiator=0",
+            "dist,src=0,dst=1,val=23",
+            "hmat-lb,initiator=0,target=1,hierarchy=memory,data-type=access-latency,latency=250",
+            "if=none,id=disk,format=raw,file=/a,,b",
+            "socket,id=stderr,fd=7",
+        ] {
+            assert!(all.iter().any(|word| word == expected), "{expected} is not in {all:?}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_a_package_are_its_dies() {
+        assert!(words("epyc-9004-nps4").contains(&"8,sockets=2,dies=4,cores=1".to_owned()));
+    }
+
+    #[test]
+    fn the_users_words_come_last() {
+        let line = kernel(&["numa_balancing=disable".to_owned()]);
+        assert!(line.ends_with("init=/.numapilot/numapilot-lab-init numa_balancing=disable"));
+    }
+
+    #[test]
+    fn memory_leaves_the_hole_free() {
+        let (name, description) = named("machine-a").unwrap();
+        let mut shape = Shape::new(&name, &description).unwrap();
+        assert_eq!(shape.layout().ranges.len(), 8);
+        assert_eq!(shape.layout().ranges[7].start, 7 * 256 << 20);
+        shape.nodes.iter_mut().for_each(|node| node.memory_bytes = 3 << 29);
+        let ranges = shape.layout().ranges;
+        assert_eq!(ranges.iter().map(|r| r.bytes).sum::<u64>(), 12 << 30);
+        assert_eq!((ranges[2].node, ranges[2].start), (1, 1 << 32));
+        assert!(ranges.iter().all(|r| r.start + r.bytes <= 2 << 30 || r.start >= 4 << 30));
+    }
+}

@@ -132,15 +132,16 @@ fn stroke(kind: usize) -> f64 {
     [3.5, 2.2, 1.6, 1.2][kind.min(LINES - 1)]
 }
 
-/// A path from centre to centre, over whose ends boxes are drawn, and its middle.
+/// A path from centre to centre, over whose ends boxes are drawn, and a place on it for a
+/// label: not in the middle, where links cross.
 pub fn curve(from: &Area, to: &Area, centre: (f64, f64)) -> (String, (f64, f64)) {
     let middle = |a: &Area| (a.x + a.width / 2.0, a.y + a.height / 2.0);
     let ((x0, y0), (x1, y1)) = (middle(from), middle(to));
     let towards = |a: f64, b: f64, c: f64| (f64::midpoint(a, b) * (1.0 - BOW) + c * BOW).round();
     let (cx, cy) = (towards(x0, x1, centre.0), towards(y0, y1, centre.1));
-    // A quadratic curve is half way to its control point in the middle.
-    let middle = |a: f64, b: f64, c: f64| f64::midpoint(f64::midpoint(a, b), c).round();
-    (format!("M{x0} {y0}Q{cx} {cy} {x1} {y1}"), (middle(x0, x1, cx), middle(y0, y1, cy)))
+    // Bézier's formula of the quadratic curve, at a third of the way.
+    let place = |a: f64, b: f64, c: f64| ((4.0 * a + 4.0 * c + b) / 9.0).round();
+    (format!("M{x0} {y0}Q{cx} {cy} {x1} {y1}"), (place(x0, x1, cx), place(y0, y1, cy)))
 }
 
 /// What the lines mean; returns the right and lower edge.
