@@ -7,6 +7,7 @@ CARGO ?= cargo
 bindir = $(DESTDIR)$(PREFIX)/bin
 libdir = $(DESTDIR)$(PREFIX)/lib/numapilot
 mandir = $(DESTDIR)$(PREFIX)/share/man/man1
+man7dir = $(DESTDIR)$(PREFIX)/share/man/man7
 docdir = $(DESTDIR)$(PREFIX)/share/doc/numapilot
 includedir = $(DESTDIR)$(PREFIX)/include
 pkgconfigdir = $(DESTDIR)$(PREFIX)/lib/pkgconfig
@@ -70,6 +71,7 @@ install: ## install what was built under PREFIX (/usr/local), staged below DESTD
 	version=$$($(numapilot) --version) && sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$${version##* }|" \
 		$(alloc)/numapilot_alloc.pc.in > $(pkgconfigdir)/numapilot_alloc.pc
 	install -m 644 $(dist)/man/*.1 $(mandir)/
+	install -D -m 644 $(dist)/man/numapilot-environment.7 $(man7dir)/numapilot-environment.7
 	install -D -m 644 $(dist)/completions/numapilot $(bashdir)/numapilot
 	install -D -m 644 $(dist)/completions/_numapilot $(zshdir)/_numapilot
 	install -D -m 644 $(dist)/completions/numapilot.fish $(fishdir)/numapilot.fish
@@ -78,7 +80,7 @@ install: ## install what was built under PREFIX (/usr/local), staged below DESTD
 
 uninstall: ## remove what install put there
 	rm -f $(bindir)/numapilot $(bashdir)/numapilot $(zshdir)/_numapilot $(fishdir)/numapilot.fish
-	rm -f $(mandir)/numapilot.1 $(mandir)/numapilot-*.1
+	rm -f $(mandir)/numapilot.1 $(mandir)/numapilot-*.1 $(man7dir)/numapilot-environment.7
 	rm -f $(includedir)/numapilot_alloc.h $(pkgconfigdir)/numapilot_alloc.pc
 	rm -rf $(libdir) $(docdir)
 

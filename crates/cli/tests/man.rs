@@ -37,6 +37,16 @@ fn every_verb_has_a_page() {
 }
 
 #[test]
+fn every_variable_of_the_libraries_is_on_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(numapilot(&["man", dir.path().to_str().unwrap()]).status.success());
+    let page = fs::read_to_string(dir.path().join("numapilot-environment.7")).unwrap();
+    for variable in numapilot_bind::env::TABLE {
+        assert!(page.contains(&format!(".TP\n.B {}\n", variable.name)), "{page}");
+    }
+}
+
+#[test]
 fn without_a_directory_the_page_goes_to_standard_output() {
     let output = numapilot(&["man"]);
     assert!(output.status.success());

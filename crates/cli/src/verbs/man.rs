@@ -1,18 +1,22 @@
-//! `numapilot man [DIR]`: from the argument table, so never out of date.
+//! `numapilot man [DIR]`: from the argument table and that of environment variables, so never
+//! out of date.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::CommandFactory;
 use clap_mangen::Man;
+use numapilot_bind::env;
 
 use crate::terminal::Terminal;
 
 /// Arguments of `man`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write numapilot.1 and one page per verb (numapilot-run.1, ...) into this directory.
+    /// Write numapilot.1, one page per verb (numapilot-run.1, ...) and the environment variables
+    /// of the libraries (numapilot-environment.7) into this directory.
     dir: Option<PathBuf>,
 }
 
@@ -22,11 +26,32 @@ impl Args {
         match self.dir {
             None => Man::new(command).render(&mut terminal.out())?,
             Some(dir) => {
-                std::fs::create_dir_all(&dir)
+                fs::create_dir_all(&dir)
                     .and_then(|()| clap_mangen::generate_to(command, &dir))
+                    .and_then(|()| fs::write(dir.join("numapilot-environment.7"), environment()))
                     .with_context(|| format!("cannot write manual pages into {}", dir.display()))?;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The page of the variables that are read inside a program, in the language of man(7).
+fn environment() -> String {
+    let mut page = String::from(
+        ".TH numapilot-environment 7\n\
+         .SH NAME\n\
+         numapilot-environment \\- variables that numapilot\\(aqs libraries read\n\
+         .SH DESCRIPTION\n\
+         libnumapilot_bind.so and libnumapilot_alloc.so read these inside the program they are\n\
+         preloaded into or linked with. A value that cannot be used is reported on standard\n\
+         error and changes nothing.\n\
+         .SH ENVIRONMENT\n",
+    );
+    for variable in env::TABLE {
+        let [format, meaning] = [variable.format, variable.meaning]
+            .map(|text| text.replace('\\', "\\e").replace('-', "\\-"));
+        page += &format!(".TP\n.B {}\n{format}:\n{meaning}.\n", variable.name);
+    }
+    page + ".SH SEE ALSO\nnumapilot\\-run(1)\n"
 }
