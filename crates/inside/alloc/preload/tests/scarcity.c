@@ -4,6 +4,9 @@
 #include <malloc.h>
 #include <pthread.h>
 
+/* Not everywhere declared. */
+int malloc_trim(size_t);
+
 struct link {
   struct link *next;
 };
