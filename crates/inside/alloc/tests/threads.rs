@@ -1,5 +1,4 @@
-//! Threads that allocate, hand blocks to one another, and end: in Rust, so that a sanitizer
-//! sees both sides. `scripts/sanitize` builds it with them.
+//! Threads that allocate, hand blocks to one another, and end, through the Rust interface.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 

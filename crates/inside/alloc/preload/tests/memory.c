@@ -1,6 +1,5 @@
 /* Does memory return? 900 MB of blocks are taken, written to and freed; then the resident
- * set is watched, long enough that only a heap that keeps it fails. The example `returns`
- * measures how long it takes. */
+ * set is watched, long enough that only a heap that keeps it fails. */
 #include "case.h"
 
 #include <time.h>
