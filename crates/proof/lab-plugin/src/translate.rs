@@ -5,6 +5,7 @@ use std::ffi::{c_uint, c_void};
 use std::mem::offset_of;
 use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use numapilot_lab_pmu::Mark;
 
@@ -14,6 +15,13 @@ use crate::qemu::{self, Insn, Scoreboard, Tb, Word};
 /// Addresses below are user mode's (x86-64, four and five levels of page tables alike for
 /// code).
 const KERNEL: u64 = 1 << 63;
+
+/// Until the first mark, code below is the firmware's and that which unpacks the kernel. Both
+/// look like user mode; simulating them would double the time of a boot.
+const FIRMWARE: u64 = 1 << 32;
+
+/// Whether a mark was seen: from then on there is only the kernel and user mode.
+static MARKED: AtomicBool = AtomicBool::new(false);
 
 /// The scoreboard that translated code counts in.
 struct Counting(*mut Scoreboard);
@@ -88,7 +96,11 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
     // instructions; registering callbacks is what this call is for.
     unsafe {
         let count = qemu::qemu_plugin_tb_n_insns(tb);
-        let kernel = qemu::qemu_plugin_tb_vaddr(tb) >= KERNEL;
+        let address = qemu::qemu_plugin_tb_vaddr(tb);
+        if address < FIRMWARE && !MARKED.load(Ordering::Relaxed) {
+            return;
+        }
+        let kernel = address >= KERNEL;
         let add = |offset| {
             qemu::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
                 tb,
@@ -174,6 +186,7 @@ extern "C" fn on_flush_tlb(cpu: c_uint, _data: *mut c_void) {
 
 extern "C" fn on_mark(cpu: c_uint, data: *mut c_void) {
     let mark = u32::try_from(data.addr()).ok().and_then(Mark::from_displacement);
+    MARKED.store(true, Ordering::Relaxed);
     if let (Some(machine), Some(mark)) = (machine(), mark) {
         machine.mark(cpu, mark);
     }

@@ -250,7 +250,7 @@ mod tests {
         let (name, description) = named("machine-a").unwrap();
         let mut shape = Shape::new(&name, &description).unwrap();
         assert_eq!(shape.layout().ranges.len(), 8);
-        assert_eq!(shape.layout().ranges[7].start, 7 * 256 << 20);
+        assert_eq!(shape.layout().ranges[7].start, (7 * 256) << 20);
         shape.nodes.iter_mut().for_each(|node| node.memory_bytes = 3 << 29);
         let ranges = shape.layout().ranges;
         assert_eq!(ranges.iter().map(|r| r.bytes).sum::<u64>(), 12 << 30);
