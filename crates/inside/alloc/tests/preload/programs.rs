@@ -236,16 +236,15 @@ fn postgresql() {
 
 #[test]
 fn duckdb() {
-    if !Command::new("python3")
-        .args(["-c", "import duckdb"])
-        .output()
-        .is_ok_and(|o| o.status.success())
-    {
+    // Where scripts/setup puts it.
+    let modules = concat!(env!("CARGO_TARGET_TMPDIR"), "/../python");
+    let import = format!("import sys; sys.path.append('{modules}'); import duckdb");
+    if !Command::new("python3").args(["-c", &import]).output().is_ok_and(|o| o.status.success()) {
         println!("skipped: python3 has no module duckdb");
         return;
     }
     let program = format!(
-        "import duckdb\nc = duckdb.connect()\nc.execute('set threads to 4')\n\
+        "{import}\nc = duckdb.connect()\nc.execute('set threads to 4')\n\
          for q in '''{QUERIES}'''.split(';\\n'):\n    \
              r = c.execute(q).fetchall() if q.strip() else []\n    print(r)\n\
          print(c.execute('select i % 1000 k, sum(i), count(distinct i % 77) from range(3000000) r(i) \
