@@ -25,8 +25,10 @@ fn on_small(command: &[&str]) -> Command {
 }
 
 fn finish(mut child: Child, input: &[u8]) -> Output {
-    child.stdin.take().unwrap().write_all(input).unwrap();
-    child.wait_with_output().unwrap()
+    let written = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    assert!(written.is_ok(), "{written:?}, {}: {}", output.status, err(&output));
+    output
 }
 
 #[test]

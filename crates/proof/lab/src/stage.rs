@@ -61,7 +61,8 @@ fn sweep(parent: &Path) -> Result<(), LabError> {
         let path = entry.map_err(LabError::at("read", parent))?.path();
         let Ok(directory) = File::open(&path) else { continue };
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => remove(&path).map_err(LabError::at("remove", &path))?,
+            // What a killed lab had started may still be writing there: then the next one does.
+            Ok(()) => drop(remove(&path)),
             Err(Errno::WOULDBLOCK) => {}
             Err(error) => return Err(LabError::at("lock", &path)(error)),
         }
