@@ -26,7 +26,7 @@ pub fn write(port: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of the port, [`io::ErrorKind::UnexpectedEof`] when it is cut off, and
-/// [`io::ErrorKind::InvalidData`] for a length that [`write`] does not produce.
+/// [`io::ErrorKind::InvalidData`] for a length that [`write()`] does not produce.
 pub fn read(port: &mut impl Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
     let mut length = [0; 4];
     port.read_exact(&mut length)?;

@@ -15,7 +15,7 @@
 //!
 //! It begins within a first-level cache, which is enough for keys that come close together.
 //! When it turns out not to be, it grows once, to hold all groups, if that takes no more
-//! than [`LARGEST_BYTES`]. If it took more, the cache would miss too often to be worth its
+//! than `LARGEST_BYTES`. If it took more, the cache would miss too often to be worth its
 //! own misses.
 
 mod bucket;
