@@ -1,7 +1,7 @@
 //! Allocation and release: the fast paths, and what leads to the slow ones.
 //!
-//! The fast paths are written to be read with their machine code at hand, which
-//! `fast-path.txt` counts: 17 instructions to allocate, 19 to free.
+//! The fast paths are written to be read with their machine code at hand; the tests lead the
+//! library through them and compare each instruction count with a table.
 
 use core::ptr::null_mut;
 
@@ -142,16 +142,38 @@ pub unsafe fn release(object: *mut u8) {
     // SAFETY: the thread's own bins; the map covers the payload; between a bin's words there
     // is room.
     unsafe {
-        // One comparison for the range, the home node and the alignment: rotated, an
-        // address that is no multiple of 16 is huge.
+        match grain_of(bins, object) {
+            Some(grain) => push(bins, bin_at(bins, grain), object),
+            None => release_elsewhere(object),
+        }
+    }
+}
+
+/// Which grain of the home node's payload an object begins at; `None` for one of another
+/// node, or of none, or at no multiple of 16.
+///
+/// # Safety
+/// `bins` is the thread's.
+#[inline(always)]
+unsafe fn grain_of(bins: *mut Bins, object: *mut u8) -> Option<usize> {
+    // One comparison for the range, the home node and the alignment: rotated, an address that
+    // is no multiple of 16 is huge.
+    // SAFETY: by contract.
+    unsafe {
         let grain =
             (object as usize).wrapping_sub((*bins).base).rotate_right(GRAIN.trailing_zeros());
-        if grain >= (*bins).limit {
-            return release_elsewhere(object);
-        }
-        let bin = usize::from(*(*bins).map.add(grain >> (PAGE_SHIFT - GRAIN.trailing_zeros())));
-        push(bins, bin, object);
+        (grain < (*bins).limit).then_some(grain)
     }
+}
+
+/// The bin of the object at a grain; 0 for a large block.
+///
+/// # Safety
+/// `bins` is the thread's, and `grain` below its limit.
+#[inline(always)]
+unsafe fn bin_at(bins: *mut Bins, grain: usize) -> usize {
+    // SAFETY: the map covers the payload.
+    usize::from(unsafe { *(*bins).map.add(grain >> (PAGE_SHIFT - GRAIN.trailing_zeros())) })
 }
 
 /// # Safety
@@ -223,9 +245,7 @@ pub unsafe fn release_sized(object: *mut u8, size: usize) {
     let bins = tls::bins();
     // SAFETY: as in `release`.
     unsafe {
-        let grain =
-            (object as usize).wrapping_sub((*bins).base).rotate_right(GRAIN.trailing_zeros());
-        if grain >= (*bins).limit || size > SMALL_MAX {
+        if size > SMALL_MAX || grain_of(bins, object).is_none() {
             return release(object);
         }
         push(bins, class::bin_of(size), object);
@@ -263,13 +283,10 @@ pub unsafe fn reallocate<N: NoMemory>(object: *mut u8, size: usize, align: usize
     let bins = tls::bins();
     // SAFETY: as in `release`.
     unsafe {
-        let grain =
-            (object as usize).wrapping_sub((*bins).base).rotate_right(GRAIN.trailing_zeros());
-        if grain < (*bins).limit {
-            let bin = usize::from(*(*bins).map.add(grain >> (PAGE_SHIFT - GRAIN.trailing_zeros())));
-            if stays(class::of_bin(bin).size as usize, size) {
-                return object;
-            }
+        if let Some(grain) = grain_of(bins, object)
+            && stays(class::of_bin(bin_at(bins, grain)).size as usize, size)
+        {
+            return object;
         }
         reallocate_slowly::<N>(object, size, align)
     }

@@ -13,6 +13,7 @@
 //! a time (origin-aware memory, numalloc section 3.3).
 
 use core::ptr::null_mut;
+use core::slice;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::class::{self, CLASSES, MAGAZINE_MAX};
@@ -236,11 +237,8 @@ impl Heap {
             }
             // SAFETY: nothing refers to it any more.
             unsafe { crate::node::Node::recycle(space, magazine) };
-            if self.bins.words[2 * class] != NO_MAGAZINE
-                && self
-                    .active(class)
-                    .is_some_and(|active| Magazine::objects(active, self.bins.words[2 * class]) > 0)
-            {
+            // SAFETY: below the top lies an object, or the NULL of word 0.
+            if !unsafe { *self.bins.words[2 * class].sub(1) }.is_null() {
                 return true;
             }
         }
@@ -261,16 +259,12 @@ impl Heap {
         let cold = &mut self.cold[class];
         let mut objects = 0;
         if cold.fresh == cold.fresh_end {
-            let room = info.magazine as usize;
-            let mut words = [null_mut(); MAGAZINE_MAX];
-            match small::take(space, self.node, class, &mut words[..room]) {
-                small::Taken::Objects(count) => {
-                    objects = count;
-                    for (index, &object) in words[..count].iter().enumerate() {
-                        // SAFETY: the magazine is ours and has room for a full one.
-                        unsafe { *Magazine::word(active, 1 + index) = object };
-                    }
-                }
+            // SAFETY: the magazine is ours and has room for a full one.
+            let room = unsafe {
+                slice::from_raw_parts_mut(Magazine::word(active, 1), info.magazine as usize)
+            };
+            match small::take(space, self.node, class, room) {
+                small::Taken::Objects(count) => objects = count,
                 small::Taken::Span(start) => {
                     cold.fresh = start;
                     cold.fresh_end = start + info.capacity as usize * size;

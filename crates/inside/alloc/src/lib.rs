@@ -64,8 +64,6 @@ use core::alloc::{GlobalAlloc, Layout};
 
 use crate::api::Errno;
 
-pub use reclaim_now::trim;
-
 /// The allocator as a Rust global allocator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Numapilot;
@@ -82,7 +80,7 @@ unsafe impl GlobalAlloc for Numapilot {
     unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
         // SAFETY: by contract of the trait.
         unsafe {
-            if layout.align() <= 16 {
+            if layout.align() <= class::GRAIN {
                 api::release_sized(object, layout.size());
             } else {
                 api::release(object);
@@ -92,7 +90,7 @@ unsafe impl GlobalAlloc for Numapilot {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= 16 {
+        if layout.align() <= class::GRAIN {
             return api::allocate_zeroed::<Errno>(layout.size());
         }
         let object = api::allocate_aligned::<Errno>(layout.size(), layout.align());
@@ -110,14 +108,10 @@ unsafe impl GlobalAlloc for Numapilot {
     }
 }
 
-mod reclaim_now {
-    use crate::{reclaim, space, threads};
-
-    /// Gives all memory that is not in use back to the kernel; whether there was any.
-    pub fn trim() -> bool {
-        threads::with_heap(|space, heap| heap.flush(space));
-        space::existing().is_some_and(|space| {
-            space.all_nodes().filter(|node| reclaim::trim(space, node)).count() > 0
-        })
-    }
+/// Gives all memory that is not in use back to the kernel; whether there was any.
+pub fn trim() -> bool {
+    threads::with_heap(|space, heap| heap.flush(space));
+    space::existing().is_some_and(|space| {
+        space.all_nodes().filter(|node| reclaim::trim(space, node)).count() > 0
+    })
 }
