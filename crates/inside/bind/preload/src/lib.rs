@@ -25,21 +25,4 @@ mod next;
 mod process;
 mod state;
 
-/// There is no unwinding and nobody to report to inside a foreign process.
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: abort takes no argument and does not return.
-    unsafe { libc::abort() }
-}
-
-// The compiled `core` library names this function in its unwind tables; nothing here
-// unwinds, so it is never called. Hidden: a program that loads the shared Rust library (rustc
-// does) must find that one's.
-core::arch::global_asm!(
-    ".pushsection .text",
-    ".globl rust_eh_personality",
-    ".hidden rust_eh_personality",
-    "rust_eh_personality: .long 0",
-    ".popsection",
-);
+numapilot_bind::freestanding!();
