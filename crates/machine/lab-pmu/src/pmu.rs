@@ -11,7 +11,7 @@ use crate::shape::Shape;
 
 /// `NPLABPMU`, first byte lowest.
 const MAGIC: u64 = u64::from_le_bytes(*b"NPLABPMU");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 mod word {
     pub const MAGIC: usize = 0;

@@ -76,7 +76,7 @@ pub struct Region {
     pub mean_latency_ns: Option<f64>,
     /// Of that, in queues.
     pub mean_queue_ns: Option<f64>,
-    /// 99th percentile of the latency of DRAM accesses, to 4.5 %.
+    /// 99th percentile of the latency of DRAM accesses, to 3.2 %.
     pub p99_latency_ns: Option<f64>,
     /// Traffic of each node.
     pub nodes: Vec<NodeTraffic>,

@@ -28,12 +28,28 @@ const MOST_NAPS: u32 = 300;
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Score {
-    /// User instructions.
-    pub user: AtomicU64,
     /// Kernel instructions.
     pub kernel: AtomicU64,
-    /// User instructions since the last [`BUDGET`] was used up.
+    /// User instructions since a [`BUDGET`] was last used up.
     pub budget: AtomicU64,
+    /// Those before; the translated code leaves them alone.
+    before: AtomicU64,
+}
+
+impl Score {
+    /// Instructions in user mode and in the kernel.
+    fn executed(&self) -> (u64, u64) {
+        let user = self.before.load(Relaxed).wrapping_add(self.budget.load(Relaxed));
+        (user, self.kernel.load(Relaxed))
+    }
+
+    /// Says how much of the budget is used, without a change to what was executed. To be
+    /// called by the CPU itself.
+    fn set_budget(&self, used: u64) {
+        let (user, _) = self.executed();
+        self.before.store(user.wrapping_sub(used), Relaxed);
+        self.budget.store(used, Relaxed);
+    }
 }
 
 /// The PMU's memory: shared with the guest, or nobody's.
@@ -102,12 +118,8 @@ impl Probe for Access {
     }
 
     fn instructions(&self) -> (u64, u64) {
-        self.score.map_or((0, 0), executed)
+        self.score.map_or((0, 0), Score::executed)
     }
-}
-
-fn executed(score: &Score) -> (u64, u64) {
-    (score.user.load(Relaxed), score.kernel.load(Relaxed))
 }
 
 impl Machine {
@@ -153,7 +165,7 @@ impl Machine {
         // SAFETY: passed on to the caller.
         let (core, score) = unsafe { self.cpu(cpu) }?;
         if let Some(score) = score {
-            let (user, kernel) = executed(score);
+            let (user, kernel) = score.executed();
             core.executed(user, kernel);
         }
         Some((core, score))
@@ -164,17 +176,15 @@ impl Machine {
         if let Some(cpu) = self.cpus.get(cpu as usize) {
             // A CPU is set up once; the scoreboard keeps its place.
             let _ = cpu.score.set(score);
-            score.budget.store(BUDGET, Relaxed);
+            score.set_budget(BUDGET);
         }
     }
 
     /// An access of user mode.
     #[inline]
-    pub fn access(&self, cpu: c_uint, info: qemu::MemInfo, address: u64) {
+    pub fn access(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, write: bool) {
         // SAFETY: called from the CPU's memory callback, which calls nothing that comes back.
         let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
-        // SAFETY: within the callback that `info` belongs to.
-        let write = unsafe { qemu::qemu_plugin_mem_is_store(info) };
         self.simulation.access(core, address, write, &Access { info, address, score });
     }
 
@@ -184,7 +194,7 @@ impl Machine {
         // SAFETY: called from the CPU's execution callback.
         let Some((core, score)) = (unsafe { self.cpu_now(cpu) }) else { return };
         if let Some(score) = score {
-            score.budget.store(0, Relaxed);
+            score.set_budget(0);
         }
         self.simulation.wake(core);
         self.wait(core);
@@ -219,7 +229,7 @@ impl Machine {
     /// A CPU goes on. Only user code makes it busy, so that is what calls back.
     pub fn resume(&self, cpu: c_uint) {
         if let Some(score) = self.cpus.get(cpu as usize).and_then(|c| c.score.get()) {
-            score.budget.store(BUDGET, Relaxed);
+            score.set_budget(BUDGET);
         }
     }
 

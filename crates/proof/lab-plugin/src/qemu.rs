@@ -57,8 +57,10 @@ pub struct Info {
 
 /// `QEMU_PLUGIN_CB_NO_REGS`: a callback does not look at registers.
 pub const NO_REGS: c_int = 0;
-/// `QEMU_PLUGIN_MEM_RW`.
-pub const READS_AND_WRITES: c_int = 3;
+/// `QEMU_PLUGIN_MEM_R`.
+pub const READS: c_int = 1;
+/// `QEMU_PLUGIN_MEM_W`.
+pub const WRITES: c_int = 2;
 /// `QEMU_PLUGIN_INLINE_ADD_U64`.
 pub const ADD: c_int = 0;
 /// `QEMU_PLUGIN_COND_GE`.
@@ -117,6 +119,5 @@ unsafe extern "C" {
     pub fn qemu_plugin_get_hwaddr(info: MemInfo, address: u64) -> *mut HwAddr;
     pub fn qemu_plugin_hwaddr_is_io(address: *const HwAddr) -> bool;
     pub fn qemu_plugin_hwaddr_phys_addr(address: *const HwAddr) -> u64;
-    pub fn qemu_plugin_mem_is_store(info: MemInfo) -> bool;
     pub fn qemu_plugin_mem_get_value(info: MemInfo) -> MemValue;
 }

@@ -112,7 +112,6 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
         if kernel {
             add(offset_of!(Score, kernel));
         } else {
-            add(offset_of!(Score, user));
             add(offset_of!(Score, budget));
             qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
                 tb,
@@ -153,22 +152,33 @@ unsafe fn translate_instruction(insn: *mut Insn, kernel: bool) {
         }
     }
     if !kernel {
-        // SAFETY: as above.
-        unsafe {
-            qemu::qemu_plugin_register_vcpu_mem_cb(
-                insn,
-                on_access,
-                qemu::NO_REGS,
-                qemu::READS_AND_WRITES,
-                ptr::null_mut(),
-            );
+        // One callback for each direction, so that none has to ask for it.
+        for (callback, accesses) in
+            [(on_read as qemu::MemCallback, qemu::READS), (on_write, qemu::WRITES)]
+        {
+            // SAFETY: as above.
+            unsafe {
+                qemu::qemu_plugin_register_vcpu_mem_cb(
+                    insn,
+                    callback,
+                    qemu::NO_REGS,
+                    accesses,
+                    ptr::null_mut(),
+                );
+            }
         }
     }
 }
 
-extern "C" fn on_access(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
+extern "C" fn on_read(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
     if let Some(machine) = machine() {
-        machine.access(cpu, info, address);
+        machine.access(cpu, info, address, false);
+    }
+}
+
+extern "C" fn on_write(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.access(cpu, info, address, true);
     }
 }
 

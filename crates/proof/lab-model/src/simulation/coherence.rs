@@ -11,6 +11,7 @@ use numapilot_lab_pmu::{CpuCounters, Level, Vector};
 
 use super::core::Core;
 use super::directory::Holders;
+use super::private::Found;
 use super::{Served, Simulation, tlb};
 use crate::model::LINE_BYTES;
 
@@ -76,6 +77,20 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
+    /// Whether the last level serves an access without asking anybody: it is this CPU's
+    /// alone, and what it has the CPU may use. Else what it takes is shared, and decided
+    /// under the lock of the directory.
+    pub(super) fn own_last(&self, cpu: usize, line: u64, write: bool) -> Found {
+        let group = self.group(cpu);
+        if !self.sharers[group].is_power_of_two() {
+            return Found::No;
+        }
+        match self.last[group].touch(line) {
+            Found::Shared if write => Found::No,
+            found => found,
+        }
+    }
+
     /// Serves a line that the private caches do not have, or may not write.
     pub(super) fn beyond_private(
         &self,
@@ -134,6 +149,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                 if let Some(middle) = self.middle.get(other) {
                     middle.make_shared(line);
                 }
+                self.last[self.group(other)].make_shared(line);
             });
             if !here {
                 self.write_back(owner, home, now_ps, counters);
@@ -145,7 +161,15 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             core.fights.hold(line, now_ps);
         }
         let crowded_out = locked.set(line, after);
-        let victim = if here { None } else { self.last[group].insert(line) };
+        let own = write && mine.is_power_of_two();
+        let victim = if !here {
+            self.last[group].insert(line, own)
+        } else {
+            if own {
+                self.last[group].make_writable(line);
+            }
+            None
+        };
         drop(locked);
         if let Some((left, holders)) = crowded_out {
             self.drop_everywhere(left, holders, now_ps, counters);

@@ -1,9 +1,12 @@
 //! What belongs to one CPU alone: its clock, its translation, its recent misses and its
 //! counters, which are published from time to time.
 
+use std::sync::Arc;
+
 use numapilot_lab_pmu::{CpuCounters, Scalar};
 
 use super::contests::Fights;
+use super::filter::Filter;
 use super::overlap::Overlap;
 use super::tlb::TlbState;
 use crate::Model;
@@ -13,6 +16,7 @@ use crate::Model;
 pub struct Core {
     pub(crate) cpu: usize,
     pub(crate) node: usize,
+    pub(crate) filter: Arc<Filter>,
     pub(crate) tlb: TlbState,
     pub(crate) overlap: Overlap,
     pub(crate) fights: Fights,
@@ -46,11 +50,24 @@ pub(crate) struct Counts {
     pub queue_ps: u64,
 }
 
+impl Counts {
+    /// Counts an access.
+    #[inline]
+    pub(crate) fn add(&mut self, write: bool) {
+        if write {
+            self.writes += 1;
+        } else {
+            self.reads += 1;
+        }
+    }
+}
+
 impl Core {
-    pub(crate) fn new(cpu: usize, model: &Model) -> Self {
+    pub(crate) fn new(cpu: usize, model: &Model, filter: Arc<Filter>) -> Self {
         Self {
             cpu,
             node: model.node_of_cpu[cpu],
+            filter,
             tlb: TlbState::new(model.tlb.as_ref()),
             overlap: Overlap::new(model.memory_level_parallelism),
             fights: Fights::new(),
@@ -98,6 +115,7 @@ impl Core {
     /// The guest has flushed the CPU's TLB.
     pub fn flush_tlb(&mut self) {
         self.tlb.flush();
+        self.filter.forget_all(self.tlb.dropped());
     }
 
     /// Makes the counts visible.

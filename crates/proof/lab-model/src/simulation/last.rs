@@ -3,13 +3,18 @@
 //! Which lines are there the directory knows; this keeps the order in which they leave: a
 //! clock, that is least recently used to within one round.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::private::Sets;
+use super::private::{Found, Sets};
 use crate::model;
 
 /// Bit 0 of a word: used since the hand passed.
 const USED: u64 = 1;
+/// Bit 1: the one CPU that uses this cache may write the line without asking. Never set in
+/// a cache that several CPUs use.
+const WRITABLE: u64 = 2;
+/// The line is in the bits above.
+const LINE_SHIFT: u32 = 2;
 
 /// One cache of the last level. It includes the private caches of the CPUs that use it.
 #[derive(Debug)]
@@ -29,16 +34,32 @@ impl LastLevel {
         self.sets.lines()
     }
 
-    /// Notes that a line was used.
-    pub(crate) fn touch(&self, line: u64) {
-        let found = self.sets.of(line).iter().find(|w| w.load(Relaxed) >> 1 == line);
-        if let Some(word) = found.filter(|w| w.load(Relaxed) & USED == 0) {
-            word.store(line << 1 | USED, Relaxed);
+    /// Looks a line up and notes that it was used.
+    pub(crate) fn touch(&self, line: u64) -> Found {
+        let Some(word) = self.word(line) else { return Found::No };
+        let was = word.load(Relaxed);
+        if was & USED == 0 {
+            word.store(was | USED, Relaxed);
+        }
+        if was & WRITABLE == 0 { Found::Shared } else { Found::Writable }
+    }
+
+    /// Lets the one CPU that uses this cache write a line that it has.
+    pub(crate) fn make_writable(&self, line: u64) {
+        if let Some(word) = self.word(line) {
+            word.store(line << LINE_SHIFT | USED | WRITABLE, Relaxed);
+        }
+    }
+
+    /// Takes the right to write a line away.
+    pub(crate) fn make_shared(&self, line: u64) {
+        if let Some(word) = self.word(line) {
+            word.store(line << LINE_SHIFT | USED, Relaxed);
         }
     }
 
     /// Puts a line in; returns the line that had to leave.
-    pub(crate) fn insert(&self, line: u64) -> Option<u64> {
+    pub(crate) fn insert(&self, line: u64, writable: bool) -> Option<u64> {
         let set = self.sets.of(line);
         let hand = &self.hands[self.sets.index(line)];
         let mut way = hand.load(Relaxed) as usize;
@@ -52,16 +73,20 @@ impl LastLevel {
             set[way].store(word & !USED, Relaxed);
         }
         hand.store(way as u32, Relaxed);
-        let victim = set[way].swap(line << 1, Relaxed);
-        (victim != 0).then_some(victim >> 1)
+        let writable = if writable { WRITABLE } else { 0 };
+        let victim = set[way].swap(line << LINE_SHIFT | writable, Relaxed);
+        (victim != 0).then_some(victim >> LINE_SHIFT)
     }
 
     /// Takes a line out.
     pub(crate) fn remove(&self, line: u64) {
-        let found = self.sets.of(line).iter().find(|w| w.load(Relaxed) >> 1 == line);
-        if let Some(word) = found {
+        if let Some(word) = self.word(line) {
             word.store(0, Relaxed);
         }
+    }
+
+    fn word(&self, line: u64) -> Option<&AtomicU64> {
+        self.sets.of(line).iter().find(|w| w.load(Relaxed) >> LINE_SHIFT == line)
     }
 }
 
@@ -82,20 +107,32 @@ mod tests {
     fn what_was_used_stays() {
         let cache = cache();
         for line in 1..=4 {
-            assert_eq!(cache.insert(line), None);
+            assert_eq!(cache.insert(line, false), None);
         }
         cache.touch(1);
-        let left: Vec<u64> = (5..=7).filter_map(|line| cache.insert(line)).collect();
+        let left: Vec<u64> = (5..=7).filter_map(|line| cache.insert(line, false)).collect();
         assert_eq!(left.len(), 3);
         assert!(!left.contains(&1));
     }
 
     #[test]
+    fn the_right_to_write_comes_and_goes() {
+        let cache = cache();
+        assert_eq!(cache.touch(7), Found::No);
+        cache.insert(7, true);
+        assert_eq!(cache.touch(7), Found::Writable);
+        cache.make_shared(7);
+        assert_eq!(cache.touch(7), Found::Shared);
+        cache.make_writable(7);
+        assert_eq!(cache.touch(7), Found::Writable);
+    }
+
+    #[test]
     fn what_was_taken_out_makes_room() {
         let cache = cache();
-        (1..=4).for_each(|line| assert_eq!(cache.insert(line), None));
+        (1..=4).for_each(|line| assert_eq!(cache.insert(line, false), None));
         cache.remove(3);
-        let left: Vec<Option<u64>> = (5..=8).map(|line| cache.insert(line)).collect();
+        let left: Vec<Option<u64>> = (5..=8).map(|line| cache.insert(line, false)).collect();
         assert_eq!(left.iter().flatten().count(), 3);
     }
 }

@@ -15,6 +15,8 @@ mod coherence;
 mod contests;
 mod core;
 mod directory;
+mod filter;
+mod first;
 mod last;
 mod network;
 mod overlap;
@@ -32,6 +34,7 @@ pub use self::clocks::QUANTUM_PS;
 use self::contests::Contests;
 pub use self::core::Core;
 use self::directory::Directory;
+use self::first::FirstLevel;
 use self::last::LastLevel;
 use self::network::Network;
 use self::private::{Found, PrivateCache};
@@ -58,7 +61,7 @@ pub struct Simulation<M> {
     network: Network,
     directory: Directory,
     contests: Contests,
-    first: Vec<PrivateCache>,
+    first: Vec<FirstLevel>,
     middle: Vec<PrivateCache>,
     last: Vec<LastLevel>,
     /// CPUs of each last-level cache, as a mask.
@@ -103,7 +106,6 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             model.ps_per_cycle,
         )?;
         let cpus = model.node_of_cpu.len();
-        let private = |cache| (0..cpus).map(|_| PrivateCache::new(cache)).collect();
         let (first, last) = (&model.caches[0], &model.caches[model.caches.len() - 1]);
         let middle = &model.caches[1..model.caches.len().max(2) - 1];
         let groups = last.cache_of_cpu.iter().max().map_or(0, |g| *g as usize + 1);
@@ -120,8 +122,11 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             network: Network::new(&model),
             directory: Directory::new(caches.iter().map(LastLevel::lines).sum()),
             contests: Contests::new(),
-            first: private(first),
-            middle: middle.first().map(private).unwrap_or_default(),
+            first: (0..cpus).map(|_| FirstLevel::new(first)).collect(),
+            middle: middle
+                .first()
+                .map(|cache| (0..cpus).map(|_| PrivateCache::new(cache)).collect())
+                .unwrap_or_default(),
             middle_ps: middle.first().map_or(0.0, beyond_first),
             last_ps: beyond_first(last),
             walk_ps: model.tlb.as_ref().map_or(0.0, |t| t.walk_cycles * model.ps_per_cycle) as u64,
@@ -147,12 +152,23 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// A CPU at the beginning; `None` beyond the model's CPUs.
     #[must_use]
     pub fn core(&self, cpu: usize) -> Option<Core> {
-        (cpu < self.first.len()).then(|| Core::new(cpu, &self.model))
+        let first = self.first.get(cpu)?;
+        Some(Core::new(cpu, &self.model, first.filter()))
     }
 
     /// An access of a CPU to the line of this virtual address.
     #[inline]
     pub fn access(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
+        if core.filter.allows(address, write) {
+            core.counts.add(write);
+        } else {
+            self.look_up(core, address, write, probe);
+        }
+    }
+
+    /// An access that the filter does not let through.
+    #[inline(never)]
+    fn look_up(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
         let page = match core.tlb.recent(address) {
             Some(page) => page,
             None => match self.translate(core, address, probe) {
@@ -160,15 +176,14 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                 None => return,
             },
         };
-        if write {
-            core.counts.writes += 1;
-        } else {
-            core.counts.reads += 1;
-        }
+        core.counts.add(write);
         let line = page.physical_page << 6 | address >> 6 & 63;
         let found = self.first[core.cpu].touch(line);
         if found == Found::Writable || (!write && found == Found::Shared) {
-            if line == core.missed_line && !write {
+            if line != core.missed_line {
+                core.filter.put(address, found == Found::Writable);
+                core.tlb.filtered(address);
+            } else if !write {
                 core.overlap.loaded(probe.value());
             }
             return;
@@ -176,10 +191,11 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.beyond_first(core, address, line, page.home as usize, write, found, probe);
     }
 
-    #[cold]
     fn translate(&self, core: &mut Core, address: u64, probe: &impl Probe) -> Option<Page> {
         let physical = || probe.physical_address();
-        let (page, miss) = core.tlb.translate(address, physical, &self.model.ranges)?;
+        let translated = core.tlb.translate(address, physical, &self.model.ranges);
+        core.filter.forget_all(core.tlb.dropped());
+        let (page, miss) = translated?;
         match miss {
             Miss::Hit => {}
             Miss::Page => {
@@ -219,12 +235,20 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let served = if let Some(served) = self.contested(core, line, write, &counters) {
             served
         } else {
+            let mut writable = write || middle == Found::Writable;
             let served = if middle == Found::Writable || (!write && middle == Found::Shared) {
                 Served { level: Level::Private, latency_ps: self.middle_ps, queue_ps: 0 }
             } else {
-                self.beyond_private(core, line, home, write, had, &counters)
+                match self.own_last(core.cpu, line, write) {
+                    Found::No => self.beyond_private(core, line, home, write, had, &counters),
+                    found => {
+                        core.counts.last_references += u64::from(!had);
+                        writable |= found == Found::Writable;
+                        let latency_ps = if had { 0.0 } else { self.last_ps };
+                        Served { level: Level::Last, latency_ps, queue_ps: 0 }
+                    }
+                }
             };
-            let writable = write || middle == Found::Writable;
             if core.fights.since_ps(line).is_some() {
                 self.remove_private(core.cpu, line);
             } else if found == Found::No {
@@ -236,6 +260,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         };
         core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps);
         core.missed_line = line;
+        // Further loads from it tell what was loaded, so they must be seen.
+        core.filter.forget(line);
         if !write {
             core.overlap.loaded(probe.value());
         }

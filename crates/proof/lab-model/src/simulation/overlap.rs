@@ -24,22 +24,63 @@ const NODE_BYTES: u64 = 4096;
 /// No address is in this line.
 const NO_LINE: u64 = u64::MAX;
 
-#[derive(Clone, Copy, Debug)]
-struct Stream {
-    next_up: u64,
-    next_down: u64,
-    lines: u32,
-    last_ps: u64,
+/// Streams, field by field: every miss looks at the next lines of all.
+#[derive(Debug)]
+struct Streams {
+    next_up: [u64; STREAMS],
+    next_down: [u64; STREAMS],
+    lines: [u32; STREAMS],
+    last_ps: [u64; STREAMS],
+    oldest: usize,
 }
 
-const NO_STREAM: Stream = Stream { next_up: NO_LINE, next_down: NO_LINE, lines: 0, last_ps: 0 };
+impl Streams {
+    fn new() -> Self {
+        Self {
+            next_up: [NO_LINE; STREAMS],
+            next_down: [NO_LINE; STREAMS],
+            lines: [0; STREAMS],
+            last_ps: [0; STREAMS],
+            oldest: 0,
+        }
+    }
+
+    /// The stream that this line continues.
+    #[inline]
+    fn position(&self, line: u64) -> Option<usize> {
+        let both = self.next_up.iter().zip(&self.next_down);
+        let hits = both.enumerate().fold(0u32, |hits, (i, (up, down))| {
+            hits | u32::from((*up == line) | (*down == line)) << i
+        });
+        (hits != 0).then(|| hits.trailing_zeros() as usize)
+    }
+
+    /// A line of a stream, or the first of a new one. How many that makes in order, and the
+    /// time since the one before.
+    #[inline]
+    fn advance(&mut self, line: u64, now_ps: u64) -> (u32, u64) {
+        let down = line.checked_sub(1).unwrap_or(NO_LINE);
+        let Some(i) = self.position(line) else {
+            let i = self.oldest;
+            self.oldest = (i + 1) % STREAMS;
+            (self.next_up[i], self.next_down[i]) = (line + 1, down);
+            (self.lines[i], self.last_ps[i]) = (1, now_ps);
+            return (1, 0);
+        };
+        let since_ps = now_ps.saturating_sub(self.last_ps[i]);
+        (self.next_up[i], self.next_down[i]) =
+            if self.next_up[i] == line { (line + 1, NO_LINE) } else { (NO_LINE, down) };
+        self.lines[i] = self.lines[i].saturating_add(1);
+        self.last_ps[i] = now_ps;
+        (self.lines[i], since_ps)
+    }
+}
 
 /// Recent misses of one CPU.
 #[derive(Debug)]
 pub(crate) struct Overlap {
     parallelism: f64,
-    streams: [Stream; STREAMS],
-    oldest: usize,
+    streams: Streams,
     values: [u64; VALUES],
     next_value: usize,
     /// Where the arrays would begin if the last value had been an index.
@@ -61,8 +102,7 @@ impl Overlap {
     pub(crate) fn new(parallelism: f64) -> Self {
         Self {
             parallelism,
-            streams: [NO_STREAM; STREAMS],
-            oldest: 0,
+            streams: Streams::new(),
             values: [u64::MAX; VALUES],
             next_value: 0,
             bases: [0; INDEX_SCALES.len()],
@@ -78,30 +118,10 @@ impl Overlap {
 
     /// The kind of a miss at this virtual address and time.
     pub(crate) fn classify(&mut self, address: u64, now_ps: u64) -> Kind {
-        let line = address >> 6;
-        for stream in &mut self.streams {
-            if stream.next_up == line || stream.next_down == line {
-                let since_ps = now_ps.saturating_sub(stream.last_ps);
-                let lines = stream.lines + 1;
-                let (next_up, next_down) = if stream.next_up == line {
-                    (line + 1, NO_LINE)
-                } else {
-                    (NO_LINE, line.checked_sub(1).unwrap_or(NO_LINE))
-                };
-                *stream = Stream { next_up, next_down, lines, last_ps: now_ps };
-                if lines > CONFIRMED {
-                    return Kind::Streamed { since_ps };
-                }
-                return self.dependence(address);
-            }
+        let (lines, since_ps) = self.streams.advance(address >> 6, now_ps);
+        if lines > CONFIRMED {
+            return Kind::Streamed { since_ps };
         }
-        self.streams[self.oldest] = Stream {
-            next_up: line + 1,
-            next_down: line.checked_sub(1).unwrap_or(NO_LINE),
-            lines: 1,
-            last_ps: now_ps,
-        };
-        self.oldest = (self.oldest + 1) % STREAMS;
         self.dependence(address)
     }
 

@@ -75,6 +75,11 @@ impl PrivateCache {
         Self { sets: Sets::new(cache) }
     }
 
+    /// Sets, a power of two.
+    pub(crate) fn sets(&self) -> usize {
+        self.sets.count()
+    }
+
     /// Looks a line up and makes it the most recent one.
     #[inline]
     pub(crate) fn touch(&self, line: u64) -> Found {

@@ -27,9 +27,11 @@ pub(crate) struct Page {
     virtual_page: u64,
     pub physical_page: u64,
     pub home: u32,
+    /// Its lines that the CPU's filter may hold.
+    lines: u64,
 }
 
-const NO_PAGE: Page = Page { virtual_page: NONE, physical_page: 0, home: 0 };
+const NO_PAGE: Page = Page { virtual_page: NONE, physical_page: 0, home: 0, lines: 0 };
 
 /// A 2 MiB region in which one page was seen that a huge page would explain.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +58,8 @@ pub(crate) struct TlbState {
     regions: [Region; RECENT],
     small: Option<Entries>,
     huge: Option<Entries>,
+    /// Lines that the filter must forget, as a mask: their pages are no longer recent.
+    dropped: u64,
 }
 
 impl TlbState {
@@ -65,6 +69,7 @@ impl TlbState {
             regions: [NO_REGION; RECENT],
             small: tlb.map(|t| Entries::new(t.entries_4k)),
             huge: tlb.map(|t| Entries::new(t.entries_2m)),
+            dropped: 0,
         }
     }
 
@@ -74,6 +79,19 @@ impl TlbState {
         let page = address >> PAGE_BITS;
         let entry = self.recent[page as usize % RECENT];
         (entry.virtual_page == page).then_some(entry)
+    }
+
+    /// Notes that the filter holds the line of an address on a recent page.
+    #[inline]
+    pub(crate) fn filtered(&mut self, address: u64) {
+        self.recent[(address >> PAGE_BITS) as usize % RECENT].lines |= 1 << (address >> 6 & 63);
+    }
+
+    /// What the filter must forget since the last time this was asked, as a mask of lines of
+    /// a page.
+    #[inline]
+    pub(crate) fn dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
     }
 
     /// Translates an address that is not on a recent page; `physical` is asked for its
@@ -100,28 +118,39 @@ impl TlbState {
             match self.small.as_mut().map_or(Looked::Hit, |e| e.look(page)) {
                 Looked::Hit => Miss::Hit,
                 Looked::Missed { left } => {
-                    let slot = &mut self.recent[left as usize % RECENT];
-                    if slot.virtual_page == left {
-                        *slot = NO_PAGE;
+                    let slot = left as usize % RECENT;
+                    if self.recent[slot].virtual_page == left {
+                        self.replace(slot, NO_PAGE);
                     }
                     Miss::Page
                 }
             }
         };
-        let entry = Page { virtual_page: page, physical_page, home };
-        self.recent[page as usize % RECENT] = entry;
+        let entry = Page { virtual_page: page, physical_page, home, lines: 0 };
+        self.replace(page as usize % RECENT, entry);
         Some((entry, miss))
     }
 
     /// The guest has flushed its TLB.
     pub(crate) fn flush(&mut self) {
         self.recent = [NO_PAGE; RECENT];
+        self.dropped = u64::MAX;
         self.regions = [NO_REGION; RECENT];
         [&mut self.small, &mut self.huge].into_iter().flatten().for_each(Entries::clear);
     }
 
+    /// Replaces a recent page.
+    fn replace(&mut self, slot: usize, by: Page) {
+        let before = std::mem::replace(&mut self.recent[slot], by);
+        self.dropped |= before.lines;
+    }
+
     fn forget(&mut self, which: impl Fn(&Page) -> bool) {
-        self.recent.iter_mut().filter(|p| which(p)).for_each(|p| *p = NO_PAGE);
+        for slot in 0..RECENT {
+            if which(&self.recent[slot]) {
+                self.replace(slot, NO_PAGE);
+            }
+        }
     }
 
     fn is_huge(&mut self, page: u64, physical_page: u64) -> bool {
