@@ -44,6 +44,17 @@ pub enum WorkloadError {
         /// What the kernel says can be had without swapping.
         available_bytes: u64,
     },
+    /// As above, for objects alone.
+    #[error(
+        "the objects and their list need {} MiB of memory, but {} MiB are available; lower --bytes, or give larger objects (--object-bytes)",
+        Grouped(*.needed >> 20), Grouped(*.available >> 20)
+    )]
+    TooLittleMemoryForObjects {
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes that can be had without swapping.
+        available: u64,
+    },
     /// `malloc` said no.
     #[error(
         "malloc refused {} MiB for {what}; lower --records, or raise the memory limit (ulimit -v, cgroup)",

@@ -1,6 +1,8 @@
 //! `numapilot bench NAME`: the built-in workloads. One file per family of workloads.
 
 mod aggregation;
+mod curves;
+mod memory_return;
 mod micro;
 mod print;
 mod suite;
@@ -52,6 +54,8 @@ enum Workload {
     AllocBig(micro::Args),
     /// Allocator micro-benchmark: lifetimes and sizes that shift.
     AllocChurn(micro::Args),
+    /// Allocator micro-benchmark: how soon freed memory goes back to the kernel.
+    AllocReturn(memory_return::Args),
 }
 
 impl Args {
@@ -69,6 +73,7 @@ impl Args {
             Workload::AllocRealloc(args) => args.run(terminal, Bench::Realloc),
             Workload::AllocBig(args) => args.run(terminal, Bench::Big),
             Workload::AllocChurn(args) => args.run(terminal, Bench::Churn),
+            Workload::AllocReturn(args) => args.run(terminal),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! resident memory over requested memory); numalloc 4.3, which names the four of the Hoard
 //! suite and tells what they test (`alloc-threadtest`, `alloc-larson` after Larson and
 //! Krishnan 1998, `alloc-cache-scratch`, `alloc-cache-thrash`). The others are patterns
-//! that these leave out: frees by another thread, growth, big blocks, and lifetimes and
-//! sizes that shift. All are written from these descriptions.
+//! that these leave out: frees by another thread, growth, big blocks, lifetimes and sizes
+//! that shift, and what happens after the work ([`memory_return`]). All are written from these descriptions.
 //!
 //! Every object holds a tag that its number determines, which is read back before it is
 //! freed: the checksum over all of them is computed a second time without any object.
@@ -14,6 +14,7 @@ mod big;
 mod churn;
 mod false_sharing;
 mod larson;
+pub mod memory_return;
 mod mix;
 mod object;
 mod outcome;
