@@ -10,7 +10,7 @@ use crate::config::INTERLEAVE_FROM;
 use crate::heap::Bins;
 use crate::large::{self, Block};
 use crate::space;
-use crate::{report, threads, tls};
+use crate::{profile, report, threads, tls};
 
 /// What happens when there is no memory. A parameter of the slow paths, so that the fast
 /// ones end with a jump.
@@ -67,11 +67,16 @@ unsafe fn words(bins: *mut Bins) -> *mut *mut *mut u8 {
 #[cold]
 #[inline(never)]
 fn refill<N: NoMemory>(bin: usize) -> *mut u8 {
-    let object = threads::with_heap(|space, heap| heap.refill(space, bin / 2));
-    match object {
-        Some(object) if !object.is_null() => object,
-        _ => N::result(class::of_bin(bin).size as usize, GRAIN),
+    let size = class::of_bin(bin).size as usize;
+    let found = threads::with_heap(|space, heap| match profile::is_due(heap, size) {
+        false => (heap.refill(space, bin / 2), false),
+        true => (large::allocate(space, heap.node, size, GRAIN).start, true),
+    });
+    let (object, is_sampled) = found.unwrap_or((null_mut(), false));
+    if is_sampled {
+        profile::note(object, size);
     }
+    if object.is_null() { N::result(size, GRAIN) } else { object }
 }
 
 #[cold]
@@ -81,18 +86,24 @@ fn allocate_large<N: NoMemory>(size: usize, align: usize) -> *mut u8 {
 }
 
 fn large_block<N: NoMemory>(size: usize, align: usize) -> Block {
+    let mut is_sampled = false;
     let block = threads::with_heap(|space, heap| {
         heap.pace(space);
+        is_sampled = profile::is_due(heap, size);
         let region = match space.nodes().interleaved() {
             Some(region) if size >= INTERLEAVE_FROM => region,
             _ => heap.node,
         };
         large::allocate(space, region, size, align)
     });
-    match block {
-        Some(block) if !block.start.is_null() => block,
-        _ => Block { start: N::result(size, align), zero: false },
+    let block = block.unwrap_or(Block { start: null_mut(), zero: false });
+    if is_sampled {
+        profile::note(block.start, size);
     }
+    if block.start.is_null() {
+        return Block { start: N::result(size, align), zero: false };
+    }
+    block
 }
 
 /// Allocates zeroes.
@@ -318,7 +329,9 @@ unsafe fn reallocate_slowly<N: NoMemory>(object: *mut u8, size: usize, align: us
 }
 
 fn resize_large(object: *mut u8, size: usize) -> bool {
-    threads::with_heap(|space, _| large::resize(space, object, size)).unwrap_or(false)
+    // In a heap profile another size is another object.
+    !profile::is_wanted()
+        && threads::with_heap(|space, _| large::resize(space, object, size)).unwrap_or(false)
 }
 
 /// # Safety

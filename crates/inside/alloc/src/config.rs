@@ -5,13 +5,13 @@ use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use numapilot_bind::env::{
-    ALLOC_HARDEN, ALLOC_HELPER, ALLOC_LARGE, ALLOC_ORIGIN, ALLOC_STATS, ALLOC_STATS_FILE,
-    ALLOC_STATS_SIGNAL, ALLOC_THP,
+    ALLOC_HARDEN, ALLOC_HELPER, ALLOC_LARGE, ALLOC_ORIGIN, ALLOC_PROFILE, ALLOC_PROFILE_PERIOD,
+    ALLOC_STATS, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL, ALLOC_THP,
 };
 
 use crate::output::complain;
 use crate::usage::Format;
-use crate::{kernel, report};
+use crate::{kernel, profile, report};
 
 /// The settings.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +32,18 @@ pub struct Config {
     pub stats_file: Option<&'static CStr>,
     /// The signal that asks for statistics.
     pub stats_signal: Option<i32>,
+    /// Where the heap profile is written to when the program ends, with `%p` as above; none
+    /// without.
+    pub profile: Option<&'static CStr>,
+    /// Mean bytes between two of its samples.
+    pub profile_period: u64,
 }
 
 /// Blocks of at least this many bytes may be interleaved.
 pub const INTERLEAVE_FROM: usize = 1 << 20;
+
+/// Longest period of the heap profile: so that no sum of it overflows.
+const LONGEST_PERIOD: u64 = 1 << 40;
 
 const DEFAULT: Config = Config {
     huge_pages: true,
@@ -46,6 +54,8 @@ const DEFAULT: Config = Config {
     stats: None,
     stats_file: None,
     stats_signal: None,
+    profile: None,
+    profile_period: profile::USUAL_PERIOD,
 };
 
 struct Cell {
@@ -80,6 +90,7 @@ pub unsafe fn read() {
     switch(ALLOC_ORIGIN, &mut config.origin, [b"0", b"1"]);
     switch(ALLOC_HARDEN, &mut config.harden, [b"0", b"1"]);
     statistics(&mut config);
+    heap_profile(&mut config);
     // SAFETY: nobody reads it before `ready`.
     unsafe { *CONFIG.config.get() = config };
     CONFIG.ready.store(1, Ordering::Release);
@@ -109,17 +120,45 @@ fn statistics(config: &mut Config) {
         }
     }
     if let Some(value) = variable(ALLOC_STATS_FILE) {
-        // SAFETY: takes a constant.
-        if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
-            ignored(ALLOC_STATS_FILE, value, "the program has more rights than its caller");
+        config.stats_file = path(ALLOC_STATS_FILE, value);
+        if has_more_rights() {
             config.stats = None;
             config.stats_signal = None;
-        } else if value.is_empty() {
-            ignored(ALLOC_STATS_FILE, value, "it must be a path");
-        } else {
-            config.stats_file = keep(value);
         }
     }
+}
+
+/// Reads what is said about the heap profile.
+fn heap_profile(config: &mut Config) {
+    if let Some(value) = variable(ALLOC_PROFILE) {
+        config.profile = path(ALLOC_PROFILE, value);
+    }
+    if let Some(value) = variable(ALLOC_PROFILE_PERIOD) {
+        match value.to_str().ok().and_then(|text| text.parse().ok()) {
+            Some(period @ 1..=LONGEST_PERIOD) => config.profile_period = period,
+            _ => {
+                ignored(ALLOC_PROFILE_PERIOD, value, "it must be a number of bytes from 1 to 2^40")
+            }
+        }
+    }
+}
+
+/// The path that a variable names, kept for later.
+fn path(name: &str, value: &CStr) -> Option<&'static CStr> {
+    if has_more_rights() {
+        ignored(name, value, "the program has more rights than its caller");
+    } else if value.is_empty() {
+        ignored(name, value, "it must be a path");
+    } else {
+        return keep(value);
+    }
+    None
+}
+
+/// Whether the program runs with rights that its caller does not have (setuid).
+fn has_more_rights() -> bool {
+    // SAFETY: takes a constant.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 fn ignored(name: &str, value: &CStr, cause: &str) {

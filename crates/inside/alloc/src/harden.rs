@@ -5,13 +5,12 @@
 //! object, ends the process. Freed memory is reused in random order, and not at once.
 
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::class;
 use crate::pages::PageHeap;
 use crate::small;
 use crate::space::Space;
-use crate::{kernel, reclaim};
+use crate::{random, reclaim};
 
 /// An object of a class, chosen at random among those that are free; null without memory.
 pub fn allocate(space: &Space, node: usize, class: usize) -> *mut u8 {
@@ -34,7 +33,7 @@ pub fn allocate(space: &Space, node: usize, class: usize) -> *mut u8 {
 fn pick(space: &Space, pages: &mut PageHeap, class: usize, page: u32) -> *mut u8 {
     let info = &class::TABLE[class];
     let words = (info.capacity as usize).div_ceil(64);
-    let random = random();
+    let random = random::word();
     let (first, shift) = (random as usize % words, (random >> 32) as u32 % 64);
     for word in (first..words).chain(0..first) {
         // SAFETY: the free bits of a span in use, under the lock.
@@ -48,19 +47,4 @@ fn pick(space: &Space, pages: &mut PageHeap, class: usize, page: u32) -> *mut u8
         }
     }
     null_mut()
-}
-
-/// A random word (xorshift64*, Vigna 2016), from a seed that differs from run to run.
-fn random() -> u64 {
-    static STATE: AtomicU64 = AtomicU64::new(0);
-    let mut state = STATE.load(Ordering::Relaxed);
-    if state == 0 {
-        state = kernel::random_seed() | 1;
-    }
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    // Threads that meet here get the same word, which does no harm.
-    STATE.store(state, Ordering::Relaxed);
-    state.wrapping_mul(0x2545_F491_4F6C_DD1D)
 }

@@ -20,6 +20,7 @@ use crate::class::{self, CLASSES, MAGAZINE_MAX};
 use crate::config;
 use crate::magazine::Magazine;
 use crate::nodes::MAX_NODES;
+use crate::profile::Countdown;
 use crate::space::Space;
 use crate::{harden, large, reclaim, report, small};
 
@@ -74,6 +75,8 @@ pub struct Heap {
     calls: u32,
     /// Slow paths in a row that found the thread on another node.
     away: u32,
+    /// When the next allocation is sampled for the heap profile.
+    pub countdown: Countdown,
     /// A slow path is at work: what it holds is not consistent. Read after a fork only.
     pub busy: AtomicBool,
     /// A thread uses it.
@@ -94,6 +97,7 @@ impl Heap {
         // Hardened heaps accept nothing on the fast path.
         self.bins.limit = if config::get().harden { 0 } else { space.stride() / class::GRAIN };
         self.away = 0;
+        self.countdown = Countdown::default();
         self.bins.map = space.map(space.first_page(node));
         self.bins.words = [NO_MAGAZINE; 2 * CLASSES];
         self.owned.store(true, Ordering::Relaxed);

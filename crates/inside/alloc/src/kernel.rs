@@ -229,6 +229,12 @@ pub fn has_policy() -> bool {
     asked.is_ok() && mode != 0
 }
 
+/// The calling process.
+pub fn process() -> i32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getpid() }
+}
+
 /// Node on which the caller runs.
 pub fn current_node() -> Result<u32, Refused> {
     let mut node = 0u32;
@@ -315,22 +321,29 @@ pub fn remove_file(path: &CStr) {
 
 /// Reads a file from its start into `buffer`; the part that was filled.
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Refused> {
+    let file = open_file(path)?;
+    let mut filled = 0;
+    while let Ok(bytes) = read(file, &mut buffer[filled..])
+        && bytes > 0
+    {
+        filled += bytes;
+    }
+    close(file);
+    Ok(&buffer[..filled])
+}
+
+/// Opens a file for reading. Its descriptor.
+pub fn open_file(path: &CStr) -> Result<i32, Refused> {
     let arguments = [CURRENT_DIRECTORY, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0];
     // SAFETY: a string with its end.
-    let file = unsafe { call(number::OPENAT, arguments) }?;
-    let mut filled = 0;
-    while filled < buffer.len() {
-        let rest = &mut buffer[filled..];
-        let arguments = [file, rest.as_mut_ptr() as usize, rest.len(), 0, 0, 0];
-        // SAFETY: the kernel writes at most the length of the rest.
-        match unsafe { call(number::READ, arguments) } {
-            Ok(0) | Err(_) => break,
-            Ok(bytes) => filled += bytes,
-        }
-    }
-    // SAFETY: the descriptor is ours and not used again.
-    let _ = unsafe { call(number::CLOSE, [file, 0, 0, 0, 0, 0]) };
-    Ok(&buffer[..filled])
+    unsafe { call(number::OPENAT, arguments) }.map(|file| file as i32)
+}
+
+/// Reads from a descriptor; how many bytes, 0 at the end and for an empty buffer.
+pub fn read(descriptor: i32, buffer: &mut [u8]) -> Result<usize, Refused> {
+    let arguments = [descriptor as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
+    // SAFETY: the kernel writes at most the length of the buffer.
+    unsafe { call(number::READ, arguments) }
 }
 
 /// Writes all of `text` to a descriptor.

@@ -4,6 +4,7 @@ use core::ptr::null_mut;
 
 use crate::class::{GRAIN, PAGE};
 use crate::pages::{Run, pages_in};
+use crate::profile;
 use crate::report;
 use crate::space::Space;
 use crate::span::{Span, Use};
@@ -107,6 +108,10 @@ pub fn free(space: &Space, pointer: *mut u8) {
         report::bad_free(pointer as usize, "it was freed by another thread at the same time");
     }
     span.state = Use::Nothing;
+    let sample = core::mem::take(&mut span.free);
+    if sample != 0 {
+        profile::forget(sample);
+    }
     guard(space, page, pages, true);
     heap.give(space, Run { page, pages, zero: false }, kernel::now_ms() as u32);
 }

@@ -20,8 +20,9 @@
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
 //! | `usage`, `statistics` | what the memory is used for, told at the end and on a signal |
-//! | `kernel`, `lock`, `config` | system calls, a lock, settings |
-//! | `report`, `output` | messages, text |
+//! | `profile` | which calls hold how much, sampled |
+//! | `kernel`, `lock`, `config`, `random`, `weak` | system calls, a lock, settings, and such |
+//! | `report`, `output`, `file` | messages, text, files |
 //! | `harden` | the mode that checks everything |
 //!
 //! As the global allocator of a Rust program:
@@ -38,6 +39,7 @@
 pub mod api;
 mod class;
 pub mod config;
+mod file;
 mod harden;
 mod heap;
 mod helper;
@@ -50,6 +52,8 @@ mod node;
 mod nodes;
 mod output;
 mod pages;
+pub mod profile;
+mod random;
 mod reclaim;
 pub mod report;
 mod small;
@@ -59,6 +63,7 @@ mod statistics;
 mod threads;
 mod tls;
 pub mod usage;
+mod weak;
 
 use core::alloc::{GlobalAlloc, Layout};
 

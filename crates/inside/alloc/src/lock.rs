@@ -24,6 +24,11 @@ pub struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
+    /// A free lock.
+    pub const fn new(data: T) -> Self {
+        Self { word: AtomicU32::new(FREE), data: UnsafeCell::new(data) }
+    }
+
     /// Takes the lock.
     pub fn lock(&self) -> Guard<'_, T> {
         self.acquire();

@@ -73,6 +73,18 @@ impl<'a> Output<'a> {
         self.refused.map_or(Ok(()), Err)
     }
 
+    /// Writes what need not be text.
+    pub fn write_bytes(&mut self, mut bytes: &[u8]) -> fmt::Result {
+        while !bytes.is_empty() {
+            let taken = self.line.append(bytes);
+            bytes = &bytes[taken..];
+            if !bytes.is_empty() {
+                self.flush();
+            }
+        }
+        if self.refused.is_some() { Err(fmt::Error) } else { Ok(()) }
+    }
+
     fn flush(&mut self) {
         if self.refused.is_none() {
             self.refused = (self.sink)(self.line.bytes()).err();
@@ -83,15 +95,7 @@ impl<'a> Output<'a> {
 
 impl Write for Output<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text.as_bytes();
-        while !rest.is_empty() {
-            let taken = self.line.append(rest);
-            rest = &rest[taken..];
-            if !rest.is_empty() {
-                self.flush();
-            }
-        }
-        if self.refused.is_some() { Err(fmt::Error) } else { Ok(()) }
+        self.write_bytes(text.as_bytes())
     }
 }
 

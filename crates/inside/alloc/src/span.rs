@@ -28,7 +28,8 @@ pub struct Span {
     pub listed: bool,
     /// Pages of the run.
     pub pages: u32,
-    /// Small objects: how many are free here, that is in no magazine.
+    /// Small objects: how many are free here, that is in no magazine. A large block: the
+    /// number under which the heap profile remembers it, or 0.
     pub free: u32,
     /// Free pages: when they became free, in milliseconds. Small objects: when one was
     /// last returned.

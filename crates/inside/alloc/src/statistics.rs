@@ -1,4 +1,5 @@
-//! Statistics without a call: when the program ends, and when a signal asks for them.
+//! Statistics and the heap profile without a call: when the program ends, and when a signal
+//! asks for them.
 //!
 //! Nothing of this runs unless a variable asks for it. The signal's handler only sets a
 //! word, for the program may be anywhere in the allocator at that moment; a thread that
@@ -6,20 +7,16 @@
 //! path does.
 
 use core::ffi::{CStr, c_int, c_void};
-use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use numapilot_bind::env::{ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL};
+use numapilot_bind::env::{ALLOC_PROFILE, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL};
 
-use crate::kernel::{self, Refused};
-use crate::output::{Line, complain};
+use crate::kernel;
+use crate::output::complain;
 use crate::usage::{self, Format};
-use crate::{config, helper, space};
-
-/// Longest path of a file, with its end.
-const PATH: usize = 4096;
+use crate::{config, file, helper, profile, space};
 
 /// 1: a signal asked.
 static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -44,6 +41,7 @@ extern "C" fn begin() {
         return;
     }
     let config = config::get();
+    profile::start();
     if config.stats.is_none() && config.stats_signal.is_none() {
         return;
     }
@@ -59,6 +57,7 @@ extern "C" fn end() {
     if let Some(format) = config::get().stats {
         write(format);
     }
+    write_profile();
 }
 
 /// Has a signal ask for statistics.
@@ -73,7 +72,7 @@ fn watch(signal: c_int) {
         return;
     }
     if config::get().helper && helper::create(wait) {
-        WAITED_BY.store(process(), Ordering::Relaxed);
+        WAITED_BY.store(kernel::process(), Ordering::Relaxed);
     }
 }
 
@@ -92,7 +91,8 @@ extern "C" fn wait(_: *mut c_void) -> *mut c_void {
 /// Writes what a signal asked for, if nobody else will.
 #[inline]
 pub fn answer_if_alone() {
-    if ASKED.load(Ordering::Relaxed) != 0 && WAITED_BY.load(Ordering::Relaxed) != process() {
+    if ASKED.load(Ordering::Relaxed) != 0 && WAITED_BY.load(Ordering::Relaxed) != kernel::process()
+    {
         answer();
     }
 }
@@ -100,13 +100,12 @@ pub fn answer_if_alone() {
 #[cold]
 fn answer() {
     if ASKED.swap(0, Ordering::Relaxed) != 0 {
-        write(config::get().stats.unwrap_or(Format::Text));
+        // Who has a profile made wants tables only when asking for them.
+        if config::get().stats.is_some() || !profile::is_wanted() {
+            write(config::get().stats.unwrap_or(Format::Text));
+        }
+        write_profile();
     }
-}
-
-fn process() -> i32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::getpid() }
 }
 
 fn write(format: Format) {
@@ -117,14 +116,25 @@ fn write(format: Format) {
             }
         }
         Some(path) => {
-            if let Err(number) = replace(path, format) {
-                let name = path.to_str().unwrap_or("(not text)");
-                complain(format_args!(
-                    "{ALLOC_STATS_FILE}={name}: cannot be written (error {number}); is the \
-                     directory there, and may you write to it?"
-                ));
-            }
+            put(ALLOC_STATS_FILE, path, |file| usage::write_to(file, format));
         }
+    }
+}
+
+fn write_profile() {
+    if let Some(path) = config::get().profile.filter(|_| profile::is_running()) {
+        put(ALLOC_PROFILE, path, profile::write_to);
+    }
+}
+
+/// Replaces the file that a variable names.
+fn put(variable: &str, path: &CStr, write: impl FnOnce(c_int) -> Result<(), i32>) {
+    if let Err(number) = file::replace(path, write) {
+        let name = path.to_str().unwrap_or("(not text)");
+        complain(format_args!(
+            "{variable}={name}: cannot be written (error {number}); is the directory there, and \
+             may you write to it?"
+        ));
     }
 }
 
@@ -153,73 +163,5 @@ fn identity(descriptor: i32) -> Option<(u64, u64)> {
     unsafe {
         let known = libc::fstat(descriptor, status.as_mut_ptr()) == 0;
         known.then(|| (status.assume_init_ref().st_dev, status.assume_init_ref().st_ino))
-    }
-}
-
-/// Writes a file anew: beside it first, so that readers see all or nothing, and so that no
-/// link is followed. The error number when that fails.
-fn replace(path: &CStr, format: Format) -> Result<(), i32> {
-    let mut target = Line::<PATH>::new();
-    expand(path.to_bytes(), &mut target)?;
-    let mut draft = Line::<PATH>::new();
-    let file = create_beside(target.bytes(), &mut draft)?;
-    let (target, draft) = (target.c_str()?, draft.c_str()?);
-    let number = |Refused(number)| number;
-    let mut result = usage::write_to(file, format);
-    kernel::close(file);
-    if result.is_ok() {
-        result = kernel::rename(draft, target).map_err(number);
-    }
-    if result.is_err() {
-        kernel::remove_file(draft);
-    }
-    result
-}
-
-/// Creates a file with a name like this one, which it writes to `draft`. Its descriptor.
-fn create_beside(target: &[u8], draft: &mut Line<PATH>) -> Result<i32, i32> {
-    // Another thread may be writing now, or a process of this number was killed while it did.
-    const ATTEMPTS: u32 = 100;
-    let mut refused = libc::EEXIST;
-    for attempt in 0..ATTEMPTS {
-        *draft = Line::new();
-        draft.append_all(target)?;
-        let _ = write!(draft, ".{}.{attempt}.tmp", process());
-        match kernel::create_file(draft.c_str()?) {
-            Ok(file) => return Ok(file),
-            Err(Refused(number)) => refused = number,
-        }
-        if refused != libc::EEXIST {
-            break;
-        }
-    }
-    Err(refused)
-}
-
-/// The path with the process's number for each `%p`.
-fn expand(path: &[u8], to: &mut Line<PATH>) -> Result<(), i32> {
-    let mut rest = path;
-    while let Some(at) = rest.windows(2).position(|two| two == b"%p") {
-        to.append_all(&rest[..at])?;
-        let _ = write!(to, "{}", process());
-        rest = &rest[at + 2..];
-    }
-    to.append_all(rest)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_expanded() {
-        extern crate std;
-        let mut line = Line::new();
-        expand(b"/tmp/%p/a-%p.json%", &mut line).unwrap();
-        let process = std::process::id();
-        let expected = std::format!("/tmp/{process}/a-{process}.json%");
-        assert_eq!(line.bytes(), expected.as_bytes());
-        assert_eq!(expand(&[b'x'; PATH], &mut Line::new()), Ok(()));
-        assert_eq!(expand(&[b'x'; PATH + 1], &mut Line::new()), Err(libc::ENAMETOOLONG));
     }
 }

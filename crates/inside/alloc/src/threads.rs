@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::heap::{Bins, EMPTY, Heap};
 use crate::space::{self, Space};
-use crate::{helper, statistics, tls};
+use crate::{helper, profile, statistics, tls};
 
 /// The thread-specific value whose destructor tells that a thread ends.
 struct Key {
@@ -23,8 +23,8 @@ static KEY: Key = Key { phase: AtomicU32::new(UNTOUCHED), key: AtomicU32::new(0)
 /// The calling thread's heap, if it has one.
 #[inline]
 pub fn heap() -> Option<*mut Heap> {
-    let bins = tls::bins();
-    (bins.cast_const() != &raw const EMPTY).then(|| bins.cast())
+    let heap = tls::heap();
+    (!heap.is_null()).then_some(heap)
 }
 
 /// The calling thread's heap and the space; `None` when there is no memory for them.
@@ -38,9 +38,17 @@ pub fn attach() -> Option<(&'static Space, *mut Heap)> {
     // SAFETY: the heap was given to this thread alone.
     unsafe { (*heap).start(space, number) };
     // From here on the calls below may allocate.
-    tls::set_bins(heap.cast::<Bins>());
+    hold(heap);
     watch(heap);
     Some((space, heap))
+}
+
+/// Makes a heap, or none, that of the calling thread. The fast paths do not see it when the
+/// heap profile must see every call.
+fn hold(heap: *mut Heap) {
+    tls::set_heap(heap);
+    let hidden = heap.is_null() || profile::is_wanted();
+    tls::set_bins(if hidden { (&raw const EMPTY).cast_mut() } else { heap.cast::<Bins>() });
 }
 
 /// Runs a slow path on the calling thread's heap; `None` when there is no memory for one.
@@ -71,7 +79,7 @@ fn follow(space: &Space, heap: &mut Heap) -> *mut Heap {
     // SAFETY: the new heap was given to this thread alone; the old one is given up.
     unsafe {
         (*new).start(space, number);
-        tls::set_bins(new.cast::<Bins>());
+        hold(new);
         release(space, heap);
     }
     watch(new);
@@ -103,7 +111,7 @@ extern "C" fn end(heap: *mut c_void) {
     let heap = heap.cast::<Heap>();
     let Some(space) = space::existing() else { return };
     // A destructor that runs after this one and allocates attaches the thread again.
-    tls::set_bins((&raw const EMPTY).cast_mut());
+    hold(null_mut());
     // SAFETY: the heap of the thread that ends; nobody else uses it.
     unsafe { release(space, heap) };
 }
@@ -123,9 +131,11 @@ extern "C" fn before_fork() {
     if let Some(space) = space::existing() {
         space.all_nodes().for_each(|node| node.lock_all());
     }
+    profile::lock_all();
 }
 
 extern "C" fn after_fork() {
+    profile::unlock_all();
     if let Some(space) = space::existing() {
         space.all_nodes().for_each(|node| node.unlock_all());
     }

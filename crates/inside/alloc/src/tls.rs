@@ -1,14 +1,14 @@
-//! The calling thread's bins: one word of thread-local storage.
+//! The calling thread's bins: words of thread-local storage.
 //!
 //! Stable Rust has no thread-local statics without `std`, hence the assembler: a word in
 //! `.tdata`, read by the initial-exec model (two loads; `@GOTTPOFF`, ELF Handling For
 //! Thread-Local Storage, section 4.3.6). It starts as the address of [`EMPTY`], bins that
 //! hold nothing and accept nothing, so that the fast paths need no test for a thread's
-//! first call.
+//! first call. A second word, for the slow paths, is the heap itself.
 
 use core::arch::{asm, global_asm};
 
-use crate::heap::{Bins, EMPTY};
+use crate::heap::{Bins, EMPTY, Heap};
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("numapilot-alloc knows the thread-local storage of x86-64 and aarch64 only");
@@ -19,68 +19,100 @@ global_asm!(
     ".globl numapilot_alloc_bins",
     ".type numapilot_alloc_bins,%object",
     ".size numapilot_alloc_bins,8",
+    ".hidden numapilot_alloc_heap",
+    ".globl numapilot_alloc_heap",
+    ".type numapilot_alloc_heap,%object",
+    ".size numapilot_alloc_heap,8",
     ".p2align 3",
     "numapilot_alloc_bins:",
     ".quad {empty}",
+    "numapilot_alloc_heap:",
+    ".quad 0",
     ".popsection",
     empty = sym EMPTY,
 );
 
-/// The calling thread's bins; [`EMPTY`] before its first and after its last allocation.
+/// Reads a word of the calling thread's.
+macro_rules! read {
+    ($symbol:literal) => {{
+        let value;
+        // SAFETY: reads the thread's own word, which exists as long as the thread.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            asm!(
+                concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
+                "mov {0}, qword ptr fs:[{0}]",
+                out(reg) value,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            asm!(
+                "mrs {1}, tpidr_el0",
+                concat!("adrp {0}, :gottprel:", $symbol),
+                concat!("ldr {0}, [{0}, :gottprel_lo12:", $symbol, "]"),
+                "ldr {0}, [{0}, {1}]",
+                out(reg) value,
+                out(reg) _,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        value
+    }};
+}
+
+/// Writes a word of the calling thread's.
+macro_rules! write {
+    ($symbol:literal, $value:expr) => {
+        // SAFETY: writes the thread's own word.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            asm!(
+                concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
+                "mov qword ptr fs:[{0}], {1}",
+                out(reg) _,
+                in(reg) $value,
+                options(nostack, preserves_flags),
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            asm!(
+                "mrs {1}, tpidr_el0",
+                concat!("adrp {0}, :gottprel:", $symbol),
+                concat!("ldr {0}, [{0}, :gottprel_lo12:", $symbol, "]"),
+                "str {2}, [{0}, {1}]",
+                out(reg) _,
+                out(reg) _,
+                in(reg) $value,
+                options(nostack, preserves_flags),
+            );
+        }
+    };
+}
+
+/// What the fast paths of the calling thread work on; [`EMPTY`] before its first and after
+/// its last allocation, and where they shall do nothing.
 #[inline(always)]
 pub fn bins() -> *mut Bins {
-    let bins: *mut Bins;
-    // SAFETY: reads the thread's own word, which exists as long as the thread.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        asm!(
-            "mov {0}, qword ptr [rip + numapilot_alloc_bins@GOTTPOFF]",
-            "mov {0}, qword ptr fs:[{0}]",
-            out(reg) bins,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!(
-            "mrs {1}, tpidr_el0",
-            "adrp {0}, :gottprel:numapilot_alloc_bins",
-            "ldr {0}, [{0}, :gottprel_lo12:numapilot_alloc_bins]",
-            "ldr {0}, [{0}, {1}]",
-            out(reg) bins,
-            out(reg) _,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    bins
+    read!("numapilot_alloc_bins")
 }
 
 /// Gives the calling thread other bins.
 pub fn set_bins(bins: *mut Bins) {
-    // SAFETY: writes the thread's own word.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        asm!(
-            "mov {0}, qword ptr [rip + numapilot_alloc_bins@GOTTPOFF]",
-            "mov qword ptr fs:[{0}], {1}",
-            out(reg) _,
-            in(reg) bins,
-            options(nostack, preserves_flags),
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!(
-            "mrs {1}, tpidr_el0",
-            "adrp {0}, :gottprel:numapilot_alloc_bins",
-            "ldr {0}, [{0}, :gottprel_lo12:numapilot_alloc_bins]",
-            "str {2}, [{0}, {1}]",
-            out(reg) _,
-            out(reg) _,
-            in(reg) bins,
-            options(nostack, preserves_flags),
-        );
-    }
+    write!("numapilot_alloc_bins", bins);
+}
+
+/// The calling thread's heap; null before its first and after its last allocation.
+#[inline]
+pub fn heap() -> *mut Heap {
+    read!("numapilot_alloc_heap")
+}
+
+/// Gives the calling thread another heap, or none.
+pub fn set_heap(heap: *mut Heap) {
+    write!("numapilot_alloc_heap", heap);
 }

@@ -74,6 +74,18 @@ pub const TABLE: &[Variable] = &[
         meaning: "signal on which the statistics are written, as text unless \
                   NUMAPILOT_ALLOC_STATS says otherwise; none",
     },
+    Variable {
+        name: ALLOC_PROFILE,
+        format: "path, with %p for the process's number",
+        meaning: "libnumapilot_alloc.so samples which calls hold how much memory, and writes \
+                  that to this file in pprof's format when the program ends and on \
+                  NUMAPILOT_ALLOC_STATS_SIGNAL; nothing",
+    },
+    Variable {
+        name: ALLOC_PROFILE_PERIOD,
+        format: "bytes",
+        meaning: "mean number of allocated bytes between two samples; 524288",
+    },
 ];
 
 /// Ordered CPU list of `libnumapilot_bind.so`.
@@ -94,6 +106,10 @@ pub const ALLOC_STATS: &str = "NUMAPILOT_ALLOC_STATS";
 pub const ALLOC_STATS_FILE: &str = "NUMAPILOT_ALLOC_STATS_FILE";
 /// The signal that asks for them.
 pub const ALLOC_STATS_SIGNAL: &str = "NUMAPILOT_ALLOC_STATS_SIGNAL";
+/// Heap profile of `libnumapilot_alloc.so`.
+pub const ALLOC_PROFILE: &str = "NUMAPILOT_ALLOC_PROFILE";
+/// Bytes between two of its samples.
+pub const ALLOC_PROFILE_PERIOD: &str = "NUMAPILOT_ALLOC_PROFILE_PERIOD";
 /// Helper thread of `libnumapilot_alloc.so`.
 pub const ALLOC_HELPER: &str = "NUMAPILOT_ALLOC_HELPER";
 

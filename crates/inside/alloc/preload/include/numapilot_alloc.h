@@ -17,6 +17,10 @@ extern "C" {
  * format, ENOMEM, or the error of write(2). */
 int numapilot_alloc_stats(int descriptor, const char *format);
 
+/* Writes the heap profile to a file descriptor, in pprof's format. 0, or -1 with errno: EINVAL
+ * when NUMAPILOT_ALLOC_PROFILE did not ask for one, or the error of write(2). */
+int numapilot_alloc_profile(int descriptor);
+
 /* C23, before the C library declares them. `size` (and `alignment`) are those that the block
  * was asked for with; NULL is ignored. */
 void free_sized(void *block, size_t size);

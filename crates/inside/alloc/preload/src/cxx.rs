@@ -5,10 +5,11 @@
 //! look-up. When there is no memory, `new` calls the program's new-handler again and again,
 //! and throws `std::bad_alloc` when there is none, through libstdc++'s own functions.
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
+use numapilot_alloc::address_of;
 use numapilot_alloc::api::{self, Errno, NoMemory};
 use numapilot_alloc::report;
 
@@ -16,33 +17,6 @@ use numapilot_alloc::report;
 global_asm!(".weak _ZSt15get_new_handlerv", ".weak _ZSt17__throw_bad_allocv");
 
 type Handler = unsafe extern "C" fn();
-
-/// The address of a weak symbol, from the global offset table.
-macro_rules! address_of {
-    ($symbol:literal) => {{
-        let address: usize;
-        // SAFETY: reads the table's entry, which the dynamic linker has filled.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            asm!(
-                concat!("mov {}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
-                out(reg) address,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            asm!(
-                concat!("adrp {0}, :got:", $symbol),
-                concat!("ldr {0}, [{0}, :got_lo12:", $symbol, "]"),
-                out(reg) address,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        address
-    }};
-}
 
 fn new_handler() -> Option<Handler> {
     let address = address_of!("_ZSt15get_new_handlerv");

@@ -2,6 +2,7 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
+use numapilot_alloc::profile;
 use numapilot_alloc::usage::{self, Format, NodeUsage, Usage};
 
 /// The result of mallinfo2(3). Our own: not every C library declares it.
@@ -135,12 +136,20 @@ pub unsafe extern "C" fn numapilot_alloc_stats(descriptor: c_int, format: *const
         Some(format) => usage::write_to(descriptor, format),
         None => Err(libc::EINVAL),
     };
-    match result {
-        Ok(()) => 0,
-        Err(number) => {
-            // SAFETY: the location is valid for the calling thread.
-            unsafe { *libc::__errno_location() = number };
-            -1
-        }
-    }
+    as_in_c(result)
+}
+
+/// Writes the heap profile to a descriptor, in pprof's format. 0, or -1 with `errno`: EINVAL
+/// when NUMAPILOT_ALLOC_PROFILE did not ask for one, or that of write(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn numapilot_alloc_profile(descriptor: c_int) -> c_int {
+    as_in_c(profile::write_to(descriptor))
+}
+
+/// 0, or -1 with `errno`.
+fn as_in_c(result: Result<(), c_int>) -> c_int {
+    let Err(number) = result else { return 0 };
+    // SAFETY: the location is valid for the calling thread.
+    unsafe { *libc::__errno_location() = number };
+    -1
 }

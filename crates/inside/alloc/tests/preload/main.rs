@@ -12,6 +12,8 @@ mod elsewhere;
 mod harness;
 mod instructions;
 mod memory;
+mod pprof;
+mod profile;
 mod programs;
 mod published;
 mod scarcity;

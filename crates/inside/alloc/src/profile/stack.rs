@@ -1,0 +1,116 @@
+//! The stack of a call, by the unwind tables of the code on it.
+//!
+//! Most programs are compiled without frame pointers, so that the tables are the only way
+//! (`_Unwind_Backtrace`, Itanium C++ ABI: Exception Handling, level 1). C++ and Rust programs
+//! have the unwinder; for others it is loaded when the profile starts.
+
+use core::arch::global_asm;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::address_of;
+
+/// Most calls that are remembered; those further out are left out.
+pub const DEPTH: usize = 48;
+
+// Null where the program has no unwinder, or no dynamic loader.
+global_asm!(".weak _Unwind_Backtrace", ".weak _Unwind_GetIP", ".weak dlopen", ".weak dlsym");
+
+const LIBRARY: &CStr = c"libgcc_s.so.1";
+
+/// What the unwinder calls for every frame; another result than 0 ends it.
+type Visit = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type Backtrace = unsafe extern "C" fn(Visit, *mut c_void) -> c_int;
+type InstructionPointer = unsafe extern "C" fn(*mut c_void) -> usize;
+
+static BACKTRACE: AtomicUsize = AtomicUsize::new(0);
+static INSTRUCTION_POINTER: AtomicUsize = AtomicUsize::new(0);
+
+/// Addresses of calls, the innermost first.
+pub struct Stack {
+    addresses: [usize; DEPTH],
+    depth: usize,
+}
+
+impl Stack {
+    /// Those that were found.
+    pub fn addresses(&self) -> &[usize] {
+        &self.addresses[..self.depth]
+    }
+}
+
+/// Finds the unwinder and runs it once, so that it has everything it needs from then on. The
+/// cause when there is none.
+pub fn start() -> Result<(), &'static str> {
+    let found = linked().or_else(loaded);
+    let (backtrace, pointer) =
+        found.ok_or("there is no unwinder: install libgcc_s.so.1, or link with -lgcc_eh")?;
+    BACKTRACE.store(backtrace, Ordering::Relaxed);
+    INSTRUCTION_POINTER.store(pointer, Ordering::Relaxed);
+    match take().depth {
+        0 => Err("the unwinder finds no frames: is the library stripped of .eh_frame?"),
+        _ => Ok(()),
+    }
+}
+
+/// The unwinder that the program is linked with.
+fn linked() -> Option<(usize, usize)> {
+    both(address_of!("_Unwind_Backtrace"), address_of!("_Unwind_GetIP"))
+}
+
+fn both(one: usize, other: usize) -> Option<(usize, usize)> {
+    (one != 0 && other != 0).then_some((one, other))
+}
+
+/// That of the compiler's library, loaded for good.
+fn loaded() -> Option<(usize, usize)> {
+    type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+    type Symbol = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+    let (open, symbol) = both(address_of!("dlopen"), address_of!("dlsym"))?;
+    // SAFETY: the C library's functions of these names, called as dlopen(3) says; the library
+    // stays loaded.
+    unsafe {
+        let open = core::mem::transmute::<usize, Open>(open);
+        let symbol = core::mem::transmute::<usize, Symbol>(symbol);
+        let library = open(LIBRARY.as_ptr(), libc::RTLD_NOW);
+        if library.is_null() {
+            return None;
+        }
+        both(
+            symbol(library, c"_Unwind_Backtrace".as_ptr()) as usize,
+            symbol(library, c"_Unwind_GetIP".as_ptr()) as usize,
+        )
+    }
+}
+
+/// The caller's stack.
+pub fn take() -> Stack {
+    let mut stack = Stack { addresses: [0; DEPTH], depth: 0 };
+    let backtrace = BACKTRACE.load(Ordering::Relaxed);
+    if backtrace != 0 {
+        // SAFETY: the unwinder's function, found by its name; `visit` gets the stack back.
+        unsafe {
+            let backtrace = core::mem::transmute::<usize, Backtrace>(backtrace);
+            backtrace(visit, (&raw mut stack).cast());
+        }
+    }
+    stack
+}
+
+unsafe extern "C" fn visit(frame: *mut c_void, stack: *mut c_void) -> c_int {
+    /// End of stack (_URC_END_OF_STACK): the unwinder stops.
+    const ENOUGH: c_int = 5;
+    let pointer = INSTRUCTION_POINTER.load(Ordering::Relaxed);
+    // SAFETY: the unwinder's function, with the frame that it gave us; `take` lent the stack.
+    let (address, stack) = unsafe {
+        let pointer = core::mem::transmute::<usize, InstructionPointer>(pointer);
+        (pointer(frame), &mut *stack.cast::<Stack>())
+    };
+    let Some(slot) = stack.addresses.get_mut(stack.depth).filter(|_| address != 0) else {
+        return ENOUGH;
+    };
+    // Into the call, not behind it: the last call of a function may end it.
+    *slot = address - 1;
+    stack.depth += 1;
+    0
+}
