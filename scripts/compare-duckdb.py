@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""W1 and W2 against DuckDB's GROUP BY on the same records with the same number of threads.
+"""W1, W2 and W3 against DuckDB on the same records with the same number of threads.
 
     python3 -m venv venv && venv/bin/pip install duckdb numpy
     venv/bin/python scripts/compare-duckdb.py --numapilot target/release/numapilot
@@ -10,10 +10,14 @@ run it before has the memory already, which the other would still have to get fr
 (--warm: DuckDB runs it twice and the second time counts). DuckDB runs each query in two forms
 that compute the whole result, an outer sum over all groups and a CREATE TABLE AS; the faster
 form counts. Every result is compared in full, by the checksum that numapilot prints.
+
+W3 is compared with three queries: the join counted, the sum over it of the product of both
+payloads (which is what W3 computes), and the join written into a table (W3 --materialize).
 """
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import multiprocessing
 import os
@@ -33,14 +37,22 @@ FORMS = {
     "table": "CREATE OR REPLACE TEMP TABLE result AS {query}",
 }
 DATA_SETS = ["moving-cluster", "sequential", "zipf", "heavy-hitter"]
+JOIN = "FROM large JOIN small ON large.key = small.key"
+JOINS = {
+    "count": f"SELECT count(*) {JOIN}",
+    "sum": f"SELECT count(*), sum(small.value * large.value) {JOIN}",
+    "table": f"CREATE OR REPLACE TEMP TABLE result AS SELECT small.value AS small, large.value AS large {JOIN}",
+}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--numapilot", default="target/release/numapilot", metavar="PROGRAM")
-    parser.add_argument("--workloads", default="w1,w2", metavar="NAMES")
+    parser.add_argument("--workloads", default="w1,w2,w3", metavar="NAMES")
     parser.add_argument("--data", default=",".join(DATA_SETS), metavar="SETS")
     parser.add_argument("--sizes", default="10M/100k,10M/1M", metavar="RECORDS/GROUPS,...")
+    parser.add_argument("--join-data", default="shuffle,zipf", metavar="SETS")
+    parser.add_argument("--join-sizes", default="2Mi/32Mi", metavar="SMALL/LARGE,...")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--estimate", metavar="N",
@@ -50,29 +62,69 @@ def main():
     parser.add_argument("--directory", help="where the records are written (default: the temporary directory)")
     options = parser.parse_args()
 
+    workloads = options.workloads.split(",")
     print(f"DuckDB {duckdb.__version__}, {options.threads} threads, {options.rounds} rounds; "
           "medians in seconds, ratio = numapilot / DuckDB\n")
-    print(f"{'':4}{'data set':16}{'records':>8}{'groups':>8}{'numapilot':>11}{'DuckDB':>9}"
-          f"{'form':>7}{'ratio':>7}{'CPU ratio':>11}")
-    for size in options.sizes.split(","):
-        records, groups = size.split("/")
-        for data in options.data.split(","):
-            source = ["--data", data, "--records", records, "--groups", groups]
-            with tempfile.NamedTemporaryFile(dir=options.directory) as records_file:
-                subprocess.run([options.numapilot, "bench", "w2", *source, "--dump",
-                                records_file.name], check=True, stdout=subprocess.DEVNULL)
-                for workload in options.workloads.split(","):
-                    compare(options, records_file.name, workload, data, records, groups, source)
+    if aggregations := [workload for workload in workloads if workload in AGGREGATES]:
+        heading("records", "groups")
+        for records, groups in sizes(options.sizes):
+            for data in options.data.split(","):
+                source = ["--data", data, "--records", records, "--groups", groups]
+                with dumped(options, "w2", source) as path:
+                    for workload in aggregations:
+                        compare(options, path, workload, data, records, groups, source)
+    if "w3" in workloads:
+        heading("small", "large")
+        for small, large in sizes(options.join_sizes):
+            for data in options.join_data.split(","):
+                source = ["--data", data, "--small", small, "--large", large]
+                with dumped(options, "w3", source) as path:
+                    compare_join(options, path, data, small, large, source)
+
+
+def sizes(text):
+    return [size.split("/") for size in text.split(",")]
+
+
+@contextlib.contextmanager
+def dumped(options, workload, source):
+    """A file of the records that a workload reads."""
+    with tempfile.NamedTemporaryFile(dir=options.directory) as file:
+        subprocess.run([options.numapilot, "bench", workload, *source, "--dump", file.name],
+                       check=True, stdout=subprocess.DEVNULL)
+        yield file.name
 
 
 def compare(options, path, workload, data, records, groups, source):
     """One line of the table."""
-    command = [options.numapilot, "bench", workload, *source, "--json",
-               "--threads", str(options.threads)]
+    command = command_of(options, workload, source)
     if options.estimate:
         command += ["--estimate", options.estimate]
     turns = {"ours": (ours, command)}
     turns |= {form: (fresh, theirs, path, workload, form, options) for form in FORMS}
+    seconds, cpu = measure(options, turns, f"{workload} {data}")
+    form = min(FORMS, key=seconds.get)
+    line(workload, data, records, groups, form, seconds, cpu, "ours")
+
+
+def compare_join(options, path, data, small, large, source):
+    """Three lines of the table, of which two have our figures in common."""
+    command = command_of(options, "w3", source)
+    turns = {"counted": (ours, command), "written": (ours, command + ["--materialize"])}
+    turns |= {form: (fresh, their_join, path, form, options) for form in JOINS}
+    seconds, cpu = measure(options, turns, f"w3 {data}")
+    for form in JOINS:
+        mine = "written" if form == "table" else "counted"
+        line("w3", data, small, large, form, seconds, cpu, mine)
+
+
+def command_of(options, workload, source):
+    return [options.numapilot, "bench", workload, *source, "--json",
+            "--threads", str(options.threads)]
+
+
+def measure(options, turns, what):
+    """Takes turns; returns the medians of wall and CPU seconds by who had them."""
     seconds, cpu = {who: [] for who in turns}, {who: [] for who in turns}
     for turn in range(options.rounds):
         answers = set()
@@ -83,19 +135,27 @@ def compare(options, path, workload, data, records, groups, source):
             cpu[who].append(processor)
             answers |= {answer} - {None}
         if len(answers) != 1:
-            sys.exit(f"{workload} {data}: different results: {answers}")
-    seconds = {who: statistics.median(times) for who, times in seconds.items()}
-    cpu = {who: statistics.median(times) for who, times in cpu.items()}
-    form = min(FORMS, key=seconds.get)
-    print(f"{workload:4}{data:16}{records:>8}{groups:>8}{seconds['ours']:11.3f}{seconds[form]:9.3f}"
-          f"{form:>7}{seconds['ours'] / seconds[form]:7.2f}{cpu['ours'] / cpu[form]:11.2f}",
+            sys.exit(f"{what}: different results: {answers}")
+    return ({who: statistics.median(times) for who, times in seconds.items()},
+            {who: statistics.median(times) for who, times in cpu.items()})
+
+
+def heading(first, second):
+    print(f"{'':4}{'data set':16}{first:>8}{second:>8}{'numapilot':>11}{'DuckDB':>9}"
+          f"{'form':>7}{'ratio':>7}{'CPU ratio':>11}")
+
+
+def line(workload, data, first, second, form, seconds, cpu, mine):
+    print(f"{workload:4}{data:16}{first:>8}{second:>8}{seconds[mine]:11.3f}{seconds[form]:9.3f}"
+          f"{form:>7}{seconds[mine] / seconds[form]:7.2f}{cpu[mine] / cpu[form]:11.2f}",
           flush=True)
 
 
 def ours(command):
     """Runs numapilot once; returns wall and CPU seconds and the answer."""
     outcome = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return outcome["seconds"], outcome["cpu_seconds"], (outcome["groups"], outcome["checksum"])
+    size = outcome["groups"] if "groups" in outcome else outcome["rows"]
+    return outcome["seconds"], outcome["cpu_seconds"], (size, outcome["checksum"])
 
 
 def fresh(function, *arguments):
@@ -107,18 +167,63 @@ def fresh(function, *arguments):
 
 def theirs(path, workload, form, options):
     """Runs one form of the query in DuckDB; the checksum of the table comes after it."""
-    records = numpy.fromfile(path, dtype="<u8").reshape(-1, 2)
-    columns = {"key": records[:, 0].copy(), "value": records[:, 1].copy()}  # noqa: F841
-    connection = duckdb.connect(config={"threads": options.threads})
-    connection.execute("PRAGMA disable_progress_bar")
-    connection.execute("CREATE TABLE records AS SELECT * FROM columns")
+    connection = connect(options)
+    table(connection, "records", numpy.fromfile(path, dtype="<u8").reshape(-1, 2))
     aggregate = AGGREGATES[workload]
     query = f"SELECT key, {aggregate} AS result FROM records GROUP BY key"
+    wall, processor, _ = timed(connection, FORMS[form].format(query=query), options)
+    return wall, processor, checksum(connection, workload) if form == "table" else None
+
+
+def their_join(path, form, options):
+    """Runs one form of the join in DuckDB. The file begins with the small table, whose keys
+    are as many as it has rows; the row numbers of the large one begin with 1 again."""
+    records = numpy.fromfile(path, dtype="<u8").reshape(-1, 2)
+    small = int(numpy.flatnonzero(records[:, 1] == 1)[1])
+    connection = connect(options)
+    table(connection, "small", records[:small])
+    table(connection, "large", records[small:])
+    large = len(records) - small
+    del records
+    wall, processor, rows = timed(connection, JOINS[form], options)
+    if form == "table":
+        rows = connection.execute("SELECT small, large FROM result").fetchnumpy()
+        products = rows["small"].astype(numpy.uint64) * rows["large"].astype(numpy.uint64)
+        return wall, processor, join_answer(len(products), int(products.sum(dtype=numpy.uint64)))
+    if rows[0][0] != large:
+        sys.exit(f"w3: DuckDB counts {rows[0][0]} rows, there are {large}")
+    return wall, processor, join_answer(*rows[0]) if form == "sum" else None
+
+
+def connect(options):
+    connection = duckdb.connect(config={"threads": options.threads})
+    connection.execute("PRAGMA disable_progress_bar")
+    return connection
+
+
+def table(connection, name, records):
+    """Makes a table of two columns."""
+    columns = {"key": records[:, 0].copy(), "value": records[:, 1].copy()}
+    connection.register("columns", columns)
+    connection.execute(f"CREATE TABLE {name} AS SELECT * FROM columns")
+    connection.unregister("columns")
+
+
+def timed(connection, query, options):
+    """Runs a query; returns wall and CPU seconds and its rows."""
     for _ in range(2 if options.warm else 1):
         before, start = cpu_seconds(), time.perf_counter()
-        connection.execute(FORMS[form].format(query=query)).fetchall()
+        rows = connection.execute(query).fetchall()
         wall, processor = time.perf_counter() - start, cpu_seconds() - before
-    return wall, processor, checksum(connection, workload) if form == "table" else None
+    return wall, processor, rows
+
+
+def join_answer(rows, total):
+    """Number of rows and checksum of a join, as numapilot prints them."""
+    with numpy.errstate(over="ignore"):
+        total = numpy.uint64(int(total) % 2**64)
+        checksum = mix(mix(numpy.uint64(rows + 1)) ^ total)
+    return rows, f"{int(checksum):016x}"
 
 
 def checksum(connection, workload):
