@@ -8,6 +8,7 @@ use crate::answer::{Answer, Row};
 use crate::data::{DataSet, Record};
 use crate::memory::{self, Need, peak_rss_bytes};
 use crate::outcome::{Figures, Outcome};
+use crate::size::Grouped;
 use crate::slices::Slices;
 use crate::table::CHUNK;
 use crate::team::{self, Worker};
@@ -80,19 +81,15 @@ pub fn validate(
     need: Need,
 ) -> Result<(), WorkloadError> {
     options.set.validate()?;
-    let (needed_bytes, available_bytes) = (need.bytes(options), memory::available_bytes()?);
-    if needed_bytes > available_bytes {
-        let DataSet { records, groups, .. } = options.set;
-        return Err(WorkloadError::TooLittleMemory {
-            workload,
-            records,
-            groups,
-            check: options.check,
-            needed_bytes,
-            available_bytes,
-        });
-    }
-    Ok(())
+    let DataSet { records, groups, .. } = options.set;
+    memory::suffices(
+        need.bytes(options),
+        || format!("{workload} over {} records and {} groups", Grouped(records), Grouped(groups)),
+        || {
+            let check = if options.check { ", or leave --check out" } else { "" };
+            format!("lower --records or --groups{check}")
+        },
+    )
 }
 
 /// Runs an aggregation over `slices`, which are generated first, on one thread per home,
@@ -126,7 +123,8 @@ pub fn run<A: Aggregate>(
     if options.check {
         let expected = check::answer(slices, function)?;
         if answer != expected {
-            return Err(WorkloadError::WrongResult { computed: answer, expected });
+            let (computed, expected) = (answer.to_string(), expected.to_string());
+            return Err(WorkloadError::WrongResult { computed, expected });
         }
     }
     Ok(Outcome::new(figures, phases, options.set.records, answer, peak_rss_bytes, options.check))

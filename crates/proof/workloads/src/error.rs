@@ -24,25 +24,23 @@ pub enum WorkloadError {
         /// Asked for.
         records: u64,
     },
+    /// A table without tuples joins nothing.
+    #[error("a table of 0 tuples has nothing to join; give --small and --large at least 1")]
+    NoTuples,
     /// More memory than there is.
     #[error(
-        "{workload} over {} records and {} groups needs about {} MiB of memory, but {} MiB are available; lower --records or --groups{}",
-        Grouped(*.records), Grouped(*.groups), Grouped(*.needed_bytes >> 20),
-        Grouped(*.available_bytes >> 20), if *.check { ", or leave --check out" } else { "" }
+        "{task} needs about {} MiB of memory, but {} MiB are available; {remedy}",
+        Grouped(*.needed_bytes >> 20), Grouped(*.available_bytes >> 20)
     )]
     TooLittleMemory {
-        /// Name of the workload.
-        workload: &'static str,
-        /// Asked for.
-        records: u64,
-        /// Asked for.
-        groups: u64,
-        /// Whether `--check` is part of the need.
-        check: bool,
+        /// What was asked for.
+        task: String,
         /// Estimated need.
         needed_bytes: u64,
         /// What the kernel says can be had without swapping.
         available_bytes: u64,
+        /// How to need less.
+        remedy: String,
     },
     /// As above, for objects alone.
     #[error(
@@ -57,7 +55,7 @@ pub enum WorkloadError {
     },
     /// `malloc` said no.
     #[error(
-        "malloc refused {} MiB for {what}; lower --records, or raise the memory limit (ulimit -v, cgroup)",
+        "malloc refused {} MiB for {what}; make the input smaller, or raise the memory limit (ulimit -v, cgroup)",
         Grouped(*.bytes >> 20)
     )]
     Malloc {
@@ -84,9 +82,9 @@ pub enum WorkloadError {
     )]
     WrongResult {
         /// By the workload.
-        computed: crate::answer::Answer,
+        computed: String,
         /// By the check.
-        expected: crate::answer::Answer,
+        expected: String,
     },
     /// An object did not hold what was written into it.
     #[error(

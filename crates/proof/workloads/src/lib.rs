@@ -3,7 +3,8 @@
 //!
 //! Source: "A Systematic Study of NUMA effects on query workloads" (Memarzia, Ray,
 //! Bhavsar 2019), sections 3.1 and 4.2: W1 is holistic aggregation (MEDIAN per group), W2
-//! distributive aggregation (COUNT per group), both over one shared hash table.
+//! distributive aggregation (COUNT per group), both over one shared hash table; W3 is a
+//! hash join, W4 an index nested-loop join of the same two tables (see [`join`]).
 //!
 //! ```text
 //!   data ──> load ──────> aggregate ─────────> finalise ──> Answer ──> check
@@ -21,6 +22,7 @@ pub mod answer;
 pub mod check;
 pub mod data;
 pub mod error;
+pub mod join;
 pub mod memory;
 pub mod outcome;
 pub mod random;
@@ -30,6 +32,8 @@ pub mod table;
 pub mod team;
 pub mod w1;
 pub mod w2;
+pub mod w3;
+pub mod w4;
 
 pub use error::WorkloadError;
 pub use outcome::Outcome;

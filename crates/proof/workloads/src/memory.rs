@@ -63,6 +63,24 @@ impl Need {
     }
 }
 
+/// Refuses a task that needs more memory than there is.
+///
+/// # Errors
+/// [`WorkloadError::TooLittleMemory`] with the task and how to need less, and
+/// [`WorkloadError::Proc`].
+pub fn suffices(
+    needed_bytes: u64,
+    task: impl FnOnce() -> String,
+    remedy: impl FnOnce() -> String,
+) -> Result<(), WorkloadError> {
+    let available_bytes = available_bytes()?;
+    if needed_bytes <= available_bytes {
+        return Ok(());
+    }
+    let (task, remedy) = (task(), remedy());
+    Err(WorkloadError::TooLittleMemory { task, needed_bytes, available_bytes, remedy })
+}
+
 /// What this process has resident now.
 ///
 /// # Errors

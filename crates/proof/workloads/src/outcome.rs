@@ -21,7 +21,7 @@ pub struct Figures {
 
 /// Result of a run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub struct Outcome<A = Answer> {
     /// What was run.
     #[serde(flatten)]
     pub figures: Figures,
@@ -33,7 +33,7 @@ pub struct Outcome {
     pub items_per_second: f64,
     /// The answer.
     #[serde(flatten)]
-    pub answer: Answer,
+    pub answer: A,
     /// Whether an independent computation gave the same answer (false: not asked for).
     pub checked: bool,
     /// High-water mark of this process's resident memory, before any check.
@@ -43,14 +43,14 @@ pub struct Outcome {
     pub phases: Vec<Phase>,
 }
 
-impl Outcome {
+impl<A> Outcome<A> {
     /// Adds up the phases.
     #[must_use]
     pub fn new(
         figures: Figures,
         phases: Vec<Phase>,
         items: u64,
-        answer: Answer,
+        answer: A,
         peak_rss_bytes: u64,
         checked: bool,
     ) -> Self {

@@ -1,4 +1,4 @@
-//! The input table in one slice per worker, handed out in morsels.
+//! An input table in one slice per worker, handed out in morsels.
 //!
 //! A worker reads its own slice first, which it has also filled (first touch), and then
 //! helps those who are not done: a CPU that is busy with something else does not hold up
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::WorkloadError;
-use crate::data::{DataSet, Record};
+use crate::data::{DataSet, Record, Source};
 
 /// Records handed out at once: 256 KiB, some hundred microseconds of work.
 pub const MORSEL: usize = 16_384;
@@ -32,18 +32,19 @@ struct Slice {
     turn: AtomicUsize,
 }
 
-/// The input table.
+/// An input table.
 #[derive(Debug)]
-pub struct Slices {
-    set: DataSet,
+pub struct Slices<S = DataSet> {
+    source: S,
     slices: Vec<Slice>,
 }
 
-impl Slices {
-    /// Divides the data set among `workers`; nothing is generated yet.
+impl<S: Source> Slices<S> {
+    /// Divides the table among `workers`; nothing is generated yet.
     #[must_use]
-    pub fn new(set: DataSet, workers: usize) -> Self {
-        let cut = |i: usize| (u128::from(set.records) * i as u128 / workers as u128) as u64;
+    pub fn new(source: S, workers: usize) -> Self {
+        let records = u128::from(source.records());
+        let cut = |i: usize| (records * i as u128 / workers as u128) as u64;
         let slices = (0..workers).map(|i| {
             let range = cut(i)..cut(i + 1);
             let morsels = (range.end - range.start).div_ceil(MORSEL as u64);
@@ -53,7 +54,7 @@ impl Slices {
             let backwards = i % 2 == 1;
             Slice { range, records: OnceLock::new(), first, backwards, turn: AtomicUsize::new(0) }
         });
-        Self { set, slices: slices.collect() }
+        Self { source, slices: slices.collect() }
     }
 
     /// Generates slice `index` in the calling thread, which is the first to touch it. A
@@ -65,8 +66,7 @@ impl Slices {
         if filled.try_reserve_exact(length).is_err() {
             return;
         }
-        let generator = self.set.generator();
-        filled.extend(range.clone().map(|i| generator.record(i)));
+        self.source.generate(range.clone(), &mut filled);
         // Only a second load of the same slice could find it filled, with the same records.
         let _ = records.set(filled);
     }
@@ -84,7 +84,7 @@ impl Slices {
         if self.slices.iter().all(|slice| slice.records.get().is_some()) {
             return Ok(());
         }
-        let bytes = self.set.records.saturating_mul(size_of::<Record>() as u64);
+        let bytes = self.source.records().saturating_mul(size_of::<Record>() as u64);
         Err(WorkloadError::Malloc { what: "the records", bytes })
     }
 

@@ -8,13 +8,13 @@ use std::thread;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use numapilot_workloads::aggregation::{Load, Options};
+use numapilot_workloads::aggregation::Options;
 use numapilot_workloads::data::{self, DataSet, Distribution};
 use numapilot_workloads::size::{Grouped, parse_count};
-use numapilot_workloads::w1::AllocationPattern;
 use numapilot_workloads::{Outcome, WorkloadError, w1, w2};
 
-use super::print;
+use super::options::{LoadBy, Pattern};
+use super::print::{self, Page};
 use crate::terminal::{self, Terminal};
 
 /// Sizes by name.
@@ -91,20 +91,6 @@ struct Common {
     dump: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum LoadBy {
-    Threads,
-    Main,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Pattern {
-    /// One allocation per buffer.
-    Raw,
-    /// Buffers cut from chunks of each thread.
-    Chunked,
-}
-
 /// Arguments of `bench w1`.
 #[derive(clap::Args)]
 pub struct W1 {
@@ -125,10 +111,7 @@ pub struct W2 {
 
 impl W1 {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let pattern = match self.allocation_pattern {
-            Pattern::Raw => AllocationPattern::Raw,
-            Pattern::Chunked => AllocationPattern::Chunked,
-        };
+        let pattern = self.allocation_pattern.into();
         self.common.run(terminal, "MEDIAN per group", |options| w1::run(options, pattern))
     }
 }
@@ -154,7 +137,7 @@ impl Common {
         };
         if let Some(path) = self.dump {
             set.validate()?;
-            let bytes = data::dump(&set, &path)?;
+            let bytes = data::dump(&[&set], &path)?;
             writeln!(terminal.out(), "{}: {}", path.display(), terminal::bytes(bytes))?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -162,10 +145,7 @@ impl Common {
         let options = Options {
             set,
             threads: threads.unwrap_or(NonZeroUsize::MIN),
-            load: match self.load {
-                LoadBy::Threads => Load::Threads,
-                LoadBy::Main => Load::Main,
-            },
+            load: self.load.into(),
             estimate: self.estimate.unwrap_or(set.groups),
             check: self.check,
         };
@@ -181,7 +161,13 @@ impl Common {
             Grouped(set.records),
             Grouped(set.groups),
         );
-        print::outcome(terminal, &title, set.records, &outcome)?;
+        let page = Page {
+            title: &title,
+            items: &|_| set.records,
+            size: format!("groups {}", outcome.answer.groups),
+            checksum: outcome.answer.checksum,
+        };
+        print::outcome(terminal, &page, &outcome)?;
         Ok(ExitCode::SUCCESS)
     }
 }

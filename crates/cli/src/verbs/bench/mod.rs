@@ -2,8 +2,10 @@
 
 mod aggregation;
 mod curves;
+mod join;
 mod memory_return;
 mod micro;
+mod options;
 mod print;
 mod suite;
 
@@ -34,6 +36,10 @@ enum Workload {
     W1(aggregation::W1),
     /// Distributive aggregation: COUNT per group.
     W2(aggregation::W2),
+    /// Hash join: all threads build one table, then all probe it.
+    W3(join::W3),
+    /// Index nested-loop join: every tuple is looked up in an index.
+    W4(join::W4),
     /// Compare allocators over a suite of programs.
     Alloc(suite::Args),
     /// Allocator micro-benchmark: sizes inversely proportional to their class.
@@ -63,6 +69,8 @@ impl Args {
         match self.workload {
             Workload::W1(args) => args.run(terminal),
             Workload::W2(args) => args.run(terminal),
+            Workload::W3(args) => args.run(terminal),
+            Workload::W4(args) => args.run(terminal),
             Workload::Alloc(args) => args.run(terminal),
             Workload::AllocMix(args) => args.run(terminal, Bench::Mix),
             Workload::AllocLarson(args) => args.run(terminal, Bench::Larson),

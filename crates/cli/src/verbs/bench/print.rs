@@ -8,13 +8,25 @@ use numapilot_workloads::size::Grouped;
 
 use crate::terminal::{self, BOLD, Terminal};
 
-/// Prints the phases and the result; `items` is what the phases worked through.
-pub fn outcome(
+/// What is printed beside the phases of a run.
+pub struct Page<'a> {
+    /// The heading.
+    pub title: &'a str,
+    /// Records that a phase works through, by its name.
+    pub items: &'a dyn Fn(&str) -> u64,
+    /// What the result has: `groups 12`.
+    pub size: String,
+    /// Its checksum.
+    pub checksum: u64,
+}
+
+/// Prints the phases and the result.
+pub fn outcome<A>(
     terminal: &Terminal,
-    title: &str,
-    items: u64,
-    outcome: &Outcome,
+    page: &Page<'_>,
+    outcome: &Outcome<A>,
 ) -> anyhow::Result<()> {
+    let title = page.title;
     let mut out = terminal.out();
     let threads = outcome.figures.threads;
     let plural = if threads == 1 { "" } else { "s" };
@@ -27,7 +39,7 @@ pub fn outcome(
             phase.name.to_owned(),
             terminal::seconds(seconds),
             terminal::seconds(phase.cpu.as_secs_f64()),
-            format!("{:.1} M", items as f64 / seconds / 1e6),
+            format!("{:.1} M", (page.items)(phase.name) as f64 / seconds / 1e6),
         ]);
     }
     writeln!(out, "{table}")?;
@@ -35,8 +47,8 @@ pub fn outcome(
     writeln!(out, "seconds {:.6}", outcome.seconds)?;
     writeln!(out, "records/s {}", Grouped(outcome.items_per_second as u64))?;
     writeln!(out, "peak RSS {}", terminal::bytes(outcome.peak_rss_bytes))?;
-    writeln!(out, "groups {}", outcome.answer.groups)?;
+    writeln!(out, "{}", page.size)?;
     let checked = if outcome.checked { " (checked)" } else { "" };
-    writeln!(out, "checksum {:016x}{checked}", outcome.answer.checksum)?;
+    writeln!(out, "checksum {:016x}{checked}", page.checksum)?;
     Ok(())
 }

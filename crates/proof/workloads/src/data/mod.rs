@@ -11,6 +11,7 @@ mod sequential;
 mod zipf;
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 pub use dump::dump;
@@ -32,6 +33,14 @@ pub struct Record {
     pub key: u64,
     /// What is aggregated; below [`VALUE_LIMIT`].
     pub value: u64,
+}
+
+/// A table whose records can be generated in any order.
+pub trait Source: Sync {
+    /// How many there are.
+    fn records(&self) -> u64;
+    /// Appends the records of a range to `records`.
+    fn generate(&self, range: Range<u64>, records: &mut Vec<Record>);
 }
 
 /// How keys are distributed.
@@ -125,6 +134,17 @@ impl DataSet {
             }
         };
         Generator { set: *self, keys }
+    }
+}
+
+impl Source for DataSet {
+    fn records(&self) -> u64 {
+        self.records
+    }
+
+    fn generate(&self, range: Range<u64>, records: &mut Vec<Record>) {
+        let generator = self.generator();
+        records.extend(range.map(|i| generator.record(i)));
     }
 }
 
