@@ -29,13 +29,13 @@ pub fn thp_disabled() -> io::Result<bool> {
         .map(|v| v != 0)
 }
 
-/// Has the caller killed when the thread ends that started it. `parent` is the process of
-/// that thread.
+/// Has the caller sent `signal` when the thread ends that started it. `parent` is the process
+/// of that thread.
 ///
 /// # Errors
-/// `ESRCH` when it has ended already: then nothing would kill the caller any more.
-pub fn end_with_parent(parent: u32) -> io::Result<()> {
-    let signal = libc::SIGKILL as libc::c_ulong;
+/// `ESRCH` when it has ended already: then nothing would end the caller any more.
+pub fn end_with_parent(parent: u32, signal: i32) -> io::Result<()> {
+    let signal = libc::c_ulong::from(signal.unsigned_abs());
     // SAFETY: PR_SET_PDEATHSIG takes one integer.
     check(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }))?;
     // SAFETY: getppid takes nothing and cannot fail.

@@ -27,8 +27,8 @@ pub struct Steps {
     pub memory: Option<(Mode, i32, Vec<u64>)>,
     /// Takes transparent huge pages away (`true`) or gives them back (`false`).
     pub thp_disable: Option<bool>,
-    /// Is killed when the thread that started it ends.
-    pub end_with_parent: bool,
+    /// Gets this signal when the thread that started it ends.
+    pub end_with_parent: Option<i32>,
 }
 
 /// One of the [`Steps`].
@@ -112,8 +112,8 @@ impl Steps {
         if let Some(disable) = self.thp_disable {
             tagged(Step::Thp, prctl::set_thp_disable(disable))?;
         }
-        if self.end_with_parent {
-            tagged(Step::ParentDeath, prctl::end_with_parent(parent))?;
+        if let Some(signal) = self.end_with_parent {
+            tagged(Step::ParentDeath, prctl::end_with_parent(parent, signal))?;
         }
         Ok(())
     }
@@ -175,7 +175,7 @@ mod tests {
             cpus: Some(cpus),
             memory: Some((Mode::Interleave, 0, nodes)),
             thp_disable: Some(true),
-            end_with_parent: true,
+            end_with_parent: Some(libc::SIGKILL),
         };
         let maps = output(&steps, "cat", &["/proc/self/numa_maps"]);
         assert!(maps.lines().next().unwrap().contains("interleave:"), "{maps}");

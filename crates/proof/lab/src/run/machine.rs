@@ -153,7 +153,8 @@ fn start(lab: &Lab, shape: &Shape, parts: &Parts, messages: &File) -> Result<Chi
     let copy = messages.try_clone().map_err(LabError::host("start QEMU"))?;
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy);
     // A group of its own: the terminal's Ctrl-C is for the program in the guest.
-    Steps { new_group: true, end_with_parent: true, ..Steps::default() }.install(&mut command);
+    let end_with_parent = Some(libc::SIGKILL);
+    Steps { new_group: true, end_with_parent, ..Steps::default() }.install(&mut command);
     spawn(&mut command).map_err(|error| LabError::EmulatorEnded {
         status: "it did not start".to_owned(),
         said: error.to_string(),
