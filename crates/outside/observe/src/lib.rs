@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod footprint;
 pub mod lab;
 mod machine_wide;
 mod memory;
@@ -28,9 +29,11 @@ mod threads;
 mod tree;
 
 pub use error::ObserveError;
+pub use footprint::Footprint;
 pub use memory::MemoryPoint;
 pub use metric::{Figure, Figures, Metric};
 pub use observation::{NodeFigures, Observation};
 pub use sample::{Sample, ServedBy};
 pub use session::{LOOK_INTERVAL, Session};
 pub use statistics::Summary;
+pub use tree::{Tree, Used};

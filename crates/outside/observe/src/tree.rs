@@ -16,9 +16,9 @@ use std::time::Duration;
 use procfs::ProcError;
 use procfs::process::{Process, Stat};
 
-use crate::ObserveError;
 use crate::newcomers::{Born, Newcomers};
 use crate::numa_maps::{self, NodeBytes};
+use crate::{Footprint, ObserveError};
 
 /// CPU time and faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,6 +182,40 @@ impl Tree {
     pub fn rss_bytes(&self) -> u64 {
         let pages = |m: &Member| m.process.statm().map_or(0, |s| s.resident);
         self.members.values().map(pages).sum::<u64>() * procfs::page_size()
+    }
+
+    /// Memory of all living members, what they share counted once where the kernel tells
+    /// shares (`pss_bytes`). A member that ends meanwhile adds nothing.
+    ///
+    /// # Errors
+    /// Why there is no figure: members that this user may not look at, or a kernel before
+    /// 4.14.
+    pub fn footprint(&self) -> Result<Footprint, String> {
+        let mut total = Footprint::default();
+        for member in self.members.values() {
+            let text = match member.process.open_relative("smaps_rollup") {
+                // Reading fails when the process ends, and a zombie has nothing to read.
+                Ok(file) => io::read_to_string(file).unwrap_or_default(),
+                Err(ProcError::PermissionDenied(_)) => {
+                    return Err(format!(
+                        "/proc/{}/smaps_rollup may not be read: run numapilot as root \
+                         (CAP_SYS_PTRACE)",
+                        member.process.pid
+                    ));
+                }
+                Err(_) if member.process.is_alive() => {
+                    return Err("this kernel has no smaps_rollup (Linux 4.14 has)".to_owned());
+                }
+                Err(_) => continue,
+            };
+            total = total.plus(Footprint::parse(&text));
+        }
+        Ok(total)
+    }
+
+    /// The living members.
+    pub fn pids(&self) -> impl Iterator<Item = i32> + '_ {
+        self.members.keys().copied()
     }
 
     /// Largest resident size that any one living member has had.

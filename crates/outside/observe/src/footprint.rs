@@ -1,0 +1,78 @@
+//! How much memory processes hold, and how much of it is theirs in name only.
+//!
+//! Source: proc_pid_smaps(5), Documentation/filesystems/proc.rst. An allocator that frees with
+//! `MADV_FREE` leaves the pages resident until the kernel needs them: they count as RSS, and
+//! the kernel tells them apart as `LazyFree`.
+
+use serde::Serialize;
+
+/// Resident memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Footprint {
+    /// Resident bytes; what several processes share counts for each.
+    pub rss_bytes: u64,
+    /// Resident bytes, what n processes share counted as one nth for each.
+    pub pss_bytes: u64,
+    /// Resident bytes that were freed with `MADV_FREE` and not taken back yet.
+    pub lazy_free_bytes: u64,
+}
+
+impl Footprint {
+    /// Sums up the lines of an smaps or smaps_rollup text.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let mut sum = Self::default();
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once(':') else { continue };
+            let field = match key {
+                "Rss" => &mut sum.rss_bytes,
+                "Pss" => &mut sum.pss_bytes,
+                "LazyFree" => &mut sum.lazy_free_bytes,
+                _ => continue,
+            };
+            let kib = value.trim().strip_suffix(" kB").and_then(|n| n.trim().parse::<u64>().ok());
+            *field = field.saturating_add(kib.unwrap_or(0).saturating_mul(1024));
+        }
+        sum
+    }
+
+    /// Two processes together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            rss_bytes: self.rss_bytes.saturating_add(other.rss_bytes),
+            pss_bytes: self.pss_bytes.saturating_add(other.pss_bytes),
+            lazy_free_bytes: self.lazy_free_bytes.saturating_add(other.lazy_free_bytes),
+        }
+    }
+
+    /// What is really held: shared pages once, lazily freed ones not at all.
+    #[must_use]
+    pub fn held_bytes(self) -> u64 {
+        self.pss_bytes.saturating_sub(self.lazy_free_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lazily_freed_pages_are_not_held() {
+        let text = "55d0-7ffc ---p 00000000 00:00 0    [rollup]\nRss:    3000 kB\n\
+                    Pss:    2000 kB\nPss_Dirty:  7 kB\nLazyFree:  500 kB\n";
+        let footprint = Footprint::parse(text);
+        assert_eq!(footprint.rss_bytes, 3000 << 10);
+        assert_eq!(footprint.plus(footprint).held_bytes(), 3000 << 10);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "(Rss|Pss|LazyFree|x)?:?[ 0-9]{0,25}( kB)?\n?.*") {
+            let footprint = Footprint::parse(&text);
+            prop_assert!(footprint.held_bytes() <= footprint.pss_bytes);
+        }
+    }
+}
