@@ -1,5 +1,6 @@
 //! Finding allocators: by name where the dynamic linker would look, or by path.
 
+mod in_use;
 mod library;
 mod search;
 mod table;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+pub use in_use::{Embedded, InUse, in_use};
 pub use search::{library_directories, own_directories};
 pub use table::{GLIBC, GLIBC_HUGE_PAGES, HugePages, KNOWN, Known, known};
 

@@ -41,6 +41,27 @@ pub(crate) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
     }))
 }
 
+/// The entry point of an allocator that is linked into a library or program, under whatever
+/// name it was given there: DuckDB's jemalloc is `duckdb_je_malloc`.
+///
+/// # Errors
+/// When the file cannot be read; one that is not ELF has none.
+pub(crate) fn embedded(file: &Path) -> io::Result<Option<String>> {
+    let cache = ReadCache::new(File::open(file)?);
+    let Ok(file) = object::File::parse(&cache) else { return Ok(None) };
+    let is_allocator = |name: &str| {
+        PREFIXED.iter().any(|known| {
+            name.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'))
+        })
+    };
+    Ok(file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition())
+        .filter_map(|symbol| symbol.name().ok())
+        .find(|name| is_allocator(name))
+        .map(str::to_owned))
+}
+
 /// Whether a library takes the place of `malloc` when it is preloaded.
 ///
 /// # Errors

@@ -1,0 +1,138 @@
+//! Which malloc a running process really uses, whatever it was started with.
+//!
+//! Source: proc_pid_maps(5), ld.so(8): the dynamic loader resolves `malloc` in the program
+//! first, then in preloaded libraries, then in the C library. What is linked into a library
+//! under a name of its own (`duckdb_je_malloc`) is reached by none of that.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::{GLIBC, known_file};
+use crate::prepare::own_malloc::{embedded, exports_malloc};
+
+/// Libraries that define `malloc` or `operator new` because that is what they are for.
+const RUNTIME: [&str; 6] = ["libc.so", "libc-", "ld-", "ld.so", "libstdc++", "libc++"];
+
+/// The malloc of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InUse {
+    /// Its name where numapilot knows it, else the file's.
+    pub name: String,
+    /// The file that defines it; none for the C library's own.
+    pub path: Option<PathBuf>,
+    /// Allocators that are linked into the program or its libraries and used beside it.
+    pub embedded: Vec<Embedded>,
+}
+
+/// An allocator inside a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Embedded {
+    /// The program or library.
+    pub path: PathBuf,
+    /// Its entry point: `duckdb_je_malloc`.
+    pub symbol: String,
+}
+
+/// Looks at the files that process `pid` has mapped.
+///
+/// # Errors
+/// When it has ended, or may not be looked at.
+pub fn in_use(pid: i32) -> io::Result<InUse> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let program = fs::read_link(format!("/proc/{pid}/exe"))?;
+    let mut files = executable_files(&maps);
+    files.retain(|file| *file != program);
+    files.insert(0, program);
+    Ok(among(&files))
+}
+
+/// The files whose code is mapped.
+fn executable_files(maps: &str) -> Vec<PathBuf> {
+    let path = |line: &str| {
+        let (fields, path) = line.split_at(line.find('/')?);
+        let is_code = fields.split_whitespace().nth(1)?.contains('x');
+        is_code.then(|| PathBuf::from(path))
+    };
+    maps.lines().filter_map(path).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The malloc of a process with these files, its program first.
+fn among(files: &[PathBuf]) -> InUse {
+    let others: Vec<&PathBuf> = files.iter().filter(|file| !is_runtime(file)).collect();
+    // A file that cannot be read any more (deleted, another name space) tells nothing.
+    let malloc = others.iter().find(|file| exports_malloc(file).unwrap_or(false));
+    let embedded = others.iter().filter(|file| Some(*file) != malloc).filter_map(|file| {
+        let symbol = embedded(file).ok()??;
+        Some(Embedded { path: (*file).clone(), symbol })
+    });
+    InUse {
+        name: malloc.map_or_else(|| GLIBC.to_owned(), |file| name(file)),
+        path: malloc.map(|file| (*file).clone()),
+        embedded: embedded.collect(),
+    }
+}
+
+fn name(file: &Path) -> String {
+    let file = file.file_name().unwrap_or_default().to_string_lossy();
+    known_file(&file).map_or_else(|| file.clone().into_owned(), |known| known.name.to_owned())
+}
+
+fn is_runtime(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    RUNTIME.iter().any(|start| name.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_uses_the_c_librarys() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let found = in_use(pid).unwrap();
+        assert_eq!((found.name.as_str(), found.path), (GLIBC, None));
+        assert!(in_use(i32::MAX).is_err());
+    }
+
+    #[test]
+    fn only_code_counts() {
+        let maps = "1-2 r--p 0 0:0 1 /lib/libdata.so\n2-3 r-xp 0 0:0 1 /lib/my lib.so\n\
+                    3-4 r-xp 0 0:0 0 [vdso]\n4-5 r-xp 0 0:0 1 /lib/my lib.so\n";
+        assert_eq!(executable_files(maps), [PathBuf::from("/lib/my lib.so")]);
+    }
+
+    #[test]
+    fn the_files_of_the_runtime_are_no_allocators() {
+        for file in ["/lib/libc.so.6", "/lib/libc-2.31.so", "/lib64/ld-linux-x86-64.so.2"] {
+            assert!(is_runtime(Path::new(file)), "{file}");
+        }
+        assert!(!is_runtime(Path::new("/lib/libjemalloc.so.2")));
+    }
+
+    #[test]
+    fn a_preloaded_library_is_seen() {
+        use std::process::{Command, Stdio};
+        let Some(found) = super::super::installed().into_iter().next() else {
+            println!("skipped: no allocator is installed");
+            return;
+        };
+        let mut child = Command::new("cat")
+            .env("LD_PRELOAD", &found.path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // An echo means that the loader is done.
+        use std::io::{Read, Write};
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let seen = in_use(i32::try_from(child.id()).unwrap()).unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(seen.path.unwrap().canonicalize().unwrap(), found.path.canonicalize().unwrap());
+    }
+}
