@@ -2,6 +2,7 @@
 
 mod aggregation;
 mod curves;
+mod engines;
 mod join;
 mod memory_return;
 mod micro;
@@ -40,6 +41,8 @@ enum Workload {
     W3(join::W3),
     /// Index nested-loop join: every tuple is looked up in an index.
     W4(join::W4),
+    /// The 22 queries of TPC-H on a real database, one after the other.
+    W5(engines::w5::Args),
     /// Compare allocators over a suite of programs.
     Alloc(suite::Args),
     /// Allocator micro-benchmark: sizes inversely proportional to their class.
@@ -71,6 +74,7 @@ impl Args {
             Workload::W2(args) => args.run(terminal),
             Workload::W3(args) => args.run(terminal),
             Workload::W4(args) => args.run(terminal),
+            Workload::W5(args) => args.run(terminal),
             Workload::Alloc(args) => args.run(terminal),
             Workload::AllocMix(args) => args.run(terminal, Bench::Mix),
             Workload::AllocLarson(args) => args.run(terminal, Bench::Larson),

@@ -1,0 +1,124 @@
+//! What every one of the three tells besides its own figures: memory, malloc, the driver's
+//! share, and what the results are not.
+
+use std::io::Write;
+
+use numapilot_engines::{DISCLAIMER, Mallocs, Watched};
+use serde_json::{Map, Value, json};
+
+use super::open::Bench;
+use crate::terminal::{self, DIM, Terminal};
+
+/// The driver must cost less than this share of the engine's CPU time, or is warned about.
+const DRIVER_SHARE: f64 = 0.02;
+
+/// What was seen of the engine beside the queries.
+pub struct Surroundings {
+    pub watched: Watched,
+    pub mallocs: Result<Mallocs, String>,
+}
+
+/// `glibc in 7 processes`; allocators of its own after it.
+fn describe(mallocs: &Mallocs) -> String {
+    let used = mallocs.processes.iter().map(|(name, processes)| {
+        let plural = if *processes == 1 { "" } else { "es" };
+        format!("{name} in {processes} process{plural}")
+    });
+    let embedded = mallocs.embedded.iter().map(|embedded| {
+        let file = embedded.path.file_name().unwrap_or_default().to_string_lossy();
+        format!("{} linked into {file}", embedded.symbol)
+    });
+    used.chain(embedded).collect::<Vec<_>>().join(", ")
+}
+
+/// The lines under the table.
+pub fn print(out: &mut impl Write, seen: &Surroundings) -> anyhow::Result<()> {
+    let watched = &seen.watched;
+    match (watched.peak_held_bytes(), watched.mean_held_bytes(), watched.peak_rss_bytes()) {
+        (Some(peak), Some(mean), Some(rss)) => {
+            let [peak, mean, rss] = [peak, mean, rss].map(terminal::bytes);
+            writeln!(out, "memory held {peak} at most, {mean} on average; peak RSS {rss}")?;
+        }
+        _ => {
+            let reason = watched.unsupported.as_deref().unwrap_or("the engine ended before a look");
+            writeln!(out, "memory held <not supported> ({reason})")?;
+        }
+    }
+    match &seen.mallocs {
+        Ok(mallocs) => writeln!(out, "malloc {}", describe(mallocs))?,
+        Err(reason) => writeln!(out, "malloc <not supported> ({reason})")?,
+    }
+    match watched.driver_share() {
+        Some(share) => {
+            let engine = terminal::seconds(watched.engine_cpu_seconds);
+            writeln!(out, "driver's CPU time {:.2} % of the engine's {engine}", share * 100.0)?;
+        }
+        None => writeln!(out, "driver's CPU time <not supported> (the engine used none)")?,
+    }
+    writeln!(out, "{DIM}{DISCLAIMER}{DIM:#}")?;
+    Ok(())
+}
+
+/// A warning when driving disturbed what was measured.
+pub fn warn(terminal: &Terminal, seen: &Surroundings) {
+    if let Some(share) = seen.watched.driver_share()
+        && share > DRIVER_SHARE
+    {
+        terminal.warn(format!(
+            "the bench itself used {:.1} % of the engine's CPU time; take a larger --scale-factor \
+             for queries that last longer",
+            share * 100.0
+        ));
+    }
+}
+
+/// The fields that all summaries have, and those that have no figure with the reason.
+pub fn fields(bench: &Bench<'_>, workload: &str, seen: &Surroundings) -> Map<String, Value> {
+    let mut unsupported = Map::new();
+    let watched = &seen.watched;
+    if watched.points.is_empty() {
+        let reason = watched.unsupported.as_deref().unwrap_or("the engine ended before a look");
+        unsupported.insert("peak_rss_bytes".to_owned(), reason.into());
+    }
+    if let Err(reason) = &seen.mallocs {
+        unsupported.insert("malloc".to_owned(), reason.as_str().into());
+    }
+    let settings: Map<String, Value> =
+        bench.settings.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+    let numbers: Vec<u32> = bench.queries.iter().map(|query| query.number).collect();
+    let mut all = Map::new();
+    let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
+    put("workload", workload.into());
+    put("engine", bench.engine.title().into());
+    put(
+        "parameters",
+        json!({
+            "dataset": bench.dataset.name(),
+            "scale_factor": bench.dataset.scale.factor(),
+            "queries": numbers,
+            "plan": bench.plan.to_string(),
+            "settings": settings,
+        }),
+    );
+    put("peak_rss_bytes", watched.peak_rss_bytes().into());
+    put("peak_held_bytes", watched.peak_held_bytes().into());
+    put("mean_held_bytes", watched.mean_held_bytes().into());
+    put("malloc", seen.mallocs.as_ref().map_or(Value::Null, |mallocs| json!(mallocs)));
+    put("engine_cpu_seconds", watched.engine_cpu_seconds.into());
+    put("driver_cpu_seconds", watched.driver_cpu_seconds.into());
+    put("unsupported", unsupported.into());
+    put("note", DISCLAIMER.into());
+    all
+}
+
+/// One JSON value on one line, at once.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn line(terminal: &Terminal, value: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut out = terminal.out();
+    serde_json::to_writer(&mut out, value)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! `numapilot bench w5`: each query by itself.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use numapilot_engines::power::{self, Event, Failure, Outcome, Run};
+use numapilot_engines::{Digest, End, Watch};
+use serde_json::{Value, json};
+
+use super::open::{Bench, Common, numbers};
+use super::report::{self, Surroundings};
+use crate::terminal::{self, BAD, BOLD, Terminal, WARN, trimmed};
+
+/// Arguments of `bench w5`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Each query runs once to warm up and then --runs times, round by round; what counts is the median. \
+Answers are compared with those of the other engines at the same scale factor, and at scale \
+factor 1 with the reference answers; a wrong one fails the bench.\n\n\
+Examples:\n  numapilot bench w5 --scale-factor 0.1\n  \
+numapilot bench w5 --engine postgresql --queries 1,6 --allocator jemalloc --interleave all")]
+pub struct Args {
+    /// Queries, as in 1-22 or 1,3,6.
+    #[arg(long, value_name = "LIST", value_parser = list, default_value = "1-22")]
+    queries: List,
+
+    /// Runs of each query that count.
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Numbers of queries.
+#[derive(Clone)]
+struct List(Vec<u32>);
+
+fn list(text: &str) -> Result<List, String> {
+    numbers(text).map(List)
+}
+
+const WALL: fn(&Run) -> Option<Duration> = |run| Some(run.wall);
+const ENGINE: fn(&Run) -> Option<Duration> = |run| run.engine;
+
+impl Args {
+    pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let plan = self.common.take_plan()?;
+        let mut bench = self.common.open(terminal, plan, &self.queries.0)?;
+        let mut session = bench.engine.connect()?;
+        let mallocs = bench.mallocs();
+        let watch = Watch::begin(bench.engine.pid())?;
+        let total = bench.queries.len();
+        let (mut done, mut written) = (0, Ok(()));
+        let progress = &bench.progress;
+        let mut each = |event: Event<'_>| match event {
+            Event::Begins(number, round) => {
+                let round = if round == 0 {
+                    "warming up".to_owned()
+                } else {
+                    format!("round {round} of {}", self.runs)
+                };
+                progress
+                    .show(format!("{round} · query {number} ({} of {total})", done % total + 1));
+            }
+            Event::Ended(outcome, round) => {
+                done += 1;
+                if let Some(failure) = &outcome.failure {
+                    progress.say(&format!("query {}: {}", outcome.number, told(failure)));
+                } else if self.common.json && written.is_ok() {
+                    written = report::line(terminal, &run_line(outcome, round));
+                }
+            }
+        };
+        let (outcomes, end) = power::run(
+            bench.engine.as_ref(),
+            &mut session,
+            &bench.queries,
+            self.runs,
+            &mut bench.verifier,
+            &bench.stop,
+            &mut each,
+        );
+        bench.progress.finish();
+        written?;
+        let seen = Surroundings { watched: watch.finish(), mallocs };
+        report::warn(terminal, &seen);
+        let digest = bench.verifier.digest(bench.queries.iter().map(|query| query.number));
+        let results = Results { outcomes: &outcomes, digest, runs: self.runs, end: &end };
+        if self.common.json {
+            report::line(terminal, &summary(&bench, &seen, &results))?;
+        } else {
+            print(terminal, &bench, &seen, &results)?;
+        }
+        drop(session);
+        let failures = outcomes.iter().filter_map(|outcome| {
+            let failure = outcome.failure.as_ref()?;
+            Some(format!("query {} {}", outcome.number, told(failure)))
+        });
+        bench.close(end, &failures.collect::<Vec<_>>())
+    }
+}
+
+/// What was measured.
+struct Results<'a> {
+    outcomes: &'a [Outcome],
+    digest: Option<Digest>,
+    runs: u32,
+    end: &'a End,
+}
+
+impl Results<'_> {
+    /// The sum of the medians; of all queries or none.
+    fn seconds(&self) -> Option<f64> {
+        self.outcomes.iter().map(|outcome| outcome.median_seconds(WALL)).sum()
+    }
+}
+
+/// What is said of a failure.
+pub fn told(failure: &Failure) -> String {
+    match failure {
+        Failure::Refused(cause) => format!("failed: {cause}"),
+        Failure::Wrong(difference) => format!("gave a wrong answer: {difference}"),
+    }
+}
+
+fn run_line(outcome: &Outcome, round: u32) -> Value {
+    let run = if round == 0 { outcome.cold } else { outcome.runs.last().copied() };
+    json!({
+        "query": outcome.number,
+        "round": round,
+        "seconds": run.map(|run| run.wall.as_secs_f64()),
+        "engine_seconds": run.and_then(|run| run.engine).map(|engine| engine.as_secs_f64()),
+        "rows": outcome.rows,
+    })
+}
+
+fn summary(bench: &Bench<'_>, seen: &Surroundings, results: &Results<'_>) -> Value {
+    let mut all = report::fields(bench, "w5", seen);
+    let seconds = results.seconds();
+    let per_second = seconds.map(|seconds| results.outcomes.len() as f64 / seconds);
+    all.insert("seconds".to_owned(), seconds.into());
+    all.insert("items_per_second".to_owned(), per_second.into());
+    all.insert("checksum".to_owned(), results.digest.map(|digest| digest.to_string()).into());
+    all.insert("threads".to_owned(), 1.into());
+    all.insert("runs".to_owned(), results.runs.into());
+    let queries = results.outcomes.iter().map(|outcome| {
+        json!({
+            "query": outcome.number,
+            "median_seconds": outcome.median_seconds(WALL),
+            "median_engine_seconds": outcome.median_seconds(ENGINE),
+            "cold_seconds": outcome.cold.map(|run| run.wall.as_secs_f64()),
+            "rows": outcome.rows,
+            "agrees_with": outcome.agrees_with,
+            "failure": outcome.failure.as_ref().map(told),
+        })
+    });
+    all.insert("queries".to_owned(), queries.collect());
+    let is_interrupted = matches!(results.end, End::Interrupted);
+    all.insert("is_interrupted".to_owned(), is_interrupted.into());
+    all.into()
+}
+
+fn print(
+    terminal: &Terminal,
+    bench: &Bench<'_>,
+    seen: &Surroundings,
+    results: &Results<'_>,
+) -> anyhow::Result<()> {
+    let mut out = terminal.out();
+    let (name, title) = (bench.dataset.name(), bench.engine.title());
+    writeln!(out, "{BOLD}w5: {name} on {title}, plan {}{BOLD:#}\n", bench.plan)?;
+    let header = ["query", "median", "engine", "least", "most", "cold", "rows"];
+    let mut table = terminal::table(&header, &[0, 1, 2, 3, 4, 5, 6]);
+    let show = |seconds: Option<f64>| seconds.map_or("-".to_owned(), terminal::seconds);
+    for outcome in results.outcomes {
+        let walls = || outcome.runs.iter().map(|run| run.wall.as_secs_f64());
+        table.add_row([
+            outcome.number.to_string(),
+            show(outcome.median_seconds(WALL)),
+            show(outcome.median_seconds(ENGINE)),
+            show(walls().reduce(f64::min)),
+            show(walls().reduce(f64::max)),
+            show(outcome.cold.map(|run| run.wall.as_secs_f64())),
+            outcome.rows.to_string(),
+        ]);
+    }
+    writeln!(out, "{}\n", trimmed(&table))?;
+    for outcome in results.outcomes {
+        if let Some(failure) = &outcome.failure {
+            writeln!(out, "{BAD}query {}{BAD:#} {}", outcome.number, told(failure))?;
+        }
+    }
+    if matches!(results.end, End::Interrupted) {
+        writeln!(out, "{WARN}Interrupted: not all rounds were made.{WARN:#}")?;
+    }
+    match results.seconds() {
+        Some(seconds) => writeln!(out, "seconds {seconds:.6}")?,
+        None => writeln!(out, "seconds <not supported> (not every query has a time)")?,
+    }
+    if let Some(digest) = results.digest {
+        writeln!(out, "checksum {digest} ({})", agreement(results.outcomes))?;
+    }
+    report::print(&mut out, seen)
+}
+
+/// With whom all answers agree.
+fn agreement(outcomes: &[Outcome]) -> String {
+    let Some((first, others)) = outcomes.split_first() else { return String::new() };
+    let all: Vec<&str> = first
+        .agrees_with
+        .iter()
+        .filter(|name| others.iter().all(|outcome| outcome.agrees_with.contains(name)))
+        .map(String::as_str)
+        .collect();
+    if all.is_empty() {
+        return "no other engine has answered all of these here yet".to_owned();
+    }
+    format!("all answers agree with {}", all.join(", "))
+}

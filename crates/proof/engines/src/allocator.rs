@@ -1,0 +1,55 @@
+//! Which malloc an engine's processes really use: what was asked for is not what counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use numapilot_observe::Tree;
+use numapilot_place::allocators::{Embedded, in_use};
+use serde::Serialize;
+
+/// The mallocs of all processes of an engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Mallocs {
+    /// How many processes use which, by name.
+    pub processes: BTreeMap<String, usize>,
+    /// Allocators inside the engine's own files, which no preloaded library replaces.
+    pub embedded: BTreeSet<Embedded>,
+}
+
+impl Mallocs {
+    /// Looks at a process and all its descendants.
+    ///
+    /// # Errors
+    /// Why they may not be looked at.
+    pub fn of(pid: i32) -> Result<Self, String> {
+        let tree = Tree::of(&[pid]).map_err(|error| error.to_string())?;
+        let mut all = Self::default();
+        for pid in tree.pids() {
+            // One that has ended meanwhile uses nothing.
+            let Ok(found) = in_use(pid) else { continue };
+            *all.processes.entry(found.name).or_default() += 1;
+            all.embedded.extend(found.embedded);
+        }
+        if all.processes.is_empty() {
+            return Err(format!("/proc/{pid}/maps may not be read: run numapilot as root"));
+        }
+        Ok(all)
+    }
+
+    /// Whether every process uses this one for all it takes from malloc.
+    #[must_use]
+    pub fn are_all(&self, name: &str) -> bool {
+        self.processes.keys().all(|used| used == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_one() {
+        let mallocs = Mallocs::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        assert!(mallocs.are_all("glibc"), "{mallocs:?}");
+        assert!(Mallocs::of(i32::MAX).is_err());
+    }
+}

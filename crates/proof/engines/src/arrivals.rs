@@ -1,0 +1,207 @@
+//! Queries that arrive by themselves: exponential times between them, at most so many active,
+//! the others wait.
+//!
+//! Source: allocation-for-query-processing, sections 4 and 5. The loop is open: an arrival does
+//! not wait for an answer to an earlier one, and latency counts from the moment it was meant to
+//! arrive, however late a client was free to send it. So overload shows as waiting instead of
+//! being left out.
+//!
+//! ```text
+//!   intended      started                ended
+//!      |--- wait ---|----- execution ------|
+//!      |------------- latency -------------|
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand_distr::{Distribution, Exp};
+
+use crate::crew::{self, End};
+use crate::power::Failure;
+use crate::{Answer, Engine, Latencies, Query, Session, Verifier};
+
+/// One query that is to come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrival {
+    /// After the beginning.
+    pub at: Duration,
+    /// Which of the queries.
+    pub query: usize,
+}
+
+/// When which query arrives; the same for the same seed, whatever the engine.
+///
+/// `rate` is in queries per second, above 0.
+#[must_use]
+pub fn schedule(rate: f64, count: usize, queries: usize, seed: u64) -> Vec<Arrival> {
+    let choices: Vec<usize> = (0..queries).collect();
+    let mut random = StdRng::seed_from_u64(seed);
+    let Ok(gaps) = Exp::new(rate) else { return Vec::new() };
+    let mut at = 0.0;
+    let mut next = |_| {
+        at += gaps.sample(&mut random);
+        let query = *choices.choose(&mut random)?;
+        Some(Arrival { at: Duration::try_from_secs_f64(at).ok()?, query })
+    };
+    (0..count).map_while(&mut next).collect()
+}
+
+/// An arrival that was served.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The query's number.
+    pub number: u32,
+    /// When it was meant to arrive, after the beginning.
+    pub intended: Duration,
+    /// Until a client was free.
+    pub wait: Duration,
+    /// From sending to the last row.
+    pub execution: Duration,
+    /// By the engine's own timer.
+    pub engine: Option<Duration>,
+    /// Why it does not count.
+    pub failure: Option<Failure>,
+}
+
+impl Served {
+    /// From the intended arrival to the last row.
+    #[must_use]
+    pub fn latency(&self) -> Duration {
+        self.wait + self.execution
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// From the intended arrival to a free client.
+    pub wait: Latencies,
+    /// From sending to the last row.
+    pub execution: Latencies,
+    /// Both.
+    pub latency: Latencies,
+    /// Latency by query, in the order of the queries.
+    pub by_query: Vec<(u32, Latencies)>,
+    /// Number and cause of those that failed.
+    pub failures: Vec<(u32, Failure)>,
+    /// From the beginning to the last answer.
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    fn take(&mut self, served: &Served) {
+        self.elapsed = self.elapsed.max(served.intended + served.latency());
+        if let Some(failure) = &served.failure {
+            self.failures.push((served.number, failure.clone()));
+            return;
+        }
+        self.wait.record(served.wait);
+        self.execution.record(served.execution);
+        self.latency.record(served.latency());
+        if let Some((_, latencies)) = self.by_query.iter_mut().find(|(n, _)| *n == served.number) {
+            latencies.record(served.latency());
+        }
+    }
+}
+
+/// Message of a worker.
+struct Told {
+    served: Served,
+    answer: Option<Answer>,
+}
+
+/// Serves a schedule with as many clients as there are sessions; `watch` sees each arrival that
+/// was served.
+pub fn run(
+    engine: &dyn Engine,
+    sessions: &mut [Box<dyn Session>],
+    queries: &[Query],
+    schedule: &[Arrival],
+    verifier: &mut Verifier,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(&Served),
+) -> (Outcome, End) {
+    let next = AtomicUsize::new(0);
+    let began = Instant::now();
+    let worker = |session: &mut dyn Session, member: &crew::Member<'_, Told>| {
+        // Whoever is free takes the next arrival: the first to come is the first served.
+        while let Some(arrival) = schedule.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let intended = began + arrival.at;
+            if !member.sleep_until(intended) {
+                return;
+            }
+            let wait = intended.elapsed();
+            let query = &queries[arrival.query];
+            let Some(result) = member.run(session, &query.sql) else { return };
+            let execution = intended.elapsed().saturating_sub(wait);
+            let (engine, answer, failure) = match result {
+                Ok(execution) => (execution.engine, Some(execution.answer), None),
+                Err(cause) => (None, None, Some(Failure::Refused(cause))),
+            };
+            let (number, intended) = (query.number, arrival.at);
+            let served = Served { number, intended, wait, execution, engine, failure };
+            member.tell(Told { served, answer });
+        }
+    };
+    let by_query = queries.iter().map(|query| (query.number, Latencies::default())).collect();
+    let mut outcome = Outcome { by_query, ..Outcome::default() };
+    let mut listen = |told: Told| {
+        let mut served = told.served;
+        if let Some(answer) = told.answer
+            && let Err(difference) = verifier.check(served.number, answer)
+        {
+            served.failure = Some(Failure::Wrong(difference));
+        }
+        outcome.take(&served);
+        watch(&served);
+    };
+    let end = crew::work(engine, sessions, stop, worker, &mut listen);
+    (outcome, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_are_exponential_and_repeatable() {
+        let all = schedule(4.0, 20_000, 22, 7);
+        assert_eq!(all, schedule(4.0, 20_000, 22, 7));
+        assert_ne!(all, schedule(4.0, 20_000, 22, 8));
+        let gaps: Vec<f64> =
+            all.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs_f64()).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // Mean 1/rate and variance 1/rate^2; five standard errors of 20,000.
+        assert!((mean - 0.25).abs() < 0.25 * 5.0 / 20_000_f64.sqrt(), "{mean}");
+        assert!((variance - 0.0625).abs() < 0.0625 * 0.1, "{variance}");
+        let mut counts = [0; 22];
+        all.iter().for_each(|arrival| counts[arrival.query] += 1);
+        assert!(counts.iter().all(|count| (700..1120).contains(count)), "{counts:?}");
+        assert!(schedule(4.0, 3, 0, 1).is_empty());
+    }
+
+    #[test]
+    fn latency_counts_from_the_intended_arrival() {
+        let served = Served {
+            number: 6,
+            intended: Duration::from_secs(1),
+            wait: Duration::from_secs(2),
+            execution: Duration::from_secs(3),
+            engine: None,
+            failure: None,
+        };
+        let by_query = vec![(6, Latencies::default())];
+        let mut outcome = Outcome { by_query, ..Outcome::default() };
+        outcome.take(&served);
+        assert_eq!(outcome.elapsed, Duration::from_secs(6));
+        assert!((outcome.latency.quantile(1.0).unwrap() - 5.0).abs() < 0.01);
+        let failure = Some(Failure::Refused("no".to_owned()));
+        outcome.take(&Served { failure, ..served });
+        assert_eq!((outcome.latency.count(), outcome.failures.len()), (1, 1));
+    }
+}

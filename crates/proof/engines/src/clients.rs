@@ -1,0 +1,102 @@
+//! A closed loop: so many clients, each sending its next query when the last one is answered.
+//!
+//! Source: prt-pro, Figure 1 (TPC-H Q6 under a growing number of concurrent clients).
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use crate::crew::{self, End};
+use crate::power::Failure;
+use crate::{Answer, Engine, Latencies, Query, Session, Verifier};
+
+/// What a number of clients achieved.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How many.
+    pub clients: usize,
+    /// From sending to the last row.
+    pub latency: Latencies,
+    /// Queries that were answered.
+    pub answered: u64,
+    /// Number and cause of those that were not.
+    pub failures: Vec<(u32, Failure)>,
+    /// From the first query to the last answer.
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    /// Answers per second.
+    #[must_use]
+    pub fn queries_per_second(&self) -> Option<f64> {
+        let seconds = self.elapsed.as_secs_f64();
+        (self.answered > 0 && seconds > 0.0).then(|| self.answered as f64 / seconds)
+    }
+}
+
+/// Message of a worker.
+struct Told {
+    number: u32,
+    latency: Duration,
+    ended: Duration,
+    result: Result<Answer, String>,
+}
+
+/// Lets all sessions ask the queries in turn for so long; a query that was sent is waited for.
+pub fn run(
+    engine: &dyn Engine,
+    sessions: &mut [Box<dyn Session>],
+    queries: &[Query],
+    length: Duration,
+    verifier: &mut Verifier,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(u64),
+) -> (Outcome, End) {
+    let began = Instant::now();
+    let worker = |session: &mut dyn Session, member: &crew::Member<'_, Told>| {
+        for query in queries.iter().cycle() {
+            if began.elapsed() >= length {
+                return;
+            }
+            let sent = Instant::now();
+            let Some(result) = member.run(session, &query.sql) else { return };
+            let (latency, ended) = (sent.elapsed(), began.elapsed());
+            let result = result.map(|execution| execution.answer);
+            let refused = result.is_err();
+            member.tell(Told { number: query.number, latency, ended, result });
+            // What is refused once is refused at once the next time: no loop of that.
+            if refused {
+                return;
+            }
+        }
+    };
+    let mut outcome = Outcome { clients: sessions.len(), ..Outcome::default() };
+    let mut listen = |told: Told| {
+        outcome.elapsed = outcome.elapsed.max(told.ended);
+        let checked = told.result.map_err(Failure::Refused).and_then(|answer| {
+            verifier.check(told.number, answer).map(drop).map_err(Failure::Wrong)
+        });
+        match checked {
+            Ok(()) => {
+                outcome.answered += 1;
+                outcome.latency.record(told.latency);
+            }
+            Err(failure) => outcome.failures.push((told.number, failure)),
+        }
+        watch(outcome.answered);
+    };
+    let end = crew::work(engine, sessions, stop, worker, &mut listen);
+    (outcome, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throughput_needs_an_answer() {
+        let mut outcome = Outcome { elapsed: Duration::from_secs(4), ..Outcome::default() };
+        assert_eq!(outcome.queries_per_second(), None);
+        outcome.answered = 8;
+        assert_eq!(outcome.queries_per_second(), Some(2.0));
+    }
+}

@@ -1,0 +1,166 @@
+//! What every engine can do: be found, loaded, started under a plan, asked, watched, stopped.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use numapilot_place::{Note, Plan};
+
+use crate::{Answer, Dataset, EngineError, RunDirectory, duckdb, postgresql};
+
+/// The engines there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// DuckDB, inside a Python process: columnar, no server.
+    DuckDb,
+    /// PostgreSQL, a server of its own.
+    PostgreSql,
+}
+
+impl Kind {
+    /// Every engine, the default first.
+    pub const ALL: [Self; 2] = [Self::DuckDb, Self::PostgreSql];
+
+    /// Its name in options.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DuckDb => "duckdb",
+            Self::PostgreSql => "postgresql",
+        }
+    }
+
+    /// The engine with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Looks for it on this machine.
+    ///
+    /// # Errors
+    /// [`EngineError::NotInstalled`] with how to get it.
+    pub fn find(self) -> Result<Box<dyn System>, EngineError> {
+        Ok(match self {
+            Self::DuckDb => Box::new(duckdb::DuckDb::find()?),
+            Self::PostgreSql => Box::new(postgresql::PostgreSql::find()?),
+        })
+    }
+}
+
+/// How an engine is started.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// Under what.
+    pub plan: &'a Plan,
+    /// What of the plan cannot be done is an error.
+    pub strict: bool,
+    /// The engine's own settings.
+    pub settings: &'a [(String, String)],
+    /// A query that takes longer is ended and counts as failed.
+    pub timeout: Option<Duration>,
+    /// Where it may work.
+    pub run: &'a RunDirectory,
+}
+
+/// What is being done before the first query, which may take long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To be said in any case: a load begins, another bench is waited for.
+    Notice(String),
+    /// Where a load is.
+    Detail(String),
+}
+
+/// An engine that is installed.
+pub trait System {
+    /// Name and version, for people.
+    fn title(&self) -> String;
+
+    /// Name and version as far as databases depend on it.
+    fn slug(&self) -> String;
+
+    /// About how much a loaded data set takes, with what loading takes besides.
+    fn stored_bytes(&self, dataset: &Dataset) -> u64;
+
+    /// Whether two engines can use one database at once.
+    fn shares_databases(&self) -> bool;
+
+    /// Loads a data set into an empty directory, under no plan.
+    ///
+    /// # Errors
+    /// What went wrong; the directory's contents are useless then.
+    fn load(
+        &self,
+        dataset: &Dataset,
+        directory: &Path,
+        run: &RunDirectory,
+        say: &mut dyn FnMut(Step),
+        stop: &AtomicBool,
+    ) -> Result<(), EngineError>;
+
+    /// Starts it on a loaded database.
+    ///
+    /// # Errors
+    /// What of the plan cannot be had, or why it did not start.
+    fn start(&self, database: &Path, launch: &Launch<'_>) -> Result<Box<dyn Engine>, EngineError>;
+}
+
+/// An engine that runs. Dropped, it is killed.
+pub trait Engine {
+    /// Name and version, for people.
+    fn title(&self) -> &str;
+
+    /// What of the plan could not be done.
+    fn notes(&self) -> &[Note];
+
+    /// The process whose descendants are the engine.
+    fn pid(&self) -> i32;
+
+    /// A new client.
+    ///
+    /// # Errors
+    /// Why it is not let in.
+    fn connect(&mut self) -> Result<Box<dyn Session>, EngineError>;
+
+    /// Ends whatever it is doing: sessions fail from now on.
+    fn interrupt(&self);
+
+    /// Why it is no more; `None` while it runs.
+    fn death(&self) -> Option<EngineError>;
+
+    /// Ends it in order.
+    ///
+    /// # Errors
+    /// When it had to be killed, or had died before.
+    fn stop(self: Box<Self>) -> Result<(), EngineError>;
+}
+
+/// One client.
+pub trait Session: Send {
+    /// Runs one query and fetches all of its rows.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    fn run(&mut self, sql: &str) -> Result<Execution, SessionError>;
+}
+
+/// A query that ran.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// Its rows.
+    pub answer: Answer,
+    /// By the engine's own timer, where it told.
+    pub engine: Option<Duration>,
+    /// From before sending to after the last row.
+    pub wall: Duration,
+}
+
+/// Why a query did not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionError {
+    /// The engine says why; the session goes on.
+    Refused(String),
+    /// The engine went away.
+    Lost(String),
+}

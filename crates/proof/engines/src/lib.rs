@@ -1,0 +1,45 @@
+//! Real databases under load: the queries of TPC-H and TPC-DS against unmodified engines.
+//!
+//! ```text
+//!  Kind --find--> System --load--> database in the cache    Dataset: tables, queries, answers
+//!                   |                     |
+//!                   +------- start -------+--> Engine --connect--> Session --run--> Execution
+//!                                                |
+//!              power (one after the other) | arrivals (open loop) | clients (closed loop)
+//! ```
+//!
+//! Sources: systematic-numa-study W5 (`power`), allocation-for-query-processing sections 4 and
+//! 5 (`arrivals`), prt-pro Figure 1 (`clients`).
+#![forbid(unsafe_code)]
+
+mod allocator;
+mod answer;
+pub mod arrivals;
+mod cache;
+pub mod clients;
+mod crew;
+mod dataset;
+mod duckdb;
+mod engine;
+mod error;
+mod latency;
+mod memory;
+mod postgresql;
+pub mod power;
+mod process;
+mod tpch;
+mod verify;
+
+pub use allocator::Mallocs;
+pub use answer::{Answer, Digest};
+pub use cache::{Cache, Database, RunDirectory};
+pub use crew::End;
+pub use dataset::{Benchmark, Dataset, Query, Reference, Scale, Table};
+pub use engine::{Engine, Execution, Kind, Launch, Session, SessionError, Step, System};
+pub use error::EngineError;
+pub use latency::Latencies;
+pub use memory::{MemoryPoint, Watch, Watched};
+pub use verify::{Verdict, Verifier};
+
+/// What every result is marked with.
+pub const DISCLAIMER: &str = "derived from TPC-H, not comparable to TPC results";

@@ -1,0 +1,215 @@
+//! Memory of an engine over time, and what watching and driving it cost.
+//!
+//! Reading `smaps_rollup` walks the page tables of each process, so the next look is put off
+//! until looking takes at most one part in [`SHARE`] of the time.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use numapilot_observe::{Footprint, Tree};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use crate::EngineError;
+
+/// Looking takes at most one part in so many of the time.
+const SHARE: u32 = 200;
+/// The shortest time between two looks.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Most points kept; every other one is dropped when there are as many.
+const MAX_POINTS: usize = 1024;
+
+/// Memory at one moment.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct MemoryPoint {
+    /// Since the beginning.
+    pub seconds: f64,
+    /// Of all processes of the engine.
+    #[serde(flatten)]
+    pub footprint: Footprint,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Watched {
+    /// From the first look to the last.
+    pub points: Vec<MemoryPoint>,
+    /// Why there are none.
+    #[serde(skip)]
+    pub unsupported: Option<String>,
+    /// CPU time of the engine.
+    pub engine_cpu_seconds: f64,
+    /// CPU time of this process: driving and watching.
+    pub driver_cpu_seconds: f64,
+}
+
+impl Watched {
+    /// The largest sum of the processes' resident bytes that was seen.
+    #[must_use]
+    pub fn peak_rss_bytes(&self) -> Option<u64> {
+        self.points.iter().map(|point| point.footprint.rss_bytes).max()
+    }
+
+    /// The most that was really held: shared pages once, lazily freed ones not at all.
+    #[must_use]
+    pub fn peak_held_bytes(&self) -> Option<u64> {
+        self.points.iter().map(|point| point.footprint.held_bytes()).max()
+    }
+
+    /// The mean of what was really held, over time.
+    #[must_use]
+    pub fn mean_held_bytes(&self) -> Option<u64> {
+        let spans = self.points.windows(2).map(|pair| {
+            let seconds = pair[1].seconds - pair[0].seconds;
+            (seconds, seconds * pair[0].footprint.held_bytes() as f64)
+        });
+        let (seconds, sum) = spans.fold((0.0, 0.0), |sum, span| (sum.0 + span.0, sum.1 + span.1));
+        (seconds > 0.0).then(|| (sum / seconds) as u64).or_else(|| self.peak_held_bytes())
+    }
+
+    /// CPU time of driving and watching as a share of the engine's; `None` before the engine
+    /// has used any.
+    #[must_use]
+    pub fn driver_share(&self) -> Option<f64> {
+        let engine = self.engine_cpu_seconds;
+        (engine > 0.0).then(|| self.driver_cpu_seconds / engine)
+    }
+}
+
+/// Watches until it is finished.
+#[derive(Debug)]
+pub struct Watch {
+    thread: JoinHandle<Watched>,
+    end: Sender<()>,
+    driver: Duration,
+}
+
+impl Watch {
+    /// Watches a process and its descendants from now on.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub fn begin(pid: i32) -> Result<Self, EngineError> {
+        let (end, ends) = mpsc::channel();
+        let driver = cpu_time(ClockId::ProcessCPUTime);
+        let watch = move || {
+            let mut watcher = Watcher::new(pid);
+            let mut wait = Duration::ZERO;
+            loop {
+                match ends.recv_timeout(wait) {
+                    Err(RecvTimeoutError::Timeout) => wait = watcher.look(),
+                    _ => return watcher.finish(),
+                }
+            }
+        };
+        let thread = thread::Builder::new()
+            .name("memory".to_owned())
+            .spawn(watch)
+            .map_err(EngineError::Thread)?;
+        Ok(Self { thread, end, driver })
+    }
+
+    /// What was seen up to now.
+    #[must_use]
+    pub fn finish(self) -> Watched {
+        drop(self.end);
+        let mut watched = self.thread.join().unwrap_or_default();
+        let driver = cpu_time(ClockId::ProcessCPUTime).saturating_sub(self.driver);
+        watched.driver_cpu_seconds = driver.as_secs_f64();
+        watched
+    }
+}
+
+struct Watcher {
+    tree: Result<Tree, String>,
+    began: Instant,
+    cpu: Duration,
+    interval: Duration,
+    watched: Watched,
+}
+
+impl Watcher {
+    fn new(pid: i32) -> Self {
+        let tree = Tree::of(&[pid]).map_err(|error| error.to_string());
+        let cpu = tree.as_ref().map_or(Duration::ZERO, used);
+        let watched = Watched::default();
+        Self { tree, began: Instant::now(), cpu, interval: INTERVAL, watched }
+    }
+
+    /// Looks once; how long to wait until the next look.
+    fn look(&mut self) -> Duration {
+        let before = cpu_time(ClockId::ThreadCPUTime);
+        let footprint = self.tree.as_mut().map_err(|cause| cause.clone()).and_then(|tree| {
+            tree.refresh();
+            tree.footprint()
+        });
+        match footprint {
+            // Nothing resident: the engine has ended.
+            Ok(footprint) if footprint.rss_bytes == 0 => {}
+            Ok(footprint) => {
+                let seconds = self.began.elapsed().as_secs_f64();
+                self.watched.points.push(MemoryPoint { seconds, footprint });
+            }
+            Err(cause) => self.watched.unsupported = Some(cause),
+        }
+        if self.watched.points.len() >= MAX_POINTS {
+            let mut at = 0;
+            self.watched.points.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            self.interval *= 2;
+        }
+        let cost = cpu_time(ClockId::ThreadCPUTime).saturating_sub(before);
+        self.interval.max(cost * SHARE)
+    }
+
+    fn finish(mut self) -> Watched {
+        self.look();
+        if let Ok(tree) = &self.tree {
+            self.watched.engine_cpu_seconds = used(tree).saturating_sub(self.cpu).as_secs_f64();
+        }
+        self.watched
+    }
+}
+
+fn used(tree: &Tree) -> Duration {
+    let used = tree.used();
+    used.user() + used.system()
+}
+
+fn cpu_time(clock: ClockId) -> Duration {
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(seconds: f64, bytes: u64) -> MemoryPoint {
+        let footprint = Footprint { rss_bytes: 2 * bytes, pss_bytes: bytes, lazy_free_bytes: 0 };
+        MemoryPoint { seconds, footprint }
+    }
+
+    #[test]
+    fn the_mean_is_over_time() {
+        let points = vec![point(0.0, 100), point(1.0, 200), point(4.0, 0)];
+        let watched = Watched { points, ..Watched::default() };
+        assert_eq!(watched.mean_held_bytes(), Some((100 + 3 * 200) / 4));
+        assert_eq!(watched.peak_held_bytes(), Some(200));
+        assert_eq!(watched.peak_rss_bytes(), Some(400));
+        assert_eq!(Watched::default().mean_held_bytes(), None);
+        assert_eq!(Watched::default().driver_share(), None);
+    }
+
+    #[test]
+    fn this_process_is_seen() {
+        let watch = Watch::begin(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let watched = watch.finish();
+        match &watched.unsupported {
+            None => assert!(watched.peak_rss_bytes().unwrap() > 1 << 20, "{watched:?}"),
+            Some(reason) => println!("skipped: {reason}"),
+        }
+    }
+}

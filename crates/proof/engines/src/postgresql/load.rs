@@ -1,0 +1,186 @@
+//! Making a cluster and loading a data set into it.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use numapilot_place::Plan;
+use postgres::Transaction;
+
+use super::PostgreSql;
+use super::server::Server;
+use super::session::{Connection, USER};
+use crate::{Dataset, Engine, EngineError, Launch, RunDirectory, Step, System, Table, cache};
+
+/// What makes loading fast and is not left on afterwards. Without a log of the new tables (they
+/// are made and filled in one transaction under `wal_level=minimal`) the data is written once.
+const SETTINGS: &[(&str, &str)] =
+    &[("maintenance_work_mem", "256MB"), ("max_wal_size", "4GB"), ("checkpoint_timeout", "1h")];
+/// Bytes that are sent to the server at once.
+const CHUNK: usize = 1 << 20;
+
+/// Loads everything and stops the server.
+pub fn load(
+    system: &PostgreSql,
+    dataset: &Dataset,
+    directory: &Path,
+    run: &RunDirectory,
+    say: &mut dyn FnMut(Step),
+    stop: &AtomicBool,
+) -> Result<(), EngineError> {
+    cache::give(directory, system.owner.0)?;
+    make_cluster(system, directory)?;
+    let plan = Plan::default();
+    let launch = Launch { plan: &plan, strict: false, settings: &[], timeout: None, run };
+    let server = Server::start(system, directory, &launch, SETTINGS)?;
+    let loaded = fill(system, &server, dataset, say, stop);
+    // When it died in the middle, that is the reason for whatever failed.
+    let stopped = Box::new(server).stop();
+    match (loaded, stopped) {
+        (Err(EngineError::Connection { .. }), Err(death)) => Err(death),
+        (Err(error), _) => Err(error),
+        (Ok(()), stopped) => stopped,
+    }
+}
+
+fn make_cluster(system: &PostgreSql, directory: &Path) -> Result<(), EngineError> {
+    let refused = |cause: String| EngineError::Refused {
+        engine: system.title(),
+        doing: format!("make a cluster in {}", directory.display()),
+        cause,
+    };
+    let mut command = Command::new(system.programs.join("initdb"));
+    // Texts sort by their bytes, as in every other engine.
+    command
+        .args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--username", USER, "-D"])
+        .arg(directory)
+        .current_dir("/");
+    system.owner.apply(&mut command);
+    let output = command.output().map_err(|e| refused(e.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let cause = said.lines().rfind(|line| line.contains("error") || line.contains("FATAL"));
+    Err(refused(cause.unwrap_or(said.trim()).to_owned()))
+}
+
+fn fill(
+    system: &PostgreSql,
+    server: &Server,
+    dataset: &Dataset,
+    say: &mut dyn FnMut(Step),
+    stop: &AtomicBool,
+) -> Result<(), EngineError> {
+    let mut connection = server.client()?;
+    for table in dataset.tables() {
+        say(Step::Detail(format!("loading {}: {}", dataset.name(), table.name)));
+        let doing = format!("load {}", table.name);
+        copy(&mut connection, dataset, table, stop).map_err(|error| {
+            if stop.load(Ordering::Relaxed) {
+                return EngineError::Interrupted;
+            }
+            failed(system, &doing, &error)
+        })?;
+    }
+    let mut run = |sql: &str, doing: String| {
+        if stop.load(Ordering::Relaxed) {
+            return Err(EngineError::Interrupted);
+        }
+        say(Step::Detail(format!("loading {}: {doing}", dataset.name())));
+        connection.client.batch_execute(sql).map_err(|error| failed(system, &doing, &error.into()))
+    };
+    for table in dataset.tables() {
+        let (name, key) = (table.name, table.key);
+        run(&format!("alter table {name} add primary key ({key})"), format!("key of {name}"))?;
+        for columns in table.indexes {
+            run(&format!("create index on {name} ({columns})"), format!("index of {name}"))?;
+        }
+    }
+    // Statistics for the planner, and rows marked as visible to all once and for all: a query
+    // would otherwise do that when it first reads them.
+    run("vacuum (freeze, analyze)", "statistics".to_owned())?;
+    run("checkpoint", "checkpoint".to_owned())
+}
+
+/// Why a table was not loaded.
+enum CopyError {
+    Server(postgres::Error),
+    Data(io::Error),
+}
+
+impl From<postgres::Error> for CopyError {
+    fn from(error: postgres::Error) -> Self {
+        Self::Server(error)
+    }
+}
+
+fn failed(system: &PostgreSql, doing: &str, error: &CopyError) -> EngineError {
+    let said = |error: &postgres::Error| error.as_db_error().map(|said| said.message().to_owned());
+    let cause = match error {
+        CopyError::Server(error) => said(error),
+        // The writer wraps what the server said.
+        CopyError::Data(error) => {
+            error.get_ref().and_then(|inner| inner.downcast_ref::<postgres::Error>()).and_then(said)
+        }
+    };
+    let engine = system.title();
+    match cause {
+        Some(cause) => EngineError::Refused { engine, doing: doing.to_owned(), cause },
+        None => {
+            let cause = match error {
+                CopyError::Server(error) => error.to_string(),
+                CopyError::Data(error) => error.to_string(),
+            };
+            EngineError::Connection { engine, cause }
+        }
+    }
+}
+
+fn copy(
+    connection: &mut Connection,
+    dataset: &Dataset,
+    table: &Table,
+    stop: &AtomicBool,
+) -> Result<(), CopyError> {
+    let mut transaction = connection.client.transaction()?;
+    let (name, columns) = (table.name, table.columns);
+    transaction.batch_execute(&format!("create table {name} ({columns})"))?;
+    stream(&mut transaction, dataset, table, stop)?;
+    Ok(transaction.commit()?)
+}
+
+fn stream(
+    transaction: &mut Transaction<'_>,
+    dataset: &Dataset,
+    table: &Table,
+    stop: &AtomicBool,
+) -> Result<(), CopyError> {
+    let sql = format!("copy {} from stdin (format csv, freeze)", table.name);
+    let writer = transaction.copy_in(&sql)?;
+    let mut buffered = io::BufWriter::with_capacity(CHUNK, Stoppable { writer, stop });
+    dataset.write(table, &mut buffered).map_err(CopyError::Data)?;
+    let stoppable = buffered.into_inner().map_err(|e| CopyError::Data(e.into_error()))?;
+    stoppable.writer.finish()?;
+    Ok(())
+}
+
+/// A writer that Ctrl-C ends.
+struct Stoppable<'a, W> {
+    writer: W,
+    stop: &'a AtomicBool,
+}
+
+impl<W: Write> Write for Stoppable<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        self.writer.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}

@@ -1,0 +1,165 @@
+//! A running server: only a socket in a directory of its own, nothing in the background that
+//! would disturb a measurement.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use numapilot_place::Note;
+
+use super::PostgreSql;
+use super::session::{Connection, connect};
+use crate::process::{Process, Start};
+use crate::{Engine, EngineError, Launch, Session, System, cache};
+
+/// How long a server may take to let the first client in; after a crash it replays its log.
+const START: Duration = Duration::from_secs(120);
+/// Clients at once at the most.
+const CLIENTS: u32 = 1000;
+/// The longest path of a socket (unix(7)).
+const SOCKET_PATH: usize = 107;
+/// Name that a server gives its socket at the default port.
+const SOCKET: &str = ".s.PGSQL.5432";
+
+/// What every server is started with, over the defaults of its package.
+const SETTINGS: &[(&str, &str)] = &[
+    ("listen_addresses", ""),
+    ("port", "5432"),
+    ("unix_socket_permissions", "0700"),
+    // Nothing in the background while a query is timed.
+    ("autovacuum", "off"),
+    ("logging_collector", "off"),
+    ("log_destination", "stderr"),
+    ("log_line_prefix", ""),
+    ("log_checkpoints", "off"),
+    ("wal_level", "minimal"),
+    ("max_wal_senders", "0"),
+    ("dynamic_library_path", "$libdir"),
+];
+
+/// A server that answers.
+#[derive(Debug)]
+pub struct Server {
+    process: Process,
+    title: String,
+    socket: PathBuf,
+    timeout: Option<Duration>,
+}
+
+impl Server {
+    /// Starts a server on a cluster and waits until it lets a client in.
+    pub fn start(
+        system: &PostgreSql,
+        cluster: &Path,
+        launch: &Launch<'_>,
+        more: &[(&str, &str)],
+    ) -> Result<Self, EngineError> {
+        let run = launch.run;
+        let socket = run.path();
+        if socket.join(SOCKET).as_os_str().len() > SOCKET_PATH {
+            return Err(EngineError::Refused {
+                engine: system.title(),
+                doing: format!("listen in {}", socket.display()),
+                cause: format!(
+                    "the path of a socket has at most {SOCKET_PATH} bytes; give a shorter --cache DIR"
+                ),
+            });
+        }
+        run.give(system.owner.0)?;
+        cache::give(cluster, system.owner.0)?;
+        let mut words: Vec<OsString> =
+            vec![system.programs.join("postgres").into(), "-D".into(), cluster.into()];
+        let mut set =
+            |name: &str, value: &str| words.extend(["-c".into(), format!("{name}={value}").into()]);
+        for (name, value) in SETTINGS.iter().chain(more) {
+            set(name, value);
+        }
+        set("max_connections", &CLIENTS.to_string());
+        set("unix_socket_directories", &socket.to_string_lossy());
+        for (name, value) in launch.settings {
+            set(name, value);
+        }
+        let start = Start {
+            title: system.title(),
+            words,
+            plan: launch.plan,
+            strict: launch.strict,
+            run,
+            // The server ends its children and gives its shared memory back.
+            end_with_parent: libc::SIGQUIT,
+        };
+        let owner = system.owner;
+        let process = Process::start(start, |command| owner.apply(command))?;
+        let socket = socket.to_owned();
+        let server = Self { process, title: system.title(), socket, timeout: launch.timeout };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&self) -> Result<(), EngineError> {
+        let deadline = Instant::now() + START;
+        loop {
+            let error = match connect(&self.socket, None) {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            if self.process.ended_within(Duration::from_millis(20)) {
+                return Err(self.process.not_started());
+            }
+            if Instant::now() >= deadline {
+                return Err(EngineError::NotStarted {
+                    engine: self.title.clone(),
+                    status: format!("no client was let in for {} s: {error}", START.as_secs()),
+                    said: self.process.last_words(),
+                });
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A client for statements of our own.
+    pub fn client(&self) -> Result<Connection, EngineError> {
+        connect(&self.socket, self.timeout).map_err(|error| {
+            self.process.death().unwrap_or_else(|| EngineError::Connection {
+                engine: self.title.clone(),
+                cause: error.to_string(),
+            })
+        })
+    }
+}
+
+impl Engine for Server {
+    fn title(&self) -> &str {
+        self.process.title()
+    }
+
+    fn notes(&self) -> &[Note] {
+        &self.process.notes
+    }
+
+    fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    fn connect(&mut self) -> Result<Box<dyn Session>, EngineError> {
+        Ok(Box::new(self.client()?))
+    }
+
+    fn interrupt(&self) {
+        self.process.signal(libc::SIGINT);
+    }
+
+    fn death(&self) -> Option<EngineError> {
+        self.process.death()
+    }
+
+    fn stop(self: Box<Self>) -> Result<(), EngineError> {
+        if let Some(death) = self.death() {
+            return Err(death);
+        }
+        // Fast shutdown: clients are disconnected.
+        self.process.signal(libc::SIGINT);
+        self.process.wait()
+    }
+}

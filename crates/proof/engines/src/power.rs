@@ -1,0 +1,154 @@
+//! W5: one query after the other, round by round; the first round is cold and does not count.
+//!
+//! Source: systematic-numa-study 4.1.5 and Figure 9 (latency of each TPC-H query, cold run
+//! dropped).
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::crew::{self, End};
+use crate::{Engine, Query, Session, Verifier};
+
+/// One run of one query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// By the engine's own timer.
+    pub engine: Option<Duration>,
+    /// From before sending to after the last row.
+    pub wall: Duration,
+}
+
+/// What became of a query.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Its number.
+    pub number: u32,
+    /// Rows of its answer.
+    pub rows: usize,
+    /// The cold run.
+    pub cold: Option<Run>,
+    /// The runs that count.
+    pub runs: Vec<Run>,
+    /// Whose answers its answer agrees with.
+    pub agrees_with: Vec<String>,
+    /// Why it is not run any more: the engine refused it, or its answer was wrong.
+    pub failure: Option<Failure>,
+}
+
+/// Why a query failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// What the engine said.
+    Refused(String),
+    /// From what its answer differs.
+    Wrong(String),
+}
+
+impl Outcome {
+    /// The median of the runs that count, in seconds.
+    #[must_use]
+    pub fn median_seconds(&self, of: impl Fn(&Run) -> Option<Duration>) -> Option<f64> {
+        let mut all: Vec<f64> =
+            self.runs.iter().filter_map(|run| Some(of(run)?.as_secs_f64())).collect();
+        all.sort_by(f64::total_cmp);
+        let middle = all.len() / 2;
+        match all.len() {
+            0 => None,
+            n if n % 2 == 1 => Some(all[middle]),
+            _ => Some(f64::midpoint(all[middle - 1], all[middle])),
+        }
+    }
+}
+
+/// What happens along the way.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A query is sent, in this round (0 is the cold one).
+    Begins(u32, u32),
+    /// It was answered, or failed: then the last run is of an earlier round.
+    Ended(&'a Outcome, u32),
+}
+
+/// Message of the worker.
+enum Told {
+    Begins(usize, u32),
+    Ended(usize, u32, Result<crate::Execution, String>),
+}
+
+/// Runs every query `rounds` times after a cold round. What was measured until the end is in
+/// the outcomes.
+pub fn run(
+    engine: &dyn Engine,
+    session: &mut Box<dyn Session>,
+    queries: &[Query],
+    rounds: u32,
+    verifier: &mut Verifier,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(Event<'_>),
+) -> (Vec<Outcome>, End) {
+    let outcome = |query: &Query| Outcome { number: query.number, ..Outcome::default() };
+    let mut outcomes: Vec<Outcome> = queries.iter().map(outcome).collect();
+    let worker = |session: &mut dyn Session, member: &crew::Member<'_, Told>| {
+        let mut failed = vec![false; queries.len()];
+        for round in 0..=rounds {
+            for (at, query) in queries.iter().enumerate() {
+                if failed[at] || member.is_over() {
+                    continue;
+                }
+                member.tell(Told::Begins(at, round));
+                let Some(result) = member.run(session, &query.sql) else { return };
+                failed[at] = result.is_err();
+                member.tell(Told::Ended(at, round, result));
+            }
+        }
+    };
+    let mut listen = |told| match told {
+        Told::Begins(at, round) => watch(Event::Begins(outcomes[at].number, round)),
+        Told::Ended(at, round, result) => {
+            let outcome = &mut outcomes[at];
+            match result {
+                Err(cause) => outcome.failure = Some(Failure::Refused(cause)),
+                Ok(execution) => take(outcome, execution, round, verifier),
+            }
+            watch(Event::Ended(outcome, round));
+        }
+    };
+    let sessions = std::slice::from_mut(session);
+    let end = crew::work(engine, sessions, stop, worker, &mut listen);
+    (outcomes, end)
+}
+
+fn take(outcome: &mut Outcome, execution: crate::Execution, round: u32, verifier: &mut Verifier) {
+    let run = Run { engine: execution.engine, wall: execution.wall };
+    outcome.rows = execution.answer.rows.len();
+    match verifier.check(outcome.number, execution.answer) {
+        Ok(verdict) => outcome.agrees_with.extend(verdict.agrees_with),
+        // The time of a wrong answer is worth nothing; the first difference is told.
+        Err(difference) => {
+            outcome.failure.get_or_insert(Failure::Wrong(difference));
+            return;
+        }
+    }
+    if round == 0 {
+        outcome.cold = Some(run);
+    } else {
+        outcome.runs.push(run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_of_the_runs_that_count() {
+        let run = |ms| Run { engine: None, wall: Duration::from_millis(ms) };
+        let mut outcome = Outcome { cold: Some(run(900)), ..Outcome::default() };
+        assert_eq!(outcome.median_seconds(|run| Some(run.wall)), None);
+        outcome.runs = vec![run(30), run(10), run(20)];
+        assert_eq!(outcome.median_seconds(|run| Some(run.wall)), Some(0.02));
+        outcome.runs.push(run(40));
+        assert_eq!(outcome.median_seconds(|run| Some(run.wall)), Some(0.025));
+        assert_eq!(outcome.median_seconds(|run| run.engine), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! An engine's process: started under a plan in a group of its own, its messages in a file,
+//! ended with this one whatever happens.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use numapilot_place::{Note, Options, Plan, Running, Targets, prepare_targets};
+use numapilot_sys::spawn::Steps;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+use crate::{EngineError, RunDirectory};
+
+/// How much of the messages is quoted.
+const LAST_WORDS: u64 = 400;
+/// For an end in order, before it is killed.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// A started engine.
+#[derive(Debug)]
+pub struct Process {
+    title: String,
+    running: Running,
+    messages: File,
+    /// What of the plan could not be done.
+    pub notes: Vec<Note>,
+}
+
+/// How it is started.
+pub struct Start<'a> {
+    /// What it is called in errors.
+    pub title: String,
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+    /// Under what.
+    pub plan: &'a Plan,
+    /// What cannot be done is an error.
+    pub strict: bool,
+    /// Where its messages go.
+    pub run: &'a RunDirectory,
+    /// What it gets when this process ends without a word.
+    pub end_with_parent: i32,
+}
+
+impl Process {
+    /// Starts a program; `configure` may redirect its input and output or change its user.
+    pub fn start(
+        start: Start<'_>,
+        configure: impl FnOnce(&mut Command),
+    ) -> Result<Self, EngineError> {
+        let path = start.run.path().join("messages");
+        let messages = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(EngineError::file("open", &path))?;
+        let copy = messages.try_clone().map_err(EngineError::file("open", &path))?;
+        let options = Options { strict: start.strict, new_group: true };
+        let targets = Targets::here(start.plan)?;
+        let prepared = prepare_targets(start.plan, targets, &start.words, &options)?;
+        let running = prepared.spawn(|command| {
+            command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy);
+            configure(command);
+            // After whatever changes the user, which would forget it.
+            let end_with_parent = Some(start.end_with_parent);
+            Steps { end_with_parent, ..Steps::default() }.install(command);
+        })?;
+        Ok(Self { title: start.title, running, messages, notes: prepared.notes })
+    }
+
+    /// What it is called.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> i32 {
+        self.running.pid()
+    }
+
+    /// Sends a signal to the first process of the engine's, if it is still there.
+    pub fn signal(&self, signal: i32) {
+        // Nobody to signal: that is what it was for.
+        let _ = self.running.signal(signal);
+    }
+
+    /// Whether it has ended, waiting at most so long.
+    pub fn ended_within(&self, limit: Duration) -> bool {
+        self.running.ended_within(Some(limit)).unwrap_or(true)
+    }
+
+    /// The last lines it wrote to standard error.
+    pub fn last_words(&self) -> String {
+        self.read_last_words().unwrap_or_default()
+    }
+
+    fn read_last_words(&self) -> io::Result<String> {
+        let mut messages = &self.messages;
+        let end = messages.seek(SeekFrom::End(0))?;
+        messages.seek(SeekFrom::Start(end.saturating_sub(LAST_WORDS)))?;
+        let mut text = Vec::new();
+        messages.take(LAST_WORDS).read_to_end(&mut text)?;
+        let text = String::from_utf8_lossy(&text);
+        // Cut off in the middle of a line.
+        let whole = if end > LAST_WORDS {
+            text.split_once('\n').map_or("", |(_, rest)| rest)
+        } else {
+            &text
+        };
+        Ok(whole.trim().replace('\n', " | "))
+    }
+
+    /// How it ended; its status is left for waiting.
+    fn status(&self) -> String {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = waitid(WaitId::PidFd(self.running.as_fd()), options).ok().flatten();
+        match ended.map(|status| (status.exit_status(), status.terminating_signal())) {
+            Some((Some(code), _)) => format!("exit status {code}"),
+            Some((_, Some(signal))) => format!("signal {signal}"),
+            _ => "it went away".to_owned(),
+        }
+    }
+
+    /// How it ended before it served.
+    pub fn not_started(&self) -> EngineError {
+        EngineError::NotStarted {
+            engine: self.title.clone(),
+            status: self.status(),
+            said: self.last_words(),
+        }
+    }
+
+    /// Why it is no more; `None` while it runs.
+    pub fn death(&self) -> Option<EngineError> {
+        self.ended_within(Duration::ZERO).then(|| EngineError::Died {
+            engine: self.title.clone(),
+            status: self.status(),
+            said: self.last_words(),
+        })
+    }
+
+    /// Waits for the end that was asked for; kills it when that takes too long.
+    pub fn wait(self) -> Result<(), EngineError> {
+        let Self { title, running, messages, notes } = self;
+        let in_time = running.ended_within(Some(GRACE))?;
+        let finished = running.wait(Some(Duration::ZERO))?;
+        drop((messages, notes));
+        if in_time && finished.status.success() {
+            return Ok(());
+        }
+        let status =
+            if in_time { finished.status.to_string() } else { "it did not stop".to_owned() };
+        Err(EngineError::Died { engine: title, status, said: String::new() })
+    }
+}

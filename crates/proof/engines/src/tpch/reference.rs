@@ -1,0 +1,47 @@
+//! The answers the specification gives for scale factor 1.
+
+use tpchgen::q_and_a::QueryAndAnswer;
+
+use crate::dataset::Reference;
+use crate::{Answer, Scale};
+
+/// Q11's part keys are cut off after four characters in the source of the answers.
+const CUT_OFF: (u32, &[usize]) = (11, &[0]);
+
+/// The reference answer; only scale factor 1 has them.
+pub fn reference(number: u32, scale: Scale) -> Option<Reference> {
+    let found = QueryAndAnswer::new(i32::try_from(number).ok()?, scale.factor()).ok()?;
+    let left_out = if number == CUT_OFF.0 { CUT_OFF.1 } else { &[] };
+    Some(Reference { answer: parse(found.answer()).without(left_out), left_out })
+}
+
+/// Lines of fields between bars, padded with blanks; the first names the columns.
+fn parse(text: &str) -> Answer {
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).skip(1);
+    let cell = |text: &str| match text.trim() {
+        "NULL" => None,
+        text => Some(text.to_owned()),
+    };
+    Answer { rows: lines.map(|line| line.split('|').map(cell).collect()).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_there_at_scale_factor_1_only() {
+        let one: Scale = "1".parse().unwrap();
+        let answer = reference(1, one).unwrap().answer;
+        assert_eq!(answer.rows.len(), 4);
+        assert_eq!(answer.rows[0][2].as_deref(), Some("37734107.00"));
+        for number in 1..=22 {
+            assert!(!reference(number, one).unwrap().answer.rows.is_empty());
+        }
+        let values = reference(11, one).unwrap().answer.rows;
+        assert_eq!((values.len(), values[0].len()), (1048, 1));
+        assert_eq!(values[0][0].as_deref(), Some("17538456.86"));
+        assert!(reference(1, "0.1".parse().unwrap()).is_none());
+        assert!(reference(23, one).is_none());
+    }
+}

@@ -1,0 +1,197 @@
+//! Whether an answer is right: by the specification's where it gives one, by those of other
+//! engines at the same scale factor, and by the first one of this run.
+//!
+//! Every engine's answers are kept beside the databases, so that the second engine that is
+//! benched is compared with the first.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::answer::Rounding;
+use crate::{Answer, Cache, Dataset, EngineError, System};
+
+/// The answers of one engine to a data set's queries.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Stored {
+    engine: String,
+    answers: BTreeMap<u32, Answer>,
+}
+
+/// What a first answer was compared with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Those that agree: `reference`, `PostgreSQL 15.18`.
+    pub agrees_with: Vec<String>,
+}
+
+/// Compares answers.
+#[derive(Debug)]
+pub struct Verifier {
+    dataset: Dataset,
+    directory: PathBuf,
+    slug: String,
+    engine: String,
+    others: Vec<Stored>,
+    first: BTreeMap<u32, Answer>,
+}
+
+impl Verifier {
+    /// For one run of one engine.
+    ///
+    /// # Errors
+    /// When the directory of answers cannot be read.
+    pub fn new(cache: &Cache, dataset: Dataset, system: &dyn System) -> Result<Self, EngineError> {
+        let directory = cache.answers(&dataset)?;
+        let mut others = Vec::new();
+        let entries = fs::read_dir(&directory).map_err(EngineError::file("read", &directory))?;
+        for entry in entries {
+            let path = entry.map_err(EngineError::file("read", &directory))?.path();
+            if path.extension().is_some_and(|end| end == "json") {
+                others.push(read(&path)?);
+            }
+        }
+        let (slug, engine) = (system.slug(), system.title());
+        Ok(Self { dataset, directory, slug, engine, others, first: BTreeMap::new() })
+    }
+
+    /// Compares an answer; the first to a query with all there is, further ones with the first.
+    ///
+    /// # Errors
+    /// From what it differs, and where.
+    pub fn check(&mut self, number: u32, answer: Answer) -> Result<Verdict, String> {
+        if let Some(first) = self.first.get(&number) {
+            let difference = answer.differs_from(first, Rounding::None);
+            return match difference {
+                None => Ok(Verdict::default()),
+                Some(difference) => Err(format!("not as the first time: {difference}")),
+            };
+        }
+        let mut verdict = Verdict::default();
+        if let Some(reference) = self.dataset.reference(number) {
+            let ours = answer.without(reference.left_out);
+            if let Some(difference) = ours.differs_from(&reference.answer, Rounding::Printed) {
+                return Err(format!("not the reference answer: {difference}"));
+            }
+            verdict.agrees_with.push("reference".to_owned());
+        }
+        for other in &self.others {
+            let Some(theirs) = other.answers.get(&number) else { continue };
+            if let Some(difference) = answer.differs_from(theirs, Rounding::None) {
+                let (engine, directory) = (&other.engine, self.directory.display());
+                return Err(format!("not {engine}'s answer: {difference} (kept in {directory})"));
+            }
+            verdict.agrees_with.push(other.engine.clone());
+        }
+        self.first.insert(number, answer);
+        Ok(verdict)
+    }
+
+    /// One digest for the right answers to these queries, the same for every engine; `None`
+    /// unless all were answered.
+    #[must_use]
+    pub fn digest(&self, queries: impl Iterator<Item = u32>) -> Option<crate::Digest> {
+        let sum = queries.into_iter().try_fold(0u64, |sum, number| {
+            let digest = self.first.get(&number)?.digest();
+            Some(sum.wrapping_mul(31).wrapping_add(digest.0 ^ u64::from(number)))
+        });
+        sum.map(crate::Digest)
+    }
+
+    /// Keeps the right answers for other engines to be compared with.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn save(self) -> Result<(), EngineError> {
+        if self.first.is_empty() {
+            return Ok(());
+        }
+        let path = self.directory.join(format!("{}.json", self.slug));
+        // Another bench may have added to it meanwhile.
+        let mut stored = read(&path).unwrap_or_default();
+        stored.engine = self.engine;
+        stored.answers.extend(self.first);
+        write(&self.directory, &path, &stored).map_err(EngineError::file("write", &path))
+    }
+}
+
+fn read(path: &Path) -> Result<Stored, EngineError> {
+    let text = fs::read(path).map_err(EngineError::file("read", path))?;
+    let bad = |e: serde_json::Error| std::io::Error::new(std::io::ErrorKind::InvalidData, e);
+    serde_json::from_slice(&text)
+        .map_err(bad)
+        .map_err(EngineError::file("remove and go on with", path))
+}
+
+fn write(directory: &Path, path: &Path, stored: &Stored) -> std::io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    serde_json::to_writer(&mut file, stored)?;
+    file.flush()?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Benchmark;
+
+    fn verifier(directory: &Path, slug: &str, scale: &str) -> Verifier {
+        let scale = scale.parse().unwrap();
+        let path = directory.join(format!("{slug}.json"));
+        let others = fs::read_dir(directory).unwrap().flatten();
+        let others = others.map(|e| e.path()).filter(|other| *other != path);
+        Verifier {
+            dataset: Dataset { benchmark: Benchmark::TpcH, scale },
+            directory: directory.to_owned(),
+            slug: slug.to_owned(),
+            engine: slug.to_uppercase(),
+            others: others.map(|path| read(&path).unwrap()).collect(),
+            first: BTreeMap::new(),
+        }
+    }
+
+    fn answer(text: &str) -> Answer {
+        Answer { rows: vec![vec![Some(text.to_owned())]] }
+    }
+
+    #[test]
+    fn engines_are_compared_with_each_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut one = verifier(directory.path(), "one", "0.01");
+        assert_eq!(one.check(6, answer("12.5")).unwrap(), Verdict::default());
+        assert!(one.check(6, answer("12.6")).unwrap_err().contains("not as the first time"));
+        let digest = one.digest([6].into_iter());
+        assert!(digest.is_some() && one.digest([6, 7].into_iter()).is_none());
+        one.save().unwrap();
+        let mut two = verifier(directory.path(), "two", "0.01");
+        let error = two.check(6, answer("12.6")).unwrap_err();
+        assert!(
+            error.contains("not ONE's answer: row 1, column 1: 12.6 instead of 12.5"),
+            "{error}"
+        );
+        assert_eq!(two.check(6, answer("12.50")).unwrap().agrees_with, ["ONE"]);
+        assert_eq!(two.digest([6].into_iter()), digest);
+    }
+
+    #[test]
+    fn the_reference_answer_counts_where_there_is_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut one = verifier(directory.path(), "one", "1");
+        assert!(one.check(6, answer("1")).unwrap_err().contains("not the reference answer"));
+        let right = one.check(6, answer("123141078.2283")).unwrap();
+        assert_eq!(right.agrees_with, ["reference"]);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.json");
+        fs::write(&path, "{").unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert!(error.contains("x.json") && error.contains("remove"), "{error}");
+    }
+}
