@@ -105,6 +105,11 @@ fn switch(name: &str, setting: &mut bool, values: [&[u8]; 2]) {
     }
 }
 
+/// Whether the environment asks for statistics in one way or another.
+pub fn asks_for_statistics() -> bool {
+    [ALLOC_STATS, ALLOC_STATS_SIGNAL].into_iter().any(|name| variable(name).is_some())
+}
+
 /// Reads what is said about statistics.
 fn statistics(config: &mut Config) {
     if let Some(value) = variable(ALLOC_STATS) {

@@ -16,7 +16,7 @@ use numapilot_bind::env::{ALLOC_PROFILE, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL};
 use crate::kernel;
 use crate::output::complain;
 use crate::usage::{self, Format};
-use crate::{config, file, helper, profile, space};
+use crate::{config, file, helper, profile, space, threads};
 
 /// 1: a signal asked.
 static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -37,7 +37,9 @@ static BEGIN: extern "C" fn() = begin;
 static END: extern "C" fn() = end;
 
 extern "C" fn begin() {
-    if space::get().is_none() {
+    threads::prepare();
+    // Nothing is reserved for a program that never allocates, unless it has to tell so.
+    if !config::asks_for_statistics() || space::get().is_none() {
         return;
     }
     let config = config::get();

@@ -86,18 +86,30 @@ fn follow(space: &Space, heap: &mut Heap) -> *mut Heap {
     new
 }
 
+/// Asks the C library to tell of forks and of threads that end.
+///
+/// Called when the library is loaded: a process that forks while another thread allocates for
+/// the first time must find the handlers in place. A constructor that runs earlier and
+/// allocates comes here as well.
+pub fn prepare() {
+    let turn = KEY.phase.compare_exchange(UNTOUCHED, BUSY, Ordering::Acquire, Ordering::Acquire);
+    if turn.is_err() {
+        return;
+    }
+    let mut key = 0;
+    // SAFETY: three functions, and a key with a destructor, of this library, which live until
+    // the end.
+    let made = unsafe {
+        libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child));
+        libc::pthread_key_create(&raw mut key, Some(end)) == 0
+    };
+    KEY.key.store(key, Ordering::Relaxed);
+    KEY.phase.store(if made { READY } else { BUSY }, Ordering::Release);
+}
+
 /// Has [`end`] called when the thread ends.
 fn watch(heap: *mut Heap) {
-    let turn = KEY.phase.compare_exchange(UNTOUCHED, BUSY, Ordering::Acquire, Ordering::Acquire);
-    if turn.is_ok() {
-        let mut key = 0;
-        // SAFETY: creates a key with a destructor of this library; both live until the end.
-        let made = unsafe { libc::pthread_key_create(&raw mut key, Some(end)) } == 0;
-        KEY.key.store(key, Ordering::Relaxed);
-        KEY.phase.store(if made { READY } else { BUSY }, Ordering::Release);
-        // SAFETY: three functions of this library.
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
-    }
+    prepare();
     // Whoever comes while the key is made is a thread without an end: its heap is not
     // found again, which costs a few magazines once.
     if KEY.phase.load(Ordering::Acquire) == READY {
@@ -121,14 +133,18 @@ extern "C" fn end(heap: *mut c_void) {
 unsafe fn release(space: &Space, heap: *mut Heap) {
     // SAFETY: by contract.
     unsafe {
+        (*heap).busy.store(true, Ordering::Relaxed);
+        fence(Ordering::Release);
         (*heap).flush(space);
+        (*heap).busy.store(false, Ordering::Release);
         (*heap).owned.store(false, Ordering::Release);
         space.node((*heap).node).return_heap(heap);
     }
 }
 
 extern "C" fn before_fork() {
-    if let Some(space) = space::existing() {
+    // Made now if it is not: in the child a half-made one would stay so.
+    if let Some(space) = space::get() {
         space.all_nodes().for_each(|node| node.lock_all());
     }
     profile::lock_all();

@@ -185,6 +185,76 @@ static void fork_with_busy_threads(void) {
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+/* The main thread forks while others allocate for the first time in the process's life. */
+static void race(int delay) {
+  pthread_t threads[2];
+  for (unsigned i = 0; i < COUNT(threads); i++) CHECK(pthread_create(&threads[i], NULL, short_work, NULL) == 0);
+  for (volatile int turn = 0; turn < delay; turn++) {}
+  pid_t child = fork_child();
+  if (child == 0) alarm(20), short_work(NULL), _exit(0);
+  CHECK_AT(exit_status_of(child) == 0, delay, 0);
+  for (unsigned i = 0; i < COUNT(threads); i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* Every process has only one first time: this program runs itself again and again. */
+static void fork_during_the_first_allocation(void) {
+  enum { PROCESSES = 300, STEP = 100 };
+  const char *delay = getenv("DELAY");
+  if (delay) return race(atoi(delay));
+  for (int i = 0; i < PROCESSES; i++) {
+    pid_t child = fork_child();
+    if (child == 0) {
+      char text[16];
+      snprintf(text, sizeof text, "%d", i * STEP);
+      setenv("DELAY", text, 1);
+      execl("/proc/self/exe", "published", __func__, (char *)NULL);
+      _exit(9);
+    }
+    CHECK_AT(exit_status_of(child) == 0, i, 0);
+  }
+}
+
+/* Whole magazines of one size come and go, so that threads exchange them all the time. */
+static void *exchanges(void *argument) {
+  char *blocks[200];
+  for (size_t turn = (uintptr_t)argument; !__atomic_load_n(&stop, __ATOMIC_ACQUIRE); turn++) {
+    size_t size = 16 + turn % 8 * 16;
+    for (unsigned i = 0; i < COUNT(blocks); i++) blocks[i] = malloc(size), *blocks[i] = 1;
+    for (unsigned i = 0; i < COUNT(blocks); i++) free(blocks[i]);
+  }
+  return NULL;
+}
+
+/* Fills blocks, none of which may be another one. */
+static void own_memory(uintptr_t *kept[], unsigned count, uintptr_t tag) {
+  for (unsigned i = 0; i < count; i++) CHECK((kept[i] = malloc(16 + i % 8 * 16)) && (kept[i][0] = tag + i));
+  for (unsigned i = 0; i < count; i++) CHECK_AT(kept[i][0] == tag + i, i, kept[i][0]);
+}
+
+/* A child sees memory as it was at slightly different moments, page by page: what the other
+ * threads moved meanwhile must neither be there twice nor be taken from whoever has it. */
+static void children_own_their_memory(void) {
+  enum { THREADS = 4, FORKS = 200, MINE = 4000, OF_CHILD = 20000 };
+  static uintptr_t *mine[MINE], *of_child[OF_CHILD];
+  pthread_t threads[THREADS];
+  for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, exchanges, (void *)(i * 3)) == 0);
+  for (int i = 0; i < FORKS; i++) {
+    own_memory(mine, MINE, 1 << 20);
+    pid_t child = fork_child();
+    CHECK(child >= 0);
+    if (child == 0) {
+      own_memory(of_child, OF_CHILD, 2 << 20);
+      for (unsigned k = 0; k < MINE; k++) CHECK_AT(mine[k][0] == (1 << 20) + k, k, mine[k][0]);
+      for (unsigned k = 0; k < OF_CHILD; k++) free(of_child[k]);
+      _exit(0);
+    }
+    CHECK_AT(exit_status_of(child) == 0, i, 0);
+    for (unsigned k = 0; k < MINE; k++) free(mine[k]);
+  }
+  __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 static void *frees_large(void *argument) {
   uint64_t random = (uintptr_t)argument + 11;
   char *blocks[16] = {0};
@@ -301,6 +371,8 @@ int main(int count, char **arguments) {
       {"detached_threads_leave_nothing", detached_threads_leave_nothing},
       {"realloc_grows_in_place", realloc_grows_in_place},
       {"fork_with_busy_threads", fork_with_busy_threads},
+      {"fork_during_the_first_allocation", fork_during_the_first_allocation},
+      {"children_own_their_memory", children_own_their_memory},
       {"large_blocks_of_many_threads", large_blocks_of_many_threads},
       {"classes_fit", classes_fit},
       {"little_is_lost", little_is_lost},
