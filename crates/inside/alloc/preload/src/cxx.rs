@@ -13,10 +13,10 @@ use numapilot_alloc::address_of;
 use numapilot_alloc::api::{self, Errno, NoMemory};
 use numapilot_alloc::report;
 
-// Null in a program without libstdc++, which cannot call these operators either.
-global_asm!(".weak _ZSt15get_new_handlerv", ".weak _ZSt17__throw_bad_allocv");
+use crate::catch;
 
-type Handler = unsafe extern "C" fn();
+/// `std::new_handler`.
+pub type Handler = unsafe extern "C" fn();
 
 fn new_handler() -> Option<Handler> {
     let address = address_of!("_ZSt15get_new_handlerv");
@@ -40,29 +40,40 @@ fn throw_bad_alloc() -> ! {
     unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> !>(address)() }
 }
 
-/// Tries again as long as a new-handler promises more memory; null when there is none.
+/// Tries again as long as a new-handler promises more memory; null when there is none, or
+/// when the handler, called by `call`, gave up.
+fn retry(size: usize, align: usize, call: impl Fn(Handler) -> bool) -> *mut u8 {
+    while let Some(handler) = new_handler()
+        && call(handler)
+    {
+        let object = api::allocate_aligned::<Errno>(size, align);
+        if !object.is_null() {
+            return object;
+        }
+    }
+    null_mut()
+}
+
+/// Ends with null, also when the new-handler throws.
 struct Nothrow;
 
 impl NoMemory for Nothrow {
     fn result(size: usize, align: usize) -> *mut u8 {
-        while let Some(handler) = new_handler() {
-            // SAFETY: the program's own function, called as the C++ standard says.
-            unsafe { handler() };
-            let object = api::allocate_aligned::<Errno>(size, align);
-            if !object.is_null() {
-                return object;
-            }
-        }
-        null_mut()
+        // SAFETY: the program's own function, called as the C++ standard says.
+        retry(size, align, |handler| unsafe { catch::call(handler) })
     }
 }
 
-/// The same, but throws in the end.
+/// Ends with an exception, the new-handler's or ours.
 struct Throw;
 
 impl NoMemory for Throw {
     fn result(size: usize, align: usize) -> *mut u8 {
-        let object = Nothrow::result(size, align);
+        let object = retry(size, align, |handler| {
+            // SAFETY: as above.
+            unsafe { handler() };
+            true
+        });
         if object.is_null() {
             throw_bad_alloc();
         }

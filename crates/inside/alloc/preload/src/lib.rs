@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), no_std)]
 
 mod c;
+mod catch;
 mod cxx;
 mod statistics;
 

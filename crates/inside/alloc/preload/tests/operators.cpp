@@ -168,6 +168,11 @@ static void a_throwing_handler_is_heard() {
   CHECK(throws_bad_alloc([] { sink = ::operator new(TOO_MUCH[0]); }));
 }
 
+static void a_throwing_handler_without_throwing() {
+  std::set_new_handler(throws);
+  too_much_without_throwing();
+}
+
 struct alignas(256) Wide {
   char bytes[300];
 };
@@ -194,6 +199,7 @@ int main(int count, char **arguments) {
       {"too_much_without_throwing", too_much_without_throwing},
       {"the_new_handler_is_asked", the_new_handler_is_asked},
       {"a_throwing_handler_is_heard", a_throwing_handler_is_heard},
+      {"a_throwing_handler_without_throwing", a_throwing_handler_without_throwing},
       {"containers", containers},
   };
   return run_case(count, arguments, cases, COUNT(cases));

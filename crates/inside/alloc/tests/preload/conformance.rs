@@ -25,7 +25,8 @@ mod figures {
 mod operators {
     crate::harness::cases! { "operators.cpp":
         all_forms_are_here pairs aligned_pairs too_much_throws too_much_without_throwing
-        the_new_handler_is_asked a_throwing_handler_is_heard containers
+        the_new_handler_is_asked a_throwing_handler_is_heard
+        a_throwing_handler_without_throwing containers
     }
 }
 
