@@ -19,7 +19,7 @@ pub const GRAIN: usize = 16;
 /// Numbers of classes, with 0.
 pub const CLASSES: usize = 57;
 /// Most objects in one magazine.
-pub const MAGAZINE_MAX: usize = 63;
+pub const MAGAZINE_MAX: usize = 127;
 
 /// Least bytes of a span of small objects.
 pub const SPAN_MIN: usize = 64 << 10;
@@ -40,6 +40,8 @@ pub struct Class {
     /// Most magazines in a depot: 64 MiB of objects and 4 MiB of pointers. What is freed
     /// beyond that goes to its spans at once.
     pub depot: u32,
+    /// Most magazines that a thread keeps for itself: 1 MiB of objects.
+    pub hoard: u32,
     /// `2^40 / size`, rounded up: offsets in a span are divided by multiplication.
     reciprocal: u64,
 }
@@ -65,7 +67,15 @@ const fn size_of_class(class: usize) -> usize {
 
 const fn describe(class: usize) -> Class {
     if class == 0 {
-        return Class { size: 0, pages: 0, capacity: 0, magazine: 0, depot: 0, reciprocal: 0 };
+        return Class {
+            size: 0,
+            pages: 0,
+            capacity: 0,
+            magazine: 0,
+            depot: 0,
+            hoard: 0,
+            reciprocal: 0,
+        };
     }
     let size = size_of_class(class);
     let mut least = SPAN_MIN / PAGE;
@@ -97,6 +107,7 @@ const fn describe(class: usize) -> Class {
         capacity: (pages * PAGE / size) as u32,
         magazine: magazine as u32,
         depot: depot as u32,
+        hoard: (depot / 64) as u32,
         reciprocal: (1u64 << 40).div_ceil(size as u64),
     }
 }

@@ -1,14 +1,14 @@
-//! A thread's heap: two magazines for each class, and what its threads owe other nodes.
+//! A thread's heap: magazines of each class, and what its thread owes other nodes.
 //!
 //! ```text
-//!  bins (hot)            cold                      shared by the node
-//!  | top | limit | ...   | reserve | fresh .. |    depot of the class, inbox, page heap
-//!    active magazine       second magazine
+//!  bins (hot)            cold                   hoard         shared by the node
+//!  | top | limit | ...   | reserve | fresh .. | | stack ..|   depot of the class, inbox, page heap
+//!    active magazine       second magazine        more
 //! ```
 //!
 //! An allocation pops from the active magazine, a free pushes to it. When that is empty
 //! (or full), the reserve takes its place; when both are, a whole magazine is exchanged
-//! with the node's depot. So a thread that allocates and frees in turns stays by itself,
+//! with the thread's hoard, or with the node's depot when that is empty (or full). So a thread that allocates and frees in turns stays by itself,
 //! whatever the pattern. Objects of other nodes are collected and sent home, a magazine at
 //! a time (origin-aware memory, numalloc section 3.3).
 
@@ -18,11 +18,13 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::class::{self, CLASSES, MAGAZINE_MAX};
 use crate::config;
+use crate::hoard::Hoard;
 use crate::magazine::Magazine;
+use crate::node::Node;
 use crate::nodes::MAX_NODES;
 use crate::profile::Countdown;
 use crate::space::Space;
-use crate::{harden, large, reclaim, report, small};
+use crate::{harden, helper, large, reclaim, report, small};
 
 /// What the fast paths read: a few cache lines of the thread's own.
 #[repr(C, align(64))]
@@ -85,9 +87,17 @@ pub struct Heap {
     pub next: *mut Heap,
     /// The next heap without a thread.
     pub next_spare: *mut Heap,
+    /// The magazines that its thread keeps beyond two of a class.
+    pub hoard: *const Hoard,
+    /// Magazines without objects, one chained to the next, and how many.
+    empties: *mut Magazine,
+    empty_count: u32,
     /// For each other node, where the next object to send home goes; null: no magazine.
     outbound: [*mut *mut u8; MAX_NODES],
 }
+
+/// Most magazines without objects that a thread keeps: 128 KiB.
+const EMPTIES: u32 = 128;
 
 impl Heap {
     /// Makes it the heap of a thread on this node.
@@ -124,6 +134,14 @@ impl Heap {
             }
             let fresh = core::mem::take(&mut cold.fresh)..core::mem::take(&mut cold.fresh_end);
             reclaim::return_fresh(space, node, class, fresh);
+            while let Some((magazine, objects)) = self.hoard().take(space, class) {
+                // SAFETY: taken, it is ours.
+                unsafe { small::hand_over(space, node, class, magazine, objects) };
+            }
+        }
+        while let Some(magazine) = self.take_empty() {
+            // SAFETY: nothing refers to it any more.
+            unsafe { Node::recycle(space, magazine) };
         }
         self.send_home(space);
     }
@@ -141,6 +159,49 @@ impl Heap {
                 }
             }
         }
+    }
+
+    /// The magazines that a heap's thread keeps beyond two of a class.
+    ///
+    /// # Safety
+    /// The heap was made by a node.
+    #[inline]
+    pub unsafe fn hoard_of(this: *const Self) -> &'static Hoard {
+        // SAFETY: set when the heap was made, and never taken away.
+        unsafe { &*(*this).hoard }
+    }
+
+    /// As [`Self::hoard_of`].
+    #[inline]
+    pub fn hoard(&self) -> &'static Hoard {
+        // SAFETY: all heaps are made by nodes.
+        unsafe { Self::hoard_of(self) }
+    }
+
+    /// Keeps a magazine without objects, here or on the node.
+    ///
+    /// # Safety
+    /// Nothing refers to it.
+    unsafe fn keep_empty(&mut self, space: &Space, magazine: *mut Magazine) {
+        if self.empty_count == EMPTIES {
+            // SAFETY: by contract.
+            return unsafe { Node::recycle(space, magazine) };
+        }
+        self.empty_count += 1;
+        // SAFETY: the magazine is ours.
+        unsafe { Magazine::chain(magazine, self.empties) };
+        self.empties = magazine;
+    }
+
+    fn take_empty(&mut self) -> Option<*mut Magazine> {
+        let magazine = self.empties;
+        if magazine.is_null() {
+            return None;
+        }
+        self.empty_count -= 1;
+        // SAFETY: as above.
+        self.empties = unsafe { Magazine::unchain(magazine) };
+        Some(magazine)
     }
 
     /// The active magazine of a class.
@@ -183,16 +244,16 @@ impl Heap {
     /// An object of the class when the active magazine has none; null without memory.
     pub fn refill(&mut self, space: &Space, class: usize) -> *mut u8 {
         self.pace(space);
-        if config::get().harden {
-            return harden::allocate(space, self.node, class);
-        }
-        let node = space.node(self.node);
         if let Some(object) = self.pop(class) {
             return object;
         }
         if self.cold[class].objects > 0 {
             self.use_reserve(class);
-        } else if let Some((magazine, objects)) = node.depots[class].take(space) {
+        } else if let Some((magazine, objects)) = self.hoard().take(space, class) {
+            self.replace_active(space, class, magazine, objects);
+        } else if config::get().harden {
+            return harden::allocate(space, self.node, class);
+        } else if let Some((magazine, objects)) = space.node(self.node).depot(class).take(space) {
             self.replace_active(space, class, magazine, objects);
         } else if !self.drain_inbox(space, class) && !self.carve(space, class) {
             return small::take_one(space, self.node, class);
@@ -222,7 +283,7 @@ impl Heap {
                 self.cold[class].objects = 0;
             } else {
                 // SAFETY: the bin refers to another one from here on.
-                unsafe { crate::node::Node::recycle(space, active) };
+                unsafe { self.keep_empty(space, active) };
             }
         }
         self.activate(class, magazine, objects);
@@ -240,7 +301,7 @@ impl Heap {
                 self.put(space, usize::from(bin) / 2, object);
             }
             // SAFETY: nothing refers to it any more.
-            unsafe { crate::node::Node::recycle(space, magazine) };
+            unsafe { self.keep_empty(space, magazine) };
             // SAFETY: below the top lies an object, or the NULL of word 0.
             if !unsafe { *self.bins.words[2 * class].sub(1) }.is_null() {
                 return true;
@@ -291,13 +352,13 @@ impl Heap {
         objects > 0
     }
 
-    /// A magazine without objects: the reserve if that is one, or the node's.
+    /// A magazine without objects: the reserve if that is one, one of the heap's or the node's.
     fn empty(&mut self, space: &Space, class: usize) -> Option<*mut Magazine> {
         let cold = &mut self.cold[class];
         if !cold.reserve.is_null() && cold.objects == 0 {
             return Some(core::mem::replace(&mut cold.reserve, null_mut()));
         }
-        space.node(self.node).empty_magazine(space)
+        self.take_empty().or_else(|| space.node(self.node).empty_magazine(space))
     }
 
     /// Takes back an object of this node, whether there is room or not.
@@ -314,7 +375,6 @@ impl Heap {
 
     /// Puts an empty magazine in place of the active one, which is full or missing.
     fn make_room(&mut self, space: &Space, class: usize) {
-        let node = space.node(self.node);
         let Some(empty) = self.empty(space, class) else { return };
         if let Some(active) = self.active(class) {
             let objects = Magazine::objects(active, self.bins.words[2 * class]);
@@ -323,10 +383,27 @@ impl Heap {
             let held = core::mem::replace(&mut cold.objects, objects);
             if !reserve.is_null() {
                 // SAFETY: the heap no longer refers to it.
-                unsafe { small::hand_over(space, node, class, reserve, held) };
+                unsafe { self.put_by(space, class, reserve, held) };
             }
         }
         self.activate(class, empty, 0);
+    }
+
+    /// Keeps a magazine with this many objects, or hands it to the node.
+    ///
+    /// # Safety
+    /// The magazine is the caller's alone, with objects of this node and class.
+    unsafe fn put_by(&self, space: &Space, class: usize, magazine: *mut Magazine, objects: usize) {
+        let hoard = self.hoard();
+        // SAFETY: by contract.
+        unsafe {
+            if hoard.has_room(space, class) {
+                hoard.keep(space, class, magazine, objects);
+            } else {
+                helper::want();
+                small::hand_over(space, space.node(self.node), class, magazine, objects);
+            }
+        }
     }
 
     /// A freed object for which the active magazine has no room, or a large block.

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `api` | the fast paths |
 //! | `class` | sizes of small objects |
-//! | `heap`, `magazine`, `tls`, `threads` | what a thread holds, and how it comes and goes |
+//! | `heap`, `hoard`, `magazine`, `tls`, `threads` | what a thread holds, and how it comes and goes |
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
@@ -43,6 +43,7 @@ mod file;
 mod harden;
 mod heap;
 mod helper;
+mod hoard;
 mod holes;
 mod kernel;
 mod large;

@@ -1,7 +1,7 @@
 //! Magazines: arrays of pointers to free objects, and stacks of them.
 //!
 //! ```text
-//!  word    0       1        2        ...      63
+//!  word    0       1        2        ...     127
 //!        | NULL  | object | object | ...    |      |   top -> next free word
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! untouched, and a program that writes past an object reaches no pointer of ours.
 //!
 //! Whole magazines move between threads (numalloc section 3.2 moves sub-lists for the same
-//! reason): one compare-and-swap for up to 63 objects. While a magazine is on a stack, its
+//! reason): one compare-and-swap for up to 127 objects. While a magazine is on a stack, its
 //! word 0 links to the next one. Magazines are named by number, which leaves half of the
 //! stack's word for a tag against reuse between a read and the swap.
 
@@ -22,8 +22,8 @@ use crate::space::Space;
 /// Words of a magazine.
 const WORDS: usize = MAGAZINE_MAX + 1;
 
-/// 512 bytes, at a multiple of 512.
-#[repr(C, align(512))]
+/// 1 KiB, at a multiple of 1 KiB.
+#[repr(C, align(1024))]
 pub struct Magazine {
     words: [AtomicU64; WORDS],
 }
@@ -70,6 +70,27 @@ impl Magazine {
         debug_assert!(index < WORDS);
         // SAFETY: magazines are never taken away.
         unsafe { &(*this).words[index] }.load(Ordering::Relaxed) as *mut u8
+    }
+
+    /// Links a magazine without objects to another one.
+    ///
+    /// # Safety
+    /// The magazine is the caller's alone.
+    pub unsafe fn chain(this: *mut Self, below: *mut Self) {
+        // SAFETY: the caller's; atomic, for others may look at it: see `link`.
+        unsafe { &(*this).words[0] }.store(below as u64, Ordering::Relaxed);
+    }
+
+    /// Undoes that; what it was linked to.
+    ///
+    /// # Safety
+    /// As [`Self::chain`].
+    pub unsafe fn unchain(this: *mut Self) -> *mut Self {
+        // SAFETY: as above.
+        let first = unsafe { &(*this).words[0] };
+        let below = first.load(Ordering::Relaxed) as *mut Self;
+        first.store(0, Ordering::Relaxed);
+        below
     }
 
     /// Objects below `top`.
@@ -171,8 +192,8 @@ fn link(space: &Space, number: u32) -> Link {
     Link::decode(unsafe { &(*space.slot(number)).words[0] }.load(Ordering::Relaxed))
 }
 
-/// Full and partly full magazines of one class on one node. All zeroes is an empty one.
-#[repr(C, align(64))]
+/// Full and partly full magazines of one class, of a node or of a thread. All zeroes is an empty one.
+#[repr(C)]
 pub struct Depot {
     stack: Stack,
     /// Fewest magazines since the last tick: so many were not needed.

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::class::CLASSES;
 use crate::heap::Heap;
+use crate::hoard::Hoard;
 use crate::lock::Lock;
 use crate::magazine::{Depot, Magazine, Stack};
 use crate::pages::PageHeap;
@@ -16,7 +17,7 @@ pub struct Node {
     /// Dense number of this node.
     pub number: usize,
     /// Magazines by class.
-    pub depots: [Depot; CLASSES],
+    depots: [Aligned<Depot>; CLASSES],
     /// Objects of this node that threads of other nodes freed, of any class.
     pub inbox: Aligned<Stack>,
     /// Magazines without objects.
@@ -34,7 +35,7 @@ pub struct Node {
 #[repr(C, align(64))]
 pub struct Aligned<T>(pub T);
 
-/// The slots of 512 bytes that magazines and heaps are made of.
+/// The slots of 1 KiB that magazines and heaps are made of.
 #[repr(C)]
 struct Slots {
     next: u32,
@@ -104,10 +105,14 @@ impl Node {
             slots.spare = unsafe { (*spare).next_spare };
             return Some(spare);
         }
-        let count = size_of::<Heap>().div_ceil(size_of::<Magazine>()) as u32;
+        let bytes = size_of::<Heap>() + size_of::<Hoard>();
+        let count = bytes.div_ceil(size_of::<Magazine>()) as u32;
         let heap: *mut Heap = space.slot(slots.take(space, self.number, count)?).cast();
-        // SAFETY: fresh memory of zeroes, large enough and aligned to a slot.
-        unsafe { (*heap).next = slots.all };
+        // SAFETY: fresh memory of zeroes, large enough for both and aligned to a slot.
+        unsafe {
+            (*heap).next = slots.all;
+            (*heap).hoard = heap.add(1).cast();
+        }
         slots.all = heap;
         Some(heap)
     }
@@ -121,6 +126,26 @@ impl Node {
         // SAFETY: by contract.
         unsafe { (*heap).next_spare = slots.spare };
         slots.spare = heap;
+    }
+
+    /// Its magazines of a class.
+    #[inline]
+    pub fn depot(&self, class: usize) -> &Depot {
+        &self.depots[class].0
+    }
+
+    /// Its magazines, class by class.
+    pub fn depots(&self) -> impl Iterator<Item = &Depot> {
+        self.depots[1..].iter().map(|depot| &depot.0)
+    }
+
+    /// Its magazines and those that its threads keep.
+    pub fn all_depots(&self) -> impl Iterator<Item = &Depot> {
+        let kept = self.heaps().flat_map(|heap| {
+            // SAFETY: heaps are never taken away.
+            unsafe { Heap::hoard_of(heap) }.depots()
+        });
+        self.depots().chain(kept)
     }
 
     /// The heaps made on this node, newest first. A new one may come at any time, none goes.

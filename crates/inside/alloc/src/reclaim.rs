@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use crate::class::{self, CLASSES};
 use crate::heap::Heap;
 use crate::kernel::{self, Advice};
-use crate::magazine::Magazine;
+use crate::magazine::{Depot, Magazine};
 use crate::node::Node;
 use crate::pages::{PageHeap, Run};
 use crate::space::Space;
@@ -42,7 +42,8 @@ pub fn look_at_the_clock(space: &Space, heap: &mut Heap) {
         tick(space, node);
         purge(space, node, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
     }
-    step(space, node, STEP);
+    // The other threads' hoards are theirs, or the helper's.
+    step(space, node, node.depots().chain(heap.hoard().depots()), STEP);
 }
 
 /// Does all that is due on a node; whether there is or may soon be more.
@@ -51,7 +52,7 @@ pub fn do_all(space: &Space, node: &Node, now_ms: u64) -> bool {
         tick(space, node);
     }
     let mut some = false;
-    while step(space, node, STEP) {
+    while step(space, node, node.all_depots(), STEP) {
         some = true;
     }
     some |= purge(space, node, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
@@ -61,17 +62,22 @@ pub fn do_all(space: &Space, node: &Node, now_ms: u64) -> bool {
 
 /// Finds out which magazines nobody needed since the last tick.
 pub fn tick(space: &Space, node: &Node) {
-    let idle: u32 = node.depots[1..].iter().map(|depot| depot.tick(space)).sum();
+    let idle: u32 = node.all_depots().map(|depot| depot.tick(space)).sum();
     node.idle.store(idle, Ordering::Relaxed);
 }
 
 /// Returns up to `most` idle magazines to their spans; whether some are left.
-pub fn step(space: &Space, node: &Node, most: usize) -> bool {
+fn step<'a>(
+    space: &Space,
+    node: &Node,
+    depots: impl Iterator<Item = &'a Depot>,
+    most: usize,
+) -> bool {
     if node.idle.load(Ordering::Relaxed) == 0 {
         return false;
     }
     let mut done = 0;
-    for depot in &node.depots[1..] {
+    for depot in depots {
         while let Some((magazine, objects)) = depot.take_idle(space) {
             return_magazine(space, node, magazine, objects);
             done += 1;
@@ -86,7 +92,7 @@ pub fn step(space: &Space, node: &Node, most: usize) -> bool {
 
 /// Returns everything that no thread holds, and gives back all free pages.
 pub fn trim(space: &Space, node: &Node) -> bool {
-    for depot in &node.depots[1..] {
+    for depot in node.all_depots() {
         while let Some((magazine, objects)) = depot.take(space) {
             return_magazine(space, node, magazine, objects);
         }

@@ -36,10 +36,10 @@ pub unsafe fn hand_over(
     unsafe {
         if objects == 0 {
             Node::recycle(space, magazine);
-        } else if node.depots[class].depth(space) >= class::TABLE[class].depot {
+        } else if node.depot(class).depth(space) >= class::TABLE[class].depot {
             reclaim::return_magazine(space, node, magazine, objects);
         } else {
-            let depth = node.depots[class].give(space, magazine, objects);
+            let depth = node.depot(class).give(space, magazine, objects);
             if depth.is_multiple_of(MANY) {
                 helper::want();
             }

@@ -3,7 +3,7 @@
 //! ```text
 //!  base          + stride       + 2 stride
 //!  | node 0      | node 1      | ...      || map | spans | free bits | magazines of 0 | of 1 | ..
-//!    payload       payload                   1 B   32 B    128 B        512 B each
+//!    payload       payload                   1 B   32 B    128 B        1 KiB each
 //!                                            ---- for every page -----
 //! ```
 //!
@@ -313,7 +313,7 @@ impl Space {
         })
     }
 
-    /// Address of a slot of 512 bytes among all magazines.
+    /// Address of a slot of 1 KiB among all magazines.
     #[inline]
     pub fn slot(&self, index: u32) -> *mut Magazine {
         (self.magazines + index as usize * MAGAZINE_BYTES) as *mut Magazine
@@ -344,4 +344,4 @@ impl Space {
     }
 }
 
-const _: () = assert!(MAX_REGIONS << (MAGAZINES_SHIFT_MAX - 9) <= 1 << 32);
+const _: () = assert!((MAX_REGIONS << MAGAZINES_SHIFT_MAX) / MAGAZINE_BYTES <= 1 << 32);

@@ -28,7 +28,7 @@ pub fn node(space: &Space, number: usize) -> NodeUsage {
     usage.spans_counted();
     count_pages(space, node, &mut usage);
     for class in 1..CLASSES {
-        usage.classes[class].in_depots = node.depots[class].objects(space);
+        usage.classes[class].in_depots = node.depot(class).objects(space);
     }
     // The interleaved region has large blocks only.
     if number < nodes.count() {
@@ -123,6 +123,9 @@ fn count_heaps(space: &Space, number: usize, usage: &mut NodeUsage) {
                 usage.threads += usize::from((*heap).owned.load(Ordering::Relaxed));
                 for class in 1..CLASSES {
                     usage.classes[class].in_threads += Heap::ready(heap, class);
+                }
+                for (class, depot) in (1..).zip(Heap::hoard_of(heap).depots()) {
+                    usage.classes[class].in_threads += depot.objects(space);
                 }
             }
             Heap::outgoing(heap, number, |object| {
