@@ -15,6 +15,9 @@ use numapilot_alloc::report;
 
 use crate::catch;
 
+// Null in a program without libstdc++, which cannot call these operators either.
+global_asm!(".weak _ZSt15get_new_handlerv", ".weak _ZSt17__throw_bad_allocv");
+
 /// `std::new_handler`.
 pub type Handler = unsafe extern "C" fn();
 
