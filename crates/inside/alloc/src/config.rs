@@ -107,7 +107,9 @@ fn switch(name: &str, setting: &mut bool, values: [&[u8]; 2]) {
 
 /// Whether the environment asks for statistics or a profile.
 pub fn asks_for_statistics() -> bool {
-    [ALLOC_STATS, ALLOC_STATS_SIGNAL, ALLOC_PROFILE].into_iter().any(|name| variable(name).is_some())
+    [ALLOC_STATS, ALLOC_STATS_SIGNAL, ALLOC_PROFILE]
+        .into_iter()
+        .any(|name| variable(name).is_some())
 }
 
 /// Reads what is said about statistics.

@@ -34,7 +34,13 @@ impl Hoard {
     /// The magazine is the caller's alone and holds objects of this class and of the node of
     /// the hoard's heap.
     #[inline]
-    pub unsafe fn keep(&self, space: &Space, class: usize, magazine: *mut Magazine, objects: usize) {
+    pub unsafe fn keep(
+        &self,
+        space: &Space,
+        class: usize,
+        magazine: *mut Magazine,
+        objects: usize,
+    ) {
         // SAFETY: by contract.
         unsafe { self.depots[class].give(space, magazine, objects) };
     }
