@@ -3,14 +3,15 @@
 //! It starts when there is much to give back, looks ten times a second, and ends when
 //! nothing is left. Without it, memory is given back only by threads that allocate.
 
-use core::ffi::c_void;
+use core::arch::global_asm;
+use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::reclaim::{self, TICK_MS};
 use crate::space::{self, Space};
-use crate::{config, kernel};
+use crate::{address_of, config, kernel};
 
 /// None, and none wanted.
 const ABSENT: u32 = 0;
@@ -59,6 +60,24 @@ fn start() {
     }
 }
 
+global_asm!(".weak numapilot_bind_create_unplaced");
+
+/// pthread_create(3).
+type Create = unsafe extern "C" fn(
+    *mut libc::pthread_t,
+    *const libc::pthread_attr_t,
+    extern "C" fn(*mut c_void) -> *mut c_void,
+    *mut c_void,
+) -> c_int;
+
+/// How libnumapilot_bind, where it is loaded, creates a thread that is none of the program's
+/// and takes no CPU away from those that are.
+fn unplaced() -> Option<Create> {
+    let address = address_of!("numapilot_bind_create_unplaced");
+    // SAFETY: that library's function of this name and signature.
+    (address != 0).then(|| unsafe { core::mem::transmute::<usize, Create>(address) })
+}
+
 /// Creates a thread: detached, with a small stack, and deaf to the program's signals.
 /// Whether the system allowed it.
 pub fn create(run: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
@@ -78,7 +97,8 @@ pub fn create(run: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        let made = libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, null_mut());
+        let create = unplaced().unwrap_or(libc::pthread_create);
+        let made = create(thread.as_mut_ptr(), attributes.as_ptr(), run, null_mut());
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut());
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         made == 0

@@ -101,6 +101,11 @@ fn the_main_thread_is_first_and_the_next_second() {
 }
 
 #[test]
+fn threads_of_other_libraries_take_no_cpu() {
+    holds("unplaced", tally(2, 0));
+}
+
+#[test]
 fn three_thousand_detached_threads() {
     holds("detached", tally(3001, 0));
 }

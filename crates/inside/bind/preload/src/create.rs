@@ -71,6 +71,44 @@ pub unsafe extern "C" fn pthread_create(
     result
 }
 
+/// pthread_create(3) for the other libraries that the launcher preloads: the thread is none of
+/// the program's, takes no CPU from those that are, and may run on all that they have.
+///
+/// # Safety
+/// As pthread_create(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn numapilot_bind_create_unplaced(
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+) -> c_int {
+    let Some(next) = PTHREAD_CREATE.get() else { return OUT_OF_RESOURCES };
+    let create = |new: &mut pthread_t, start, cell| {
+        // SAFETY: the caller vouches for the attributes; the trampoline takes the cell.
+        unsafe { next(new, attributes, start, cell) }
+    };
+    let mut id = 0;
+    let result = match state::get() {
+        None => create(&mut id, start, argument),
+        Some(state) => {
+            let start = start as *const c_void;
+            let create = |new: &mut pthread_t, cell| create(new, trampoline, cell);
+            let (result, new) = seat(state, Seat::None, start, argument, create);
+            id = new.id;
+            if result == 0 {
+                new.let_go();
+            }
+            result
+        }
+    };
+    if result == 0 {
+        // SAFETY: the caller vouches for the pointer.
+        unsafe { *thread = id };
+    }
+    result
+}
+
 /// # Safety
 /// As thrd_create(3).
 #[unsafe(no_mangle)]
@@ -132,24 +170,34 @@ fn place(
     argument: *mut c_void,
     create: impl FnOnce(&mut pthread_t, *mut c_void) -> c_int,
 ) -> (c_int, New) {
+    // A thread of a thread that pins itself inherits that affinity, as the program meant.
+    let its_own = has_affinity || state.seat() == Seat::ItsOwn;
+    let taken =
+        if its_own { Seat::ItsOwn } else { state.take_for_thread().map_or(Seat::None, Seat::Cpu) };
+    seat(state, taken, start, argument, create)
+}
+
+/// Creates a thread by `create` and puts it on a seat, which is given back on failure.
+fn seat(
+    state: &'static State,
+    seat: Seat,
+    start: *const c_void,
+    argument: *mut c_void,
+    create: impl FnOnce(&mut pthread_t, *mut c_void) -> c_int,
+) -> (c_int, New) {
     // SAFETY: malloc takes any size. The C library allocates for a thread as well, so an
     // allocator that creates threads can be called here.
     let cell: *mut Cell = keeping_errno(|| unsafe { libc::malloc(size_of::<Cell>()) }).cast();
     let mut new = New { id: 0, cell };
     if cell.is_null() {
+        give_back(state, seat);
         return (OUT_OF_RESOURCES, new);
     }
-    // A thread of a thread that pins itself inherits that affinity, as the program meant.
-    let its_own = has_affinity || state.seat() == Seat::ItsOwn;
-    let seat =
-        if its_own { Seat::ItsOwn } else { state.take_for_thread().map_or(Seat::None, Seat::Cpu) };
     // SAFETY: malloc gave memory for one cell, aligned for any type.
     unsafe { cell.write(Cell { turn: AtomicU32::new(CREATED), seat, start, argument }) };
     let result = create(&mut new.id, cell.cast());
     if result != 0 {
-        if let Seat::Cpu(cpu) = seat {
-            state.give_back(cpu);
-        }
+        give_back(state, seat);
         // SAFETY: no thread was created that could have freed it.
         keeping_errno(|| unsafe { libc::free(cell.cast()) });
         return (result, new);
@@ -165,9 +213,18 @@ fn place(
             unsafe { (*cell).seat = Seat::None };
         }
         Seat::ItsOwn => state.ledger().count(Event::PinsItself),
-        Seat::None => {}
+        // Its creator's CPU is its creator's.
+        Seat::None => {
+            pin(new.id, &state.mask);
+        }
     }
     (0, new)
+}
+
+fn give_back(state: &State, seat: Seat) {
+    if let Seat::Cpu(cpu) = seat {
+        state.give_back(cpu);
+    }
 }
 
 fn pin(thread: pthread_t, mask: &CpuMask) -> bool {

@@ -59,6 +59,19 @@ static void main_and_first_thread(void) {
   CHECK(cpu_of_new_thread(NULL) == 1);
 }
 
+/* What the other preloaded libraries call for threads of their own. */
+extern int numapilot_bind_create_unplaced(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)
+    __attribute__((weak));
+
+static void unplaced(void) {
+  void *cpu;
+  pthread_t thread;
+  CHECK(numapilot_bind_create_unplaced);
+  CHECK(numapilot_bind_create_unplaced(&thread, NULL, cpu_of_thread, NULL) == 0);
+  CHECK(pthread_join(thread, &cpu) == 0 && (int)(long)cpu == -1);
+  CHECK(cpu_of_new_thread(NULL) == 1);
+}
+
 static int finished, per_cpu[2];
 
 static void *count_cpu(void *unused) {
@@ -402,6 +415,7 @@ int main(int count, char **arguments) {
     void (*run)(void);
   } cases[] = {
       {"main-and-first-thread", main_and_first_thread},
+      {"unplaced", unplaced},
       {"detached", detached},
       {"attributes", attributes},
       {"affinity-attribute", affinity_attribute},
