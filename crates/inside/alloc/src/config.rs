@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use numapilot_bind::env::{
     ALLOC_HARDEN, ALLOC_HELPER, ALLOC_LARGE, ALLOC_ORIGIN, ALLOC_PROFILE, ALLOC_PROFILE_PERIOD,
-    ALLOC_STATS, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL, ALLOC_THP,
+    ALLOC_SHARING, ALLOC_STATS, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL, ALLOC_THP,
 };
 
 use crate::output::complain;
@@ -24,6 +24,9 @@ pub struct Config {
     pub interleave: bool,
     /// Send objects that are freed on another node home (numalloc section 3.3).
     pub origin: bool,
+    /// Have the threads of a node carve their spans from the same huge pages (numalloc section
+    /// 3.4).
+    pub sharing: bool,
     /// Check every free in full, and reuse memory in random order.
     pub harden: bool,
     /// Write statistics when the program ends.
@@ -50,6 +53,7 @@ const DEFAULT: Config = Config {
     helper: true,
     interleave: false,
     origin: true,
+    sharing: true,
     harden: false,
     stats: None,
     stats_file: None,
@@ -88,6 +92,7 @@ pub unsafe fn read() {
     switch(ALLOC_HELPER, &mut config.helper, [b"0", b"1"]);
     switch(ALLOC_LARGE, &mut config.interleave, [b"local", b"interleave"]);
     switch(ALLOC_ORIGIN, &mut config.origin, [b"0", b"1"]);
+    switch(ALLOC_SHARING, &mut config.sharing, [b"0", b"1"]);
     switch(ALLOC_HARDEN, &mut config.harden, [b"0", b"1"]);
     statistics(&mut config);
     heap_profile(&mut config);

@@ -22,6 +22,7 @@ use crate::hoard::Hoard;
 use crate::magazine::Magazine;
 use crate::node::Node;
 use crate::nodes::MAX_NODES;
+use crate::pages::Run;
 use crate::profile::Countdown;
 use crate::space::Space;
 use crate::{harden, helper, large, reclaim, report, small};
@@ -92,6 +93,8 @@ pub struct Heap {
     /// Magazines without objects, one chained to the next, and how many.
     empties: *mut Magazine,
     empty_count: u32,
+    /// Pages for spans of this heap alone: only without incremental sharing.
+    bag: Run,
     /// For each other node, where the next object to send home goes; null: no magazine.
     outbound: [*mut *mut u8; MAX_NODES],
 }
@@ -138,6 +141,9 @@ impl Heap {
                 // SAFETY: taken, it is ours.
                 unsafe { small::hand_over(space, node, class, magazine, objects) };
             }
+        }
+        if self.bag.pages > 0 {
+            small::return_bag(space, &mut node.pages.lock(), &mut self.bag);
         }
         while let Some(magazine) = self.take_empty() {
             // SAFETY: nothing refers to it any more.
@@ -328,7 +334,8 @@ impl Heap {
             let room = unsafe {
                 slice::from_raw_parts_mut(Magazine::word(active, 1), info.magazine as usize)
             };
-            match small::take(space, self.node, class, room) {
+            let bag = (!config::get().sharing).then_some(&mut self.bag);
+            match small::take(space, self.node, class, room, bag) {
                 small::Taken::Objects(count) => objects = count,
                 small::Taken::Span(start) => {
                     cold.fresh = start;
@@ -419,7 +426,7 @@ impl Heap {
         } else {
             // SAFETY: below the top lies an object, or the NULL of word 0.
             if unsafe { *self.bins.words[bin].sub(1) } == object {
-                report::bad_free(object as usize, "it was freed just before");
+                report::bad_free(object as usize, report::FREED_JUST_BEFORE);
             }
             self.put(space, bin / 2, object);
         }

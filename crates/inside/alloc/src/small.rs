@@ -3,10 +3,10 @@
 use crate::class::{self, CLASSES};
 use crate::magazine::Magazine;
 use crate::node::Node;
-use crate::pages::PageHeap;
+use crate::pages::{HUGE_PAGES, PageHeap, Run};
 use crate::space::Space;
 use crate::span::{Span, Use};
-use crate::{helper, reclaim};
+use crate::{helper, kernel, reclaim};
 
 /// So many magazines in a depot, 256 KiB to 2 MiB or more, may be worth giving back.
 const MANY: u32 = 32;
@@ -47,39 +47,74 @@ pub unsafe fn hand_over(
     }
 }
 
-/// Finds free objects of a class in spans in use, or else takes a new span.
-pub fn take(space: &Space, node: usize, class: usize, words: &mut [*mut u8]) -> Taken {
+/// Finds free objects of a class in spans in use, or else takes a new span, out of the
+/// thread's own bag if it has one.
+pub fn take(
+    space: &Space,
+    node: usize,
+    class: usize,
+    words: &mut [*mut u8],
+    bag: Option<&mut Run>,
+) -> Taken {
     let mut pages = space.node(node).pages.lock();
     let page = pages.partial[class];
     if page != 0 {
         return Taken::Objects(take_listed(space, &mut pages, class, page, words));
     }
-    take_span(space, &mut pages, class).map_or(Taken::Nothing, Taken::Span)
+    let run = match bag {
+        Some(bag) => take_of_bag(space, &mut pages, class::TABLE[class].pages, bag),
+        None => pages.take(space, class::TABLE[class].pages, 1),
+    };
+    run.map_or(Taken::Nothing, |run| Taken::Span(describe(space, &mut pages, class, run)))
+}
+
+/// Takes a run out of 2 MiB that belong to one thread: what incremental sharing avoids.
+fn take_of_bag(space: &Space, pages: &mut PageHeap, length: u32, bag: &mut Run) -> Option<Run> {
+    if bag.pages < length {
+        return_bag(space, pages, bag);
+        *bag = pages.take(space, HUGE_PAGES.max(length), HUGE_PAGES)?;
+    }
+    let run = Run { pages: length, ..*bag };
+    bag.page += length;
+    bag.pages -= length;
+    Some(run)
+}
+
+/// Gives back what is left in a thread's bag.
+pub fn return_bag(space: &Space, pages: &mut PageHeap, bag: &mut Run) {
+    if bag.pages > 0 {
+        pages.give(space, *bag, kernel::now_ms() as u32);
+        bag.pages = 0;
+    }
 }
 
 /// Takes a new span; its address.
 pub fn take_span(space: &Space, pages: &mut PageHeap, class: usize) -> Option<usize> {
-    let length = class::TABLE[class].pages;
-    let run = pages.take(space, length, 1)?;
-    for back in 0..length {
+    let run = pages.take(space, class::TABLE[class].pages, 1)?;
+    Some(describe(space, pages, class, run))
+}
+
+/// Enters a run as a span of objects; its address.
+fn describe(space: &Space, _lock: &mut PageHeap, class: usize, run: Run) -> usize {
+    for back in 0..run.pages {
         // SAFETY: the pages were just taken, and the lock is held.
         unsafe {
             *space.span(run.page + back) = Span {
                 state: if back == 0 { Use::Small } else { Use::Nothing },
                 back: back as u8,
-                pages: length,
+                pages: run.pages,
                 ..Span::NOTHING
             };
             *space.map(run.page + back) = 2 * class as u8;
         }
     }
-    Some(space.address_of(run.page))
+    space.address_of(run.page)
 }
 
 /// One object, when there is no memory for magazines; null when there is none at all.
 pub fn take_one(space: &Space, node: usize, class: usize) -> *mut u8 {
     let mut word = [core::ptr::null_mut()];
-    match take(space, node, class, &mut word) {
+    match take(space, node, class, &mut word, None) {
         Taken::Objects(_) => word[0],
         Taken::Span(start) => {
             let size = class::TABLE[class].size as usize;

@@ -52,6 +52,12 @@ pub const TABLE: &[Variable] = &[
         meaning: "whether an object freed on another node goes home to its own; 1",
     },
     Variable {
+        name: ALLOC_SHARING,
+        format: "0 or 1",
+        meaning: "whether the threads of a node carve what they allocate out of the same huge \
+                  pages; with 0 each takes 2 MiB at a time for itself; 1",
+    },
+    Variable {
         name: ALLOC_HARDEN,
         format: "0 or 1",
         meaning: "whether every free is checked in full, objects are reused in random order \
@@ -98,6 +104,8 @@ pub const ALLOC_THP: &str = "NUMAPILOT_ALLOC_THP";
 pub const ALLOC_LARGE: &str = "NUMAPILOT_ALLOC_LARGE";
 /// Origin-aware memory in `libnumapilot_alloc.so`.
 pub const ALLOC_ORIGIN: &str = "NUMAPILOT_ALLOC_ORIGIN";
+/// Incremental sharing in `libnumapilot_alloc.so`.
+pub const ALLOC_SHARING: &str = "NUMAPILOT_ALLOC_SHARING";
 /// Full checks in `libnumapilot_alloc.so`.
 pub const ALLOC_HARDEN: &str = "NUMAPILOT_ALLOC_HARDEN";
 /// Statistics of `libnumapilot_alloc.so` when the program ends.

@@ -2,6 +2,7 @@
  * set is watched, long enough that only a heap that keeps it fails. */
 #include "case.h"
 
+#include <pthread.h>
 #include <time.h>
 
 enum { TOTAL = 900 << 20, PATIENCE_S = 60 };
@@ -80,6 +81,33 @@ static void a_plateau_not_a_slope(void) {
   }
 }
 
+static pthread_barrier_t together;
+
+static void *allocates_once(void *unused) {
+  void *block = malloc(100);
+  (void)unused;
+  pthread_barrier_wait(&together);
+  return block;
+}
+
+/* Threads that live at the same time allocate in the same 2 MiB; each in its own when the
+ * variable says so. */
+static void threads_share_huge_pages(void) {
+  enum { THREADS = 4 };
+  const char *sharing = getenv("NUMAPILOT_ALLOC_SHARING");
+  int apart = sharing && !strcmp(sharing, "0");
+  pthread_t threads[THREADS];
+  uintptr_t huge[THREADS];
+  CHECK(pthread_barrier_init(&together, NULL, THREADS) == 0);
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, allocates_once, NULL) == 0);
+  for (int i = 0; i < THREADS; i++) {
+    void *block;
+    CHECK(pthread_join(threads[i], &block) == 0 && block);
+    huge[i] = (uintptr_t)block >> 21;
+    for (int k = 0; k < i; k++) CHECK_AT((huge[k] != huge[i]) == apart, k, i);
+  }
+}
+
 int main(int argument_count, char **arguments) {
   static const struct test_case cases[] = {
       {"small_blocks_with_a_little_activity", small_blocks_with_a_little_activity},
@@ -90,6 +118,7 @@ int main(int argument_count, char **arguments) {
       {"large_blocks_without_activity", large_blocks_without_activity},
       {"one_in_4096_kept", one_in_4096_kept},
       {"a_plateau_not_a_slope", a_plateau_not_a_slope},
+      {"threads_share_huge_pages", threads_share_huge_pages},
   };
   return run_case(argument_count, arguments, cases, COUNT(cases));
 }
