@@ -209,7 +209,7 @@ unsafe fn push(bins: *mut Bins, bin: usize, object: *mut u8) {
 #[cold]
 #[inline(never)]
 fn freed_twice(object: *mut u8) -> ! {
-    report::bad_free(object as usize, "it was freed just before");
+    report::bad_free(object as usize, report::FREED_JUST_BEFORE);
 }
 
 #[cold]
@@ -228,10 +228,10 @@ fn release_elsewhere(object: *mut u8) {
     }
     let address = object as usize;
     let Some(home) = space::existing().and_then(|space| space.node_of(address)) else {
-        report::bad_free(address, "it is not from this allocator");
+        report::bad_free(address, report::FOREIGN);
     };
     if !address.is_multiple_of(GRAIN) {
-        report::bad_free(address, "it is not at a multiple of 16, where every object starts");
+        report::bad_free(address, report::MISALIGNED);
     }
     threads::with_heap(|space, heap| {
         // SAFETY: the address lies in the payload.
@@ -274,7 +274,7 @@ pub unsafe fn usable_size(object: *mut u8) -> usize {
     }
     let Some(space) = space::existing().filter(|space| space.node_of(object as usize).is_some())
     else {
-        report::bad_free(object as usize, "it is not from this allocator");
+        report::bad_free(object as usize, report::FOREIGN);
     };
     // SAFETY: the address lies in the payload.
     match unsafe { *space.map(space.page_of(object as usize)) } {

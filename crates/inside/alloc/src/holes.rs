@@ -4,7 +4,7 @@
 //! hold no object. As free objects carry no links, those pages can be given back alone.
 
 use crate::class::{self, PAGE};
-use crate::kernel::{self, Advice};
+use crate::kernel;
 use crate::node::Node;
 use crate::pages::PageHeap;
 use crate::space::Space;
@@ -14,9 +14,6 @@ use crate::span::Use;
 const IDLE_MS: u32 = 2000;
 /// Spans looked at under the lock at a time.
 const BATCH: u32 = 1024;
-/// The smallest piece that is given back.
-const PIECE: usize = 4096;
-const _: () = assert!(PAGE.is_multiple_of(PIECE));
 
 /// Gives the holes of idle spans back; whether some spans are not idle long enough.
 pub fn purge(space: &Space, node: &Node, now_ms: u32) -> bool {
@@ -60,11 +57,14 @@ fn purge_span(space: &Space, _lock: &mut PageHeap, page: u32) {
         index >= info.capacity as usize
             || unsafe { *space.bits(page).add(index / 64) } >> (index % 64) & 1 == 1
     };
+    // The smallest piece that can be given back.
+    let bytes = kernel::page_size();
+    let end = start + pages as usize * PAGE;
     let mut hole = start..start;
-    for piece in (start..start + pages as usize * PAGE).step_by(PIECE) {
-        let objects = (piece - start) / size..(piece + PIECE - start).div_ceil(size);
+    for piece in (start.next_multiple_of(bytes)..end - end % bytes).step_by(bytes) {
+        let objects = (piece - start) / size..(piece + bytes - start).div_ceil(size);
         if objects.into_iter().all(is_free) {
-            hole = if hole.is_empty() { piece } else { hole.start }..piece + PIECE;
+            hole = if hole.is_empty() { piece } else { hole.start }..piece + bytes;
         } else {
             give_back(&hole);
             hole = piece..piece;
@@ -76,6 +76,6 @@ fn purge_span(space: &Space, _lock: &mut PageHeap, page: u32) {
 fn give_back(hole: &core::ops::Range<usize>) {
     if !hole.is_empty() {
         // SAFETY: no object lies there, and none can be handed out while the lock is held.
-        let _ = unsafe { kernel::advise(hole.start, hole.len(), Advice::DontNeed) };
+        let _ = unsafe { kernel::discard(hole.start, hole.len()) };
     }
 }

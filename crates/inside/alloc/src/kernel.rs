@@ -118,6 +118,7 @@ pub unsafe fn commit(start: usize, bytes: usize) -> Result<(), Refused> {
 /// # Safety
 /// The range is ours, and nobody uses it.
 pub unsafe fn protect(start: usize, bytes: usize, accessible: bool) -> Result<(), Refused> {
+    is_whole(start, bytes)?;
     let protection = if accessible { READ_WRITE } else { 0 };
     // SAFETY: by contract.
     unsafe { call(number::MPROTECT, [start, bytes, protection, 0, 0, 0]) }.map(drop)
@@ -134,23 +135,47 @@ pub fn random_seed() -> u64 {
     unsafe { bytes.read_unaligned() }
 }
 
-/// Advice of madvise(2) that is used here.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-pub enum Advice {
-    /// The contents are not needed; the next touch finds zeroes.
-    DontNeed = 4,
-    /// Use huge pages here.
-    HugePage = 14,
+/// Bytes of a page of this system: 4096, on some aarch64 kernels 16384 or 65536.
+pub fn page_size() -> usize {
+    // SAFETY: takes a constant.
+    unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }
 
-/// Gives advice on a range; a refusal changes nothing.
+/// Whether a range is of whole pages: the kernel rounds lengths up, into what comes after.
+fn is_whole(start: usize, bytes: usize) -> Result<(), Refused> {
+    let whole = (start | bytes).is_multiple_of(page_size());
+    whole.then_some(()).ok_or(Refused(libc::EINVAL))
+}
+
+/// Turns a range into zeroes: whole pages are given back to the system, which finds zeroes
+/// for the next touch; what lies in pages with other contents is overwritten.
 ///
 /// # Safety
-/// The range is ours; with [`Advice::DontNeed`] nobody needs its contents.
-pub unsafe fn advise(start: usize, bytes: usize, advice: Advice) -> Result<(), Refused> {
-    // SAFETY: by contract.
-    unsafe { call(number::MADVISE, [start, bytes, advice as usize, 0, 0, 0]) }.map(drop)
+/// The range is ours and committed, and nobody needs its contents.
+pub unsafe fn discard(start: usize, bytes: usize) -> Result<(), Refused> {
+    const DONT_NEED: usize = 4;
+    let (end, page) = (start + bytes, page_size());
+    let first = start.next_multiple_of(page).min(end);
+    let last = (end - end % page).max(first);
+    // SAFETY: by contract; the edges lie in pages that are there in any case.
+    unsafe {
+        if first < last {
+            call(number::MADVISE, [first, last - first, DONT_NEED, 0, 0, 0])?;
+        }
+        (start as *mut u8).write_bytes(0, first - start);
+        (last as *mut u8).write_bytes(0, end - last);
+    }
+    Ok(())
+}
+
+/// Asks for huge pages in a range; a refusal changes nothing.
+///
+/// # Safety
+/// The range is ours.
+pub unsafe fn ask_for_huge(start: usize, bytes: usize) {
+    const HUGE_PAGE: usize = 14;
+    // SAFETY: by contract; the advice changes no contents.
+    let _ = unsafe { call(number::MADVISE, [start, bytes, HUGE_PAGE, 0, 0, 0]) };
 }
 
 /// Moves the pages of one range to another without copying; the old range stays mapped and
@@ -160,6 +185,7 @@ pub unsafe fn advise(start: usize, bytes: usize, advice: Advice) -> Result<(), R
 /// Both ranges are committed, ours, of `bytes` and disjoint; nobody needs the contents of
 /// the new one.
 pub unsafe fn move_pages(from: usize, to: usize, bytes: usize) -> Result<(), Refused> {
+    is_whole(from | to, bytes)?;
     let arguments = [from, bytes, bytes, MREMAP_MAYMOVE_FIXED_DONTUNMAP, to, 0];
     // SAFETY: by contract.
     unsafe { call(number::MREMAP, arguments) }.map(drop)

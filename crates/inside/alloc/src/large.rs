@@ -75,7 +75,7 @@ fn describe(space: &Space, page: u32, pages: u32) {
 fn find(space: &Space, pointer: *mut u8) -> (usize, u32, u32) {
     let address = pointer as usize;
     let Some(node) = space.node_of(address) else {
-        report::bad_free(address, "it is not from this allocator");
+        report::bad_free(address, report::FOREIGN);
     };
     let page = space.page_of(address);
     if address.is_multiple_of(PAGE) && page < space.node(node).pages.lock().frontier() {
@@ -92,7 +92,7 @@ fn find(space: &Space, pointer: *mut u8) -> (usize, u32, u32) {
 /// What is wrong with a pointer into the payload at which nothing starts.
 fn explain(address: usize) -> &'static str {
     if !address.is_multiple_of(GRAIN) {
-        "it is not at a multiple of 16, where every object starts"
+        report::MISALIGNED
     } else {
         "no block starts there: it was freed before, or it points into one"
     }

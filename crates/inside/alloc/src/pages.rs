@@ -13,10 +13,9 @@
 //! 3.4, incremental sharing).
 
 use crate::class::PAGE;
-use crate::kernel::{self, Advice};
 use crate::space::Space;
 use crate::span::{Span, Use};
-use crate::{config, helper};
+use crate::{config, helper, kernel};
 
 /// Runs of up to this many pages have a list for each length.
 const EXACT: usize = 64;
@@ -390,8 +389,8 @@ impl PageHeap {
         let stop = stop.min(self.committed & !(HUGE_PAGES - 1));
         if stop > start {
             let bytes = (stop - start) as usize * PAGE;
-            // SAFETY: the range is ours; the advice changes no contents.
-            let _ = unsafe { kernel::advise(space.address_of(start), bytes, Advice::HugePage) };
+            // SAFETY: the range is ours.
+            unsafe { kernel::ask_for_huge(space.address_of(start), bytes) };
             self.huge = stop;
         }
     }

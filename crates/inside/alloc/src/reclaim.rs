@@ -12,13 +12,12 @@ use core::sync::atomic::Ordering;
 
 use crate::class::{self, CLASSES};
 use crate::heap::Heap;
-use crate::kernel::{self, Advice};
 use crate::magazine::{Depot, Magazine};
 use crate::node::Node;
 use crate::pages::{PageHeap, Run};
 use crate::space::Space;
 use crate::span::Use;
-use crate::{helper, holes, report, small};
+use crate::{helper, holes, kernel, report, small};
 
 /// Time between two looks at what was not needed.
 pub const TICK_MS: u64 = 100;
@@ -124,7 +123,7 @@ pub fn purge(space: &Space, node: &Node, before_ms: u32) -> bool {
         };
         let bytes = run.pages as usize * class::PAGE;
         // SAFETY: the run is nobody's: it is on no list, and nothing is allocated there.
-        let given = unsafe { kernel::advise(space.address_of(run.page), bytes, Advice::DontNeed) };
+        let given = unsafe { kernel::discard(space.address_of(run.page), bytes) };
         let now_ms = kernel::now_ms() as u32;
         if given.is_err() {
             // Locked memory cannot be given back; trying again at once would not end.
