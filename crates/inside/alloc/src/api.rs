@@ -5,7 +5,7 @@
 
 use core::ptr::null_mut;
 
-use crate::class::{self, GRAIN, PAGE_SHIFT, SMALL_MAX};
+use crate::class::{self, GRAIN, PAGE, PAGE_SHIFT, SMALL_MAX};
 use crate::config::INTERLEAVE_FROM;
 use crate::heap::Bins;
 use crate::large::{self, Block};
@@ -319,9 +319,11 @@ unsafe fn reallocate_slowly<N: NoMemory>(object: *mut u8, size: usize, align: us
     if held <= SMALL_MAX && stays(held, size) {
         return object;
     }
-    // A large block gives back what it no longer needs.
+    // A large block gives back the pages that it no longer needs.
     if held > SMALL_MAX && size > SMALL_MAX && stays(held, size) {
-        resize_large(object, size);
+        if held - size >= PAGE {
+            resize_large(object, size);
+        }
         return object;
     }
     // SAFETY: by contract.
