@@ -1,6 +1,7 @@
 //! Large blocks: runs of pages straight from the page heap of a node.
 
 use core::ptr::null_mut;
+use core::sync::atomic::Ordering;
 
 use crate::class::{GRAIN, PAGE};
 use crate::pages::{Run, pages_in};
@@ -78,7 +79,7 @@ fn find(space: &Space, pointer: *mut u8) -> (usize, u32, u32) {
         report::bad_free(address, report::FOREIGN);
     };
     let page = space.page_of(address);
-    if address.is_multiple_of(PAGE) && page < space.node(node).pages.lock().frontier() {
+    if address.is_multiple_of(PAGE) && page < space.node(node).reached.load(Ordering::Acquire) {
         // SAFETY: below the frontier spans are accessible; of a block only its owner, the
         // caller, changes the description.
         let span = unsafe { &*space.span(page) };

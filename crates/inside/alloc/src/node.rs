@@ -24,6 +24,9 @@ pub struct Node {
     empties: Aligned<Stack>,
     /// Runs of pages, and spans with free objects.
     pub pages: Lock<PageHeap>,
+    /// First page that was never handed out: below it, spans are accessible. For those who
+    /// do not hold the lock.
+    pub reached: AtomicU32,
     slots: Lock<Slots>,
     /// When the next tick is due, in milliseconds.
     pub next_tick: AtomicU64,

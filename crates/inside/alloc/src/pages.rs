@@ -12,6 +12,8 @@
 //! spans from here one after the other, so that they share huge pages (numalloc section
 //! 3.4, incremental sharing).
 
+use core::sync::atomic::Ordering;
+
 use crate::class::PAGE;
 use crate::space::Space;
 use crate::span::{Span, Use};
@@ -355,6 +357,7 @@ impl PageHeap {
         }
         let run = Run { page: self.frontier, pages, zero: true };
         self.frontier = end;
+        space.node(self.node).reached.store(end, Ordering::Release);
         if end > self.huge {
             self.ask_for_huge(space, run.page, end);
         }
