@@ -6,6 +6,7 @@
 use std::io;
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::atomic::AtomicU64;
 
 /// Zeroed anonymous memory; nothing is touched until the first access.
 #[derive(Debug)]
@@ -107,6 +108,53 @@ impl Mapping {
     }
 }
 
+/// A mapping whose words any number of threads read and write at the same time.
+#[derive(Debug)]
+pub struct SharedMapping(Mapping);
+
+impl From<Mapping> for SharedMapping {
+    fn from(mapping: Mapping) -> Self {
+        Self(mapping)
+    }
+}
+
+impl SharedMapping {
+    /// Address of the first word.
+    #[must_use]
+    pub fn start(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+
+    /// The words; a rest shorter than a word is left out.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: mappings are page aligned and live as long as `self`, every bit pattern is
+        // an AtomicU64, and no other reference to the bytes can be had from this type.
+        unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() / size_of::<u64>()) }
+    }
+
+    /// Gives the pages back to the kernel: all words are 0 from then on, and untouched.
+    ///
+    /// # Errors
+    /// `EINVAL` when the memory is locked.
+    pub fn discard(&self) -> io::Result<()> {
+        // SAFETY: the range is ours; to threads that read or write its words it is as if 0
+        // had been stored into each.
+        if unsafe { libc::madvise(self.0.as_ptr().cast(), self.0.len(), libc::MADV_DONTNEED) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// As [`Mapping::residency`].
+    ///
+    /// # Errors
+    /// When `/proc/self/smaps` cannot be read.
+    pub fn residency(&self) -> io::Result<Residency> {
+        self.0.residency()
+    }
+}
+
 /// What the kernel backs memory with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Residency {
@@ -164,6 +212,8 @@ impl Drop for Mapping {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
     #[test]
@@ -175,6 +225,20 @@ mod tests {
         assert_eq!(area, Residency { rss_bytes: 8 << 20, huge_bytes: 6 << 20 });
         assert_eq!(Residency::of(smaps, 0x1000..0x2000), Residency::default());
         assert_eq!(Residency::of("", 0..usize::MAX), Residency::default());
+    }
+
+    #[test]
+    fn threads_share_words() {
+        let shared = SharedMapping::from(Mapping::anonymous(4096).unwrap());
+        assert_eq!(shared.words().len(), 512);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| shared.words()[511].fetch_add(1, Relaxed));
+            }
+        });
+        assert_eq!(shared.words()[511].load(Relaxed), 4);
+        shared.discard().unwrap();
+        assert_eq!(shared.words()[511].load(Relaxed), 0);
     }
 
     #[test]

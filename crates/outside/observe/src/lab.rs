@@ -9,7 +9,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use numapilot_lab_pmu::MarkKind;
 use numapilot_lab_pmu::{Level, PCI_DEVICE, PCI_VENDOR, Pmu, PmuError, Record, Scalar, Snapshot};
+use numapilot_sys::mark;
 use numapilot_sys::shared::SharedWords;
 use numapilot_topology::{CpuId, NodeId};
 use thiserror::Error;
@@ -79,6 +81,22 @@ impl LabPmu {
     #[must_use]
     pub fn time_ns(&self) -> u64 {
         self.pmu.time_ns()
+    }
+
+    /// Begins or ends a region of interest of this name in the lab's report.
+    ///
+    /// # Errors
+    /// When the PMU's file cannot be locked: there is one place for the name of the next
+    /// mark.
+    pub fn mark(&self, kind: MarkKind, name: &str) -> io::Result<()> {
+        let file = File::open(&self.path)?;
+        file.lock()?;
+        self.pmu.set_mark_name(name);
+        match kind {
+            MarkKind::Begin => mark::begin_named(),
+            MarkKind::End => mark::end_named(),
+        }
+        Ok(())
     }
 
     /// All counters now.

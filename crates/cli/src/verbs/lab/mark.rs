@@ -1,13 +1,11 @@
 //! `numapilot lab mark`: begins and ends a region of interest from a script, for programs
 //! that cannot be changed.
 
-use std::fs::File;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use numapilot_observe::lab::LabPmu;
-use numapilot_sys::mark;
+use numapilot_observe::lab::{LabPmu, MarkKind};
 
 /// Arguments of `lab mark`.
 #[derive(clap::Args)]
@@ -36,14 +34,11 @@ impl Args {
                  numapilot lab run starts without --no-model"
             );
         };
-        // There is one place for the name of the next mark.
-        let file = File::open(lab.path()).context("cannot open the lab's PMU")?;
-        file.lock().context("cannot lock the lab's PMU")?;
-        lab.pmu().set_mark_name(&self.name);
-        match self.what {
-            What::Begin => mark::begin_named(),
-            What::End => mark::end_named(),
-        }
+        let kind = match self.what {
+            What::Begin => MarkKind::Begin,
+            What::End => MarkKind::End,
+        };
+        lab.mark(kind, &self.name).context("cannot lock the lab's PMU")?;
         Ok(ExitCode::SUCCESS)
     }
 }
