@@ -23,6 +23,7 @@ pub mod check;
 pub mod data;
 pub mod error;
 pub mod join;
+pub mod kernels;
 pub mod memory;
 pub mod outcome;
 pub mod random;

@@ -4,6 +4,7 @@ mod aggregation;
 mod curves;
 mod engines;
 mod join;
+mod kernels;
 mod memory_return;
 mod micro;
 mod options;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use numapilot_workloads::alloc::Bench;
+use numapilot_workloads::kernels::Kernel;
 
 use crate::terminal::Terminal;
 
@@ -65,6 +67,44 @@ enum Workload {
     AllocChurn(micro::Args),
     /// Allocator micro-benchmark: how soon freed memory goes back to the kernel.
     AllocReturn(memory_return::Args),
+    /// NUMA pathology kernel: the main thread fills, all threads read everything.
+    #[command(name = "k1-init1-readall", visible_alias = "k1")]
+    K1(kernels::Args),
+    /// NUMA pathology kernel: the main thread fills, each thread has a slice.
+    #[command(name = "k2-init1-slices", visible_alias = "k2")]
+    K2(kernels::Args),
+    /// NUMA pathology kernel: dependent probes of a shared table.
+    #[command(name = "k3-probe", visible_alias = "k3")]
+    K3(kernels::Args),
+    /// NUMA pathology kernel: random atomic adds to one table.
+    #[command(name = "k4-gups", visible_alias = "k4")]
+    K4(kernels::Args),
+    /// NUMA pathology kernel: private arrays whose threads have moved.
+    #[command(name = "k5-swapped", visible_alias = "k5")]
+    K5(kernels::Args),
+    /// NUMA pathology kernel: private arrays whose threads keep moving.
+    #[command(name = "k6-rotate", visible_alias = "k6")]
+    K6(kernels::Rotate),
+    /// NUMA pathology kernel: short bursts into fresh memory.
+    #[command(name = "k7-burst", visible_alias = "k7")]
+    K7(kernels::Args),
+    /// NUMA pathology kernel: nothing is wrong.
+    #[command(name = "k8-good-local", visible_alias = "k8")]
+    K8(kernels::Args),
+    /// NUMA pathology kernel: huge pages that threads share by halves.
+    #[command(name = "k9-thp-false-sharing", visible_alias = "k9")]
+    K9(kernels::Args),
+    /// NUMA pathology kernel: a neighbour takes most of one controller.
+    #[command(name = "k10-skew", visible_alias = "k10")]
+    K10(kernels::Args),
+    /// NUMA pathology kernel: all threads read everything and seldom write.
+    #[command(name = "k11-read-mostly", visible_alias = "k11")]
+    K11(kernels::ReadMostly),
+    /// NUMA pathology kernel: a producer on one node, a consumer on another.
+    #[command(name = "k12-pipe", visible_alias = "k12")]
+    K12(kernels::Args),
+    /// All NUMA pathology kernels under all their cures.
+    Kernels(kernels::all::Args),
 }
 
 impl Args {
@@ -86,6 +126,19 @@ impl Args {
             Workload::AllocBig(args) => args.run(terminal, Bench::Big),
             Workload::AllocChurn(args) => args.run(terminal, Bench::Churn),
             Workload::AllocReturn(args) => args.run(terminal),
+            Workload::K1(args) => args.run(terminal, Kernel::Init1Readall),
+            Workload::K2(args) => args.run(terminal, Kernel::Init1Slices),
+            Workload::K3(args) => args.run(terminal, Kernel::Probe),
+            Workload::K4(args) => args.run(terminal, Kernel::Gups),
+            Workload::K5(args) => args.run(terminal, Kernel::Swapped),
+            Workload::K6(args) => args.run(terminal),
+            Workload::K7(args) => args.run(terminal, Kernel::Burst),
+            Workload::K8(args) => args.run(terminal, Kernel::GoodLocal),
+            Workload::K9(args) => args.run(terminal, Kernel::ThpFalseSharing),
+            Workload::K10(args) => args.run(terminal, Kernel::Skew),
+            Workload::K11(args) => args.run(terminal),
+            Workload::K12(args) => args.run(terminal, Kernel::Pipe),
+            Workload::Kernels(args) => args.run(terminal),
         }
     }
 }

@@ -1,0 +1,148 @@
+//! `bench kernels`: all kernels under their illness and all cures, in one table.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+
+use indicatif::ProgressBar;
+use numapilot_workloads::kernels::{self, Kernel, Options, Outcome, Place};
+use serde_json::Value;
+
+use super::{Common, lab, picture, table};
+use crate::file::{self, Existing};
+use crate::interruption::{self, INTERRUPTED};
+use crate::terminal::Terminal;
+
+/// Arguments of `bench kernels`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  numapilot bench kernels --machine mine.toml
+  numapilot bench kernels --lab opteron-8385 --svg kernels.svg
+  numapilot bench kernels k1 k4 --lab epyc-9004-nps4 --json")]
+pub struct Args {
+    /// Only these: k1 to k12.
+    #[arg(value_name = "KERNEL")]
+    kernels: Vec<Kernel>,
+
+    /// Run them on this emulated machine: a name of `lab list`, or a description file.
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "machine")]
+    lab: Option<String>,
+
+    /// Run everything so many times, the placements of a kernel in turn, and keep each one's
+    /// median.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+
+    /// Draw the results into FILE.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// How a series of kernels came to its end; what ran before stays.
+pub(super) enum End {
+    Whole,
+    Interrupted,
+    Failed(anyhow::Error),
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        if let Some(path) = &self.svg {
+            file::check(path, Existing::Replace)?;
+        }
+        let (outcomes, end) = match &self.lab {
+            Some(machine) => lab::outcomes(machine, &self)?,
+            None => self.here(terminal)?,
+        };
+        if let Some(path) = &self.svg {
+            let rows = table::rows(&outcomes)?;
+            file::put(path, &picture::draw(&rows), Existing::Replace)?;
+        }
+        if self.common.json {
+            terminal.json(&outcomes)?;
+        } else {
+            table::print(terminal, &table::rows(&outcomes)?)?;
+        }
+        match end {
+            End::Whole => Ok(ExitCode::SUCCESS),
+            End::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
+            End::Failed(why) => Err(why),
+        }
+    }
+
+    /// On this machine.
+    fn here(&self, terminal: &Terminal) -> anyhow::Result<(Vec<Value>, End)> {
+        let interrupted = interruption::flag()?;
+        let options = self.common.options(Place::FirstTouch)?;
+        let mut outcomes = Vec::new();
+        let bar = match terminal.is_interactive() {
+            true => ProgressBar::new_spinner(),
+            false => ProgressBar::hidden(),
+        };
+        for kernel in self.chosen() {
+            let places: Vec<Place> = kernel.places().iter().copied().chain([Place::Best]).collect();
+            let mut runs: Vec<Vec<Outcome>> = places.iter().map(|_| Vec::new()).collect();
+            for round in 1..=self.runs {
+                for (place, runs) in places.iter().zip(&mut runs) {
+                    if interrupted.load(Relaxed) {
+                        bar.finish_and_clear();
+                        return Ok((outcomes, End::Interrupted));
+                    }
+                    bar.set_message(format!("{kernel} · {place} · run {round} of {}", self.runs));
+                    let options = Options { place: *place, ..options.clone() };
+                    match kernels::run(kernel, &options) {
+                        Ok(outcome) => runs.push(outcome),
+                        Err(why) => {
+                            bar.finish_and_clear();
+                            let what = format!("{kernel} with --place {place}");
+                            let why = anyhow::Error::new(why).context(what);
+                            return Ok((outcomes, End::Failed(why)));
+                        }
+                    }
+                }
+            }
+            for runs in runs {
+                outcomes.extend(median(runs).map(serde_json::to_value).transpose()?);
+            }
+        }
+        bar.finish_and_clear();
+        Ok((outcomes, End::Whole))
+    }
+
+    /// The same call, as the guest of this machine is to make it.
+    pub(super) fn words(&self, machine: &str) -> Vec<String> {
+        let mut words: Vec<String> = ["bench", "kernels", "--json"].map(String::from).to_vec();
+        words.extend(self.kernels.iter().map(|kernel| kernel.name().to_owned()));
+        let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        option("--machine", machine.to_owned());
+        option("--runs", self.runs.to_string());
+        option("--seed", self.common.seed.to_string());
+        if let Some(threads) = self.common.threads {
+            option("--threads", threads.to_string());
+        }
+        let scale = self.common.scale.map(super::Scale::bytes);
+        if let Some(bytes) = self.common.size.or(scale) {
+            option("--size", bytes.to_string());
+        }
+        words
+    }
+
+    fn chosen(&self) -> Vec<Kernel> {
+        match self.kernels.as_slice() {
+            [] => Kernel::ALL.to_vec(),
+            some => some.to_vec(),
+        }
+    }
+}
+
+/// The run in the middle by time; of an even number the faster one.
+fn median(mut runs: Vec<Outcome>) -> Option<Outcome> {
+    runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let middle = runs.len().checked_sub(1)? / 2;
+    Some(runs.swap_remove(middle))
+}

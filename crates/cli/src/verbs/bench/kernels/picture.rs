@@ -1,0 +1,105 @@
+//! The results as a picture: for each kernel a bar for its illness and one for every cure,
+//! as long as the time relative to the illness, with a mark where the prediction lies.
+//!
+//! ```text
+//!  k4-gups  first-touch  ██████████████|  1.00
+//!           interleave   ████|            0.32
+//! ```
+
+use super::table::{Row, illness, subtitle};
+use crate::svg::{Area, Svg, text_width};
+use crate::terminal;
+
+const MARGIN: f64 = 20.0;
+const TOP: f64 = 92.0;
+const BAR: f64 = 15.0;
+const GAP: f64 = 10.0;
+const PLOT: f64 = 360.0;
+/// Times of the illness beyond which a bar ends.
+const LONGEST: f64 = 1.6;
+
+/// The picture.
+pub fn draw(rows: &[Row]) -> String {
+    let mut svg = Svg::default();
+    svg.text("strong large", MARGIN, 30.0, "NUMA pathology kernels: illness and cures");
+    svg.text("dim", MARGIN, 52.0, &format!("{}; time relative to the illness", subtitle(rows)));
+    let names = widest(rows.iter().map(|row| row.workload.as_str()), 13.0);
+    let places: Vec<String> = rows.iter().map(Row::place).collect();
+    let places = widest(places.iter().map(String::as_str), 11.0);
+    let left = MARGIN + names + 14.0 + places + 12.0;
+    let x = |ratio: f64| left + PLOT * ratio.min(LONGEST) / LONGEST;
+    legend(&mut svg, left);
+    let mut y = TOP;
+    let mut last = "";
+    let mut marks = Vec::new();
+    for row in rows {
+        if row.workload != last {
+            y += if last.is_empty() { 0.0 } else { GAP };
+            svg.text("strong", MARGIN, y + 11.5, &row.workload);
+        }
+        last = &row.workload;
+        svg.text("text small end", left - 12.0, y + 11.0, &row.place());
+        if let Some(ill) = illness(rows, row).filter(|ill| ill.seconds > 0.0) {
+            let ratio = row.seconds / ill.seconds;
+            let width = x(ratio) - left;
+            let class = if row.is_ill() { "dot2" } else { "dot0" };
+            svg.rectangle(class, Area { x: left, y: y + 1.5, width, height: BAR - 4.0 }, 2.0);
+            let label = format!("{ratio:.2}  {}", terminal::seconds(row.seconds));
+            svg.text("dim small", x(LONGEST) + 10.0, y + 11.0, &label);
+            if let Some(predicted) = row.predicted_seconds {
+                marks.push((x(predicted / ill.seconds), y));
+            }
+        }
+        y += BAR;
+    }
+    for (x, y) in marks {
+        svg.line("axis", (x, y - 0.5), (x, y + BAR - 1.5));
+    }
+    for tick in [0.5, 1.0, 1.5] {
+        svg.line("grid", (x(tick), TOP), (x(tick), y + 4.0));
+        svg.text("dim small middle", x(tick), y + 18.0, &format!("{tick:.1}"));
+    }
+    let width = x(LONGEST) + 10.0 + text_width("0.00  00.0 ms", 11.0) + MARGIN;
+    svg.finish(width, y + 34.0, "NUMA pathology kernels: illness and cures")
+}
+
+fn legend(svg: &mut Svg, left: f64) {
+    let y = 74.0;
+    let mut at = left;
+    for (class, text) in [("dot2", "illness"), ("dot0", "cure")] {
+        svg.rectangle(class, Area { x: at, y: y - 9.0, width: 12.0, height: 10.0 }, 2.0);
+        svg.text("dim small", at + 18.0, y, text);
+        at += 34.0 + text_width(text, 11.0);
+    }
+    svg.line("axis", (at + 6.0, y - 10.0), (at + 6.0, y + 2.0));
+    svg.text("dim small", at + 14.0, y, "predicted");
+}
+
+fn widest<'a>(texts: impl Iterator<Item = &'a str>, size: f64) -> f64 {
+    texts.map(|text| text_width(text, size)).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_run_has_a_bar_and_every_prediction_a_mark() {
+        let row = |place: &str, seconds: f64, predicted: Option<f64>| {
+            Row::of(&json!({
+                "workload": "k4-gups", "parameters": {"place": place, "bytes": 1 << 20},
+                "cure": place, "seconds": seconds, "predicted_seconds": predicted,
+                "predicted_bound": null, "threads": 2, "nodes": 1, "time": "simulated",
+            }))
+            .unwrap()
+        };
+        let rows = [row("first-touch", 2.0, Some(1.9)), row("interleave", 0.5, None)];
+        let picture = draw(&rows);
+        assert_eq!(picture.matches("class=\"dot").count(), 2 + 2, "two bars and the legend");
+        assert_eq!(picture.matches("class=\"axis\"").count(), 1 + 1);
+        assert!(picture.contains("0.25  500 ms"), "{picture}");
+        draw(&[]);
+    }
+}

@@ -1,0 +1,166 @@
+//! k7, burst: fresh memory that the main thread touches and all threads scatter into, given
+//! back at once, again and again, as the integer sort IS does. A burst is over before
+//! anything that samples and moves pages can help.
+//!
+//! Best: an interleave policy that is there before the first touch. `late` is what moving
+//! can do: half of each burst is over by then.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use super::area::{Pages, page_words};
+use super::clock::Clock;
+use super::crew::Crew;
+use super::cycle::Cycle;
+use super::init_readall::TWIN_WORDS;
+use super::loops::{compute_ns, part, value};
+use super::prediction::{Access, Load, Pattern};
+use super::stage::Stage;
+use super::{Area, Illness, KernelError, Options, Place, Step};
+use crate::random::mix;
+
+/// Bursts.
+const BURSTS: usize = 2;
+/// One word in so many is written in a burst.
+const ONE_IN: usize = 4;
+/// Between two bursts.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// See the module.
+pub(super) struct Burst {
+    place: Place,
+    seed: u64,
+    threads: usize,
+    cycle: Cycle,
+    area: Area,
+}
+
+impl Burst {
+    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+        let cycle = Cycle::within((options.bytes / 8) as usize);
+        let area = Area::new(cycle.slots(), place, Pages::Small, crew)?;
+        Ok(Self { place, seed: options.seed, threads: crew.threads(), cycle, area })
+    }
+
+    /// What a thread writes in a burst; half 0 or 1 of it.
+    fn share(&self, thread: usize, half: usize) -> std::ops::Range<usize> {
+        let all = self.cycle.slots() / ONE_IN;
+        let at = |n: usize| all * n / (2 * self.threads);
+        at(2 * thread + half)..at(2 * thread + half + 1)
+    }
+
+    fn seed_of(&self, burst: usize) -> u64 {
+        self.seed ^ mix(burst as u64)
+    }
+}
+
+/// Writes values to places all over the words, none of them twice.
+fn scatter(words: &[AtomicU64], cycle: Cycle, range: std::ops::Range<usize>, seed: u64) {
+    for index in range {
+        words[cycle.next(index as u64) as usize].store(value(seed, index) | 1, Relaxed);
+    }
+}
+
+fn digest(slot: u64, word: u64) -> u64 {
+    mix(word ^ slot)
+}
+
+impl Illness for Burst {
+    fn areas(&self) -> Vec<&Area> {
+        vec![&self.area]
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> u64 {
+        let (words, crew) = (self.area.words(), stage.crew());
+        let own = part(words.len(), stage.thread(), self.threads);
+        let mut sum = 0u64;
+        for burst in 0..BURSTS {
+            stage.cure(|| {
+                if burst > 0 {
+                    thread::sleep(IDLE);
+                }
+                self.area.discard()
+            });
+            stage.prepare(|| {
+                let touched = match self.place {
+                    Place::Local => own.clone(),
+                    _ if stage.thread() == 0 => 0..words.len(),
+                    _ => 0..0,
+                };
+                touched.step_by(page_words()).for_each(|word| words[word].store(0, Relaxed));
+            });
+            let scatter = |half| {
+                let share = self.share(stage.thread(), half);
+                scatter(words, self.cycle, share, self.seed_of(burst));
+            };
+            if self.place == Place::Late {
+                stage.work(|| scatter(0));
+                stage.work(|| {
+                    if stage.thread() == 0 {
+                        let nodes = crew.memory();
+                        let home = |page: usize| nodes[page % nodes.len()];
+                        stage.note(self.area.move_pages(crew, home));
+                    }
+                });
+                stage.work(|| scatter(1));
+            } else {
+                stage.work(|| {
+                    scatter(0);
+                    scatter(1);
+                });
+            }
+            sum = sum.wrapping_add(stage.prepare(|| {
+                let written = own.clone().map(|slot| (slot, words[slot].load(Relaxed)));
+                let digests = written.filter(|(_, word)| *word != 0);
+                digests.fold(0u64, |sum, (slot, word)| sum.wrapping_add(digest(slot as u64, word)))
+            }));
+        }
+        sum
+    }
+
+    fn expected(&self) -> u64 {
+        let written = self.share(self.threads - 1, 1).end;
+        let one = |burst: usize| {
+            (0..written).fold(0u64, |sum, index| {
+                let word = value(self.seed_of(burst), index) | 1;
+                sum.wrapping_add(digest(self.cycle.next(index as u64), word))
+            })
+        };
+        (0..BURSTS).map(one).fold(0, u64::wrapping_add)
+    }
+
+    fn items(&self) -> u64 {
+        (self.share(self.threads - 1, 1).end * BURSTS) as u64
+    }
+
+    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let twin: Vec<AtomicU64> = (0..TWIN_WORDS).map(|_| AtomicU64::new(0)).collect();
+        let small = Cycle::within(TWIN_WORDS);
+        let pace = compute_ns(clock, TWIN_WORDS, || scatter(&twin, small, 0..TWIN_WORDS, 0));
+        let half_step = |late: bool| {
+            let load = |thread: usize| {
+                let stores = (self.share(thread, 0).len()) as f64;
+                let mut lines = self.area.spread(crew, stores)?;
+                if late {
+                    // Before the move all pages were where the main thread touched them.
+                    lines.fill(0.0);
+                    lines[crew.seat(0).node] = stores;
+                }
+                let access = Access {
+                    pattern: Pattern::Independent,
+                    lines,
+                    written: true,
+                    footprint_bytes: (self.area.words().len() * 8) as u64,
+                    huge: false,
+                };
+                Ok(Load::new(crew.seat(thread), pace * stores, vec![access]))
+            };
+            let loads: Result<Vec<Load>, KernelError> = (0..self.threads).map(load).collect();
+            Ok::<_, KernelError>(Step { times: BURSTS as f64, ..Step::once(loads?) })
+        };
+        let late = self.place == Place::Late;
+        Ok(vec![half_step(late)?, half_step(false)?])
+    }
+}

@@ -1,0 +1,136 @@
+//! k9, thp-false-sharing: huge pages in which every thread has base pages of its own, all
+//! filled by the main thread. A huge page is on one node, whoever it is good for.
+//!
+//! Best: base pages, each on the node of its thread. Moving the huge page helps one thread
+//! and no other.
+
+use super::area::{HUGE_WORDS, Pages, page_words};
+use super::clock::Clock;
+use super::crew::Crew;
+use super::init_readall::TWIN_WORDS;
+use super::loops::{advance, compute_ns, fill, filled};
+use super::prediction::{Access, Load, Pattern};
+use super::stage::Stage;
+use super::{Area, Illness, KernelError, Options, Place, Step};
+
+/// How often each thread goes through its pages.
+const PASSES: usize = 2;
+
+/// See the module.
+pub(super) struct HugeFalseSharing {
+    place: Place,
+    seed: u64,
+    threads: usize,
+    area: Area,
+    huge_bytes: std::sync::atomic::AtomicU64,
+}
+
+impl HugeFalseSharing {
+    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+        let words = (options.bytes / 8) as usize / HUGE_WORDS * HUGE_WORDS;
+        let pages = if place == Place::Split { Pages::Small } else { Pages::Huge };
+        let area = Area::new(words, place, pages, crew)?;
+        let huge_bytes = std::sync::atomic::AtomicU64::new(0);
+        Ok(Self { place, seed: options.seed, threads: crew.threads(), area, huge_bytes })
+    }
+
+    /// First words of a thread's pages, from one huge page to the next, each thread from
+    /// another one on: they are not all at the same huge page at the same time.
+    fn own(&self, thread: usize) -> impl Iterator<Item = usize> {
+        let page = page_words();
+        let huge_pages = self.area.words().len() / HUGE_WORDS;
+        let pages = HUGE_WORDS / page;
+        let turns = (0..pages.div_ceil(self.threads)).map(move |turn| turn * self.threads);
+        let huge = move |n: usize| (n + thread) % huge_pages * HUGE_WORDS;
+        let of_huge = move |at: usize| (0..huge_pages).map(move |n| huge(n) + at * page);
+        turns.map(move |turn| turn + thread).filter(move |at| *at < pages).flat_map(of_huge)
+    }
+}
+
+impl Illness for HugeFalseSharing {
+    fn areas(&self) -> Vec<&Area> {
+        vec![&self.area]
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> u64 {
+        let (words, crew, page) = (self.area.words(), stage.crew(), page_words());
+        stage.prepare(|| match self.place {
+            Place::Local => {
+                self.own(stage.thread()).for_each(|at| fill(words, at..at + page, self.seed));
+            }
+            _ if stage.thread() == 0 => fill(words, 0..words.len(), self.seed),
+            _ => {}
+        });
+        stage.cure(|| {
+            let huge = self.area.huge_bytes();
+            self.huge_bytes.store(huge, std::sync::atomic::Ordering::Relaxed);
+            let seat = |thread: usize| crew.seat(thread % self.threads).node;
+            match self.place {
+                Place::Split => self.area.move_pages(crew, |at| seat(at % (HUGE_WORDS / page))),
+                // One thread's node for each huge page.
+                Place::Collocate => self.area.move_pages(crew, |at| seat(at * page / HUGE_WORDS)),
+                _ => Ok(()),
+            }
+        });
+        let pass = || {
+            let pages = self.own(stage.thread());
+            pages.fold(0u64, |sum, at| sum.wrapping_add(advance(&words[at..at + page])))
+        };
+        stage.work(|| (0..PASSES).fold(0u64, |sum, _| sum.wrapping_add(pass())))
+    }
+
+    fn expected(&self) -> u64 {
+        let words = self.area.words().len();
+        let grown = (words * PASSES * (PASSES + 1) / 2) as u64;
+        filled(0..words, self.seed).wrapping_mul(PASSES as u64).wrapping_add(grown)
+    }
+
+    fn items(&self) -> u64 {
+        (self.area.words().len() * PASSES) as u64
+    }
+
+    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let homes = self.area.homes(crew)?;
+        let twin = &self.area.words()[..TWIN_WORDS];
+        let pace = compute_ns(clock, TWIN_WORDS, || {
+            std::hint::black_box(advance(twin));
+        });
+        let page = page_words();
+        let load = |thread: usize| {
+            let mut lines = vec![0.0; crew.nodes()];
+            for at in self.own(thread) {
+                if let Some(node) = homes.get(at / page).copied().flatten() {
+                    lines[node] += page as f64 / 8.0;
+                }
+            }
+            let words = lines.iter().sum::<f64>() * 8.0;
+            let access = Access {
+                pattern: Pattern::Stream,
+                lines,
+                written: true,
+                footprint_bytes: 0,
+                huge: self.place != Place::Split,
+            };
+            Load::new(crew.seat(thread), pace * words, vec![access])
+        };
+        let loads = (0..self.threads).map(load).collect();
+        Ok(vec![Step { times: PASSES as f64, ..Step::once(loads) }])
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let huge = self.huge_bytes.load(std::sync::atomic::Ordering::Relaxed);
+        if self.place == Place::Split {
+            return Vec::new();
+        }
+        let all = (self.area.words().len() * 8) as u64;
+        let short = (huge < all).then(|| {
+            format!(
+                "the kernel backed {} of {} MiB with huge pages; see \
+                 /sys/kernel/mm/transparent_hugepage/enabled",
+                huge >> 20,
+                all >> 20
+            )
+        });
+        short.into_iter().collect()
+    }
+}

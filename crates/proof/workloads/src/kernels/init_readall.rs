@@ -1,0 +1,105 @@
+//! k1, init1-readall: the main thread fills an array, and all threads read all of it in
+//! order, each from another place on. One controller and its links serve everybody.
+//!
+//! Best: a copy on each node; where only pages can be placed, interleave. Collocating with
+//! any one reader leaves all others where they were.
+
+use super::area::lines;
+use super::clock::Clock;
+use super::copies::Copies;
+use super::crew::Crew;
+use super::loops::{compute_ns, fill, filled, part, sum};
+use super::prediction::{Access, Load, Pattern};
+use super::stage::Stage;
+use super::{Area, Illness, KernelError, Options, Place, Step};
+
+/// See the module.
+pub(super) struct InitReadall {
+    place: Place,
+    seed: u64,
+    threads: usize,
+    data: Copies,
+}
+
+impl InitReadall {
+    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+        let words = (options.bytes / 8) as usize;
+        let data = Copies::new(words, place, crew)?;
+        Ok(Self { place, seed: options.seed, threads: crew.threads(), data })
+    }
+
+    fn words(&self) -> usize {
+        self.data.original().words().len()
+    }
+}
+
+impl Illness for InitReadall {
+    fn areas(&self) -> Vec<&Area> {
+        self.data.all().collect()
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> u64 {
+        self.data.fill(stage, |area, range| fill(area.words(), range, self.seed));
+        if self.place == Place::Collocate {
+            let last = stage.crew().seat(self.threads - 1).node;
+            stage.cure(|| self.data.original().move_pages(stage.crew(), |_| last));
+        }
+        let words = self.data.of(stage.seat().node).words();
+        let begin = part(words.len(), stage.thread(), self.threads).start;
+        stage.work(|| sum(&words[begin..]).wrapping_add(sum(&words[..begin])))
+    }
+
+    fn expected(&self) -> u64 {
+        filled(0..self.words(), self.seed).wrapping_mul(self.threads as u64)
+    }
+
+    fn items(&self) -> u64 {
+        (self.words() * self.threads) as u64
+    }
+
+    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let twin = &self.data.original().words()[..TWIN_WORDS.min(self.words())];
+        let pace = compute_ns(clock, twin.len(), || {
+            std::hint::black_box(sum(twin));
+        });
+        read_all(&self.data, crew, &(0..self.threads).collect::<Vec<_>>(), pace)
+    }
+}
+
+/// What these threads do when they read all of the data in order, each from its own part on:
+/// as many steps as there are parts. Where parts lie each on one node, all threads of a step
+/// use the same links.
+pub(super) fn read_all(
+    data: &Copies,
+    crew: &Crew,
+    readers: &[usize],
+    pace: f64,
+) -> Result<Vec<Step>, KernelError> {
+    let words = data.original().words().len();
+    let homes = (0..crew.nodes()).map(|node| match crew.manned().contains(&node) {
+        true => data.of(node).homes(crew),
+        false => Ok(Vec::new()),
+    });
+    let homes = homes.collect::<Result<Vec<_>, _>>()?;
+    let threads = crew.threads();
+    let load = |thread: &usize, step: usize| {
+        let seat = crew.seat(*thread);
+        let mut range = part(words, (thread + step) % threads, threads);
+        if range.end + range.len() > words {
+            range.end = words;
+        }
+        let access = Access {
+            pattern: Pattern::Stream,
+            lines: lines(&homes[seat.node], range.clone(), crew.nodes()),
+            written: false,
+            footprint_bytes: 0,
+            huge: false,
+        };
+        Load::new(seat, pace * range.len() as f64, vec![access])
+    };
+    let step = |step| Step::once(readers.iter().map(|thread| load(thread, step)).collect());
+    Ok((0..threads).map(step).collect())
+}
+
+/// Words that lie in a private cache, also of a lab's small ones.
+pub(super) const TWIN_WORDS: usize = 256;

@@ -1,0 +1,58 @@
+//! k2, init1-slices: the main thread fills an array, and each thread works on its slice of
+//! it. Nothing is shared, but everything lies on one node.
+//!
+//! Best: each slice on the node of its thread. Interleaving balances the controllers and
+//! makes most accesses remote for no need.
+
+use super::clock::Clock;
+use super::crew::Crew;
+use super::parts::Parts;
+use super::stage::Stage;
+use super::{Area, Illness, KernelError, Options, Place, Step};
+
+/// How often each thread goes through its slice.
+const PASSES: usize = 2;
+
+/// See the module.
+pub(super) struct InitSlices {
+    place: Place,
+    slices: Parts,
+}
+
+impl InitSlices {
+    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+        Ok(Self { place, slices: Parts::new(options, place, crew)? })
+    }
+}
+
+impl Illness for InitSlices {
+    fn areas(&self) -> Vec<&Area> {
+        vec![&self.slices.area]
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> u64 {
+        match self.place {
+            Place::Local => self.slices.fill_own(stage),
+            _ => self.slices.fill_by_main(stage),
+        }
+        if self.place == Place::Collocate {
+            stage.cure(|| self.slices.collocate(stage.crew(), 0));
+        }
+        let passes = || (0..PASSES).map(|_| self.slices.pass(stage.thread()));
+        stage.work(|| passes().fold(0, u64::wrapping_add))
+    }
+
+    fn expected(&self) -> u64 {
+        self.slices.expected(PASSES)
+    }
+
+    fn items(&self) -> u64 {
+        self.slices.items(PASSES)
+    }
+
+    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let homes = self.slices.area.homes(crew)?;
+        let loads = self.slices.loads(crew, 0, &homes, self.slices.pace(clock));
+        Ok(vec![Step { times: PASSES as f64, ..Step::once(loads) }])
+    }
+}

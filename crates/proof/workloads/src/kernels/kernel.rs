@@ -1,0 +1,241 @@
+//! The twelve kernels by name, with the placements each takes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use numapilot_lab_model::Model;
+
+use super::area::{HUGE_WORDS, page_bytes};
+use super::crew::Crew;
+use super::{
+    Illness, KernelError, Options, Place, burst, good_local, gups, huge_false_sharing,
+    init_readall, init_slices, pipe, probe, read_mostly, rotate, skew, swapped,
+};
+
+/// A kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// k1.
+    Init1Readall,
+    /// k2.
+    Init1Slices,
+    /// k3.
+    Probe,
+    /// k4.
+    Gups,
+    /// k5.
+    Swapped,
+    /// k6.
+    Rotate,
+    /// k7.
+    Burst,
+    /// k8.
+    GoodLocal,
+    /// k9.
+    ThpFalseSharing,
+    /// k10.
+    Skew,
+    /// k11.
+    ReadMostly,
+    /// k12.
+    Pipe,
+}
+
+impl Kernel {
+    /// All of them, k1 first.
+    pub const ALL: [Self; 12] = [
+        Self::Init1Readall,
+        Self::Init1Slices,
+        Self::Probe,
+        Self::Gups,
+        Self::Swapped,
+        Self::Rotate,
+        Self::Burst,
+        Self::GoodLocal,
+        Self::ThpFalseSharing,
+        Self::Skew,
+        Self::ReadMostly,
+        Self::Pipe,
+    ];
+
+    /// Name: `k4-gups`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Init1Readall => "k1-init1-readall",
+            Self::Init1Slices => "k2-init1-slices",
+            Self::Probe => "k3-probe",
+            Self::Gups => "k4-gups",
+            Self::Swapped => "k5-swapped",
+            Self::Rotate => "k6-rotate",
+            Self::Burst => "k7-burst",
+            Self::GoodLocal => "k8-good-local",
+            Self::ThpFalseSharing => "k9-thp-false-sharing",
+            Self::Skew => "k10-skew",
+            Self::ReadMostly => "k11-read-mostly",
+            Self::Pipe => "k12-pipe",
+        }
+    }
+
+    /// Its illness in a line.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Init1Readall => "the main thread fills, all threads read everything in order",
+            Self::Init1Slices => "the main thread fills, each thread works on its slice",
+            Self::Probe => "a shared table on one node, dependent probes",
+            Self::Gups => "random atomic adds to a table on one node",
+            Self::Swapped => "private arrays, whose threads have gone on by one node",
+            Self::Rotate => "private arrays, whose threads go on by one node again and again",
+            Self::Burst => "fresh memory, touched by the main thread, scattered into by all, freed",
+            Self::GoodLocal => "well placed streams, and the same in the cache",
+            Self::ThpFalseSharing => "huge pages in which each thread has base pages of its own",
+            Self::Skew => "a neighbour takes three quarters of one controller",
+            Self::ReadMostly => "k1 with one write in so many reads",
+            Self::Pipe => "a producer on one node, a consumer on another",
+        }
+    }
+
+    /// The placements it takes beside `best`, the illness first.
+    #[must_use]
+    pub const fn places(self) -> &'static [Place] {
+        use Place::{
+            Bounce, Collocate, Consumer, FirstTouch, Follow, Interleave, Late, Local, Replicate,
+            Split, Together, WeightedInterleave,
+        };
+        match self {
+            Self::Init1Readall => &[FirstTouch, Interleave, Local, Collocate, Replicate],
+            Self::Init1Slices | Self::Swapped | Self::GoodLocal => {
+                &[FirstTouch, Interleave, Local, Collocate]
+            }
+            Self::Probe | Self::ReadMostly => &[FirstTouch, Interleave, Local, Replicate],
+            Self::Gups => &[FirstTouch, Interleave, Local, Collocate],
+            Self::Rotate => &[FirstTouch, Interleave, Local, Follow],
+            Self::Burst => &[FirstTouch, Interleave, Local, Late],
+            Self::ThpFalseSharing => &[FirstTouch, Interleave, Local, Collocate, Split],
+            Self::Skew => &[FirstTouch, Interleave, Local, WeightedInterleave],
+            Self::Pipe => &[FirstTouch, Interleave, Local, Consumer, Together, Bounce],
+        }
+    }
+
+    /// The placements as a list for a message.
+    #[must_use]
+    pub fn places_text(self) -> String {
+        let names: Vec<&str> = self.places().iter().map(|place| place.name()).collect();
+        format!("{} and best", names.join(", "))
+    }
+
+    /// What `best` stands for, and whether the kernel takes a placement at all.
+    pub(super) fn resolve(
+        self,
+        place: Place,
+        options: &Options,
+        model: Option<&Model>,
+        crew: &Crew,
+    ) -> Result<Place, KernelError> {
+        if place != Place::Best {
+            let taken = self.places().contains(&place);
+            return taken.then_some(place).ok_or(KernelError::NoSuchPlace { kernel: self, place });
+        }
+        Ok(match self {
+            Self::Init1Readall | Self::Probe => Place::Replicate,
+            Self::Init1Slices | Self::Swapped => Place::Collocate,
+            Self::Gups | Self::Burst => Place::Interleave,
+            Self::GoodLocal => Place::FirstTouch,
+            Self::ThpFalseSharing => Place::Split,
+            Self::Skew => Place::WeightedInterleave,
+            Self::Pipe => Place::Consumer,
+            Self::ReadMostly => read_mostly::best(options, model, crew),
+            // Decided while it runs.
+            Self::Rotate => Place::Best,
+        })
+    }
+
+    /// Allocates its memory, untouched.
+    pub(super) fn build(
+        self,
+        options: &Options,
+        place: Place,
+        crew: &Crew,
+    ) -> Result<Box<dyn Illness>, KernelError> {
+        Ok(match self {
+            Self::Init1Readall => Box::new(init_readall::InitReadall::new(options, place, crew)?),
+            Self::Init1Slices => Box::new(init_slices::InitSlices::new(options, place, crew)?),
+            Self::Probe => Box::new(probe::Probe::new(options, place, crew)?),
+            Self::Gups => Box::new(gups::Gups::new(options, place, crew)?),
+            Self::Swapped => Box::new(swapped::Swapped::new(options, place, crew)?),
+            Self::Rotate => Box::new(rotate::Rotate::new(options, place, crew)?),
+            Self::Burst => Box::new(burst::Burst::new(options, place, crew)?),
+            Self::GoodLocal => Box::new(good_local::GoodLocal::new(options, place, crew)?),
+            Self::ThpFalseSharing => {
+                Box::new(huge_false_sharing::HugeFalseSharing::new(options, place, crew)?)
+            }
+            Self::Skew => Box::new(skew::Skew::new(options, place, crew)?),
+            Self::ReadMostly => Box::new(read_mostly::ReadMostly::new(options, place, crew)?),
+            Self::Pipe => Box::new(pipe::Pipe::new(options, place, crew)?),
+        })
+    }
+
+    /// The size below which a thread would have nothing to do.
+    pub(super) fn least_bytes(self, threads: usize) -> u64 {
+        let pages = (threads * page_bytes()) as u64;
+        match self {
+            Self::GoodLocal => 3 * pages,
+            Self::ThpFalseSharing => pages.next_multiple_of((HUGE_WORDS * 8) as u64),
+            Self::Probe => pages.next_power_of_two(),
+            _ => pages,
+        }
+    }
+
+    /// How many times its size it needs.
+    pub(super) fn areas(self, place: Place, crew: &Crew) -> u64 {
+        let copies = match place {
+            Place::Replicate | Place::Best => crew.manned().len() as u64,
+            _ => 0,
+        };
+        match self {
+            // The check holds the expected table.
+            Self::Gups | Self::Burst => 2,
+            Self::Init1Readall | Self::Probe | Self::ReadMostly => 1 + copies,
+            Self::Skew => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Kernel {
+    type Err = String;
+
+    /// `k4-gups`, or `k4`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is = |kernel: &Self| {
+            let name = kernel.name();
+            name == text || name.split('-').next() == Some(text)
+        };
+        let found = Self::ALL.into_iter().find(is);
+        found.ok_or_else(|| format!("'{text}' is no kernel; there are k1 to k12"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_have_two_names() {
+        for (i, kernel) in Kernel::ALL.into_iter().enumerate() {
+            assert_eq!(format!("k{}", i + 1).parse(), Ok(kernel));
+            assert_eq!(kernel.name().parse(), Ok(kernel));
+            assert_eq!(kernel.places()[0], Place::FirstTouch);
+        }
+        for bad in ["k0", "k13", "gups", "k1-", ""] {
+            assert!(bad.parse::<Kernel>().is_err(), "{bad}");
+        }
+    }
+}

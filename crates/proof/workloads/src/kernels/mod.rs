@@ -1,0 +1,248 @@
+//! NUMA pathology kernels: programs with one illness of memory placement each, and the known
+//! cures.
+//!
+//! Source: "Challenges of Memory Management on Modern NUMA Systems" (Gaud et al. 2015,
+//! Carrefour), whose programs suffer from one or the other: contention where one thread
+//! fills what all read (Streamcluster, k1), remote accesses where memory stays behind
+//! (k2, k5), bursts that are over before anything can be moved (IS, k7), pages that threads
+//! share falsely (k9).
+//!
+//! ```text
+//!  Crew (threads on CPUs) --> fill --> cure --> work, timed --> checksum
+//!        Area (pages)          |        |         |                ^
+//!                       first touch  move_pages   |     arithmetic, one thread
+//!                       or a policy              steps --> prediction
+//! ```
+//!
+//! Each kernel is real memory and real threads, and its answer is confirmed by a
+//! computation that uses none of its memory.
+
+pub mod area;
+pub mod clock;
+pub mod crew;
+mod error;
+mod figures;
+mod kernel;
+mod loops;
+mod outcome;
+mod place;
+pub mod prediction;
+mod stage;
+
+mod burst;
+mod copies;
+mod cycle;
+mod good_local;
+mod gups;
+mod huge_false_sharing;
+mod init_readall;
+mod init_slices;
+mod parts;
+mod pipe;
+mod probe;
+mod read_mostly;
+mod rotate;
+mod skew;
+mod swapped;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use numapilot_lab_model::Model;
+use serde::Serialize;
+
+use self::area::Area;
+use self::clock::Clock;
+use self::crew::Crew;
+use self::prediction::{Load, Prediction, predict, predict_beside};
+use self::stage::{Run, Stage};
+use crate::memory::{available_bytes, peak_rss_bytes};
+use crate::outcome::Figures;
+use crate::team;
+
+pub use self::clock::Time;
+pub use self::error::KernelError;
+pub use self::figures::{Known, model};
+pub use self::kernel::Kernel;
+pub use self::outcome::{NodePages, Outcome};
+pub use self::place::Place;
+
+/// How to run a kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct Options {
+    /// Where memory goes.
+    pub place: Place,
+    /// Number of threads, the main thread being one of them.
+    #[serde(skip)]
+    pub threads: NonZeroUsize,
+    /// Size of what the threads work on, all together.
+    pub bytes: u64,
+    /// Seed of the data.
+    pub seed: u64,
+    /// k6: how long the threads stay on a node; as long as two passes when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period: Option<Duration>,
+    /// k11: one access in so many writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes_every: Option<u64>,
+    /// The machine whose description predicts the time, by name or file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+}
+
+/// A part of the work whose threads begin and end together.
+struct Step {
+    /// How often it is done.
+    times: f64,
+    loads: Vec<Load>,
+    /// The share of a node's controller that somebody else wants.
+    taken: Option<(usize, f64)>,
+}
+
+impl Step {
+    fn once(loads: Vec<Load>) -> Self {
+        Self { times: 1.0, loads, taken: None }
+    }
+}
+
+/// One kernel, ready to run.
+trait Illness: Sync {
+    /// Its memory.
+    fn areas(&self) -> Vec<&Area>;
+    /// A thread's part: all threads fill, cure and work together. Returns what it adds to
+    /// the checksum.
+    fn run(&self, stage: &Stage<'_>) -> u64;
+    /// The checksum by other means.
+    fn expected(&self) -> u64;
+    /// Items of work.
+    fn items(&self) -> u64;
+    /// What the prediction must know, from where the pages are.
+    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError>;
+    /// The placement that it settled on, where that is decided by measuring.
+    fn settled(&self) -> Option<Place> {
+        None
+    }
+    /// What a reader of the figures should know.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Whose time kernels are measured in here.
+///
+/// # Errors
+/// [`KernelError::Lab`] in a lab whose PMU cannot be used.
+pub fn time() -> Result<Time, KernelError> {
+    Ok(Clock::here()?.time())
+}
+
+/// Runs a kernel.
+///
+/// # Errors
+/// [`KernelError`]: bad options, what the system refuses, a wrong result.
+pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
+    let machine = numapilot_topology::read(Path::new("/"))?;
+    let crew = Crew::on(&machine, options.threads.get())?;
+    let clock = Clock::here()?;
+    let known = figures::known(&machine, options.machine.as_deref(), clock.time())?;
+    let place = kernel.resolve(options.place, options, known.as_ref().ok(), &crew)?;
+    refuse(kernel, options, &crew)?;
+    let illness = kernel.build(options, place, &crew)?;
+    let region = format!("{} {}", kernel.name(), options.place);
+    let run = Run::new(&crew, &clock, region);
+    let before = numapilot_sys::affinity::get(0);
+    let results = team::run(vec![(); crew.threads()], |worker, ()| {
+        let stage = Stage::new(worker, &run);
+        stage.sit(stage.seat());
+        illness.run(&stage)
+    });
+    if let Ok(before) = before {
+        // The main thread was one of the team; what comes next may run anywhere again.
+        let _ = numapilot_sys::affinity::set(0, &before);
+    }
+    let (sums, _) = results?;
+    let seconds = run.finish()?.as_secs_f64();
+    let peak_rss_bytes = peak_rss_bytes()?;
+    let computed = sums.into_iter().fold(0, u64::wrapping_add);
+    let expected = illness.expected();
+    if computed != expected {
+        return Err(KernelError::WrongResult { computed, expected });
+    }
+    let (predicted, unsupported) = match known {
+        Ok(model) => (predicted(&model, &illness.steps(&crew, &clock)?), BTreeMap::new()),
+        Err(why) => (None, BTreeMap::from([("predicted_seconds", why)])),
+    };
+    let mut notes = illness.notes();
+    if crew.memory().len() == 1 {
+        notes.push("one node: every placement is the same, so no cure can differ".to_owned());
+    } else if balancing_is_on() {
+        notes.push(
+            "AutoNUMA is on and moves pages too; kernel.numa_balancing=0 turns it off".to_owned(),
+        );
+    }
+    Ok(Outcome {
+        figures: Figures {
+            workload: kernel.name(),
+            threads: crew.threads(),
+            parameters: serde_json::to_value(options).unwrap_or_default(),
+        },
+        cure: illness.settled().unwrap_or(place),
+        time: clock.time(),
+        seconds,
+        items_per_second: illness.items() as f64 / seconds,
+        checksum: computed,
+        peak_rss_bytes,
+        nodes: crew.manned().len(),
+        pages: pages(&illness.areas(), &crew)?,
+        predicted_seconds: predicted.map(|p| p.seconds),
+        predicted_bound: predicted.map(|p| p.bound.to_string()),
+        unsupported,
+        notes,
+    })
+}
+
+/// Whether the kernel moves pages by itself (Documentation/admin-guide/sysctl/kernel.rst).
+fn balancing_is_on() -> bool {
+    let mode = std::fs::read_to_string("/proc/sys/kernel/numa_balancing");
+    mode.is_ok_and(|mode| mode.trim() != "0")
+}
+
+fn refuse(kernel: Kernel, options: &Options, crew: &Crew) -> Result<(), KernelError> {
+    let least = kernel.least_bytes(crew.threads());
+    if options.bytes < least {
+        let (bytes, threads) = (options.bytes, crew.threads());
+        return Err(KernelError::TooSmall { bytes, threads, least });
+    }
+    let needed_bytes = options.bytes.saturating_mul(kernel.areas(options.place, crew));
+    let available_bytes = available_bytes()?;
+    if needed_bytes > available_bytes {
+        return Err(KernelError::TooLittleMemory { kernel, needed_bytes, available_bytes });
+    }
+    Ok(())
+}
+
+/// The time of all steps, and what bounds the longest.
+fn predicted(model: &Model, steps: &[Step]) -> Option<Prediction> {
+    let one = |step: &Step| {
+        let prediction = match step.taken {
+            Some((node, share)) => predict_beside(model, &step.loads, node, share)?,
+            None => predict(model, &step.loads)?,
+        };
+        Some(Prediction { seconds: prediction.seconds * step.times, ..prediction })
+    };
+    let steps = steps.iter().map(one).collect::<Option<Vec<Prediction>>>()?;
+    let seconds = steps.iter().map(|step| step.seconds).sum();
+    let longest = steps.into_iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
+    Some(Prediction { seconds, ..longest })
+}
+
+fn pages(areas: &[&Area], crew: &Crew) -> Result<Vec<NodePages>, KernelError> {
+    let mut counts = vec![0; crew.nodes()];
+    for area in areas {
+        area.homes(crew)?.into_iter().flatten().for_each(|node| counts[node] += 1);
+    }
+    let nodes = counts.into_iter().enumerate();
+    Ok(nodes.map(|(node, pages)| NodePages { node: crew.id(node).0, pages }).collect())
+}

@@ -1,0 +1,104 @@
+//! An array of which each thread has a part of its own, which it reads and writes in order.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::area::{Area, Pages, lines, page_words};
+use super::clock::Clock;
+use super::crew::Crew;
+use super::init_readall::TWIN_WORDS;
+use super::loops::{advance, compute_ns, fill, filled, part};
+use super::prediction::{Access, Load, Pattern};
+use super::stage::Stage;
+use super::{KernelError, Options, Place};
+
+/// The array.
+pub(super) struct Parts {
+    pub area: Area,
+    seed: u64,
+    threads: usize,
+}
+
+impl Parts {
+    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+        let threads = crew.threads();
+        let words = (options.bytes / 8) as usize;
+        let words = part(words, threads - 1, threads).end;
+        let area = Area::new(words, place, Pages::Small, crew)?;
+        Ok(Self { area, seed: options.seed, threads })
+    }
+
+    /// Fills the part of this thread.
+    pub fn fill_own(&self, stage: &Stage<'_>) {
+        stage.prepare(|| fill(self.area.words(), self.range(stage.thread()), self.seed));
+    }
+
+    /// The main thread fills everything.
+    pub fn fill_by_main(&self, stage: &Stage<'_>) {
+        stage.prepare(|| {
+            if stage.thread() == 0 {
+                fill(self.area.words(), 0..self.area.words().len(), self.seed);
+            }
+        });
+    }
+
+    /// Goes through the part of a thread once.
+    pub fn pass(&self, thread: usize) -> u64 {
+        advance(&self.area.words()[self.range(thread)])
+    }
+
+    /// What all passes of all threads return together.
+    pub fn expected(&self, passes: usize) -> u64 {
+        let once = filled(0..self.area.words().len(), self.seed);
+        let sum_of_passes = (passes * (passes + 1) / 2) as u64;
+        let grown = (self.area.words().len() as u64).wrapping_mul(sum_of_passes);
+        once.wrapping_mul(passes as u64).wrapping_add(grown)
+    }
+
+    /// Words that all passes work through.
+    pub fn items(&self, passes: usize) -> u64 {
+        (self.area.words().len() * passes) as u64
+    }
+
+    /// Moves each part to the node where its thread sits after so many nodes.
+    pub fn collocate(&self, crew: &Crew, rotated: usize) -> Result<(), KernelError> {
+        let pages = self.range(0).len() / page_words();
+        self.area.move_pages(crew, |page| crew.rotated(page / pages.max(1), rotated).node)
+    }
+
+    /// Nanoseconds of the CPU for each word.
+    pub fn pace(&self, clock: &Clock) -> f64 {
+        let twin = &self.area.words()[..TWIN_WORDS.min(self.area.words().len())];
+        let before: Vec<u64> = twin.iter().map(|word| word.load(Relaxed)).collect();
+        let pace = compute_ns(clock, twin.len(), || {
+            std::hint::black_box(advance(twin));
+        });
+        twin.iter().zip(before).for_each(|(word, value)| word.store(value, Relaxed));
+        pace
+    }
+
+    /// What a pass is, by threads that sit after so many nodes, over pages with these homes.
+    pub fn loads(
+        &self,
+        crew: &Crew,
+        rotated: usize,
+        homes: &[Option<usize>],
+        pace: f64,
+    ) -> Vec<Load> {
+        let load = |thread: usize| {
+            let range = self.range(thread);
+            let access = Access {
+                pattern: Pattern::Stream,
+                lines: lines(homes, range.clone(), crew.nodes()),
+                written: true,
+                footprint_bytes: 0,
+                huge: false,
+            };
+            Load::new(crew.rotated(thread, rotated), pace * range.len() as f64, vec![access])
+        };
+        (0..self.threads).map(load).collect()
+    }
+
+    fn range(&self, thread: usize) -> std::ops::Range<usize> {
+        part(self.area.words().len(), thread, self.threads)
+    }
+}

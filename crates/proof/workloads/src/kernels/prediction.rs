@@ -1,0 +1,445 @@
+//! How long a kernel should take: `t = max(controller, link, latency / MLP)`.
+//!
+//! Every line that threads fetch from memory, and every modified line that goes back, takes
+//! its time at the controller of its home node and at each link on the way. Meanwhile a
+//! thread waits for as much of the latency as it cannot overlap. The slowest of all these is
+//! what the kernel takes. Nothing here measures or calls the system: machine and traffic
+//! in, seconds out.
+//!
+//! Source of the figures: the machine description, as the lab's model reads it
+//! (`numapilot_lab_model::Model`). Caches only count for accesses at random: a stream
+//! through more than the cache finds nothing in it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use numapilot_lab_model::Model;
+use numapilot_topology::CpuId;
+use numapilot_topology::routes::Routes;
+
+use super::crew::Seat;
+
+/// Bytes of a line.
+pub const LINE_BYTES: u64 = 64;
+/// Lines of a page of 4 KiB.
+const PAGE_LINES: f64 = 64.0;
+/// Bytes that an entry of the TLB reaches.
+const SMALL_PAGE: u64 = 4 << 10;
+const HUGE_PAGE: u64 = 2 << 20;
+/// A prefetcher keeps this many times as many lines in flight as a program's own misses:
+/// assumed, as in the lab's model.
+const PREFETCH_FACTOR: f64 = 4.0;
+
+/// How the addresses of lines follow from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Line after line: the prefetcher overlaps them.
+    Stream,
+    /// At random, known early: misses overlap as far as the processor can.
+    Independent,
+    /// Each address is in the line before: the whole latency counts.
+    Dependent,
+}
+
+/// Lines that a thread uses in one way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// In which order.
+    pub pattern: Pattern,
+    /// How many, by position of their home node.
+    pub lines: Vec<f64>,
+    /// Whether they are modified, and so go back later.
+    pub written: bool,
+    /// What random accesses are spread over.
+    pub footprint_bytes: u64,
+    /// Whether it lies in huge pages.
+    pub huge: bool,
+}
+
+/// What one thread does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Position of the node it runs on.
+    pub node: usize,
+    /// The CPU: threads on one CPU take turns.
+    pub cpu: CpuId,
+    /// What the CPU itself takes, in nanoseconds, when everything is in its first caches.
+    pub compute_ns: f64,
+    /// What it uses.
+    pub accesses: Vec<Access>,
+}
+
+impl Load {
+    /// What a thread does that sits there.
+    #[must_use]
+    pub fn new(seat: Seat, compute_ns: f64, accesses: Vec<Access>) -> Self {
+        Self { node: seat.node, cpu: seat.cpu, compute_ns, accesses }
+    }
+}
+
+/// What is used from its beginning to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The memory controller of a node.
+    Controller(usize),
+    /// The link from a node to another.
+    Link(usize, usize),
+    /// A thread that runs on a node, which waits for memory or computes.
+    Thread(usize),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Controller(node) => write!(f, "controller {node}"),
+            Self::Link(from, to) => write!(f, "link {from}>{to}"),
+            Self::Thread(node) => write!(f, "latency on {node}"),
+        }
+    }
+}
+
+/// A predicted time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// How long.
+    pub seconds: f64,
+    /// What decides it.
+    pub bound: Bound,
+}
+
+/// The time of loads that begin together, up to the end of the last one; `None` when there
+/// are none, or they name a node that the machine does not have.
+#[must_use]
+pub fn predict(model: &Model, loads: &[Load]) -> Option<Prediction> {
+    let nodes = model.nodes();
+    let fits = |load: &Load| {
+        load.node < nodes && load.accesses.iter().all(|access| access.lines.len() == nodes)
+    };
+    if !loads.iter().all(fits) {
+        return None;
+    }
+    let streams = Traffic::of(model, loads, |access| access.pattern == Pattern::Stream);
+    let streams_seconds = streams.bounds(model).map(|bound| bound.seconds).fold(0.0, f64::max);
+    let loaded = loaded_latency_ns(model, loads);
+    let mut cpus: BTreeMap<CpuId, Prediction> = BTreeMap::new();
+    for load in loads {
+        let bound = Bound::Thread(load.node);
+        cpus.entry(load.cpu).or_insert(Prediction { seconds: 0.0, bound }).seconds +=
+            thread_ns(model, load, streams_seconds * 1e9, &loaded) * 1e-9;
+    }
+    let all = Traffic::of(model, loads, |_| true);
+    cpus.into_values().chain(all.bounds(model)).max_by(|a, b| a.seconds.total_cmp(&b.seconds))
+}
+
+/// The same while somebody else wants a share of a node's controller: when both ask for more
+/// than it has, each gets as much of it as of what is asked for.
+#[must_use]
+pub fn predict_beside(
+    model: &Model,
+    loads: &[Load],
+    node: usize,
+    share: f64,
+) -> Option<Prediction> {
+    let alone = predict(model, loads)?;
+    let traffic = Traffic::of(model, loads, |_| true);
+    let controller_seconds = seconds_of(traffic.at(node), *model.controllers_gb_per_s.get(node)?);
+    // As shares of the controller.
+    let asked = controller_seconds / alone.seconds;
+    let seconds = controller_seconds * ((asked + share) / asked).max(1.0);
+    if asked + share <= 1.0 || seconds <= alone.seconds {
+        return Some(alone);
+    }
+    Some(Prediction { seconds, bound: Bound::Controller(node) })
+}
+
+/// Lines that come from memory, by node of the CPU and home node; and back.
+struct Traffic {
+    there: Vec<Vec<f64>>,
+    back: Vec<Vec<f64>>,
+}
+
+impl Traffic {
+    fn of(model: &Model, loads: &[Load], counts: impl Fn(&Access) -> bool) -> Self {
+        let none = vec![vec![0.0; model.nodes()]; model.nodes()];
+        let mut traffic = Self { there: none.clone(), back: none };
+        for load in loads {
+            for access in load.accesses.iter().filter(|access| counts(access)) {
+                let missing = 1.0 - cached_share(model, access);
+                for (home, lines) in access.lines.iter().enumerate() {
+                    traffic.there[load.node][home] += lines * missing;
+                    if access.written {
+                        traffic.back[load.node][home] += lines * missing;
+                    }
+                }
+            }
+        }
+        traffic
+    }
+
+    /// Lines at a node's controller.
+    fn at(&self, home: usize) -> f64 {
+        self.there.iter().chain(&self.back).filter_map(|row| row.get(home)).sum()
+    }
+
+    /// What each controller and link takes.
+    fn bounds(&self, model: &Model) -> impl Iterator<Item = Prediction> + use<> {
+        controllers(model, self).into_iter().chain(links(model, self))
+    }
+}
+
+fn controllers(model: &Model, traffic: &Traffic) -> Vec<Prediction> {
+    let rates = model.controllers_gb_per_s.iter().enumerate();
+    rates
+        .map(|(home, rate)| Prediction {
+            seconds: seconds_of(traffic.at(home), *rate),
+            bound: Bound::Controller(home),
+        })
+        .collect()
+}
+
+fn links(model: &Model, traffic: &Traffic) -> Vec<Prediction> {
+    let nodes = model.nodes();
+    let ends: Vec<_> = model.links.iter().map(|link| (link.from, link.to, link.gb_per_s)).collect();
+    let routes = Routes::new(nodes, &ends);
+    let mut carried = vec![vec![0.0; nodes]; nodes];
+    let mut carry = |from: usize, to: usize, lines: f64| {
+        for hop in routes.path(from, to).unwrap_or_default().windows(2) {
+            carried[hop[0]][hop[1]] += lines;
+        }
+    };
+    for cpu in 0..nodes {
+        for home in 0..nodes {
+            carry(home, cpu, traffic.there[cpu][home]);
+            carry(cpu, home, traffic.back[cpu][home]);
+        }
+    }
+    let both_ways = ends.iter().flat_map(|&(a, b, rate)| [(a, b, rate), (b, a, rate)]);
+    both_ways
+        .map(|(from, to, rate)| Prediction {
+            seconds: seconds_of(carried[from][to], rate),
+            bound: Bound::Link(from, to),
+        })
+        .collect()
+}
+
+fn seconds_of(lines: f64, gb_per_s: f64) -> f64 {
+    lines * LINE_BYTES as f64 / (gb_per_s * 1e9)
+}
+
+/// Lines in flight that a thread can have.
+fn overlap(model: &Model, pattern: Pattern) -> f64 {
+    match pattern {
+        Pattern::Stream => model.memory_level_parallelism * PREFETCH_FACTOR,
+        Pattern::Independent => model.memory_level_parallelism,
+        Pattern::Dependent => 1.0,
+    }
+}
+
+/// What an access at random waits at each home node beyond the latency of an idle machine,
+/// because streams keep the controller busy: by Little's law a line takes as long as all
+/// lines in flight before it.
+fn loaded_latency_ns(model: &Model, loads: &[Load]) -> Vec<f64> {
+    let mut in_flight = vec![0.0; model.nodes()];
+    for load in loads {
+        let streams = || load.accesses.iter().filter(|a| a.pattern == Pattern::Stream);
+        let lines: f64 = streams().flat_map(|access| &access.lines).sum();
+        for access in streams() {
+            for (home, count) in access.lines.iter().enumerate().filter(|_| lines > 0.0) {
+                in_flight[home] += overlap(model, Pattern::Stream) * count / lines;
+            }
+        }
+    }
+    let controllers = in_flight.iter().zip(&model.controllers_gb_per_s);
+    let times = controllers.map(|(lines, rate)| seconds_of(*lines, *rate) * 1e9);
+    times.enumerate().map(|(home, ns)| (ns - model.latency_ns[home][home]).max(0.0)).collect()
+}
+
+/// A stream's lines come while the thread computes; for all others it waits, and its streams
+/// with it: these take their time (`streams_ns`, of all threads) besides.
+fn thread_ns(model: &Model, load: &Load, streams_ns: f64, loaded_ns: &[f64]) -> f64 {
+    let (mut streamed, mut waited) = (0.0, 0.0);
+    for access in &load.accesses {
+        let cached = cached_share(model, access);
+        let total: f64 = access.lines.iter().sum();
+        let latencies = model.latency_ns[load.node].iter().zip(loaded_ns);
+        let latency = |queued: f64| {
+            let lines = access.lines.iter().zip(latencies);
+            let memory: f64 = lines.map(|(n, (ns, more))| n * (ns + more * queued)).sum();
+            let all = memory * (1.0 - cached) + total * cached * last_level_ns(model);
+            all / overlap(model, access.pattern)
+        };
+        waited += total * walk_ns(model, access);
+        match access.pattern {
+            Pattern::Stream => streamed += latency(0.0),
+            Pattern::Independent | Pattern::Dependent => waited += latency(1.0),
+        }
+    }
+    let alone = streamed.max(load.compute_ns);
+    let mixed = streamed > 0.0 && load.accesses.iter().any(|a| a.pattern != Pattern::Stream);
+    if mixed { alone.max(streams_ns) + waited } else { alone + waited }
+}
+
+/// The share of random accesses that the last level of cache serves.
+fn cached_share(model: &Model, access: &Access) -> f64 {
+    let bytes = model.caches.last().map_or(0, |cache| cache.bytes);
+    match access.pattern {
+        Pattern::Stream => 0.0,
+        Pattern::Independent | Pattern::Dependent => {
+            (bytes as f64 / access.footprint_bytes.max(1) as f64).min(1.0)
+        }
+    }
+}
+
+fn last_level_ns(model: &Model) -> f64 {
+    model.caches.last().map_or(0.0, |cache| cache.latency_cycles * model.ps_per_cycle / 1000.0)
+}
+
+/// What an access waits for address translation, on average.
+fn walk_ns(model: &Model, access: &Access) -> f64 {
+    let Some(tlb) = &model.tlb else { return 0.0 };
+    let (entries, page) =
+        if access.huge { (tlb.entries_2m, HUGE_PAGE) } else { (tlb.entries_4k, SMALL_PAGE) };
+    let missing = match access.pattern {
+        Pattern::Stream if access.huge => 0.0,
+        Pattern::Stream => 1.0 / PAGE_LINES,
+        Pattern::Independent | Pattern::Dependent => {
+            let reach = u64::from(entries) * page;
+            (1.0 - reach as f64 / access.footprint_bytes.max(1) as f64).max(0.0)
+        }
+    };
+    missing * tlb.walk_cycles * model.ps_per_cycle / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_lab_model::{Cache, Link, MemoryRange};
+
+    use super::*;
+
+    /// Two nodes with a CPU each: 100 ns here, 200 ns there, 6.4 GB/s, a link of 3.2 GB/s.
+    fn model() -> Model {
+        Model {
+            title: "two nodes".to_owned(),
+            ps_per_cycle: 500.0,
+            base_cpi: 1.0,
+            memory_level_parallelism: 5.0,
+            node_of_cpu: vec![0, 1],
+            ranges: vec![MemoryRange { node: 0, start: 0, bytes: 1 }],
+            caches: vec![Cache {
+                bytes: 1 << 20,
+                ways: 16,
+                latency_cycles: 40.0,
+                cache_of_cpu: vec![0, 1],
+            }],
+            tlb: None,
+            latency_ns: vec![vec![100.0, 200.0], vec![200.0, 100.0]],
+            controllers_gb_per_s: vec![6.4, 6.4],
+            links: vec![Link { from: 0, to: 1, gb_per_s: 3.2 }],
+            bandwidth_scale: 1.0,
+        }
+    }
+
+    fn load(node: usize, pattern: Pattern, lines: [f64; 2], written: bool) -> Load {
+        let footprint_bytes = u64::MAX;
+        let access =
+            Access { pattern, lines: lines.to_vec(), written, footprint_bytes, huge: false };
+        Load { node, cpu: CpuId(node as u32), compute_ns: 0.0, accesses: vec![access] }
+    }
+
+    fn predicted(loads: &[Load]) -> (f64, Bound) {
+        let prediction = predict(&model(), loads).unwrap();
+        ((prediction.seconds * 1e9).round(), prediction.bound)
+    }
+
+    #[test]
+    fn one_thread_waits_for_latency() {
+        assert_eq!(
+            predicted(&[load(0, Pattern::Dependent, [0.0, 10.0], false)]),
+            (2000.0, Bound::Thread(0))
+        );
+        assert_eq!(
+            predicted(&[load(1, Pattern::Independent, [10.0, 0.0], false)]),
+            (400.0, Bound::Thread(1))
+        );
+    }
+
+    #[test]
+    fn all_threads_at_one_node_wait_for_its_link_or_its_controller() {
+        let stream = |node, lines| load(node, Pattern::Stream, lines, false);
+        // 10 ns a line at the controller, 20 ns at the link.
+        assert_eq!(predicted(&[stream(0, [1000.0, 0.0]), stream(1, [1000.0, 0.0])]).0, 20_000.0);
+        let three: Vec<Load> =
+            (0..3).map(|cpu| Load { cpu: CpuId(cpu), ..stream(0, [1000.0, 0.0]) }).collect();
+        assert_eq!(predicted(&three), (30_000.0, Bound::Controller(0)));
+        let one = [stream(1, [1000.0, 0.0])];
+        assert_eq!(predicted(&one), (20_000.0, Bound::Link(0, 1)));
+    }
+
+    #[test]
+    fn what_is_written_goes_back_the_other_way() {
+        let write = |written| load(1, Pattern::Stream, [1000.0, 0.0], written);
+        // The link's other direction is free; the controller carries both.
+        assert_eq!(predicted(&[write(true)]).0, 20_000.0);
+        let local = load(0, Pattern::Stream, [1000.0, 0.0], true);
+        assert_eq!(predicted(&[local]), (20_000.0, Bound::Controller(0)));
+    }
+
+    #[test]
+    fn a_cache_serves_its_share_of_random_accesses() {
+        let mut dependent = load(0, Pattern::Dependent, [1000.0, 0.0], false);
+        dependent.accesses[0].footprint_bytes = 2 << 20;
+        // Half at 100 ns, half at 40 cycles of half a nanosecond.
+        assert_eq!(predicted(&[dependent]).0, 60_000.0);
+    }
+
+    #[test]
+    fn computing_hides_a_stream_but_not_a_chain() {
+        let with = |pattern| {
+            let mut load = load(0, pattern, [10.0, 0.0], false);
+            load.compute_ns = 5000.0;
+            predicted(&[load]).0
+        };
+        assert_eq!((with(Pattern::Stream), with(Pattern::Dependent)), (5000.0, 6000.0));
+    }
+
+    #[test]
+    fn what_waits_between_streams_waits_in_their_queue() {
+        let mut mixed = load(0, Pattern::Stream, [1000.0, 0.0], false);
+        let write = load(0, Pattern::Independent, [100.0, 0.0], false);
+        mixed.accesses.extend(write.accesses);
+        // 10 us of streams at 10 ns a line; 20 lines in flight make 200 ns of 100.
+        assert_eq!(predicted(&[mixed]).0, 10_000.0 + 100.0 * 200.0 / 5.0);
+    }
+
+    #[test]
+    fn a_neighbour_takes_what_it_asks_for() {
+        let beside = |loads: &[Load], share| {
+            let prediction = predict_beside(&model(), loads, 0, share).unwrap();
+            ((prediction.seconds * 1e9).round(), prediction.bound)
+        };
+        // Half of the controller, through the link.
+        let remote = [load(1, Pattern::Stream, [1000.0, 0.0], false)];
+        assert_eq!(beside(&remote, 0.5), (20_000.0, Bound::Link(0, 1)));
+        // 0.5 and 0.75 of it: two fifths of it are left.
+        assert_eq!(beside(&remote, 0.75), (25_000.0, Bound::Controller(0)));
+        let elsewhere = [load(1, Pattern::Stream, [0.0, 1000.0], false)];
+        assert_eq!(beside(&elsewhere, 0.75).1, Bound::Controller(1));
+    }
+
+    #[test]
+    fn threads_on_one_cpu_take_turns() {
+        let chain = load(0, Pattern::Dependent, [10.0, 0.0], false);
+        assert_eq!(predicted(&[chain.clone(), chain.clone()]).0, 2000.0);
+        let elsewhere = Load { cpu: CpuId(7), ..chain.clone() };
+        assert_eq!(predicted(&[chain, elsewhere]).0, 1000.0);
+    }
+
+    #[test]
+    fn nothing_is_said_of_nodes_that_are_not_there() {
+        assert_eq!(predict(&model(), &[]).map(|p| p.seconds > 0.0), Some(false));
+        assert_eq!(predict(&model(), &[load(2, Pattern::Stream, [1.0, 0.0], false)]), None);
+        let mut short = load(0, Pattern::Stream, [1.0, 0.0], false);
+        short.accesses[0].lines.pop();
+        assert_eq!(predict(&model(), &[short]), None);
+    }
+}

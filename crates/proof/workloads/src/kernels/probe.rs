@@ -1,0 +1,127 @@
+//! k3, probe: a hash table that all threads read, filled by the main thread. Each probe finds
+//! the key of the next, so a thread waits for the whole latency every time.
+//!
+//! Keys are dense and hash to themselves, as integer keys do in most tables; a slot is a key
+//! and the next key to look for. Best: a copy of the table on each node.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::clock::Clock;
+use super::copies::Copies;
+use super::crew::Crew;
+use super::cycle::Cycle;
+use super::init_readall::TWIN_WORDS;
+use super::loops::compute_ns;
+use super::prediction::{Access, Load, Pattern};
+use super::stage::Stage;
+use super::{Area, Illness, KernelError, Options, Place, Step};
+
+/// Words of a slot.
+const SLOT: usize = 2;
+/// Each thread looks for one key in so many.
+const ONE_IN: usize = 8;
+
+/// See the module.
+pub(super) struct Probe {
+    cycle: Cycle,
+    seed: u64,
+    threads: usize,
+    table: Copies,
+}
+
+impl Probe {
+    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+        let cycle = Cycle::within((options.bytes / 8) as usize / SLOT);
+        let table = Copies::new(cycle.slots() * SLOT, place, crew)?;
+        Ok(Self { cycle, seed: options.seed, threads: crew.threads(), table })
+    }
+
+    fn probes(&self) -> usize {
+        (self.cycle.slots() / ONE_IN).max(1)
+    }
+
+    /// The first key that a thread looks for.
+    fn first(&self, thread: usize) -> u64 {
+        let slots = self.cycle.slots();
+        ((thread * slots / self.threads) as u64).wrapping_add(self.seed) & (slots as u64 - 1)
+    }
+}
+
+/// Writes the slots of a range of words.
+fn write(words: &[AtomicU64], range: Range<usize>, cycle: Cycle) {
+    for word in range.step_by(SLOT) {
+        let key = (word / SLOT) as u64;
+        words[word].store(key, Relaxed);
+        words[word + 1].store(cycle.next(key), Relaxed);
+    }
+}
+
+/// Looks for a key, for the key found with it, and so on. Returns the sum of the keys.
+fn follow(words: &[AtomicU64], mut wanted: u64, probes: usize) -> u64 {
+    let mut sum = 0u64;
+    for _ in 0..probes {
+        let slot = wanted as usize * SLOT;
+        let [key, next] = &words[slot..slot + SLOT] else { return sum };
+        let found = key.load(Relaxed);
+        if found != wanted {
+            return sum;
+        }
+        sum = sum.wrapping_add(found);
+        wanted = next.load(Relaxed);
+    }
+    sum
+}
+
+impl Illness for Probe {
+    fn areas(&self) -> Vec<&Area> {
+        self.table.all().collect()
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> u64 {
+        self.table.fill(stage, |area, range| write(area.words(), range, self.cycle));
+        let words = self.table.of(stage.seat().node).words();
+        stage.work(|| follow(words, self.first(stage.thread()), self.probes()))
+    }
+
+    fn expected(&self) -> u64 {
+        let walk = |thread: usize| {
+            let mut key = self.first(thread);
+            (0..self.probes()).fold(0u64, |sum, _| {
+                let sum = sum.wrapping_add(key);
+                key = self.cycle.next(key);
+                sum
+            })
+        };
+        (0..self.threads).map(walk).fold(0, u64::wrapping_add)
+    }
+
+    fn items(&self) -> u64 {
+        (self.probes() * self.threads) as u64
+    }
+
+    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let small = Cycle::within(TWIN_WORDS / SLOT);
+        let twin: Vec<AtomicU64> = (0..small.slots() * SLOT).map(|_| AtomicU64::new(0)).collect();
+        write(&twin, 0..twin.len(), small);
+        let pace = compute_ns(clock, small.slots(), || {
+            std::hint::black_box(follow(&twin, 0, small.slots()));
+        });
+        let probes = self.probes() as f64;
+        let load = |thread: usize| {
+            let seat = crew.seat(thread);
+            let area = self.table.of(seat.node);
+            let access = Access {
+                pattern: Pattern::Dependent,
+                lines: area.spread(crew, probes)?,
+                written: false,
+                footprint_bytes: (area.words().len() * 8) as u64,
+                huge: false,
+            };
+            Ok(Load::new(seat, pace * probes, vec![access]))
+        };
+        let loads: Result<Vec<Load>, KernelError> = (0..self.threads).map(load).collect();
+        Ok(vec![Step::once(loads?)])
+    }
+}

@@ -1,0 +1,186 @@
+//! k11, read-mostly: k1 with one write in so many reads.
+//!
+//! Best: a copy on each node, if writes are rare: each of them goes to every copy. Where
+//! they are frequent, interleave. `best` asks the machine description which is faster.
+//!
+//! The upper half of a word never changes, and is what readers add up; writers count in the
+//! lower half.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use numapilot_lab_model::Model;
+
+use super::clock::Clock;
+use super::copies::Copies;
+use super::crew::Crew;
+use super::init_readall::{TWIN_WORDS, read_all};
+use super::loops::{compute_ns, part, value};
+use super::prediction::{Access, Load, Pattern, predict};
+use super::stage::Stage;
+use super::{Area, Illness, KernelError, Options, Place, Step};
+use crate::random::Draws;
+
+/// Reads for one write, when nobody says how many.
+pub(super) const WRITES_EVERY: u64 = 1000;
+/// Reads of a line.
+const READS_PER_LINE: u64 = 8;
+const LOW: u64 = 0xffff_ffff;
+
+/// See the module.
+pub(super) struct ReadMostly {
+    every: usize,
+    seed: u64,
+    threads: usize,
+    data: Copies,
+}
+
+impl ReadMostly {
+    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+        let data = Copies::new((options.bytes / 8) as usize, place, crew)?;
+        Ok(Self { every: every(options), seed: options.seed, threads: crew.threads(), data })
+    }
+
+    fn words(&self) -> usize {
+        self.data.original().words().len()
+    }
+
+    /// Writes of each thread.
+    fn writes(&self) -> usize {
+        self.words() / self.every
+    }
+}
+
+fn every(options: &Options) -> usize {
+    usize::try_from(options.writes_every.unwrap_or(WRITES_EVERY)).unwrap_or(usize::MAX).max(1)
+}
+
+/// The faster of the two cures, by the machine description or, without one, by counting
+/// lines: a stream of reads fetches a line for each eight, a write one for each copy.
+pub(super) fn best(options: &Options, model: Option<&Model>, crew: &Crew) -> Place {
+    let (words, every) = ((options.bytes / 8) as f64, every(options));
+    let nodes = crew.manned().len();
+    let access = |pattern, lines, written| Access {
+        pattern,
+        lines,
+        written,
+        footprint_bytes: options.bytes,
+        huge: false,
+    };
+    let over = |nodes: &[usize], total: f64| {
+        let mut lines = vec![0.0; crew.nodes()];
+        nodes.iter().for_each(|node| lines[*node] += total / nodes.len() as f64);
+        lines
+    };
+    let (read, written) = (words / READS_PER_LINE as f64, words / every as f64);
+    let seconds = |replicate: bool| {
+        let load = |thread: usize| {
+            let seat = crew.seat(thread);
+            let accesses = if replicate {
+                let copies = over(crew.manned(), written * nodes as f64);
+                let here = over(&[seat.node], read);
+                [access(Pattern::Stream, here, false), access(Pattern::Independent, copies, true)]
+            } else {
+                let writes = over(crew.memory(), written);
+                let reads = over(crew.memory(), read);
+                [access(Pattern::Stream, reads, false), access(Pattern::Independent, writes, true)]
+            };
+            Load::new(seat, 0.0, accesses.to_vec())
+        };
+        let loads: Vec<Load> = (0..crew.threads()).map(load).collect();
+        predict(model?, &loads).map(|prediction| prediction.seconds)
+    };
+    let replicate = match (seconds(true), seconds(false)) {
+        (Some(replicated), Some(interleaved)) => replicated < interleaved,
+        _ => every as u64 > READS_PER_LINE * nodes as u64,
+    };
+    if replicate { Place::Replicate } else { Place::Interleave }
+}
+
+/// Reads some words in order: the sum of what never changes.
+fn read(words: &[AtomicU64]) -> u64 {
+    words.iter().fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed) >> 32))
+}
+
+impl Illness for ReadMostly {
+    fn areas(&self) -> Vec<&Area> {
+        self.data.all().collect()
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> u64 {
+        self.data.fill(stage, |area, range| {
+            for (index, word) in range.clone().zip(&area.words()[range]) {
+                word.store(value(self.seed, index) & !LOW, Relaxed);
+            }
+        });
+        let thread = stage.thread();
+        let words = self.data.of(stage.seat().node).words();
+        let begin = part(words.len(), thread, self.threads).start;
+        let copies: Vec<&[AtomicU64]> = self.data.all().map(Area::words).collect();
+        let mut sum = stage.work(|| {
+            let mut draws = Draws::of(self.seed, thread as u64);
+            let mut sum = 0u64;
+            let mut reads = 0;
+            for part in [&words[begin..], &words[..begin]] {
+                let mut rest = part;
+                while !rest.is_empty() {
+                    let (now, later) = rest.split_at(rest.len().min(self.every - reads));
+                    sum = sum.wrapping_add(read(now));
+                    reads += now.len();
+                    rest = later;
+                    if reads == self.every {
+                        reads = 0;
+                        let index = draws.below(words.len() as u64) as usize;
+                        for copy in &copies {
+                            copy[index].fetch_add(1, Relaxed);
+                        }
+                    }
+                }
+            }
+            sum
+        });
+        stage.prepare(|| {
+            if thread == 0 {
+                // Every write has reached every copy.
+                for copy in &copies {
+                    let counted = copy.iter().map(|word| word.load(Relaxed) & LOW);
+                    sum = sum.wrapping_add(counted.fold(0, u64::wrapping_add));
+                }
+            }
+        });
+        sum
+    }
+
+    fn expected(&self) -> u64 {
+        let read = (0..self.words())
+            .fold(0u64, |sum, index| sum.wrapping_add(value(self.seed, index) >> 32));
+        let written = self.writes() * self.threads * self.data.all().count();
+        read.wrapping_mul(self.threads as u64).wrapping_add(written as u64)
+    }
+
+    fn items(&self) -> u64 {
+        ((self.words() + self.writes()) * self.threads) as u64
+    }
+
+    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let words = self.words();
+        let twin = &self.data.original().words()[..TWIN_WORDS.min(words)];
+        let pace = compute_ns(clock, twin.len(), || {
+            std::hint::black_box(read(twin));
+        });
+        let mut steps = read_all(&self.data, crew, &(0..self.threads).collect::<Vec<_>>(), pace)?;
+        let writes = self.writes() as f64 / steps.len() as f64;
+        for copy in self.data.all() {
+            let write = Access {
+                pattern: Pattern::Independent,
+                lines: copy.spread(crew, writes)?,
+                written: true,
+                footprint_bytes: (words * 8) as u64,
+                huge: false,
+            };
+            let loads = steps.iter_mut().flat_map(|step| &mut step.loads);
+            loads.for_each(|load| load.accesses.push(write.clone()));
+        }
+        Ok(steps)
+    }
+}

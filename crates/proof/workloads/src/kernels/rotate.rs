@@ -1,0 +1,194 @@
+//! k6, rotate: k5 again every P seconds: the threads go on by one node after each period.
+//!
+//! Following them with their memory pays only if a period of local accesses saves more than
+//! moving costs; else pages play ping-pong. `best` moves them once, measures both and
+//! decides. Moves are part of the time; the prediction leaves them out, because no machine
+//! description says what the kernel takes for them (in the lab: nothing).
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::clock::Clock;
+use super::crew::Crew;
+use super::parts::Parts;
+use super::stage::Stage;
+use super::{Area, Illness, KernelError, Options, Place, Step};
+
+/// How often each thread goes through its array.
+const PASSES: usize = 12;
+/// Passes in a period, when nobody says how long it is.
+const PASSES_PER_PERIOD: u32 = 2;
+
+/// See the module.
+pub(super) struct Rotate {
+    place: Place,
+    period: Option<Duration>,
+    arrays: Parts,
+    /// What the main thread keeps book of.
+    book: Mutex<Book>,
+    /// Nodes that the threads have gone on by, for all to see.
+    gone: std::sync::atomic::AtomicUsize,
+    decision: AtomicU8,
+}
+
+#[derive(Default)]
+struct Book {
+    /// For each pass: by how many nodes threads were gone, and pages had followed.
+    passes: Vec<(usize, usize)>,
+    followed: usize,
+    rotated_at: Duration,
+    /// The last pass, the last one away from its memory, and what a move took.
+    last_pass: Duration,
+    away: Duration,
+    moved_in: Duration,
+}
+
+const UNDECIDED: u8 = 0;
+const FOLLOW: u8 = 1;
+const STAY: u8 = 2;
+
+impl Rotate {
+    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+        let decision = match place {
+            Place::Best => UNDECIDED,
+            Place::Follow => FOLLOW,
+            _ => STAY,
+        };
+        Ok(Self {
+            place,
+            period: options.period,
+            arrays: Parts::new(options, place, crew)?,
+            book: Mutex::default(),
+            gone: std::sync::atomic::AtomicUsize::new(0),
+            decision: AtomicU8::new(decision),
+        })
+    }
+
+    /// After a pass, in the main thread: whether to go on, and whether memory follows.
+    fn turn(&self, stage: &Stage<'_>, took: Duration) -> Result<(), KernelError> {
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = self.gone.load(Relaxed);
+        let followed = book.followed;
+        book.passes.push((gone, followed));
+        book.last_pass = took;
+        if gone != followed {
+            book.away = took;
+        }
+        let period = self.period.unwrap_or(took * PASSES_PER_PERIOD);
+        let now = stage.clock().now();
+        // A period that a pass only just misses is over all the same.
+        if now.saturating_sub(book.rotated_at) + took / 2 < period {
+            return Ok(());
+        }
+        book.rotated_at = now;
+        let decision = self.decision.load(Relaxed);
+        if decision == UNDECIDED && book.away > Duration::ZERO && followed > 0 {
+            // Moved once, away once, here once: all is known.
+            let home = book.last_pass.as_secs_f64().min(book.away.as_secs_f64());
+            let saved = 1.0 - home / book.away.as_secs_f64();
+            let pays = saved * period.as_secs_f64() > book.moved_in.as_secs_f64();
+            self.decision.store(if pays { FOLLOW } else { STAY }, Relaxed);
+        }
+        self.gone.store(gone + 1, Relaxed);
+        // An undecided run stays for a period, then moves once.
+        let moves = match self.decision.load(Relaxed) {
+            FOLLOW => true,
+            UNDECIDED => gone == 1,
+            _ => false,
+        };
+        if moves {
+            let before = stage.clock().now();
+            self.arrays.collocate(stage.crew(), gone + 1)?;
+            book.moved_in = stage.clock().now().saturating_sub(before);
+            book.followed = gone + 1;
+        }
+        Ok(())
+    }
+}
+
+impl Illness for Rotate {
+    fn areas(&self) -> Vec<&Area> {
+        vec![&self.arrays.area]
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> u64 {
+        self.arrays.fill_own(stage);
+        stage.cure(|| {
+            self.book.lock().unwrap_or_else(PoisonError::into_inner).rotated_at =
+                stage.clock().now();
+            Ok(())
+        });
+        let mut sum = 0u64;
+        let mut seat = 0;
+        for pass in 0..PASSES {
+            let began = stage.clock().now();
+            sum = sum.wrapping_add(stage.work(|| self.arrays.pass(stage.thread())));
+            let took = stage.clock().now().saturating_sub(began);
+            if pass + 1 == PASSES {
+                stage.cure(|| {
+                    let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+                    let now = (self.gone.load(Relaxed), book.followed);
+                    book.passes.push(now);
+                    Ok(())
+                });
+                break;
+            }
+            stage.work(|| {
+                if stage.thread() == 0 {
+                    stage.note(self.turn(stage, took));
+                }
+            });
+            let gone = self.gone.load(Relaxed);
+            if gone != seat {
+                seat = gone;
+                stage.sit(stage.crew().rotated(stage.thread(), gone));
+            }
+        }
+        sum
+    }
+
+    fn expected(&self) -> u64 {
+        self.arrays.expected(PASSES)
+    }
+
+    fn items(&self) -> u64 {
+        self.arrays.items(PASSES)
+    }
+
+    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let pace = self.arrays.pace(clock);
+        let now = self.arrays.area.homes(crew)?;
+        let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        // Pages are where the threads were when they last followed; interleaved ones stay.
+        let homes = |followed: usize| {
+            if followed == book.followed || self.place == Place::Interleave {
+                return now.clone();
+            }
+            let parts = now.len() / crew.threads().max(1);
+            let home = |page: usize| crew.rotated(page / parts.max(1), followed).node;
+            (0..now.len()).map(|page| Some(home(page))).collect()
+        };
+        let steps = book.passes.iter().map(|&(gone, followed)| {
+            Step::once(self.arrays.loads(crew, gone, &homes(followed), pace))
+        });
+        Ok(steps.collect())
+    }
+
+    fn settled(&self) -> Option<Place> {
+        match (self.place, self.decision.load(Relaxed)) {
+            (Place::Best, FOLLOW) => Some(Place::Follow),
+            (Place::Best, _) => Some(Place::FirstTouch),
+            _ => None,
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let moves = book.passes.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+        vec![format!(
+            "threads went on {} times, pages followed {moves} times",
+            self.gone.load(Relaxed)
+        )]
+    }
+}

@@ -1,0 +1,147 @@
+//! k10, skew: the threads of the first node stream through memory of their own and take three
+//! quarters of what its controller can carry, while all others read one array. Pages on that
+//! controller are slow, however evenly they are spread.
+//!
+//! Best: weighted interleave, a page on the busy node for four on each other one.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::area::Pages;
+use super::clock::Clock;
+use super::copies::Copies;
+use super::crew::Crew;
+use super::init_readall::{TWIN_WORDS, read_all};
+use super::loops::{compute_ns, fill, filled, part, sum};
+use super::stage::Stage;
+use super::{Area, Illness, Kernel, KernelError, Options, Place, Step};
+
+/// What the neighbour takes of its controller.
+const TAKEN: f64 = 0.75;
+/// Pages on every other node for one on the neighbour's: what is left to them.
+const OTHERS: usize = 4;
+/// The neighbour looks at the clock after so many words: 64 KiB.
+const CHUNK: usize = 8 << 10;
+
+/// See the module.
+pub(super) struct Skew {
+    place: Place,
+    seed: u64,
+    /// Threads that belong to the neighbour, and those that do not.
+    neighbours: Vec<usize>,
+    others: Vec<usize>,
+    node: usize,
+    theirs: Vec<Area>,
+    data: Copies,
+    alone: Mutex<Duration>,
+    left: AtomicUsize,
+}
+
+impl Skew {
+    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+        if crew.threads() < 2 {
+            return Err(KernelError::OneThread { kernel: Kernel::Skew });
+        }
+        let node = crew.seat(0).node;
+        let is_neighbour = |thread: &usize| match crew.manned().len() {
+            1 => *thread == 0,
+            _ => crew.seat(*thread).node == node,
+        };
+        let (neighbours, others): (Vec<_>, Vec<_>) = (0..crew.threads()).partition(is_neighbour);
+        let words = (options.bytes / 8) as usize;
+        let data = Copies::new(words, place, crew)?;
+        let own = part(words, 0, crew.threads()).len();
+        let area = |_| Area::new(own, Place::FirstTouch, Pages::Small, crew);
+        let theirs = neighbours.iter().map(area).collect::<Result<Vec<_>, _>>()?;
+        let left = AtomicUsize::new(others.len());
+        let alone = Mutex::new(Duration::ZERO);
+        Ok(Self { place, seed: options.seed, neighbours, others, node, theirs, data, alone, left })
+    }
+
+    /// Takes its share of the controller until all others are done.
+    fn disturb(&self, area: &Area, clock: &Clock) {
+        let alone = *self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = area.words();
+        let chunks = words.len().div_ceil(CHUNK).max(1);
+        let each = alone.div_f64(chunks as f64 * TAKEN);
+        let begun = clock.now();
+        let mut done = 0u32;
+        while self.left.load(Relaxed) > 0 {
+            let at = done as usize % chunks * CHUNK;
+            std::hint::black_box(sum(&words[at..words.len().min(at + CHUNK)]));
+            done += 1;
+            while clock.now().saturating_sub(begun) < each * done && self.left.load(Relaxed) > 0 {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+impl Illness for Skew {
+    fn areas(&self) -> Vec<&Area> {
+        self.data.all().collect()
+    }
+
+    fn run(&self, stage: &Stage<'_>) -> u64 {
+        let (thread, crew) = (stage.thread(), stage.crew());
+        let own = self.neighbours.iter().position(|n| *n == thread).map(|i| &self.theirs[i]);
+        self.data.fill(stage, |area, range| fill(area.words(), range, self.seed));
+        if self.place == Place::WeightedInterleave {
+            stage.cure(|| {
+                let memory = crew.memory();
+                // One turn: every other node so many times, the neighbour's once.
+                let others = memory.iter().filter(|node| **node != self.node);
+                let turn: Vec<usize> = std::iter::repeat_n(others, OTHERS)
+                    .flatten()
+                    .chain([&self.node])
+                    .copied()
+                    .collect();
+                self.data.original().move_pages(crew, |page| turn[page % turn.len()])
+            });
+        }
+        stage.prepare(|| own.inspect(|area| fill(area.words(), 0..area.words().len(), 0)));
+        // What the controller gives the neighbour when it is alone.
+        let begun = stage.clock().now();
+        stage.prepare(|| own.map(|area| std::hint::black_box(sum(area.words()))));
+        let took = stage.clock().now().saturating_sub(begun);
+        stage.cure(|| {
+            *self.alone.lock().unwrap_or_else(PoisonError::into_inner) = took;
+            Ok(())
+        });
+        let words = self.data.of(stage.seat().node).words();
+        let begin = part(words.len(), thread, crew.threads()).start;
+        stage.work(|| match own {
+            Some(area) => {
+                self.disturb(area, stage.clock());
+                0
+            }
+            None => {
+                let sum = sum(&words[begin..]).wrapping_add(sum(&words[..begin]));
+                self.left.fetch_sub(1, Relaxed);
+                sum
+            }
+        })
+    }
+
+    fn expected(&self) -> u64 {
+        let words = self.data.original().words().len();
+        filled(0..words, self.seed).wrapping_mul(self.others.len() as u64)
+    }
+
+    fn items(&self) -> u64 {
+        (self.data.original().words().len() * self.others.len()) as u64
+    }
+
+    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let words = self.data.original().words();
+        let twin = &words[..TWIN_WORDS.min(words.len())];
+        let pace = compute_ns(clock, twin.len(), || {
+            std::hint::black_box(sum(twin));
+        });
+        let steps = read_all(&self.data, crew, &self.others, pace)?;
+        let taken = Some((self.node, TAKEN));
+        Ok(steps.into_iter().map(|step| Step { taken, ..step }).collect())
+    }
+}

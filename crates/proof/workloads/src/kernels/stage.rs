@@ -1,0 +1,137 @@
+//! What a kernel's threads do together: fill, cure, work; and how long the work took.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use numapilot_observe::lab::MarkKind;
+
+use super::KernelError;
+use super::clock::Clock;
+use super::crew::{Crew, Seat};
+use crate::team::Worker;
+
+/// What all threads of a run share.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    /// Who sits where.
+    pub crew: &'a Crew,
+    /// What time is measured with.
+    pub clock: &'a Clock,
+    /// What the lab's report calls the work.
+    pub region: String,
+    worked: Mutex<Duration>,
+    /// When the first thread began the work under way, and when the last ended, so far; in
+    /// nanoseconds.
+    begun_ns: AtomicU64,
+    ended_ns: AtomicU64,
+    failure: Mutex<Option<KernelError>>,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(crew: &'a Crew, clock: &'a Clock, region: String) -> Self {
+        Self {
+            crew,
+            clock,
+            region,
+            worked: Mutex::default(),
+            begun_ns: AtomicU64::new(u64::MAX),
+            ended_ns: AtomicU64::new(0),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// Time of all work.
+    pub fn finish(self) -> Result<Duration, KernelError> {
+        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(failure) => Err(failure),
+            None => Ok(self.worked.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+}
+
+/// One thread's view. All threads call the same methods in the same order.
+#[derive(Debug)]
+pub(super) struct Stage<'a> {
+    worker: &'a Worker<'a>,
+    run: &'a Run<'a>,
+}
+
+impl<'a> Stage<'a> {
+    pub fn new(worker: &'a Worker<'a>, run: &'a Run<'a>) -> Self {
+        Self { worker, run }
+    }
+
+    /// From 0; 0 is the main thread.
+    pub fn thread(&self) -> usize {
+        self.worker.index
+    }
+
+    pub fn crew(&self) -> &'a Crew {
+        self.run.crew
+    }
+
+    pub fn clock(&self) -> &'a Clock {
+        self.run.clock
+    }
+
+    /// Where this thread began.
+    pub fn seat(&self) -> Seat {
+        self.run.crew.seat(self.worker.index)
+    }
+
+    /// Moves this thread.
+    pub fn sit(&self, seat: Seat) {
+        self.note(seat.take());
+    }
+
+    /// Keeps the first failure: all threads go on to the end, so that none waits for one
+    /// that is gone.
+    pub fn note(&self, result: Result<(), KernelError>) {
+        if let Err(error) = result {
+            self.run.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+
+    /// Something that is not measured.
+    pub fn prepare<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.worker.phase("prepare", work)
+    }
+
+    /// Something that the main thread does for all, not measured.
+    pub fn cure(&self, work: impl FnOnce() -> Result<(), KernelError>) {
+        self.prepare(|| {
+            if self.thread() == 0 {
+                self.note(work());
+            }
+        });
+    }
+
+    /// What is measured, from the moment the first thread begins until the last is done.
+    pub fn work<R>(&self, work: impl FnOnce() -> R) -> R {
+        let main = self.thread() == 0;
+        let run = self.run;
+        let result = self.worker.phase("work", || {
+            if main {
+                run.clock.mark(MarkKind::Begin, &run.region);
+            }
+            run.begun_ns.fetch_min(self.now_ns(), Relaxed);
+            let result = work();
+            run.ended_ns.fetch_max(self.now_ns(), Relaxed);
+            result
+        });
+        if main {
+            run.clock.mark(MarkKind::End, &run.region);
+            // Nobody begins the next phase without this thread.
+            let begun = run.begun_ns.swap(u64::MAX, Relaxed);
+            let took = run.ended_ns.swap(0, Relaxed).saturating_sub(begun);
+            *run.worked.lock().unwrap_or_else(PoisonError::into_inner) +=
+                Duration::from_nanos(took);
+        }
+        result
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.run.clock.now().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
