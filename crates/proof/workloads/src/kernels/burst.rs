@@ -59,7 +59,7 @@ impl Burst {
 /// Writes values to places all over the words, none of them twice.
 fn scatter(words: &[AtomicU64], cycle: Cycle, range: std::ops::Range<usize>, seed: u64) {
     for index in range {
-        words[cycle.next(index as u64) as usize].store(value(seed, index) | 1, Relaxed);
+        words[cycle.scattered(index as u64) as usize].store(value(seed, index) | 1, Relaxed);
     }
 }
 
@@ -125,7 +125,7 @@ impl Illness for Burst {
         let one = |burst: usize| {
             (0..written).fold(0u64, |sum, index| {
                 let word = value(self.seed_of(burst), index) | 1;
-                sum.wrapping_add(digest(self.cycle.next(index as u64), word))
+                sum.wrapping_add(digest(self.cycle.scattered(index as u64), word))
             })
         };
         (0..BURSTS).map(one).fold(0, u64::wrapping_add)

@@ -25,6 +25,14 @@ impl Cycle {
         self.mask as usize + 1
     }
 
+    /// A slot for each index, none of them twice, and not at equal distances from each other.
+    pub fn scattered(self, index: u64) -> u64 {
+        let bits = self.mask.count_ones();
+        let once = self.next(index);
+        // Each step can be undone, so no two indices meet.
+        self.next(once ^ once >> bits.div_ceil(2))
+    }
+
     /// The slot after this one.
     pub fn next(self, slot: u64) -> u64 {
         A.wrapping_mul(slot).wrapping_add(C) & self.mask
@@ -46,6 +54,9 @@ mod tests {
                 slot = cycle.next(slot);
             }
             assert_eq!(slot, 0);
+            let mut all: Vec<u64> = (0..cycle.slots() as u64).map(|i| cycle.scattered(i)).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..cycle.slots() as u64));
         }
     }
 }

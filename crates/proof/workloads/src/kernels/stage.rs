@@ -1,7 +1,9 @@
 //! What a kernel's threads do together: fill, cure, work; and how long the work took.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use numapilot_observe::lab::MarkKind;
@@ -25,6 +27,8 @@ pub(super) struct Run<'a> {
     /// nanoseconds.
     begun_ns: AtomicU64,
     ended_ns: AtomicU64,
+    /// Threads that have come to begin a work, all works together.
+    arrived: AtomicUsize,
     failure: Mutex<Option<KernelError>>,
 }
 
@@ -37,6 +41,7 @@ impl<'a> Run<'a> {
             worked: Mutex::default(),
             begun_ns: AtomicU64::new(u64::MAX),
             ended_ns: AtomicU64::new(0),
+            arrived: AtomicUsize::new(0),
             failure: Mutex::default(),
         }
     }
@@ -50,16 +55,21 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Looks at who has arrived before a thread lets others have its CPU.
+const LOOKS: u32 = 1 << 10;
+
 /// One thread's view. All threads call the same methods in the same order.
 #[derive(Debug)]
 pub(super) struct Stage<'a> {
     worker: &'a Worker<'a>,
     run: &'a Run<'a>,
+    /// Works that this thread has begun.
+    begun: Cell<usize>,
 }
 
 impl<'a> Stage<'a> {
     pub fn new(worker: &'a Worker<'a>, run: &'a Run<'a>) -> Self {
-        Self { worker, run }
+        Self { worker, run, begun: Cell::new(0) }
     }
 
     /// From 0; 0 is the main thread.
@@ -112,6 +122,7 @@ impl<'a> Stage<'a> {
         let main = self.thread() == 0;
         let run = self.run;
         let result = self.worker.phase("work", || {
+            self.gather();
             if main {
                 run.clock.mark(MarkKind::Begin, &run.region);
             }
@@ -129,6 +140,23 @@ impl<'a> Stage<'a> {
                 Duration::from_nanos(took);
         }
         result
+    }
+
+    /// Waits awake until all threads run: those that a barrier has just woken come one after
+    /// the other, and who comes late would lengthen the work.
+    fn gather(&self) {
+        self.begun.set(self.begun.get() + 1);
+        let all = self.begun.get() * self.run.crew.threads();
+        self.run.arrived.fetch_add(1, Relaxed);
+        let mut looks = 0u32;
+        while self.run.arrived.load(Relaxed) < all {
+            looks += 1;
+            // Who is missing may need this CPU.
+            if looks.is_multiple_of(LOOKS) {
+                thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
     }
 
     fn now_ns(&self) -> u64 {
