@@ -13,8 +13,6 @@ pub const BATCH: usize = 64;
 pub struct Lookup<P> {
     /// The key.
     pub key: u64,
-    /// Its [`super::hash`].
-    pub hash: u64,
     /// Given back with its entry.
     pub payload: P,
 }
@@ -48,7 +46,7 @@ impl<P: Copy + Default> Batch<P> {
         let lookups = &self.lookups[..self.length.min(BATCH)];
         let mut homes = [(0, 0); BATCH];
         for (home, lookup) in homes.iter_mut().zip(lookups) {
-            let at = view.home(lookup.hash);
+            let at = view.home(lookup.key);
             // All these loads are in flight at the same time.
             *home = (at, view.stored(at));
         }

@@ -1,13 +1,13 @@
 //! The hash table that all threads share: 64-bit keys to one 64-bit word each.
 //!
-//! Open addressing with linear probing over an array of (key, word) pairs, both atomic: a
+//! Open addressing with double hashing over an array of (key, word) pairs, both atomic: a
 //! key is claimed by one compare-and-swap and never moves or goes away, so that finding a
 //! key takes no lock and words are updated in place by atomic operations. Four pairs share
-//! a cache line.
+//! a cache line; keys that are neighbours lie beside each other ([`home()`]).
 //!
 //! ```text
-//!   home = high bits of hash(key)
-//!     v
+//!   home(key)        home(key) + step(key)
+//!     v                v
 //!   | k w | k w | - - | k w |      k = key + 1, 0 = free
 //! ```
 //!
@@ -17,6 +17,7 @@
 //! of the thread that first puts a key there.
 
 mod batch;
+mod home;
 pub mod preaggregation;
 
 use std::cell::Cell;
@@ -24,6 +25,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 pub use self::batch::{BATCH, Batch, Lookup};
+use self::home::step;
+pub use self::home::{hash, home};
 use crate::WorkloadError;
 
 /// The most keys that may be claimed under one [`View`].
@@ -38,13 +41,6 @@ pub struct Table {
     slots: RwLock<Box<[Slot]>>,
     /// Keys claimed, as far as the views that claimed them have been dropped.
     claimed: AtomicUsize,
-}
-
-/// Hash of a key: both halves of the product with an odd constant, folded.
-#[must_use]
-pub fn hash(key: u64) -> u64 {
-    let product = u128::from(key ^ 0x2d35_8dcc_aa6c_78a5) * 0x8bb8_4b93_962e_acc9;
-    (product >> 64) as u64 ^ product as u64
 }
 
 impl Table {
@@ -72,8 +68,8 @@ impl Table {
         loop {
             let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
             if self.claimed.load(Ordering::Relaxed) <= slots.len() / 2 {
-                let shift = 64 - slots.len().trailing_zeros();
-                return View { slots, shift, claimed: Cell::new(0), table: self };
+                let bits = slots.len().trailing_zeros();
+                return View { slots, bits, claimed: Cell::new(0), table: self };
             }
             drop(slots);
             self.grow();
@@ -87,13 +83,14 @@ impl Table {
             return;
         }
         let mut grown: Box<[Slot]> = bytemuck::zeroed_slice_box(slots.len() * 2);
-        let (mask, shift) = (grown.len() - 1, 64 - grown.len().trailing_zeros());
+        let (mask, bits) = (grown.len() - 1, grown.len().trailing_zeros());
         for slot in &mut *slots {
             let (stored, word) = (*slot[0].get_mut(), *slot[1].get_mut());
             if stored != 0 {
-                let mut at = (hash(stored.wrapping_sub(1)) >> shift) as usize;
+                let key = stored.wrapping_sub(1);
+                let mut at = home(key, bits);
                 while *grown[at][0].get_mut() != 0 {
-                    at = (at + 1) & mask;
+                    at = at.wrapping_add(step(key)) & mask;
                 }
                 grown[at] = [AtomicU64::new(stored), AtomicU64::new(word)];
             }
@@ -106,7 +103,8 @@ impl Table {
 #[derive(Debug)]
 pub struct View<'table> {
     slots: RwLockReadGuard<'table, Box<[Slot]>>,
-    shift: u32,
+    /// Logarithm of the number of slots.
+    bits: u32,
     claimed: Cell<usize>,
     table: &'table Table,
 }
@@ -121,10 +119,11 @@ pub struct Entry<'view> {
 }
 
 impl View<'_> {
-    /// Where the search for a key with this [`hash`] begins.
+    /// Where the search for a key begins.
+    #[inline]
     #[must_use]
-    pub fn home(&self, hash: u64) -> usize {
-        (hash >> self.shift) as usize
+    pub fn home(&self, key: u64) -> usize {
+        home(key, self.bits)
     }
 
     /// What lies at `home`: a hint for [`View::entry`], and in the cache from now on.
@@ -165,7 +164,7 @@ impl View<'_> {
             if found == wanted {
                 return Entry { word, new: false };
             }
-            at = (at + 1) & (self.slots.len() - 1);
+            at = at.wrapping_add(step(wanted.wrapping_sub(1))) & (self.slots.len() - 1);
         }
     }
 
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
 
     fn find<'v>(view: &'v View<'_>, key: u64) -> Entry<'v> {
-        let home = view.home(hash(key));
+        let home = view.home(key);
         view.entry(key, home, view.stored(home))
     }
 

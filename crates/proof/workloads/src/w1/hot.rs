@@ -7,6 +7,7 @@
 //! key that holds more than half of its line's traffic can reach and keep.
 
 use super::RUN;
+use crate::table::hash;
 
 /// Lines; their state takes 4 KiB of a first-level cache.
 const LINES: usize = 256;
@@ -60,8 +61,8 @@ impl HotKeys {
 
     /// Takes note of a full run.
     #[inline]
-    pub fn note(&mut self, key: u64, hash: u64, run: [u64; RUN]) -> Verdict<'_> {
-        let at = hash as usize % LINES;
+    pub fn note(&mut self, key: u64, run: [u64; RUN]) -> Verdict<'_> {
+        let at = hash(key) as usize % LINES;
         let line = &mut self.lines[at];
         let collection = &mut self.collections[at];
         if line.key != key {
@@ -103,7 +104,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::table::hash;
 
     /// Passes one run per key through a watch; returns how often each key came out with
     /// each of its values, and in how many portions all of them did.
@@ -111,7 +111,7 @@ mod tests {
         let mut hot = HotKeys::new();
         let (mut out, mut portions) = (Vec::new(), 0);
         for (&key, run) in keys.iter().zip(runs()) {
-            match hot.note(key, hash(key), run) {
+            match hot.note(key, run) {
                 Verdict::Pass => out.extend(run.map(|v| (key, v))),
                 Verdict::Collected => continue,
                 Verdict::Full(values) => out.extend(values.iter().map(|&v| (key, v))),

@@ -16,7 +16,7 @@ use crate::aggregation::{Aggregate, Options};
 use crate::answer::Row;
 use crate::data::Record;
 use crate::table::preaggregation::Preaggregation;
-use crate::table::{BATCH, Batch, Lookup, Table, View, hash};
+use crate::table::{BATCH, Batch, Lookup, Table, View};
 
 /// How many groups ahead buffers are fetched when all groups are complete.
 const AHEAD: usize = 8;
@@ -49,9 +49,9 @@ impl<B: Buffer> Median<B> {
 
     /// Takes in what a thread has gathered of a group.
     fn take_in(&self, outlet: &mut Outlet<B>, gathered: Lookup<Values>, view: &View<'_>) {
-        let Lookup { key, hash, payload } = gathered;
+        let Lookup { key, payload } = gathered;
         if let Some(run) = payload.full() {
-            match outlet.hot.note(key, hash, run) {
+            match outlet.hot.note(key, run) {
                 Verdict::Pass => {}
                 Verdict::Collected => return,
                 Verdict::Full(values) => {
@@ -110,7 +110,7 @@ impl<B: Buffer> Median<B> {
         source: &mut B::Source,
         view: &View<'_>,
     ) {
-        let home = view.home(hash(key));
+        let home = view.home(key);
         let entry = view.entry(key, home, view.stored(home));
         self.append(self.groups.number(entry, key, numbers), values, source);
     }

@@ -16,6 +16,11 @@ const fn mark(key: u64) -> u64 {
     key.wrapping_add(1)
 }
 
+const fn own_way(key: u64) -> usize {
+    let ways = WAYS as u64;
+    (key.wrapping_add(hash(key / ways)) % ways) as usize
+}
+
 /// What has been gathered of each key. It lies apart from the buckets, which then are so
 /// close together that most of their pages are known to the CPU, and is only written to.
 pub type Values<const N: usize> = [[u64; N]; WAYS];
@@ -41,22 +46,20 @@ impl Bucket {
     /// Without a branch per way, which could not be foretold.
     #[inline]
     fn marked(&self, wanted: u64) -> Option<usize> {
-        let mut found = WAYS;
-        for (way, &mark) in self.marks.iter().enumerate() {
-            found = if mark == wanted { way } else { found };
-        }
-        (found < WAYS).then_some(found)
+        let ways = self.marks.iter().enumerate();
+        let found = ways.fold(0, |found, (way, &mark)| found | u32::from(mark == wanted) << way);
+        (found != 0).then_some(found.trailing_zeros() as usize % WAYS)
     }
 
-    /// Gives `key` a free way, or else the one whose turn it is; returns what was there.
+    /// Gives `key` a free way, or else its own; returns what was there. Neighbours, which
+    /// come to a bucket together, have different ways of their own and stay together.
     #[inline]
     pub fn make_room<const N: usize>(
         &mut self,
         key: u64,
-        turn: usize,
         values: &Values<N>,
     ) -> (usize, Option<Lookup<Run<N>>>) {
-        let way = self.marked(FREE).unwrap_or(turn % WAYS);
+        let way = self.marked(FREE).unwrap_or_else(|| own_way(key));
         let old = self.take(way, values);
         self.marks[way] = mark(key);
         (way, old)
@@ -90,6 +93,6 @@ impl Bucket {
         let length = mem::take(&mut self.lengths[way]);
         let key = self.marks[way].wrapping_sub(1);
         let payload = Run { length, values: values[way] };
-        (length > 0).then(|| Lookup { key, hash: hash(key), payload })
+        (length > 0).then_some(Lookup { key, payload })
     }
 }

@@ -9,6 +9,16 @@ pub struct Run<const N: usize> {
 }
 
 impl<const N: usize> Run<N> {
+    /// One record.
+    #[inline]
+    pub(super) fn of(value: u64) -> Self {
+        let mut run = Self { length: 1, values: [0; N] };
+        if let Some(first) = run.values.first_mut() {
+            *first = value;
+        }
+        run
+    }
+
     /// The number of records.
     #[inline]
     #[must_use]
