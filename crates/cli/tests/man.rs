@@ -72,3 +72,11 @@ fn completions_know_every_verb() {
         }
     }
 }
+
+#[test]
+fn completions_into_a_closed_pipe_are_success() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_numapilot"));
+    assert!(command.args(["completions", "bash"]).stdout(writer).status().unwrap().success());
+}

@@ -1,5 +1,6 @@
 //! `numapilot completions SHELL`: from the argument table, so never out of date.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -16,12 +17,10 @@ pub struct Args {
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        clap_complete::generate(
-            self.shell,
-            &mut crate::Cli::command(),
-            "numapilot",
-            &mut terminal.out(),
-        );
+        // Written at once: clap_complete itself ends the process when a reader went away.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut crate::Cli::command(), "numapilot", &mut script);
+        terminal.out().write_all(&script)?;
         Ok(ExitCode::SUCCESS)
     }
 }

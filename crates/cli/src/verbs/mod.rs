@@ -4,10 +4,12 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use self::deferred::Deferred;
 use crate::terminal::Terminal;
 
 mod bench;
 mod completions;
+mod deferred;
 mod doctor;
 mod lab;
 mod man;
@@ -21,25 +23,25 @@ mod tune;
 #[derive(Subcommand)]
 pub enum Verb {
     /// Show this machine: nodes, CPUs, caches, memory, distances.
-    Topo(topo::Args),
+    Topo(Deferred<topo::Args>),
     /// Show what works here and what does not, each with cause and remedy.
-    Doctor(doctor::Args),
+    Doctor(Deferred<doctor::Args>),
     /// Run a program under a plan.
-    Run(run::Args),
+    Run(Deferred<run::Args>),
     /// Put back machine-wide settings that a killed run left changed.
-    Restore(restore::Args),
+    Restore(Deferred<restore::Args>),
     /// Measure plans against each other and keep the best.
-    Tune(tune::Args),
+    Tune(Deferred<tune::Args>),
     /// Show the NUMA figures of a run, of processes or of the machine.
-    Stat(stat::Args),
+    Stat(Deferred<stat::Args>),
     /// Run a built-in workload.
-    Bench(bench::Args),
+    Bench(Deferred<bench::Args>),
     /// Emulate NUMA machines and run programs on them.
-    Lab(lab::Args),
+    Lab(Deferred<lab::Args>),
     /// Print the completion script of a shell.
-    Completions(completions::Args),
+    Completions(Deferred<completions::Args>),
     /// Print the manual page, or write those of all verbs into a directory.
-    Man(man::Args),
+    Man(Deferred<man::Args>),
 }
 
 impl Verb {
@@ -50,16 +52,16 @@ impl Verb {
     /// was run is the `ExitCode`.
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Topo(args) => args.run(terminal),
-            Self::Doctor(args) => args.run(terminal),
-            Self::Run(args) => args.run(terminal),
-            Self::Restore(args) => args.run(terminal),
-            Self::Tune(args) => args.run(terminal),
-            Self::Stat(args) => args.run(terminal),
-            Self::Bench(args) => args.run(terminal),
-            Self::Lab(args) => args.run(terminal),
-            Self::Completions(args) => args.run(terminal),
-            Self::Man(args) => args.run(terminal),
+            Self::Topo(Deferred(args)) => args.run(terminal),
+            Self::Doctor(Deferred(args)) => args.run(terminal),
+            Self::Run(Deferred(args)) => args.run(terminal),
+            Self::Restore(Deferred(args)) => args.run(terminal),
+            Self::Tune(Deferred(args)) => args.run(terminal),
+            Self::Stat(Deferred(args)) => args.run(terminal),
+            Self::Bench(Deferred(args)) => args.run(terminal),
+            Self::Lab(Deferred(args)) => args.run(terminal),
+            Self::Completions(Deferred(args)) => args.run(terminal),
+            Self::Man(Deferred(args)) => args.run(terminal),
         }
     }
 }
