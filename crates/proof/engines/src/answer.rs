@@ -150,15 +150,20 @@ fn number(text: &str) -> Option<f64> {
     digits.then(|| text.trim().parse().ok()).flatten()
 }
 
+/// Numbers before texts, or there would be no order that holds for three cells of both kinds.
 fn order(a: Option<&str>, b: Option<&str>) -> Ordering {
     match (a.and_then(number), b.and_then(number)) {
         // Coarse, so that the same number from two engines sorts alike among its neighbours.
-        (Some(a), Some(b)) => format!("{a:.6e}")
-            .parse::<f64>()
-            .unwrap_or(a)
-            .total_cmp(&format!("{b:.6e}").parse::<f64>().unwrap_or(b)),
-        _ => a.map(str::trim).cmp(&b.map(str::trim)),
+        (Some(a), Some(b)) => coarse(a).total_cmp(&coarse(b)),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => a.map(str::trim).cmp(&b.map(str::trim)),
     }
+}
+
+/// A number with seven digits; minus zero is zero.
+fn coarse(number: f64) -> f64 {
+    format!("{number:.6e}").parse().unwrap_or(number) + 0.0
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::EngineError;
 
 /// Looking takes at most one part in so many of the time.
-const SHARE: u32 = 200;
+const SHARE: u32 = 100;
 /// The shortest time between two looks.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Most points kept; every other one is dropped when there are as many.
@@ -45,6 +45,16 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// This, and what was seen after it.
+    pub fn append(&mut self, later: &Self) {
+        let end = self.points.last().map_or(0.0, |point| point.seconds);
+        let moved = |point: &MemoryPoint| MemoryPoint { seconds: end + point.seconds, ..*point };
+        self.points.extend(later.points.iter().map(moved));
+        self.unsupported = self.unsupported.take().or_else(|| later.unsupported.clone());
+        self.engine_cpu_seconds += later.engine_cpu_seconds;
+        self.driver_cpu_seconds += later.driver_cpu_seconds;
+    }
+
     /// The largest sum of the processes' resident bytes that was seen.
     #[must_use]
     pub fn peak_rss_bytes(&self) -> Option<u64> {
@@ -199,6 +209,9 @@ mod tests {
         assert_eq!(watched.mean_held_bytes(), Some((100 + 3 * 200) / 4));
         assert_eq!(watched.peak_held_bytes(), Some(200));
         assert_eq!(watched.peak_rss_bytes(), Some(400));
+        let mut twice = watched.clone();
+        twice.append(&watched);
+        assert!((twice.points[4].seconds - 5.0).abs() < 1e-9);
         assert_eq!(Watched::default().mean_held_bytes(), None);
         assert_eq!(Watched::default().driver_share(), None);
     }

@@ -45,6 +45,10 @@ enum Workload {
     W4(join::W4),
     /// The 22 queries of TPC-H on a real database, one after the other.
     W5(engines::w5::Args),
+    /// TPC-H queries that arrive at a real database by themselves.
+    Arrivals(engines::arrivals::Args),
+    /// TPC-H queries on a real database from a growing number of clients.
+    Clients(engines::clients::Args),
     /// Compare allocators over a suite of programs.
     Alloc(suite::Args),
     /// Allocator micro-benchmark: sizes inversely proportional to their class.
@@ -115,6 +119,8 @@ impl Args {
             Workload::W3(args) => args.run(terminal),
             Workload::W4(args) => args.run(terminal),
             Workload::W5(args) => args.run(terminal),
+            Workload::Arrivals(args) => args.run(terminal),
+            Workload::Clients(args) => args.run(terminal),
             Workload::Alloc(args) => args.run(terminal),
             Workload::AllocMix(args) => args.run(terminal, Bench::Mix),
             Workload::AllocLarson(args) => args.run(terminal, Bench::Larson),

@@ -62,7 +62,9 @@ fn make_cluster(system: &PostgreSql, directory: &Path) -> Result<(), EngineError
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let cause = said.lines().rfind(|line| line.contains("error") || line.contains("FATAL"));
+    let cause = said
+        .lines()
+        .find(|line| ["error", "FATAL", "PANIC"].iter().any(|word| line.contains(word)));
     Err(refused(cause.unwrap_or(said.trim()).to_owned()))
 }
 

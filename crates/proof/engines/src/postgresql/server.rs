@@ -32,6 +32,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("logging_collector", "off"),
     ("log_destination", "stderr"),
     ("log_line_prefix", ""),
+    // The timer is for the client; its messages have room for what goes wrong.
+    ("log_min_messages", "fatal"),
     ("log_checkpoints", "off"),
     ("wal_level", "minimal"),
     ("max_wal_senders", "0"),

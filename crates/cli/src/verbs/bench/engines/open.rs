@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use numapilot_engines::power::{self, Event};
 use numapilot_engines::{
     Benchmark, Cache, Database, Dataset, End, Engine, Kind, Launch, Mallocs, Query, RunDirectory,
-    Scale, Verifier,
+    Scale, Session, Verifier,
 };
 use numapilot_place::{AllocatorChoice, Plan, allocators};
 
 use super::progress::Progress;
+use super::report;
 use crate::file::{self, Existing};
 use crate::interruption::{self, INTERRUPTED};
 use crate::terminal::Terminal;
@@ -166,6 +168,40 @@ impl Bench<'_> {
         Ok(mallocs)
     }
 
+    /// So many clients.
+    pub fn sessions(&mut self, clients: usize) -> anyhow::Result<Vec<Box<dyn Session>>> {
+        let sessions = (0..clients).map(|_| self.engine.connect());
+        Ok(sessions.collect::<Result<_, _>>()?)
+    }
+
+    /// Runs every query once, so that nothing is read from disk later and every answer is
+    /// known to be right; what failed.
+    pub fn warm_up(&mut self, sessions: &mut [Box<dyn Session>]) -> (End, Vec<String>) {
+        let Some(session) = sessions.first_mut() else { return (End::Complete, Vec::new()) };
+        let progress = &self.progress;
+        let mut each = |event: Event<'_>| {
+            if let Event::Begins(number, _) = event {
+                progress.show(format!("warming up · query {number}"));
+            }
+        };
+        let (outcomes, end) = power::run(
+            self.engine.as_ref(),
+            session,
+            &self.queries,
+            0,
+            &mut self.verifier,
+            &self.stop,
+            &mut each,
+        );
+        (end, outcomes.iter().filter_map(report::failure).collect())
+    }
+
+    /// One number for the right answers to all queries.
+    pub fn checksum(&self) -> Option<String> {
+        let numbers = self.queries.iter().map(|query| query.number);
+        self.verifier.digest(numbers).map(|digest| digest.to_string())
+    }
+
     /// Stops the engine, keeps the answers, and tells how it all ended.
     pub fn close(self, end: End, failures: &[String]) -> anyhow::Result<ExitCode> {
         let Self { engine, verifier, run, keep, terminal, .. } = self;
@@ -193,8 +229,17 @@ fn setting(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Numbers of queries.
+#[derive(Clone)]
+pub struct List(pub Vec<u32>);
+
+/// For clap, which would take a bare vector for an option that is given several times.
+pub fn list(text: &str) -> Result<List, String> {
+    numbers(text).map(List)
+}
+
 /// `1-22`, `6`, `1,3-5`: numbers from 1 on, each once, in this order.
-pub fn numbers(text: &str) -> Result<Vec<u32>, String> {
+fn numbers(text: &str) -> Result<Vec<u32>, String> {
     let bad = || format!("'{text}' is no list of queries; write 1-22 or 1,3,5");
     let mut all = Vec::new();
     for part in text.split(',') {

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use numapilot_engines::power::{Failure, Outcome};
 use numapilot_engines::{DISCLAIMER, Mallocs, Watched};
 use serde_json::{Map, Value, json};
 
@@ -29,6 +30,34 @@ fn describe(mallocs: &Mallocs) -> String {
         format!("{} linked into {file}", embedded.symbol)
     });
     used.chain(embedded).collect::<Vec<_>>().join(", ")
+}
+
+/// What is said of a failure.
+pub fn told(failure: &Failure) -> String {
+    match failure {
+        Failure::Refused(cause) => format!("failed: {cause}"),
+        Failure::Wrong(difference) => format!("gave a wrong answer: {difference}"),
+    }
+}
+
+/// A query's failure, if it has one.
+pub fn failure(outcome: &Outcome) -> Option<String> {
+    let failure = outcome.failure.as_ref()?;
+    Some(format!("query {} {}", outcome.number, told(failure)))
+}
+
+/// Each failure once, with how often there was one like it.
+pub fn failures(all: &[(u32, Failure)]) -> Vec<String> {
+    let mut counted: Vec<(String, usize)> = Vec::new();
+    for (number, failure) in all {
+        let text = format!("query {number} {}", told(failure));
+        match counted.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((text, 1)),
+        }
+    }
+    let text = |(text, count)| if count == 1 { text } else { format!("{text} ({count} times)") };
+    counted.into_iter().map(text).collect()
 }
 
 /// The lines under the table.

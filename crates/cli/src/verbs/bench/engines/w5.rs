@@ -4,12 +4,14 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use numapilot_engines::power::{self, Event, Failure, Outcome, Run};
-use numapilot_engines::{Digest, End, Watch};
+use numapilot_engines::power::{self, Event, Outcome, Run};
+use numapilot_engines::{End, Watch};
 use serde_json::{Value, json};
 
-use super::open::{Bench, Common, numbers};
-use super::report::{self, Surroundings};
+use super::open::{Bench, Common, List, list};
+use super::picture;
+use super::report::{self, Surroundings, told};
+use crate::file::{self, Existing};
 use crate::terminal::{self, BAD, BOLD, Terminal, WARN, trimmed};
 
 /// Arguments of `bench w5`.
@@ -32,14 +34,6 @@ pub struct Args {
 
     #[command(flatten)]
     common: Common,
-}
-
-/// Numbers of queries.
-#[derive(Clone)]
-struct List(Vec<u32>);
-
-fn list(text: &str) -> Result<List, String> {
-    numbers(text).map(List)
 }
 
 const WALL: fn(&Run) -> Option<Duration> = |run| Some(run.wall);
@@ -87,26 +81,25 @@ impl Args {
         written?;
         let seen = Surroundings { watched: watch.finish(), mallocs };
         report::warn(terminal, &seen);
-        let digest = bench.verifier.digest(bench.queries.iter().map(|query| query.number));
-        let results = Results { outcomes: &outcomes, digest, runs: self.runs, end: &end };
+        let results = Results { outcomes: &outcomes, runs: self.runs, end: &end };
         if self.common.json {
             report::line(terminal, &summary(&bench, &seen, &results))?;
         } else {
             print(terminal, &bench, &seen, &results)?;
         }
+        if let Some(path) = &self.common.svg {
+            let text = picture::queries(&subtitle(&bench), &outcomes);
+            file::put(path, &text, Existing::Replace)?;
+        }
         drop(session);
-        let failures = outcomes.iter().filter_map(|outcome| {
-            let failure = outcome.failure.as_ref()?;
-            Some(format!("query {} {}", outcome.number, told(failure)))
-        });
-        bench.close(end, &failures.collect::<Vec<_>>())
+        let failures: Vec<String> = outcomes.iter().filter_map(report::failure).collect();
+        bench.close(end, &failures)
     }
 }
 
 /// What was measured.
 struct Results<'a> {
     outcomes: &'a [Outcome],
-    digest: Option<Digest>,
     runs: u32,
     end: &'a End,
 }
@@ -118,12 +111,8 @@ impl Results<'_> {
     }
 }
 
-/// What is said of a failure.
-pub fn told(failure: &Failure) -> String {
-    match failure {
-        Failure::Refused(cause) => format!("failed: {cause}"),
-        Failure::Wrong(difference) => format!("gave a wrong answer: {difference}"),
-    }
+fn subtitle(bench: &Bench<'_>) -> String {
+    format!("{} on {}, plan {}", bench.dataset.name(), bench.engine.title(), bench.plan)
 }
 
 fn run_line(outcome: &Outcome, round: u32) -> Value {
@@ -143,7 +132,7 @@ fn summary(bench: &Bench<'_>, seen: &Surroundings, results: &Results<'_>) -> Val
     let per_second = seconds.map(|seconds| results.outcomes.len() as f64 / seconds);
     all.insert("seconds".to_owned(), seconds.into());
     all.insert("items_per_second".to_owned(), per_second.into());
-    all.insert("checksum".to_owned(), results.digest.map(|digest| digest.to_string()).into());
+    all.insert("checksum".to_owned(), bench.checksum().into());
     all.insert("threads".to_owned(), 1.into());
     all.insert("runs".to_owned(), results.runs.into());
     let queries = results.outcomes.iter().map(|outcome| {
@@ -170,8 +159,7 @@ fn print(
     results: &Results<'_>,
 ) -> anyhow::Result<()> {
     let mut out = terminal.out();
-    let (name, title) = (bench.dataset.name(), bench.engine.title());
-    writeln!(out, "{BOLD}w5: {name} on {title}, plan {}{BOLD:#}\n", bench.plan)?;
+    writeln!(out, "{BOLD}w5: {}{BOLD:#}\n", subtitle(bench))?;
     let header = ["query", "median", "engine", "least", "most", "cold", "rows"];
     let mut table = terminal::table(&header, &[0, 1, 2, 3, 4, 5, 6]);
     let show = |seconds: Option<f64>| seconds.map_or("-".to_owned(), terminal::seconds);
@@ -188,10 +176,8 @@ fn print(
         ]);
     }
     writeln!(out, "{}\n", trimmed(&table))?;
-    for outcome in results.outcomes {
-        if let Some(failure) = &outcome.failure {
-            writeln!(out, "{BAD}query {}{BAD:#} {}", outcome.number, told(failure))?;
-        }
+    for failure in results.outcomes.iter().filter_map(report::failure) {
+        writeln!(out, "{BAD}{failure}{BAD:#}")?;
     }
     if matches!(results.end, End::Interrupted) {
         writeln!(out, "{WARN}Interrupted: not all rounds were made.{WARN:#}")?;
@@ -200,8 +186,8 @@ fn print(
         Some(seconds) => writeln!(out, "seconds {seconds:.6}")?,
         None => writeln!(out, "seconds <not supported> (not every query has a time)")?,
     }
-    if let Some(digest) = results.digest {
-        writeln!(out, "checksum {digest} ({})", agreement(results.outcomes))?;
+    if let Some(checksum) = bench.checksum() {
+        writeln!(out, "checksum {checksum} ({})", agreement(results.outcomes))?;
     }
     report::print(&mut out, seen)
 }

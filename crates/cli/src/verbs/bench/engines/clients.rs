@@ -1,0 +1,178 @@
+//! `numapilot bench clients`: a growing number of clients, each sending its next query when
+//! the last one is answered.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use numapilot_engines::clients::{self, Outcome};
+use numapilot_engines::{End, Watch, Watched};
+use serde_json::{Value, json};
+
+use super::arrivals::{few, shares};
+use super::open::{Bench, Common, List, list};
+use super::picture;
+use super::report::{self, Surroundings};
+use crate::file::{self, Existing};
+use crate::terminal::{self, BAD, BOLD, Terminal, WARN, trimmed};
+use crate::units;
+
+/// Arguments of `bench clients`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:\n  numapilot bench clients --query 6 --clients 1,2,4,8,16 --svg clients.svg\n  \
+numapilot bench clients --engine postgresql --query 1-22 --clients 1,5 --time 1m")]
+pub struct Args {
+    /// Queries that every client sends in turn, as in 6 or 1-22.
+    #[arg(long, value_name = "LIST", value_parser = list, default_value = "6")]
+    query: List,
+
+    /// How many clients, one measurement for each number.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8,16",
+          value_parser = few)]
+    clients: Vec<NonZeroUsize>,
+
+    /// How long each number of clients is measured.
+    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "10s")]
+    time: Duration,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// One number of clients.
+pub struct Row {
+    pub outcome: Outcome,
+    pub watched: Watched,
+}
+
+impl Args {
+    pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let plan = self.common.take_plan()?;
+        let mut bench = self.common.open(terminal, plan, &self.query.0)?;
+        let most = self.clients.iter().map(|clients| clients.get()).max().unwrap_or(1);
+        let mut sessions = bench.sessions(most)?;
+        let (mut end, mut failures) = bench.warm_up(&mut sessions);
+        let mallocs = bench.mallocs();
+        let mut rows = Vec::new();
+        let mut watched = Watched::default();
+        for &clients in &self.clients {
+            if !matches!(end, End::Complete) || !failures.is_empty() {
+                break;
+            }
+            let watch = Watch::begin(bench.engine.pid())?;
+            let progress = &bench.progress;
+            let (outcome, ended) = clients::run(
+                bench.engine.as_ref(),
+                &mut sessions[..clients.get()],
+                &bench.queries,
+                self.time,
+                &mut bench.verifier,
+                &bench.stop,
+                &mut |answered| progress.show(format!("{clients} clients · {answered} answered")),
+            );
+            let row = Row { outcome, watched: watch.finish() };
+            watched.append(&row.watched);
+            end = ended;
+            failures = report::failures(&row.outcome.failures);
+            if self.common.json {
+                report::line(terminal, &line(&row))?;
+            }
+            rows.push(row);
+        }
+        bench.progress.finish();
+        let seen = Surroundings { watched, mallocs };
+        report::warn(terminal, &seen);
+        if self.common.json {
+            report::line(terminal, &self.summary(&bench, &seen, &rows, &end))?;
+        } else {
+            self.print(terminal, &bench, &seen, &rows, &end)?;
+        }
+        if let Some(path) = &self.common.svg {
+            let subtitle = self.subtitle(&bench);
+            file::put(path, &picture::clients(&subtitle, &rows), Existing::Replace)?;
+        }
+        drop(sessions);
+        bench.close(end, &failures)
+    }
+
+    fn subtitle(&self, bench: &Bench<'_>) -> String {
+        let numbers: Vec<String> = self.query.0.iter().map(|n| format!("Q{n}")).collect();
+        let (name, title, plan) = (bench.dataset.name(), bench.engine.title(), &bench.plan);
+        let queries = match numbers.len() {
+            0..=4 => numbers.join(", "),
+            n => format!("{n} queries"),
+        };
+        format!("{queries} of {name} on {title}, plan {plan}")
+    }
+
+    fn summary(&self, bench: &Bench<'_>, seen: &Surroundings, rows: &[Row], end: &End) -> Value {
+        let mut all = report::fields(bench, "clients", seen);
+        all["parameters"]["clients"] = json!(self.clients);
+        all["parameters"]["time_seconds"] = self.time.as_secs_f64().into();
+        let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
+        let best = rows.iter().filter_map(|row| row.outcome.queries_per_second());
+        let seconds: f64 = rows.iter().map(|row| row.outcome.elapsed.as_secs_f64()).sum();
+        put("seconds", seconds.into());
+        put("items_per_second", best.reduce(f64::max).into());
+        put("checksum", bench.checksum().into());
+        put("threads", self.clients.iter().map(|clients| clients.get()).max().into());
+        put("clients", rows.iter().map(line).collect());
+        put("is_interrupted", matches!(end, End::Interrupted).into());
+        all.into()
+    }
+
+    fn print(
+        &self,
+        terminal: &Terminal,
+        bench: &Bench<'_>,
+        seen: &Surroundings,
+        rows: &[Row],
+        end: &End,
+    ) -> anyhow::Result<()> {
+        let mut out = terminal.out();
+        writeln!(out, "{BOLD}clients: {}{BOLD:#}\n", self.subtitle(bench))?;
+        let header = ["clients", "queries/s", "median", "p95", "most", "memory held", "CPUs busy"];
+        let mut table = terminal::table(&header, &[0, 1, 2, 3, 4, 5, 6]);
+        let show = |seconds: Option<f64>| seconds.map_or("-".to_owned(), terminal::seconds);
+        for Row { outcome, watched } in rows {
+            let busy = watched.engine_cpu_seconds / outcome.elapsed.as_secs_f64();
+            table.add_row([
+                outcome.clients.to_string(),
+                outcome.queries_per_second().map_or("-".to_owned(), |rate| format!("{rate:.2}")),
+                show(outcome.latency.quantile(0.5)),
+                show(outcome.latency.quantile(0.95)),
+                show(outcome.latency.quantile(1.0)),
+                watched.peak_held_bytes().map_or("-".to_owned(), terminal::bytes),
+                format!("{busy:.2}"),
+            ]);
+        }
+        writeln!(out, "{}\n", trimmed(&table))?;
+        if let Some(checksum) = bench.checksum() {
+            writeln!(out, "checksum {checksum}")?;
+        }
+        if matches!(end, End::Interrupted) {
+            writeln!(out, "{WARN}Interrupted: not all numbers of clients were measured.{WARN:#}")?;
+        }
+        for row in rows {
+            for failure in report::failures(&row.outcome.failures) {
+                writeln!(out, "{BAD}{failure}{BAD:#}")?;
+            }
+        }
+        report::print(&mut out, seen)
+    }
+}
+
+fn line(row: &Row) -> Value {
+    json!({
+        "clients": row.outcome.clients,
+        "queries_per_second": row.outcome.queries_per_second(),
+        "answered": row.outcome.answered,
+        "failed": row.outcome.failures.len(),
+        "seconds": row.outcome.elapsed.as_secs_f64(),
+        "latency_seconds": shares(&row.outcome.latency),
+        "peak_held_bytes": row.watched.peak_held_bytes(),
+        "engine_cpu_seconds": row.watched.engine_cpu_seconds,
+    })
+}
