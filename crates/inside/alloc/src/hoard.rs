@@ -6,8 +6,9 @@
 //! the stacks are shared, so that the helper thread can empty those of an idle thread.
 
 use crate::class::{self, CLASSES};
-use crate::magazine::{Depot, Magazine};
+use crate::magazine::Magazine;
 use crate::space::Space;
+use crate::stack::Depot;
 
 /// Full magazines by class. All zeroes is an empty one.
 #[repr(C)]

@@ -15,7 +15,8 @@
 //! |---|---|
 //! | `api` | the fast paths |
 //! | `class` | sizes of small objects |
-//! | `heap`, `hoard`, `magazine`, `tls`, `threads` | what a thread holds, and how it comes and goes |
+//! | `heap`, `hoard`, `tls`, `threads` | what a thread holds, and how it comes and goes |
+//! | `magazine`, `stack` | free objects, many at a time, and how they move between threads |
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
@@ -60,7 +61,9 @@ pub mod report;
 mod small;
 mod space;
 mod span;
+mod stack;
 mod statistics;
+mod sync;
 mod threads;
 mod tls;
 pub mod usage;

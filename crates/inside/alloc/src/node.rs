@@ -6,9 +6,10 @@ use crate::class::CLASSES;
 use crate::heap::Heap;
 use crate::hoard::Hoard;
 use crate::lock::Lock;
-use crate::magazine::{Depot, Magazine, Stack};
+use crate::magazine::Magazine;
 use crate::pages::PageHeap;
 use crate::space::{NODE_SLOTS, Space};
+use crate::stack::{Depot, Stack};
 
 /// The state of a node. Lies at the start of the node's magazines, in that node's memory;
 /// all zeroes until [`Self::start`].

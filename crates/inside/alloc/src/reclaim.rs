@@ -12,11 +12,12 @@ use core::sync::atomic::Ordering;
 
 use crate::class::{self, CLASSES};
 use crate::heap::Heap;
-use crate::magazine::{Depot, Magazine};
+use crate::magazine::Magazine;
 use crate::node::Node;
 use crate::pages::{PageHeap, Run};
 use crate::space::Space;
 use crate::span::Use;
+use crate::stack::Depot;
 use crate::{helper, holes, kernel, report, small};
 
 /// Time between two looks at what was not needed.
