@@ -204,6 +204,45 @@ fn a_micro_benchmark_prints_its_sizes_and_lines_for_programs() {
 }
 
 #[test]
+fn what_is_freed_is_watched() {
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(cargo_bin("numapilot"));
+        command.args(["bench", "alloc-return", "--bytes", "1M", "--watch", "200ms"]);
+        command.args(arguments).env("NO_COLOR", "1");
+        command
+    };
+    let outcome = json(&mut run(&["--keep", "16"]));
+    assert_eq!(outcome["workload"], "alloc-return");
+    assert_eq!(outcome["parameters"]["keep_one_in"], 16);
+    let curves = outcome["curves"].as_array().unwrap();
+    assert_eq!(curves.len(), 2);
+    assert_eq!(
+        (&curves[0]["activity"], &curves[1]["activity"]),
+        (&"little".into(), &"none".into())
+    );
+    assert_eq!(curves[0]["moments"].as_array().unwrap().len(), 3);
+
+    let directory = tempfile::tempdir().unwrap();
+    let picture = directory.path().join("x.svg");
+    let mut command = run(&["--below", "1", "--svg"]);
+    command.arg(&picture).assert().success().stdout(
+        contains("alloc-return: 1.00 MiB in objects of 64 B, all freed")
+            .and(predicates::str::is_match(r"(?m)^ +0\.2 s( +\S+ \wiB){2}$").unwrap())
+            .and(predicates::str::is_match(r"(?m)^ below 1 B +never +never$").unwrap()),
+    );
+    assert!(fs::read_to_string(picture).unwrap().contains("a little activity"));
+
+    for (arguments, message) in [
+        (&["--bytes", "9000T"][..], "lower --bytes"),
+        (&["--keep", "0"], "--keep"),
+        (&["--watch", "0s"], "is not a duration"),
+        (&["--svg", "/nonexistent/x.svg"], "/nonexistent/x.svg"),
+    ] {
+        run(arguments).assert().code(125).stdout("").stderr(contains(message));
+    }
+}
+
+#[test]
 fn the_own_suite_runs() {
     let mut command = bench(&["--suite", "--rounds", "1", "--filter", "cache", "-t", "2"]);
     let results = json(command.args(["--allocators", "glibc"]));
