@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Remote DRAM accesses, TLB misses and simulated time by allocator, on an emulated machine.
+
+    cargo build --release --workspace && target/release/numapilot lab setup
+    python3 scripts/compare-lab.py --numapilot target/release/numapilot
+
+One boot; every program runs under every allocator, each run a region of its own. What a program
+of the same kind costs that does nothing, under the same allocator, is taken off: the start of a
+process is not the allocator's. Counts are of the lab's model, so that a busy host changes little
+about them. `--scale` multiplies what each program does.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+# Operations of a thread at scale 1; w1 has records.
+BENCHES = {
+    "alloc-threadtest": 30000,
+    "alloc-larson": 30000,
+    "alloc-cache-scratch": 5000,
+    "alloc-cache-thrash": 5000,
+    "alloc-producer-consumer": 20000,
+    "w1": 100000,
+}
+COUNTS = ["remote_accesses", "local_accesses", "tlb_misses", "simulated_seconds"]
+
+
+def command(bench, threads, amount):
+    """A run of this much work."""
+    if bench == "w1":
+        return f"numapilot bench w1 -t {threads} --records {amount} --groups {max(amount // 10, 1)}"
+    return f"numapilot bench {bench} -t {threads} -n {amount}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--numapilot", default="target/release/numapilot", metavar="PROGRAM")
+    parser.add_argument("--machine", default="xeon-8153")
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--allocators", default="glibc,mimalloc,numapilot", metavar="LIST")
+    parser.add_argument("--benches", default=",".join(BENCHES), metavar="LIST")
+    options = parser.parse_args()
+    allocators, benches = options.allocators.split(","), options.benches.split(",")
+
+    script, libraries = "", []
+    for allocator in allocators:
+        plan = ["numapilot", "run", "--allocator", allocator]
+        dry = subprocess.run([options.numapilot, *plan[1:], "--dry-run", "--", "true"],
+                             capture_output=True, text=True, check=True)
+        # The library is not named in the arguments, so that the lab must be told of it.
+        libraries += [word.split("=", 1)[1] for word in dry.stdout.split() if word.startswith("LD_PRELOAD=")]
+        for bench in benches:
+            for name, amount in [("nothing", options.threads), (bench, int(BENCHES[bench] * options.scale))]:
+                region = f"{allocator}/{bench}/{name}"
+                script += f"numapilot lab mark begin {region}\n"
+                script += f"{' '.join(plan)} -- {command(bench, options.threads, amount)} >/dev/null || exit 1\n"
+                script += f"numapilot lab mark end {region}\n"
+    with tempfile.TemporaryDirectory() as directory:
+        file, output = os.path.join(directory, "script"), os.path.join(directory, "counts.json")
+        with open(file, "w") as target:
+            target.write(script)
+        lab = [options.numapilot, "lab", "run", "--machine", options.machine, "--json", "-o", output]
+        for library in libraries:
+            lab += ["--include", library]
+        subprocess.run([*lab, "--", "sh", file], check=True, stdin=subprocess.DEVNULL)
+        with open(output) as source:
+            regions = {region["name"]: region for region in json.load(source)["regions"]}
+
+    print("| program | " + " | ".join(f"{a}: remote, local, TLB misses, ms" for a in allocators) + " |")
+    print("|---" * (len(allocators) + 1) + "|")
+    for bench in benches:
+        cells = []
+        for allocator in allocators:
+            work, nothing = regions[f"{allocator}/{bench}/{bench}"], regions[f"{allocator}/{bench}/nothing"]
+            remote, local, tlb, seconds = [max((work[count] or 0) - (nothing[count] or 0), 0) for count in COUNTS]
+            cells.append(f"{remote:,}, {local:,}, {tlb:,}, {1e3 * seconds:.2f}")
+        print(f"| {bench} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
