@@ -74,6 +74,8 @@ def main():
                     for workload in aggregations:
                         compare(options, path, workload, data, records, groups, source)
     if "w3" in workloads:
+        if aggregations:
+            print()
         heading("small", "large")
         for small, large in sizes(options.join_sizes):
             for data in options.join_data.split(","):
