@@ -7,7 +7,7 @@
 use std::fmt::{Display, Write};
 
 /// Classes: `ground` behind all, `box` and `frame` for areas, `text`, `dim`, `strong` for
-/// words, `line0` to `line3` and `dot0` to `dot3` for kinds of lines and dots, `axis` for a line that all
+/// words, `line0` to `line7` and `dot0` to `dot7` for kinds of lines and dots, `axis` for a line that all
 /// else refers to, `heat` for cells whose opacity says how much.
 const STYLE: &str = "\
 text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px}\
@@ -16,8 +16,10 @@ text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px}\
 .ground{fill:#ffffff}.box{fill:#f2f5f9;stroke:#7a8798;stroke-width:1.2}\
 .hollow{stroke-dasharray:5 4}.frame{fill:none;stroke:#b4becb;stroke-width:1}\
 .heat{fill:#d9480f}.grid{fill:none;stroke:#d5dbe3;stroke-width:1}\
-.line0,.line1,.line2,.line3{fill:none;stroke-linecap:round}\
+.line0,.line1,.line2,.line3,.line4,.line5,.line6,.line7{fill:none;stroke-linecap:round}\
 .line0{stroke:#1864ab}.line1{stroke:#2b8a3e}.line2{stroke:#a61e4d}.line3{stroke:#6741d9}\
+.line4{stroke:#d9480f}.line5{stroke:#0c8599}.line6{stroke:#868e96}.line7{stroke:#846358}\
+.dot4{fill:#d9480f}.dot5{fill:#0c8599}.dot6{fill:#868e96}.dot7{fill:#846358}\
 .dot0{fill:#1864ab}.dot1{fill:#2b8a3e}.dot2{fill:#a61e4d}.dot3{fill:#6741d9}\
 .axis{stroke:#5b6675;stroke-width:1.6}\
 @media (prefers-color-scheme:dark){\
@@ -25,11 +27,13 @@ text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px}\
 .ground{fill:#12171f}.box{fill:#1e2733;stroke:#6f7f94}.frame{stroke:#3d4a5c}\
 .heat{fill:#e8590c}.grid{stroke:#2f3a48}\
 .line0{stroke:#4dabf7}.line1{stroke:#69db7c}.line2{stroke:#f783ac}.line3{stroke:#b197fc}\
+.line4{stroke:#ffa94d}.line5{stroke:#66d9e8}.line6{stroke:#adb5bd}.line7{stroke:#d8b5a5}\
+.dot4{fill:#ffa94d}.dot5{fill:#66d9e8}.dot6{fill:#adb5bd}.dot7{fill:#d8b5a5}\
 .dot0{fill:#4dabf7}.dot1{fill:#69db7c}.dot2{fill:#f783ac}.dot3{fill:#b197fc}\
 .axis{stroke:#9aa7b8}}";
 
 /// Number of line classes.
-pub const LINES: usize = 4;
+const LINES: usize = 8;
 /// Mean width of a character of plain 13 px text; wide enough for digits and capitals.
 const CHARACTER: f64 = 7.9;
 

@@ -156,6 +156,14 @@ fn bad_arguments_are_named_before_anything_runs() {
         (&["--suite", "--timeout", "never"], "is not a duration"),
         (&["--suite", "--svg", "/nonexistent/x.svg"], "/nonexistent/x.svg"),
         (&["--svg", "x.svg"], "--suite"),
+        (&["--suite", "--compare"], "--compare"),
+        (&["--suite", "--threads", "1,2"], "a list with --compare only"),
+        (&["--compare", "--threads", "0"], "--threads"),
+        (&["--compare", "--threads", "1,x"], "--threads"),
+        (&["--compare", "--filter", "mix"], "--filter"),
+        (&["--suite", "--operations", "5"], "--operations"),
+        (&["--operations", "5"], "--compare"),
+        (&["--compare", "--operations", "many"], "is not a count"),
     ] {
         bench(arguments).assert().code(125).stdout("").stderr(contains(message));
     }
@@ -252,4 +260,34 @@ fn the_own_suite_runs() {
         assert_eq!(test["results"][0]["failure"], Value::Null, "{test}");
         assert_eq!(test["results"][0]["runs"], 1);
     }
+}
+
+#[test]
+fn threads_are_compared_by_time_and_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let picture = directory.path().join("threads.svg");
+    let arguments = ["--compare", "--rounds", "2", "--allocators", "glibc", "-n", "20k"];
+    let mut command = bench(&arguments);
+    let results = json(command.args(["-t", "1,3"]).arg("--svg").arg(&picture));
+    assert_eq!(results["workload"], "alloc-compare");
+    assert_eq!(results["threads"], serde_json::json!([1, 3]));
+    let tests = results["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 2);
+    for (test, threads) in tests.iter().zip([1, 3]) {
+        assert_eq!(test["threads"], threads);
+        let cell = &test["results"][0];
+        assert_eq!(cell["runs"], 2, "{cell}");
+        assert!(cell["wall_seconds"].as_f64().unwrap() > 0.0);
+        // What is resident beside the objects counts for some; nothing is used twice.
+        assert!(cell["rss_per_requested"].as_f64().unwrap() > 0.5, "{cell}");
+    }
+    let text = fs::read_to_string(picture).unwrap();
+    assert!(text.contains("Time in seconds") && text.contains("RSS / requested"));
+    assert!(text.contains(">glibc</text>"));
+
+    bench(&arguments).args(["-t", "3"]).assert().success().stdout(
+        contains("Time in seconds")
+            .and(predicates::str::is_match(r"(?m)^ +3 +\d+\.\d{3}$").unwrap())
+            .and(predicates::str::is_match(r"(?m)^ +3 +\d+\.\d\d$").unwrap()),
+    );
 }

@@ -67,6 +67,8 @@ pub struct Figures {
     pub wall_seconds: f64,
     /// Peak of resident memory.
     pub peak_rss_bytes: u64,
+    /// Resident memory over requested memory, where the program printed it.
+    pub rss_per_requested: Option<f64>,
     /// Page faults, per unit of work.
     pub page_faults: f64,
     /// Context switches, per unit of work.
@@ -182,6 +184,7 @@ impl Contest<'_> {
             Some(work) => last_number(work, &execution.text)
                 .map_err(|error| Failure::NoFigure(error.to_string()))?,
         };
+        let memory = test.memory.as_ref();
         let finished = &execution.finished;
         let usage = &finished.usage;
         let switches = usage.voluntary_switches + usage.involuntary_switches;
@@ -192,6 +195,8 @@ impl Contest<'_> {
             system_seconds: usage.system.as_secs_f64() / work,
             wall_seconds: finished.wall.as_secs_f64() / work,
             peak_rss_bytes: execution.peak_rss_bytes,
+            // A program that requests too little to tell prints no number.
+            rss_per_requested: memory.and_then(|m| last_number(m, &execution.text).ok()),
             page_faults: per_work(usage.minor_faults + usage.major_faults),
             context_switches: per_work(switches),
             is_verified: *loading == Loading::Loaded,
@@ -207,6 +212,7 @@ fn not_applied<T>(error: PlaceError) -> Result<Result<T, Failure>, RunError> {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::num::NonZeroUsize;
 
     use numapilot_place::AllocatorChoice;
     use regex::Regex;
@@ -228,7 +234,9 @@ mod tests {
             command: ["sh", "-c", script].map(OsString::from).to_vec(),
             stdin: None,
             work: work.map(|text| Regex::new(text).unwrap()),
+            memory: Some(Regex::new(r"RSS (\S+)").unwrap()),
             about: String::new(),
+            threads: NonZeroUsize::MIN,
         }
     }
 
@@ -281,7 +289,7 @@ mod tests {
             shell("dies", "kill -SEGV $$", None),
             shell("hangs", "sleep 60", None),
             shell("silent", "echo none", Some(r"(\d+) ops")),
-            shell("works", "echo 4 ops", Some(r"(\d+) ops")),
+            shell("works", "echo 4 ops; echo RSS 1.5", Some(r"(\d+) ops")),
         ];
         let made = run(&tests, false);
         let of_one = |test: usize| {
@@ -294,6 +302,7 @@ mod tests {
         let figures = of_one(3).outcome.clone().unwrap();
         assert!(figures.peak_rss_bytes > 100 << 10, "{figures:?}");
         assert!(figures.wall_seconds > 0.0 && figures.page_faults > 0.0);
+        assert_eq!(figures.rss_per_requested, Some(1.5));
     }
 
     #[test]

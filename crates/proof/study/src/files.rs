@@ -25,8 +25,12 @@ pub struct Ready {
     pub stdin: Option<PathBuf>,
     /// Matches the work done.
     pub work: Option<Regex>,
+    /// Matches resident memory over requested memory.
+    pub memory: Option<Regex>,
     /// What it stresses.
     pub about: String,
+    /// Its threads, if it takes their number.
+    pub threads: NonZeroUsize,
 }
 
 /// A test that cannot be run.
@@ -69,7 +73,9 @@ impl Places {
             command,
             stdin: stdin.map_err(missing)?,
             work: test.work.clone(),
+            memory: test.memory.clone(),
             about: test.about.clone(),
+            threads: self.threads,
         })
     }
 

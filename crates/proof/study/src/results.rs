@@ -5,6 +5,8 @@
 //! A ratio is the median over the rounds; the minimum of CPU time, which other work can
 //! only raise, is given beside it.
 
+use std::num::NonZeroUsize;
+
 use numapilot_tune::statistics::median;
 use serde::Serialize;
 
@@ -69,6 +71,8 @@ pub struct Cell {
     pub wall_seconds: Option<f64>,
     /// Peak of resident memory.
     pub peak_rss_bytes: Option<f64>,
+    /// Resident memory over requested memory, where the test prints it.
+    pub rss_per_requested: Option<f64>,
     /// Page faults.
     pub page_faults: Option<f64>,
     /// Context switches.
@@ -88,6 +92,8 @@ pub struct Row {
     pub test: String,
     /// What it stresses.
     pub about: String,
+    /// Its threads, if it takes their number.
+    pub threads: NonZeroUsize,
     /// Whether times are per unit of work.
     pub is_per_work: bool,
     /// In the order of the allocators.
@@ -151,6 +157,7 @@ impl Results {
             Row {
                 test: test.name.clone(),
                 about: test.about.clone(),
+                threads: test.threads,
                 is_per_work: test.work.is_some(),
                 results,
             }
@@ -183,7 +190,7 @@ fn cell(who: &Contestant, of_test: &[&Run], contestant: usize, reference: usize)
         .iter()
         .filter(|run| run.order.contestant == contestant)
         .find_map(|run| run.outcome.as_ref().err());
-    let middle = |figure: fn(&Figures) -> f64| middle(mine.iter().map(|(_, f)| figure(f)));
+    let middle = |figure: fn(&Figures) -> f64| median_of(mine.iter().map(|(_, f)| figure(f)));
     Cell {
         allocator: who.name.clone(),
         runs: mine.len(),
@@ -192,6 +199,7 @@ fn cell(who: &Contestant, of_test: &[&Run], contestant: usize, reference: usize)
         system_seconds: middle(|f| f.system_seconds),
         wall_seconds: middle(|f| f.wall_seconds),
         peak_rss_bytes: middle(|f| f.peak_rss_bytes as f64),
+        rss_per_requested: median_of(mine.iter().filter_map(|(_, f)| f.rss_per_requested)),
         page_faults: middle(|f| f.page_faults),
         context_switches: middle(|f| f.context_switches),
         // What fails in a later round is no result, however good the first ones were.
@@ -201,7 +209,7 @@ fn cell(who: &Contestant, of_test: &[&Run], contestant: usize, reference: usize)
     }
 }
 
-fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
+fn median_of(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
     (!values.is_empty()).then(|| median(&values))
 }
@@ -212,7 +220,7 @@ fn least(runs: &[(u32, Figures)]) -> Option<f64> {
 
 fn ratios(mine: &[(u32, Figures)], other: &[(u32, Figures)]) -> Option<Ratios> {
     let paired = |figure: fn(&Figures) -> f64| {
-        middle(mine.iter().filter_map(|(round, own)| {
+        median_of(mine.iter().filter_map(|(round, own)| {
             let (_, reference) = other.iter().find(|(r, _)| r == round)?;
             let ratio = figure(own) / figure(reference);
             ratio.is_finite().then_some(ratio)
@@ -264,7 +272,9 @@ mod tests {
             command: Vec::new(),
             stdin: None,
             work: None,
+            memory: None,
             about: String::new(),
+            threads: NonZeroUsize::MIN,
         }
     }
 
@@ -274,6 +284,7 @@ mod tests {
             system_seconds: 0.0,
             wall_seconds: 2.0 * seconds,
             peak_rss_bytes: 1000 * (contestant as u64 + 1),
+            rss_per_requested: (round < 2).then_some(1.0 + f64::from(round)),
             page_faults: 1.0,
             context_switches: 1.0,
             is_verified: round > 0,
@@ -297,6 +308,8 @@ mod tests {
         assert!((ratios.cpu_minimum - 0.5).abs() < 1e-12);
         assert!((ratios.rss - 2.0).abs() < 1e-12);
         assert_eq!(fast.cpu_seconds, Some(0.6));
+        // Two rounds have it.
+        assert_eq!(fast.rss_per_requested, Some(1.5));
         assert_eq!(fast.cpu_seconds_minimum, Some(0.5));
     }
 

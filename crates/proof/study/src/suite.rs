@@ -35,6 +35,9 @@ pub struct Test {
     /// Matches the amount of work done, where the run time is fixed.
     #[serde(default, deserialize_with = "regex")]
     pub work: Option<Regex>,
+    /// Matches resident memory over requested memory, where the program prints it.
+    #[serde(default, deserialize_with = "regex")]
+    pub memory: Option<Regex>,
     /// What it stresses.
     pub about: String,
 }

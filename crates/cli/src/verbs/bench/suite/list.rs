@@ -45,7 +45,7 @@ pub fn print(terminal: &Terminal, field: &Field, json: bool) -> anyhow::Result<(
         });
         let tests: Vec<TestLine<'_>> = tests.collect();
         terminal.json(&serde_json::json!({
-            "workload": "alloc-suite", "threads": field.threads,
+            "workload": "alloc-suite", "threads": field.threads[0],
             "reference": field.contestants[field.reference].name,
             "allocators": allocators, "tests": tests, "missing": field.missing,
         }))?;

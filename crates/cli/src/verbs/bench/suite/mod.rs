@@ -1,5 +1,7 @@
 //! `numapilot bench alloc`: allocators against each other over a suite of programs.
 
+mod compare;
+mod lines;
 mod list;
 mod picture;
 mod print;
@@ -17,6 +19,7 @@ use numapilot_study::contestants::{self, Contestant};
 use numapilot_study::files::{Missing, Places, Ready};
 use numapilot_study::results::Results;
 use numapilot_study::suite::{Suite, Test};
+use numapilot_workloads::size::parse_count;
 use regex::Regex;
 use serde::Serialize;
 
@@ -27,20 +30,29 @@ use crate::units;
 
 /// The allocator others are compared with, unless --reference says otherwise.
 const USUAL_REFERENCE: &str = "mimalloc";
+/// The test of --compare: systematic-numa-study 3.1.8.
+const MIX: &str = "mix";
 
 /// Arguments of `bench alloc`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without --suite it lists the tests and the allocators that would be compared. Every round runs \
+Without --suite or --compare it lists the tests and the allocators that would be compared. Every round runs \
 each test under all allocators, in random order; ratios are taken within a round. What crashes, \
 hangs or is not there is listed. Ctrl-C prints what was measured so far and exits with 130.\n\n\
 Examples:\n  numapilot bench alloc --suite\n  \
 numapilot bench alloc --suite --allocators glibc,jemalloc,mine=./libmine.so --filter larson\n  \
-numapilot bench alloc --suite --programs ~/mimalloc-bench --peers ~/peers --svg suite.svg")]
+numapilot bench alloc --suite --programs ~/mimalloc-bench --peers ~/peers --svg suite.svg\n  \
+numapilot bench alloc --compare --threads 1,2,4,8 --svg threads.svg")]
+#[command(group = clap::ArgGroup::new("contest").args(["suite", "compare"]))]
 pub struct Args {
     /// Run the suite.
     #[arg(long)]
     suite: bool,
+
+    /// Run alloc-mix with several numbers of threads: time, and resident over requested
+    /// memory.
+    #[arg(long, conflicts_with_all = ["programs", "filter", "reference"])]
+    compare: bool,
 
     /// Run the programs of mimalloc-bench (a built checkout) or of Hoard's benchmarks found
     /// here, instead of numapilot's own; may be repeated.
@@ -69,9 +81,15 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Threads of each test [default: the CPUs that may be used].
-    #[arg(short = 't', long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    /// Threads of each test; with --compare a list [default: the CPUs that may be used; with
+    /// --compare also 1, 2, 4 and so on below].
+    #[arg(short = 't', long, value_name = "N", value_delimiter = ',')]
+    threads: Vec<NonZeroUsize>,
+
+    /// Operations per thread of --compare, as in 10M [default: alloc-mix's own].
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse_count, requires = "compare",
+          conflicts_with = "suite")]
+    operations: Option<u64>,
 
     /// End a run after this time, and leave this test out for this allocator.
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "2m")]
@@ -86,7 +104,7 @@ pub struct Args {
     json: bool,
 
     /// Draw the results into FILE.
-    #[arg(long, value_name = "FILE", requires = "suite")]
+    #[arg(long, value_name = "FILE", requires = "contest")]
     svg: Option<PathBuf>,
 }
 
@@ -96,14 +114,15 @@ struct Field {
     missing: Vec<Missing>,
     contestants: Vec<Contestant>,
     reference: usize,
-    threads: NonZeroUsize,
+    /// Of --compare, or one for all tests.
+    threads: Vec<NonZeroUsize>,
 }
 
-/// The JSON form.
+/// The JSON form; `threads` is a number, and a list after --compare.
 #[derive(Serialize)]
-struct Document<'a> {
+struct Document<'a, T> {
     workload: &'static str,
-    threads: NonZeroUsize,
+    threads: T,
     rounds: u32,
     seed: u64,
     #[serde(flatten)]
@@ -113,7 +132,7 @@ struct Document<'a> {
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let field = self.field()?;
-        if !self.suite {
+        if !self.suite && !self.compare {
             list::print(terminal, &field, self.json)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -150,44 +169,98 @@ impl Args {
             field.missing,
             made.is_interrupted,
         );
+        let (rounds, seed) = (self.rounds, self.seed);
         if let Some(path) = &self.svg {
-            file::put(path, &picture::draw(&results, self.rounds), Existing::Replace)?;
+            let picture = if self.compare {
+                lines::draw(&results, rounds)
+            } else {
+                picture::draw(&results, rounds)
+            };
+            file::put(path, &picture, Existing::Replace)?;
         }
-        if self.json {
-            let (threads, rounds, seed) = (field.threads, self.rounds, self.seed);
-            let results = &results;
-            let document = Document { workload: "alloc-suite", threads, rounds, seed, results };
-            terminal.json(&document)?;
-        } else {
-            print::results(terminal, &results, field.threads, self.rounds)?;
+        let (threads, results) = (&field.threads, &results);
+        match (self.json, self.compare) {
+            (true, false) => {
+                let workload = "alloc-suite";
+                let threads = threads[0];
+                terminal.json(&Document { workload, threads, rounds, seed, results })?;
+            }
+            (true, true) => {
+                let workload = "alloc-compare";
+                terminal.json(&Document { workload, threads, rounds, seed, results })?;
+            }
+            (false, false) => print::results(terminal, results, threads[0], rounds)?,
+            (false, true) => compare::print(terminal, results, rounds)?,
         }
         let status = if results.is_interrupted { INTERRUPTED } else { 0 };
         Ok(ExitCode::from(status))
     }
 
     fn field(&self) -> anyhow::Result<Field> {
-        let threads = self.threads.or(thread::available_parallelism().ok());
-        let threads = threads.unwrap_or(NonZeroUsize::MIN);
+        let threads = self.thread_counts()?;
         let contestants = if self.allocators.is_empty() {
             contestants::all(&self.peers)?
         } else {
             contestants::chosen(&self.allocators, &self.peers)?
         };
         let reference = reference(&contestants, self.reference.as_deref())?;
-        let (tests, missing) = self.tests(threads)?;
+        let (tests, missing) =
+            if self.compare { self.mixes(&threads)? } else { self.tests(threads[0])? };
         Ok(Field { tests, missing, contestants, reference, threads })
     }
 
-    fn tests(&self, threads: NonZeroUsize) -> anyhow::Result<(Vec<Ready>, Vec<Missing>)> {
+    /// Never empty.
+    fn thread_counts(&self) -> anyhow::Result<Vec<NonZeroUsize>> {
+        if self.threads.len() > 1 && !self.compare {
+            bail!("--threads takes a list with --compare only; give one number");
+        }
+        if !self.threads.is_empty() {
+            return Ok(self.threads.clone());
+        }
+        let all = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        if !self.compare {
+            return Ok(vec![all]);
+        }
+        let powers = (0..usize::BITS).map(|bit| 1 << bit).take_while(|&n| n < all.get());
+        Ok(powers.filter_map(NonZeroUsize::new).chain([all]).collect())
+    }
+
+    fn places(&self, threads: NonZeroUsize) -> anyhow::Result<Places> {
         let directories = self.programs.iter().map(|directory| {
             let absolute = directory.canonicalize();
             absolute.with_context(|| format!("--programs {}", directory.display()))
         });
-        let places = Places {
+        Ok(Places {
             directories: directories.collect::<anyhow::Result<_>>()?,
             numapilot: std::env::current_exe().context("cannot find numapilot's own file")?,
             threads,
-        };
+        })
+    }
+
+    /// alloc-mix, once for each number of threads.
+    fn mixes(&self, threads: &[NonZeroUsize]) -> anyhow::Result<(Vec<Ready>, Vec<Missing>)> {
+        let suite = Suite::standard()?;
+        let mix = suite.own.into_iter().find(|test| test.name == MIX);
+        let mut mix = mix.with_context(|| format!("no test '{MIX}' in the list of programs"))?;
+        if let Some(operations) = self.operations {
+            mix.arguments.extend(["--operations".to_owned(), operations.to_string()]);
+        }
+        let (mut ready, mut missing) = (Vec::new(), Vec::new());
+        for &threads in threads {
+            let plural = if threads.get() == 1 { "" } else { "s" };
+            match self.places(threads)?.ready(&mix) {
+                Ok(test) => {
+                    let name = format!("{MIX}, {threads} thread{plural}");
+                    ready.push(Ready { name, ..test });
+                }
+                Err(test) => missing.push(test),
+            }
+        }
+        Ok((ready, missing))
+    }
+
+    fn tests(&self, threads: NonZeroUsize) -> anyhow::Result<(Vec<Ready>, Vec<Missing>)> {
+        let places = self.places(threads)?;
         let suite = Suite::standard()?;
         let all = if self.programs.is_empty() { suite.own } else { suite.foreign };
         let wanted = |test: &&Test| self.filter.as_ref().is_none_or(|f| f.is_match(&test.name));

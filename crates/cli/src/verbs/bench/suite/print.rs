@@ -41,7 +41,7 @@ pub fn results(
 }
 
 /// Allocators side by side as far as the terminal is wide.
-fn blocks(results: &Results, width: usize) -> Vec<Vec<usize>> {
+pub(super) fn blocks(results: &Results, width: usize) -> Vec<Vec<usize>> {
     let names = || results.tests.iter().map(|row| row.test.chars().count());
     // comfy-table puts a space on either side of a cell.
     let first = names().chain([MEAN.len()]).max().unwrap_or(0) + 2;
@@ -85,7 +85,7 @@ fn ratio(cell: &Cell, measure: Measure) -> String {
 }
 
 /// What the tables do not say.
-fn notes(out: &mut impl Write, results: &Results) -> anyhow::Result<()> {
+pub(super) fn notes(out: &mut impl Write, results: &Results) -> anyhow::Result<()> {
     let all = results.geometric_means.iter().map(|mean| mean.tests).max().unwrap_or(0);
     for mean in results.geometric_means.iter().filter(|mean| mean.tests < all) {
         let (name, tests) = (&mean.allocator, mean.tests);

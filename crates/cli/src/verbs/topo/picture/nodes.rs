@@ -5,7 +5,7 @@ use numapilot_topology::{Machine, Node};
 use super::super::tree::plural;
 use super::LINE;
 use super::layout::places;
-use crate::svg::{Area, LINES, Svg, text_width};
+use crate::svg::{Area, Svg, text_width};
 use crate::terminal::bytes;
 
 /// Longest list of CPUs that goes into a box; a longer one is counted.
@@ -129,7 +129,7 @@ fn same(a: f64, b: f64) -> bool {
 
 /// Wide links are drawn thick.
 fn stroke(kind: usize) -> f64 {
-    [3.5, 2.2, 1.6, 1.2][kind.min(LINES - 1)]
+    *[3.5, 2.2, 1.6].get(kind).unwrap_or(&1.2)
 }
 
 /// A path from centre to centre, over whose ends boxes are drawn, and a place on it for a
