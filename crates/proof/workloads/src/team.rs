@@ -4,7 +4,7 @@
 //! that reads it. The caller is worker 0, as the master thread is in OpenMP, so that N
 //! workers are N threads and not one more for whatever places threads from outside.
 
-use std::sync::{Barrier, Mutex, PoisonError, RwLock};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::WorkloadError;
 
-/// How long a phase took, from the moment all workers entered until all had left.
+/// How long a phase took, from the moment all workers had entered until all had left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
     /// What was done.
@@ -30,7 +30,14 @@ pub struct Worker<'team> {
     /// From 0; 0 is the caller's thread.
     pub index: usize,
     barrier: &'team Barrier,
-    phases: &'team Mutex<Vec<Phase>>,
+    clock: &'team Mutex<Clock>,
+}
+
+/// The phases so far, and since when the current one runs.
+#[derive(Debug, Default)]
+struct Clock {
+    began: Option<(Instant, Duration)>,
+    phases: Vec<Phase>,
 }
 
 impl Worker<'_> {
@@ -38,15 +45,25 @@ impl Worker<'_> {
     /// same phases in the same order.
     pub fn phase<R>(&self, name: &'static str, work: impl FnOnce() -> R) -> R {
         self.barrier.wait();
-        let (start, cpu) = (Instant::now(), process_cpu_time());
+        // The first worker to leave the barrier begins: on busy CPUs the others may come when
+        // it has done their work too.
+        let now = (Instant::now(), process_cpu_time());
+        let mut clock = self.clock();
+        clock.began = Some(clock.began.map_or(now, |began| began.min(now)));
+        drop(clock);
         let result = work();
         self.barrier.wait();
         if self.index == 0 {
+            let mut clock = self.clock();
+            let (start, cpu) = clock.began.take().unwrap_or(now);
             let cpu = process_cpu_time().saturating_sub(cpu);
-            let phase = Phase { name, duration: start.elapsed(), cpu };
-            self.phases.lock().unwrap_or_else(PoisonError::into_inner).push(phase);
+            clock.phases.push(Phase { name, duration: start.elapsed(), cpu });
         }
         result
+    }
+
+    fn clock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,11 +83,11 @@ pub fn run<H: Send, R: Send>(
 ) -> Result<(Vec<R>, Vec<Phase>), WorkloadError> {
     let threads = homes.len();
     let barrier = Barrier::new(threads);
-    let phases = Mutex::new(Vec::new());
+    let clock = Mutex::new(Clock::default());
     // Nobody may wait at the barrier for a thread that will never come: workers start when
     // this lock is released, and only if it says that all of them exist.
     let complete = RwLock::new(false);
-    let work = |index, home| body(&Worker { index, barrier: &barrier, phases: &phases }, home);
+    let work = |index, home| body(&Worker { index, barrier: &barrier, clock: &clock }, home);
     let results = thread::scope(|scope| {
         let mut gate = complete.write().unwrap_or_else(PoisonError::into_inner);
         let mut homes = homes.into_iter().enumerate();
@@ -103,7 +120,7 @@ pub fn run<H: Send, R: Send>(
         }
         Ok(results)
     })?;
-    Ok((results, phases.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    Ok((results, clock.into_inner().unwrap_or_else(PoisonError::into_inner).phases))
 }
 
 #[cfg(test)]
