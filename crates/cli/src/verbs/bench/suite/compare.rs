@@ -11,9 +11,12 @@ use numapilot_study::results::{Cell, Results};
 use super::print::{blocks, notes};
 use crate::terminal::{BOLD, Terminal, table, trimmed};
 
-/// The two figures: what they are called in full and in short, what they are, and with how
-/// many digits they are printed.
-pub const FIGURES: [(&str, fn(&Cell) -> Option<f64>, usize); 2] = [
+/// Takes a figure from a cell.
+pub type Figure = fn(&Cell) -> Option<f64>;
+
+/// The two figures: what they are called, what they are, and with how many digits they are
+/// printed.
+pub const FIGURES: [(&str, Figure, usize); 2] = [
     ("Time in seconds", |cell| cell.wall_seconds, 3),
     ("RSS / requested", |cell| cell.rss_per_requested, 2),
 ];
@@ -41,7 +44,7 @@ pub fn print(terminal: &Terminal, results: &Results, rounds: u32) -> anyhow::Res
     notes(&mut out, results)
 }
 
-fn text(cell: &Cell, figure: fn(&Cell) -> Option<f64>, digits: usize) -> String {
+fn text(cell: &Cell, figure: Figure, digits: usize) -> String {
     match (figure(cell), &cell.failure) {
         (_, Some(_)) => "failed".to_owned(),
         (Some(value), None) => format!("{value:.digits$}"),

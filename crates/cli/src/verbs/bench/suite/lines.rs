@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use numapilot_study::results::{Cell, Results};
 
-use super::compare::FIGURES;
+use super::compare::{FIGURES, Figure};
 use crate::svg::{Svg, text_width};
 
 const MARGIN: f64 = 20.0;
@@ -49,7 +49,7 @@ pub fn draw(results: &Results, rounds: u32) -> String {
     svg.finish(width, TOP + HEIGHT + 56.0, title)
 }
 
-fn draw_panel(svg: &mut Svg, results: &Results, left: f64, figure: fn(&Cell) -> Option<f64>) {
+fn draw_panel(svg: &mut Svg, results: &Results, left: f64, figure: Figure) {
     let cells = results.tests.iter().flat_map(|row| &row.results);
     let shown = |cell: &Cell| figure(cell).filter(|_| cell.failure.is_none());
     let most = cells.filter_map(shown).fold(f64::MIN_POSITIVE, f64::max);
