@@ -16,6 +16,7 @@ mod man;
 mod restore;
 mod run;
 mod stat;
+mod study;
 mod topo;
 mod tune;
 
@@ -36,6 +37,8 @@ pub enum Verb {
     Stat(Deferred<stat::Args>),
     /// Run a built-in workload.
     Bench(Deferred<bench::Args>),
+    /// Repeat a study: values beside those of its source.
+    Study(Deferred<study::Args>),
     /// Emulate NUMA machines and run programs on them.
     Lab(Deferred<lab::Args>),
     /// Print the completion script of a shell.
@@ -59,6 +62,7 @@ impl Verb {
             Self::Tune(Deferred(args)) => args.run(terminal),
             Self::Stat(Deferred(args)) => args.run(terminal),
             Self::Bench(Deferred(args)) => args.run(terminal),
+            Self::Study(Deferred(args)) => args.run(terminal),
             Self::Lab(Deferred(args)) => args.run(terminal),
             Self::Completions(Deferred(args)) => args.run(terminal),
             Self::Man(Deferred(args)) => args.run(terminal),

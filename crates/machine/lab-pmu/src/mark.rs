@@ -7,7 +7,8 @@
 //! ```text
 //!  imm32:  'N' 'P' | kind | slot        0x4e50_kkss
 //!           1 begin, 2 end -+      +- 0 the whole program, 1 named by the PMU's mailbox,
-//!                                     2-255 regions of a program's own
+//!                                     2-254 regions of a program's own,
+//!                                     255 what a built-in workload is timed by
 //! ```
 
 /// Bytes of a region's name.
@@ -39,6 +40,8 @@ impl Mark {
     pub const WHOLE: u8 = 0;
     /// The slot of a region whose name is in the mailbox.
     pub const NAMED: u8 = 1;
+    /// The slot of what a built-in workload is timed by: all its phases but the load.
+    pub const WORK: u8 = u8::MAX;
 
     /// The displacement of the NOP.
     #[must_use]

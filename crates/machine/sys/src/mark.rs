@@ -42,12 +42,23 @@ mark! {
     end_named, End, NAMED
 }
 
+mark! {
+    /// A phase that a built-in workload is timed by begins.
+    begin_work, Begin, WORK
+}
+mark! {
+    /// It ends.
+    end_work, End, WORK
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn marks_do_nothing_here() {
         super::begin_whole();
         super::begin_named();
+        super::begin_work();
+        super::end_work();
         super::end_named();
         super::end_whole();
     }

@@ -26,6 +26,7 @@ struct State {
 fn name_of(mark: Mark, mailbox: &str) -> String {
     match mark.slot {
         Mark::WHOLE => "all".to_owned(),
+        Mark::WORK => "work".to_owned(),
         Mark::NAMED if !mailbox.is_empty() => mailbox.to_owned(),
         slot => format!("region-{slot}"),
     }

@@ -5,6 +5,8 @@
 //!  installed, --peers, NAME=PATH -----> contestants -----------+--Contest--> runs --> Results
 //! ```
 //!
+//! Studies in the lab are in [`lab`].
+//!
 //! A contest runs every program under every allocator, round by round, in random order
 //! within a round, so that whatever else the machine does falls on all of them alike.
 #![forbid(unsafe_code)]
@@ -12,5 +14,6 @@
 pub mod contest;
 pub mod contestants;
 pub mod files;
+pub mod lab;
 pub mod results;
 pub mod suite;

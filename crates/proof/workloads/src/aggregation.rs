@@ -106,7 +106,7 @@ pub fn run<A: Aggregate>(
     homes: Vec<A::Home>,
 ) -> Result<Outcome, WorkloadError> {
     let (results, phases) = team::run(homes, |worker, home| {
-        worker.phase("load", || match options.load {
+        worker.phase(team::LOAD, || match options.load {
             Load::Threads => slices.load(worker.index),
             Load::Main if worker.index == 0 => slices.load_all(),
             Load::Main => {}

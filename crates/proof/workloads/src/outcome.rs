@@ -6,7 +6,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::answer::Answer;
-use crate::team::Phase;
+use crate::team::{LOAD, Phase};
 
 /// What was run.
 #[derive(Clone, Debug, Serialize)]
@@ -54,7 +54,7 @@ impl<A> Outcome<A> {
         peak_rss_bytes: u64,
         checked: bool,
     ) -> Self {
-        let work = || phases.iter().filter(|phase| phase.name != "load");
+        let work = || phases.iter().filter(|phase| phase.name != LOAD);
         let seconds = work().map(|phase| phase.duration).sum::<Duration>().as_secs_f64();
         let cpu_seconds = work().map(|phase| phase.cpu).sum::<Duration>().as_secs_f64();
         Self {

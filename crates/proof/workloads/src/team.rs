@@ -8,9 +8,13 @@ use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use numapilot_sys::mark;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::WorkloadError;
+
+/// The phase that makes the input; it does not count.
+pub const LOAD: &str = "load";
 
 /// How long a phase took, from the moment all workers had entered until all had left.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +50,11 @@ impl Worker<'_> {
     pub fn phase<R>(&self, name: &'static str, work: impl FnOnce() -> R) -> R {
         self.barrier.wait();
         // The first worker to leave the barrier begins: on busy CPUs the others may come when
-        // it has done their work too.
+        // it has done their work too. In a lab, what counts is a region of interest, which
+        // the first mark begins likewise.
+        if name != LOAD {
+            mark::begin_work();
+        }
         let now = (Instant::now(), process_cpu_time());
         let mut clock = self.clock();
         clock.began = Some(clock.began.map_or(now, |began| began.min(now)));
@@ -54,6 +62,9 @@ impl Worker<'_> {
         let result = work();
         self.barrier.wait();
         if self.index == 0 {
+            if name != LOAD {
+                mark::end_work();
+            }
             let mut clock = self.clock();
             let (start, cpu) = clock.began.take().unwrap_or(now);
             let cpu = process_cpu_time().saturating_sub(cpu);

@@ -3,6 +3,7 @@
 mod list;
 mod mark;
 mod picture;
+mod probe;
 mod report;
 mod run;
 mod setup;
@@ -33,6 +34,9 @@ enum What {
     Run(run::Args),
     /// Begin or end a region of interest, in a program on an emulated machine.
     Mark(mark::Args),
+    /// Make accesses of known cost, in a program on an emulated machine.
+    #[command(hide = true)]
+    Probe(probe::Args),
     /// Boot a machine and use it.
     Shell(shell::Args),
 }
@@ -44,6 +48,7 @@ impl Args {
             What::List(args) => args.run(terminal),
             What::Run(args) => args.run(terminal),
             What::Mark(args) => args.run(),
+            What::Probe(args) => args.run(terminal),
             What::Shell(args) => args.run(),
         }
     }

@@ -1,0 +1,17 @@
+//! Studies in the lab: programs on emulated machines, and figures of what was counted
+//! beside what a paper, or the machine's description, says.
+//!
+//! ```text
+//!  studies/w1.toml --Study--> runs (numapilot lab run --json) --Evidence--> Study::judge
+//!                                  guest: any program, or a Probe            -> verdicts
+//! ```
+
+mod evidence;
+mod judge;
+mod probe;
+mod study;
+
+pub use evidence::Evidence;
+pub use judge::{CurveResult, FigureResult, Judged, Verdict};
+pub use probe::{Marks, Probe, ProbeError};
+pub use study::{Curve, Figure, Run, Study, StudyError, Term, Value};
