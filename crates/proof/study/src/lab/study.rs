@@ -144,7 +144,7 @@ fn one() -> f64 {
 pub enum StudyError {
     /// It is no description of a study.
     #[error("the study is damaged: {0}")]
-    Syntax(#[from] toml::de::Error),
+    Syntax(toml::de::Error),
     /// A name means two runs.
     #[error("the study has two runs named '{0}'; rename one")]
     Twice(String),
@@ -185,7 +185,7 @@ impl Study {
     /// # Errors
     /// [`StudyError`].
     pub fn parse(text: &str) -> Result<Self, StudyError> {
-        let study: Self = toml::from_str(text)?;
+        let study: Self = toml::from_str(text).map_err(StudyError::Syntax)?;
         let mut names = BTreeSet::new();
         if let Some(run) = study.runs.iter().find(|run| !names.insert(&run.name)) {
             return Err(StudyError::Twice(run.name.clone()));
