@@ -27,6 +27,14 @@ pub enum DescriptionError {
     /// Not TOML, an unknown key or a value of the wrong type.
     #[error("{0}")]
     Syntax(String),
+    /// A file with a description that will not do.
+    #[error("machine description {}: {error}", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: Box<DescriptionError>,
+    },
     /// The description has no TOML form.
     #[error("the description cannot be written: {0}")]
     Unwritable(String),

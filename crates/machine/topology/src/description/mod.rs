@@ -256,6 +256,7 @@ impl Description {
         let text = std::fs::read_to_string(path)
             .map_err(|cause| DescriptionError::Unreadable { path: path.to_owned(), cause })?;
         Self::parse(&text)
+            .map_err(|e| DescriptionError::InFile { path: path.to_owned(), error: Box::new(e) })
     }
 
     /// The text of a description, as [`Description::parse`] reads it.
