@@ -2,7 +2,7 @@
 //!
 //! Source: elf(5), ld.so(8) ("secure-execution mode"), execve(2) (`#!`).
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -57,7 +57,7 @@ pub fn inspect(path: &Path) -> io::Result<Binary> {
     let mut path = path.to_owned();
     for _ in 0..MAX_SCRIPTS {
         match interpreter(&path)? {
-            Some(next) => path = next,
+            Some(line) => path = line.interpreter,
             None => break,
         }
     }
@@ -68,14 +68,43 @@ pub fn inspect(path: &Path) -> io::Result<Binary> {
     Ok(Binary { path, kind, secure, go })
 }
 
-/// The interpreter in a `#!` line.
-fn interpreter(path: &Path) -> io::Result<Option<PathBuf>> {
+/// A `#!` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptLine {
+    /// The program that the kernel starts for the script.
+    pub interpreter: PathBuf,
+    /// The rest of the line, which that program gets as one argument; may be empty.
+    pub argument: OsString,
+}
+
+impl ScriptLine {
+    /// The program that `env NAME` finds on PATH; none when the interpreter is another.
+    #[must_use]
+    pub fn named_by_env(&self) -> Option<&OsStr> {
+        if self.interpreter.file_name()? != "env" {
+            return None;
+        }
+        // `-S` and assignments may come before it (env(1)).
+        let mut words = self.argument.as_bytes().split(u8::is_ascii_whitespace);
+        words.find(|w| !w.is_empty() && w[0] != b'-' && !w.contains(&b'=')).map(OsStr::from_bytes)
+    }
+}
+
+/// The `#!` line of a script; none for any other file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn interpreter(path: &Path) -> io::Result<Option<ScriptLine>> {
     let mut start = Vec::with_capacity(SCRIPT_LINE);
     File::open(path)?.take(SCRIPT_LINE as u64).read_to_end(&mut start)?;
     let Some(line) = start.strip_prefix(b"#!") else { return Ok(None) };
     let line = line.split(|b| *b == b'\n').next().unwrap_or_default().trim_ascii();
-    let name = line.split(|b| *b == b' ' || *b == b'\t').next().unwrap_or_default();
-    Ok((!name.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(name))))
+    let end = line.iter().position(|b| *b == b' ' || *b == b'\t').unwrap_or(line.len());
+    let (name, argument) = line.split_at(end);
+    Ok((!name.is_empty()).then(|| ScriptLine {
+        interpreter: PathBuf::from(OsStr::from_bytes(name)),
+        argument: OsStr::from_bytes(argument.trim_ascii()).to_owned(),
+    }))
 }
 
 /// Whether `execve` would change the caller's rights. For the real user root neither
@@ -221,6 +250,18 @@ mod tests {
         assert_eq!(script("echo no first line\n").unwrap().kind, Kind::Other);
         assert_eq!(script("#!").unwrap().kind, Kind::Other);
         assert_eq!(script("").unwrap().kind, Kind::Other);
+    }
+
+    #[test]
+    fn env_names_a_program() {
+        let named = |line: &str| {
+            let line = interpreter(file_of(line.as_bytes()).path()).unwrap().unwrap();
+            line.named_by_env().map(|name| name.to_string_lossy().into_owned())
+        };
+        assert_eq!(named("#!/usr/bin/env python3\n").as_deref(), Some("python3"));
+        assert_eq!(named("#!/usr/bin/env -S A=1 perl -w\n").as_deref(), Some("perl"));
+        assert_eq!(named("#!/usr/bin/env\n"), None);
+        assert_eq!(named("#!/bin/sh -e\n"), None);
     }
 
     #[test]

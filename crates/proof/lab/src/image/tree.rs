@@ -5,12 +5,13 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use numapilot_place::elf::{Kind, inspect};
+use numapilot_place::elf::{Kind, inspect, interpreter};
+use numapilot_place::find_program;
 use rustix::io::Errno;
 
 use super::libraries;
@@ -25,6 +26,8 @@ pub struct Tree {
     root: PathBuf,
     /// What is there already, by its path in the guest.
     done: HashSet<PathBuf>,
+    /// Programs whose needs are there already.
+    programs: HashSet<PathBuf>,
     /// Bytes of all files.
     bytes: u64,
     files: u64,
@@ -33,7 +36,13 @@ pub struct Tree {
 impl Tree {
     /// An empty tree in a directory.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), done: HashSet::new(), bytes: 0, files: 0 }
+        Self {
+            root: root.to_owned(),
+            done: HashSet::new(),
+            programs: HashSet::new(),
+            bytes: 0,
+            files: 0,
+        }
     }
 
     /// Bytes and number of files so far.
@@ -49,11 +58,19 @@ impl Tree {
         }
     }
 
+    /// A directory that has this mode, also if it is there because of what is in it; where
+    /// the host has a link, it remains one.
+    pub fn directory_unless_link(&mut self, path: &Path, mode: u32) -> Result<(), LabError> {
+        match fs::symlink_metadata(self.place(path)) {
+            Ok(there) if there.is_symlink() => Ok(()),
+            _ => self.directory(path, mode),
+        }
+    }
+
     /// A directory.
-    pub fn directory(&mut self, path: &Path, mode: u32) -> Result<(), LabError> {
+    fn directory(&mut self, path: &Path, mode: u32) -> Result<(), LabError> {
         let place = self.place(path);
-        fs::create_dir_all(&place).map_err(LabError::at("make", &place))?;
-        self.files += 1;
+        self.make(&place)?;
         let mode = fs::Permissions::from_mode(mode);
         fs::set_permissions(&place, mode).map_err(LabError::at("set permissions of", &place))
     }
@@ -80,11 +97,18 @@ impl Tree {
     /// A program of the host with all that it needs to run: interpreter, loader, libraries.
     pub fn program(&mut self, path: &Path) -> Result<(), LabError> {
         self.include(path)?;
-        let binary = inspect(path).map_err(LabError::at("read", path))?;
-        if binary.path != path {
-            self.include(&binary.path)?;
+        // Scripts can name each other.
+        if !self.programs.insert(path.to_owned()) {
+            return Ok(());
         }
-        self.libraries(libraries::of(&binary.path)?)
+        let Some(line) = interpreter(path).map_err(LabError::at("read", path))? else {
+            return self.libraries(libraries::of(path)?);
+        };
+        self.program(&line.interpreter)?;
+        let search = std::env::var_os("PATH").unwrap_or_default();
+        // One that is not there may be there in another place of the guest's.
+        let found = line.named_by_env().and_then(|name| find_program(name, &search));
+        found.map_or(Ok(()), |program| self.program(&program))
     }
 
     /// Libraries, each with what it needs in turn: the loader has listed all of them.
@@ -144,7 +168,7 @@ impl Tree {
             return self.program(path);
         }
         match binary.kind {
-            Kind::Dynamic { native: true, .. } => self.libraries(libraries::of(path)?),
+            Kind::Dynamic { native: true, .. } => self.program(path),
             // A library names no loader: it is the one of this program.
             Kind::Static if super::is_library(path) => {
                 let Some(loader) = super::own_loader()? else { return Ok(()) };
@@ -210,9 +234,22 @@ impl Tree {
     fn parent(&mut self, path: &Path) -> Result<PathBuf, LabError> {
         let place = self.place(path);
         if let Some(parent) = place.parent() {
-            fs::create_dir_all(parent).map_err(LabError::at("make", parent))?;
+            self.make(parent)?;
         }
         Ok(place)
+    }
+
+    /// A directory of the tree with those above it, open to every user of the guest,
+    /// whatever the umask of the one here.
+    fn make(&mut self, place: &Path) -> Result<(), LabError> {
+        let missing: Vec<&Path> = place.ancestors().take_while(|path| !path.exists()).collect();
+        fs::create_dir_all(place).map_err(LabError::at("make", place))?;
+        for path in missing {
+            self.files += 1;
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(path, mode).map_err(LabError::at("set permissions of", path))?;
+        }
+        Ok(())
     }
 
     fn count(&mut self, bytes: u64) {
@@ -237,8 +274,10 @@ fn link_or_copy(source: &Path, place: &Path) -> Result<(), LabError> {
     if fs::hard_link(source, place).is_ok() {
         return Ok(());
     }
-    fs::copy(source, place).map_err(LabError::at("copy", source))?;
-    let metadata = fs::metadata(source).map_err(LabError::at("read", source))?;
+    let mut from = File::open(source).map_err(LabError::at("read", source))?;
+    let metadata = from.metadata().map_err(LabError::at("read", source))?;
+    let mut to = File::create(place).map_err(LabError::at("write", place))?;
+    io::copy(&mut from, &mut to).map_err(LabError::at("write", place))?;
     give(place, &metadata, metadata.permissions().mode() & 0o7777)
 }
 
