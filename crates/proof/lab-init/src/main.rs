@@ -8,6 +8,7 @@
 
 mod guest;
 
+use std::convert::Infallible;
 use std::process::ExitCode;
 
 use numapilot_lab_init::{Failure, Report};
@@ -21,13 +22,12 @@ fn main() -> ExitCode {
         return ExitCode::from(125);
     }
     // Without the ports nobody hears of it but the console, which the host keeps.
-    if let Err(trouble) = mounts::mount_all().and_then(|()| run()) {
-        eprintln!("{}: {trouble}", numapilot_lab_init::PROGRAM);
-    }
+    let Err(trouble) = mounts::mount_all().and_then(|()| run());
+    eprintln!("{}: {trouble}", numapilot_lab_init::PROGRAM);
     power::off()
 }
 
-fn run() -> Result<(), Trouble> {
+fn run() -> Result<Infallible, Trouble> {
     let ports = Ports::open()?;
     let end = match program::run(&ports) {
         Ok(status) => Report::Exited(status),
@@ -37,6 +37,5 @@ fn run() -> Result<(), Trouble> {
         }
     };
     ports.control.report(&end)?;
-    ports.control.wait_for_end();
-    Ok(())
+    ports.control.wait_for_end()
 }

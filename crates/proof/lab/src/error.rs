@@ -86,12 +86,12 @@ pub enum LabError {
         said: String,
     },
     /// A description that cannot be emulated.
-    #[error("machine {name}: {source}")]
+    #[error("machine {name}: {cause}")]
     Description {
         /// Its name.
         name: String,
         /// What is wrong with it.
-        source: DescriptionError,
+        cause: DescriptionError,
     },
     /// The program to run is not here.
     #[error("{program}: not found in {searched}; check the spelling or give its path")]
@@ -125,6 +125,16 @@ pub enum LabError {
         /// As the user wrote it.
         what: String,
     },
+    /// A setting for a node that the machine lacks.
+    #[error("--weights {node}=...: {machine} has no node {node}; its nodes are 0 to {last}")]
+    NoNode {
+        /// The machine.
+        machine: String,
+        /// As the user wrote it.
+        node: usize,
+        /// Its last node.
+        last: usize,
+    },
     /// Something that the guest has of its own.
     #[error("{} cannot be taken along: the guest has a {own} of its own", path.display())]
     KernelsOwn {
@@ -134,22 +144,22 @@ pub enum LabError {
         own: &'static str,
     },
     /// A file, directory or system call failed.
-    #[error("cannot {what} {}: {source}{}", path.display(), remedy(source, path))]
+    #[error("cannot {what} {}: {cause}{}", path.display(), remedy(cause, path))]
     System {
         /// What was tried.
         what: &'static str,
         /// On what.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A step that has no file failed.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}: {cause}")]
     Host {
         /// What was tried.
         what: &'static str,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// QEMU ended before the program did.
     #[error("QEMU ended early ({status}){}", last_words(said))]
@@ -213,8 +223,8 @@ pub enum LabError {
 }
 
 impl LabError {
-    pub(crate) fn description(name: &str, source: DescriptionError) -> Self {
-        Self::Description { name: name.to_owned(), source }
+    pub(crate) fn description(name: &str, cause: DescriptionError) -> Self {
+        Self::Description { name: name.to_owned(), cause }
     }
 
     pub(crate) fn at<E: Into<io::Error>>(
@@ -222,11 +232,11 @@ impl LabError {
         path: impl AsRef<Path>,
     ) -> impl FnOnce(E) -> Self {
         let path = path.as_ref().to_owned();
-        move |source| Self::System { what, path, source: source.into() }
+        move |cause| Self::System { what, path, cause: cause.into() }
     }
 
     pub(crate) fn host<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
-        move |source| Self::Host { what, source: source.into() }
+        move |cause| Self::Host { what, cause: cause.into() }
     }
 
     /// The exit status that shells give to the same failure: 127 not found, 126 not
@@ -248,6 +258,7 @@ fn remedy(error: &io::Error, path: &Path) -> String {
             "; free space there, or set XDG_CACHE_HOME to a file system with more (now {})",
             path.display()
         ),
+        io::ErrorKind::FileTooLarge => "; give a smaller --disk".to_owned(),
         io::ErrorKind::PermissionDenied => "; check its permissions".to_owned(),
         _ => String::new(),
     }

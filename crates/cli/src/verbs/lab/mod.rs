@@ -49,7 +49,7 @@ impl Args {
             What::Run(args) => args.run(terminal),
             What::Mark(args) => args.run(),
             What::Probe(args) => args.run(terminal),
-            What::Shell(args) => args.run(),
+            What::Shell(args) => args.run(terminal),
         }
     }
 }

@@ -52,11 +52,6 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// Takes more along.
-    pub fn include_also(&mut self, more: impl IntoIterator<Item = OsString>) {
-        self.include.extend(more);
-    }
-
     /// What is to run, on this machine.
     pub fn request(
         self,

@@ -35,9 +35,6 @@ pub enum Trouble {
         /// What the kernel said.
         source: io::Error,
     },
-    /// A port that the host should have made.
-    #[error("the host gave no port named {0}")]
-    NoPort(&'static str),
     /// The task cannot be read.
     #[error(transparent)]
     Task(#[from] TaskError),

@@ -2,23 +2,21 @@
 //!
 //! Source: drivers/char/virtio_console.c of the kernel: each port has a
 //! directory `/sys/class/virtio-ports/vportNpM` with its `name`, and a device of that name.
+//! Ports appear while the kernel talks to the device, shortly after boot. How long that may
+//! take on a busy host is for the host to say: it limits the boot.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use numapilot_lab_init::{CONTROL, Order, Report, STDERR, STDIN, STDOUT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Trouble;
 
-/// Ports appear while the kernel talks to the device, shortly after boot.
-const APPEARANCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
-/// How long the host may take to end the machine once it knows how the program ended.
-const FAREWELL: Duration = Duration::from_secs(30);
 
 /// The ports, connected to the host.
 pub struct Ports {
@@ -71,26 +69,25 @@ impl Control {
         Ok(receive)
     }
 
-    /// The host ends the machine when it has all output; should it not, the machine does.
-    pub fn wait_for_end(&self) {
-        thread::sleep(FAREWELL);
+    /// The host ends the machine when it has all output, which takes as long as its reader
+    /// takes; a host that is gone has ended the machine already.
+    pub fn wait_for_end(&self) -> ! {
+        loop {
+            thread::park();
+        }
     }
 }
 
 fn port(name: &'static str) -> Result<File, Trouble> {
-    let deadline = Instant::now() + APPEARANCE;
     loop {
         if let Some(device) = device_named(name) {
             let device = format!("/dev/{device}");
             match File::options().read(true).write(true).open(&device) {
-                Ok(file) => return connected(file, name, deadline),
+                Ok(file) => return connected(file, name),
                 // The name is there a moment before the device.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(Trouble::at("cannot open", device)(e)),
             }
-        }
-        if Instant::now() > deadline {
-            return Err(Trouble::NoPort(name));
         }
         thread::sleep(PAUSE);
     }
@@ -105,15 +102,12 @@ fn device_named(name: &str) -> Option<String> {
 }
 
 /// Until the host has connected, reads give nothing, as if at the end.
-fn connected(file: File, name: &'static str, deadline: Instant) -> Result<File, Trouble> {
+fn connected(file: File, name: &'static str) -> Result<File, Trouble> {
     loop {
         let mut fds = [PollFd::new(&file, PollFlags::OUT)];
         poll(&mut fds, Some(&Timespec::default())).map_err(Trouble::at("cannot poll", name))?;
         if !fds[0].revents().contains(PollFlags::HUP) {
             return Ok(file);
-        }
-        if Instant::now() > deadline {
-            return Err(Trouble::NoPort(name));
         }
         thread::sleep(PAUSE);
     }

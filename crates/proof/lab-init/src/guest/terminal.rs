@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use numapilot_lab_init::WindowSize;
-use rustix::process::{Pid, setsid};
+use rustix::process::{Pid, Signal, kill_process_group, setsid};
 use rustix::termios::{Winsize, tcsetpgrp, tcsetwinsize};
 
 use super::Trouble;
@@ -36,8 +36,12 @@ impl Terminal {
         let _ = tcsetwinsize(&self.0, size);
     }
 
-    /// Ctrl-C goes to this group.
+    /// Ctrl-C goes to this group; a program of it that was faster, and has been stopped
+    /// for using the terminal, goes on.
     pub fn foreground(&self, group: Pid) -> Result<(), Trouble> {
-        tcsetpgrp(&self.0, group).map_err(Trouble::at("cannot give the foreground on", DEVICE))
+        tcsetpgrp(&self.0, group).map_err(Trouble::at("cannot give the foreground on", DEVICE))?;
+        // It may have ended a moment ago.
+        let _ = kill_process_group(group, Signal::CONT);
+        Ok(())
     }
 }

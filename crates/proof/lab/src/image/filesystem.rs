@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::descriptor::{inherit, path_of};
 use crate::unpacked::Unpacked;
@@ -15,6 +16,8 @@ use crate::{LabError, cache_directory};
 const FEATURES: &str = "^has_journal,^metadata_csum,^resize_inode";
 /// Inodes beyond those of the files.
 const SPARE_INODES: u64 = 16384;
+/// What mke2fs says when the host's disk is full.
+const FULL: &str = "No space left on device";
 /// Bytes of an inode.
 const INODE: u64 = 256;
 
@@ -39,12 +42,17 @@ pub fn make(directory: &Path, bytes: u64, files: u64) -> Result<File, LabError> 
         .arg("-d")
         .arg(directory)
         .arg(path_of(&disk))
+        .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()
         .map_err(LabError::host("run mke2fs"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(LabError::Mke2fs { said });
+        // The host's disk, that is: a guest's would be too small for a block, as mke2fs says.
+        return Err(match said.contains(FULL) {
+            true => LabError::at("write the guest's disk in", &cache)(Errno::NOSPC),
+            false => LabError::Mke2fs { said },
+        });
     }
     Ok(disk)
 }

@@ -95,7 +95,7 @@ pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
     }
     tree.text(&ours.join(TASK_FILE), &contents.task.to_bytes(), 0o600)?;
     for (path, mode) in SKELETON {
-        tree.directory_if_none(Path::new(path), mode)?;
+        tree.directory_unless_link(Path::new(path), mode)?;
     }
     tree.directory_if_none(&contents.task.directory, 0o755)?;
     let (bytes, files) = tree.size();

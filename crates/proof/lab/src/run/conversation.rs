@@ -11,15 +11,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::machine::{Machine, Orders};
 use super::output::{self, Output};
-use super::{Lab, Outcome, Request, Streams, task, terminal};
+use super::terminal::{self, Terminal};
+use super::{Lab, Outcome, Request, Streams, besides, task};
 use crate::{LabError, image};
 
 /// What is passed on to the program.
 const SIGNALS: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
-/// How long the last output may take to arrive once the program has ended.
-const LAST_OUTPUT: Duration = Duration::from_secs(60);
-/// The same for a terminal, whose output has no end.
+/// How often signals are looked at while a reader is slow to take the last output.
+const GLANCE: Duration = Duration::from_millis(50);
+/// How long the last output may take on a terminal, where it has no end.
 const LAST_OF_TERMINAL: Duration = Duration::from_millis(200);
 
 /// Boots, runs, ends.
@@ -31,7 +32,7 @@ pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
     let signals = SignalFd::open(&signals).map_err(LabError::host("receive signals"))?;
     let task = task::of(request)?;
     let mut include = image::to_include(&request.include)?;
-    include.extend(task::named_files(&request.command));
+    include.extend(besides::of(&task));
     let contents = image::Contents {
         task: &task,
         init: &lab.init,
@@ -63,10 +64,12 @@ struct Run<'a> {
     signals: SignalFd,
     reports: BufReader<UnixStream>,
     orders: Orders,
-    /// Open until the machine ends.
-    _stdin: UnixStream,
+    /// Those that are not read here: open until the machine ends, because a guest takes a
+    /// closed one for a host that is not there yet.
+    _ports: Vec<UnixStream>,
     outputs: Vec<Output>,
-    _raw: Option<terminal::Raw>,
+    /// From the start of the program to its end.
+    terminal: Option<Terminal>,
     begun: Instant,
     started: Option<Instant>,
     /// The signal that was passed on.
@@ -87,15 +90,16 @@ impl<'a> Run<'a> {
             return Err(LabError::host("use the ports")(rustix::io::Errno::BADF));
         };
         let orders = || Orders::to(&control);
-        let (outputs, raw) = match machine.terminal.take() {
-            Some(port) => (vec![output::connect(port)?], Some(terminal::Raw::new()?)),
-            None => {
-                output::feed(&stdin)?;
-                let out = Output::copy(out, &stdout(), false, orders()?)?;
-                let err = Output::copy(err, &stderr(), true, orders()?)?;
-                (vec![out, err], None)
+        let mut outputs = Vec::new();
+        let mut ports = vec![stdin];
+        match request.streams {
+            Streams::Terminal(_) => ports.extend([out, err]),
+            Streams::Pipes => {
+                output::feed(&ports[0])?;
+                outputs.push(Output::copy(out, &stdout(), false, orders()?)?);
+                outputs.push(Output::copy(err, &stderr(), true, orders()?)?);
             }
-        };
+        }
         let orders = orders()?;
         let reports = BufReader::new(control);
         Ok(Self {
@@ -104,9 +108,9 @@ impl<'a> Run<'a> {
             signals,
             reports,
             orders,
-            _stdin: stdin,
+            _ports: ports,
             outputs,
-            _raw: raw,
+            terminal: None,
             begun,
             started: None,
             asked: None,
@@ -125,16 +129,19 @@ impl<'a> Run<'a> {
                     Timespec::try_from(left).ok()
                 }
             };
-            let mut fds = [
-                PollFd::from_borrowed_fd(self.reports.get_ref().as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.machine.pidfd.as_fd(), PollFlags::IN),
+            let sources = [
+                self.reports.get_ref().as_fd(),
+                self.signals.as_fd(),
+                self.machine.pidfd.as_fd(),
+                // Without a terminal nobody wants out of it: its place holds one of the others.
+                self.terminal.as_ref().map_or(self.machine.pidfd.as_fd(), Terminal::out),
             ];
+            let mut fds = sources.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             match poll(&mut fds, limit.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(LabError::host("wait for the guest")(error)),
             }
-            let [report, signal, ended] = fds.map(|fd| !fd.revents().is_empty());
+            let [report, signal, ended, out] = fds.map(|fd| !fd.revents().is_empty());
             if report && let Some(end) = self.listen()? {
                 return Ok(end);
             }
@@ -143,6 +150,9 @@ impl<'a> Run<'a> {
             }
             if ended {
                 return Ok(End::Died);
+            }
+            if out {
+                return Ok(End::Signal(libc::SIGKILL));
             }
         }
     }
@@ -160,7 +170,7 @@ impl<'a> Run<'a> {
             let mut line = String::new();
             self.reports.read_line(&mut line).map_err(LabError::host("hear from the guest"))?;
             match line.trim_end().parse() {
-                Ok(Report::Started) => self.started = Some(Instant::now()),
+                Ok(Report::Started) => self.start()?,
                 Ok(Report::Exited(status)) => return Ok(Some(End::Exited(status))),
                 Ok(Report::Failed(failure)) => return Ok(Some(End::Failed(failure))),
                 // At its end the port says nothing more; QEMU's own end tells why.
@@ -173,6 +183,17 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The program runs: what is typed is for it from now on.
+    fn start(&mut self) -> Result<(), LabError> {
+        self.started = Some(Instant::now());
+        if let Some(port) = self.machine.terminal.take() {
+            let (terminal, output) = Terminal::connect(port)?;
+            self.terminal = Some(terminal);
+            self.outputs.push(output);
+        }
+        Ok(())
+    }
+
     /// Signals go to the program; one before it runs, or a second one, ends the machine.
     fn pass_on(&mut self) -> Result<Option<End>, LabError> {
         while let Some(arrived) = self.signals.next().map_err(LabError::host("receive signals"))? {
@@ -183,7 +204,7 @@ impl<'a> Run<'a> {
                 }
                 continue;
             }
-            let asks_to_end = !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2);
+            let asks_to_end = asks_to_end(signal);
             if asks_to_end && (self.started.is_none() || self.asked.is_some()) {
                 return Ok(Some(End::Signal(signal)));
             }
@@ -193,7 +214,27 @@ impl<'a> Run<'a> {
         Ok(None)
     }
 
-    fn conclude(self, end: End) -> Result<Outcome, LabError> {
+    /// Waits until whoever reads ours has all output of the program; the signal that ended
+    /// the wait.
+    fn drain(&mut self) -> Result<Option<i32>, LabError> {
+        if self.terminal.is_some() {
+            self.outputs.iter().for_each(|output| {
+                output.wait(LAST_OF_TERMINAL);
+            });
+            return Ok(None);
+        }
+        for output in &self.outputs {
+            while !output.wait(GLANCE) {
+                let arrived = self.signals.next().map_err(LabError::host("receive signals"))?;
+                if let Some(arrived) = arrived.filter(|arrived| asks_to_end(arrived.signal)) {
+                    return Ok(Some(arrived.signal));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn conclude(mut self, mut end: End) -> Result<Outcome, LabError> {
         let now = Instant::now();
         let started = self.started.unwrap_or(now);
         let mut outcome = Outcome {
@@ -202,17 +243,15 @@ impl<'a> Run<'a> {
             wall: now.saturating_duration_since(started),
             report: None,
         };
+        if let End::Exited(_) = end
+            && let Some(signal) = self.drain()?
+        {
+            end = End::Signal(signal);
+        }
         let console = || self.machine.console.last_lines();
         match end {
             End::Exited(status) => {
                 outcome.status = status;
-                let limit = match self.request.streams {
-                    Streams::Pipes => LAST_OUTPUT,
-                    Streams::Terminal(_) => LAST_OF_TERMINAL,
-                };
-                for output in &self.outputs {
-                    output.wait(limit);
-                }
                 outcome.report = self.machine.end()?;
             }
             End::Signal(signal) => {
@@ -248,4 +287,9 @@ impl<'a> Run<'a> {
             _ => LabError::NotExecutable { program, why: failure.what },
         }
     }
+}
+
+/// Whether a signal asks a program to end, rather than tells it something.
+fn asks_to_end(signal: i32) -> bool {
+    !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2 | libc::SIGWINCH)
 }

@@ -12,6 +12,7 @@ use numapilot_lab_init::{Order, PORTS};
 use numapilot_lab_model::Report;
 use numapilot_sys::spawn::{Steps, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::console::Console;
@@ -22,7 +23,7 @@ use crate::descriptor::{inherit, memory, pair, path_of};
 use crate::{LabError, Shape};
 
 /// How long QEMU may take to end when it is asked to.
-const FAREWELL: Duration = Duration::from_secs(10);
+const FAREWELL: Duration = Duration::from_secs(60);
 
 /// A running machine; it ends with this value.
 pub struct Machine {
@@ -105,11 +106,12 @@ impl Machine {
     pub fn end(mut self) -> Result<Option<Report>, LabError> {
         // It may have ended by itself.
         let _ = pidfd_send_signal(&self.pidfd, Signal::TERM);
-        if self.ended_within(FAREWELL)? {
-            let status = self.child.wait().map_err(LabError::host("wait for QEMU"))?;
-            if !status.success() {
-                return Err(self.post_mortem());
-            }
+        if !self.ended_within(FAREWELL)? {
+            return Err(LabError::host("end QEMU")(Errno::TIMEDOUT));
+        }
+        let status = self.child.wait().map_err(LabError::host("wait for QEMU"))?;
+        if !status.success() {
+            return Err(self.post_mortem());
         }
         self.counters.take().map(Counters::report).transpose()
     }

@@ -1,5 +1,6 @@
 //! Running a program on an emulated machine.
 
+mod besides;
 mod console;
 mod conversation;
 mod counters;

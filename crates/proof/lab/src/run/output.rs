@@ -42,6 +42,18 @@ impl Output {
         Ok(Self(ended))
     }
 
+    /// Copies bytes as they are, from a virtual console: their end is that of the machine.
+    pub fn of_console(mut port: UnixStream, ours: &impl AsFd) -> Result<Self, LabError> {
+        let mut ours = own(ours)?;
+        let (done, ended) = mpsc::channel();
+        thread::spawn(move || {
+            // A terminal that is gone is noticed by whoever reads its keys.
+            let _ = std::io::copy(&mut port, &mut ours);
+            let _ = done.send(());
+        });
+        Ok(Self(ended))
+    }
+
     /// Waits until everything is out; whether it was in time.
     pub fn wait(&self, limit: Duration) -> bool {
         !matches!(self.0.recv_timeout(limit), Err(mpsc::RecvTimeoutError::Timeout))
@@ -66,23 +78,8 @@ pub fn feed(port: &UnixStream) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Copies bytes as they are, both ways between a terminal and the virtual console.
-pub fn connect(port: UnixStream) -> Result<Output, LabError> {
-    let mut keys = own(&std::io::stdin())?;
-    let mut screen = own(&std::io::stdout())?;
-    let mut to = port.try_clone().map_err(LabError::host("use the terminal"))?;
-    let mut from = port;
-    thread::spawn(move || std::io::copy(&mut keys, &mut to));
-    let (done, ended) = mpsc::channel();
-    thread::spawn(move || {
-        let _ = std::io::copy(&mut from, &mut screen);
-        let _ = done.send(());
-    });
-    Ok(Output(ended))
-}
-
 /// A descriptor of its own for a stream: unbuffered, and no lock that others wait for.
-fn own(stream: &impl AsFd) -> Result<File, LabError> {
+pub fn own(stream: &impl AsFd) -> Result<File, LabError> {
     let copy = stream.as_fd().try_clone_to_owned();
     copy.map(File::from).map_err(LabError::host("use the standard streams"))
 }

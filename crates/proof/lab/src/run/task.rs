@@ -2,14 +2,15 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use numapilot_lab_init::{DIRECTORY, Setting, Task};
+use numapilot_lab_init::{DIRECTORY, Setting, Task, User};
 use numapilot_place::elf::{Kind, inspect};
 use numapilot_place::find_program;
 
 use super::{Request, Streams, Tuning};
-use crate::{LabError, image};
+use crate::LabError;
 
 /// Where the guest looks for programs besides where the host does.
 const NO_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -19,11 +20,20 @@ const LIBRARIES: &str = "NUMAPILOT_LIB_DIR";
 /// What process 1 is to do.
 pub fn of(request: &Request) -> Result<Task, LabError> {
     let program = program(request.command.first().map_or(OsStr::new(""), OsString::as_os_str))?;
+    let nodes = request.shape.nodes.len();
+    if let Some((node, _)) = request.tuning.weights.iter().find(|(node, _)| *node >= nodes) {
+        let machine = request.shape.name.clone();
+        return Err(LabError::NoNode { machine, node: *node, last: nodes.saturating_sub(1) });
+    }
+    let account = request.user.and_then(|user| {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        Account::of(user, &passwd)
+    });
     Ok(Task {
         hostname: request.shape.name.clone().into(),
         program,
         arguments: request.command.clone(),
-        environment: environment(env::vars_os().collect()),
+        environment: environment(env::vars_os().collect(), account.as_ref()),
         directory: env::current_dir().map_err(LabError::host("find the working directory"))?,
         user: request.user,
         settings: settings(&request.tuning),
@@ -59,14 +69,34 @@ fn program(name: &OsStr) -> Result<PathBuf, LabError> {
     }
 }
 
-/// Arguments that name files of this machine: scripts and data, which the program is to find.
-pub fn named_files(command: &[OsString]) -> Vec<PathBuf> {
-    let files = command.iter().skip(1).map(PathBuf::from).filter(|path| path.is_file());
-    files.filter(|path| !image::is_kernels_own(path)).collect()
+/// Name and home of a user.
+#[derive(Debug, PartialEq, Eq)]
+struct Account {
+    name: String,
+    home: String,
 }
 
-/// The host's, with numapilot on the path.
-fn environment(mut all: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+impl Account {
+    fn of(user: User, passwd: &str) -> Option<Self> {
+        passwd.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let (name, uid, home) = (fields.first()?, fields.get(2)?, fields.get(5)?);
+            (uid.parse() == Ok(user.uid))
+                .then(|| Self { name: (*name).to_owned(), home: (*home).to_owned() })
+        })
+    }
+}
+
+/// The host's, with numapilot on the path, and what login(1) sets for another user.
+fn environment(
+    mut all: Vec<(OsString, OsString)>,
+    account: Option<&Account>,
+) -> Vec<(OsString, OsString)> {
+    if let Some(Account { name, home }) = account {
+        let own = [("HOME", home), ("USER", name), ("LOGNAME", name)];
+        all.retain(|(name, _)| own.iter().all(|(own, _)| name != own));
+        all.extend(own.map(|(name, value)| (name.into(), value.into())));
+    }
     match all.iter_mut().find(|(name, _)| name == "PATH") {
         Some((_, path)) => {
             path.push(":");
@@ -113,11 +143,24 @@ mod tests {
     fn numapilot_is_found_in_the_guest() {
         let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
         let found =
-            environment(vec![pair("PATH", "/bin"), pair(LIBRARIES, "/host"), pair("A", "b")]);
+            environment(vec![pair("PATH", "/bin"), pair(LIBRARIES, "/host"), pair("A", "b")], None);
         assert!(found.contains(&pair("PATH", "/bin:/.numapilot")), "{found:?}");
         assert!(found.contains(&pair("A", "b")) && found.contains(&pair(LIBRARIES, DIRECTORY)));
         assert_eq!(found.len(), 3);
-        assert!(environment(Vec::new())[0].1.to_string_lossy().ends_with(":/.numapilot"));
+        assert!(environment(Vec::new(), None)[0].1.to_string_lossy().ends_with(":/.numapilot"));
+    }
+
+    #[test]
+    fn another_user_has_a_name_and_a_home() {
+        let passwd = "root:x:0:0::/root:/bin/sh\nbroken\npostgres:x:105:110::/var/db:/bin/sh\n";
+        let account = Account::of(User { uid: 105, gid: 1 }, passwd).unwrap();
+        assert_eq!(Account::of(User { uid: 106, gid: 1 }, passwd), None);
+        let found = environment(vec![("HOME".into(), "/root".into())], Some(&account));
+        let text: Vec<String> = found[..3]
+            .iter()
+            .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()))
+            .collect();
+        assert_eq!(text, ["HOME=/var/db", "USER=postgres", "LOGNAME=postgres"]);
     }
 
     #[test]

@@ -1,35 +1,104 @@
 //! This process's terminal, handed through to a shell in the guest.
+//!
+//! The terminal passes every key on, Ctrl-C too. The one thing it keeps is the way out that
+//! systemd-nspawn(1) has as well: Ctrl-] three times within a second.
 
-use std::io::{self, Stdin};
+use std::io::{self, Read, Stdin, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use numapilot_lab_init::WindowSize;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
+use super::output::{Output, own};
 use crate::LabError;
 
-/// A terminal that passes every key on; as it was before once this is dropped.
-pub struct Raw {
+/// Ctrl-].
+const ESCAPE: u8 = 0x1d;
+/// So often it must be pressed,
+const TIMES: u32 = 3;
+/// within this time.
+const WITHIN: Duration = Duration::from_secs(1);
+
+/// The terminal while it belongs to the guest; as it was before once this is dropped.
+pub struct Terminal {
     terminal: Stdin,
     before: Termios,
+    /// Closed by the other end when the user wants out, or the terminal is gone.
+    out: OwnedFd,
 }
 
-impl Raw {
-    /// Takes the terminal over.
-    pub fn new() -> Result<Self, LabError> {
+impl Terminal {
+    /// Takes the terminal over, and connects it with a port of the guest.
+    pub fn connect(port: UnixStream) -> Result<(Self, Output), LabError> {
+        let failed = LabError::host::<rustix::io::Errno>;
         let terminal = io::stdin();
-        let before = tcgetattr(&terminal).map_err(LabError::host("use the terminal"))?;
+        let before = tcgetattr(&terminal).map_err(failed("use the terminal"))?;
+        let (out, held) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(failed("make a pipe"))?;
+        let mut keys = own(&terminal)?;
+        let mut to = port.try_clone().map_err(LabError::host("use the terminal"))?;
+        let output = Output::of_console(port, &io::stdout())?;
+        thread::spawn(move || {
+            pass_on(&mut keys, &mut to);
+            drop(held);
+        });
         let mut raw = before.clone();
         raw.make_raw();
-        tcsetattr(&terminal, OptionalActions::Now, &raw)
-            .map_err(LabError::host("use the terminal"))?;
-        Ok(Self { terminal, before })
+        tcsetattr(&terminal, OptionalActions::Now, &raw).map_err(failed("use the terminal"))?;
+        Ok((Self { terminal, before, out }, output))
+    }
+
+    /// Becomes readable when the user wants out, or the terminal is gone.
+    pub fn out(&self) -> BorrowedFd<'_> {
+        self.out.as_fd()
     }
 }
 
-impl Drop for Raw {
+impl Drop for Terminal {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing put back.
         let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
+    }
+}
+
+/// Passes keys on until the escape, or the end of either side.
+fn pass_on(keys: &mut impl Read, to: &mut impl Write) {
+    let mut escape = Escape::default();
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = keys.read(&mut buffer) {
+        if escape.is_in(&buffer[..read], Instant::now()) || to.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+    }
+}
+
+/// How far the user is with the escape.
+#[derive(Debug, Default)]
+struct Escape {
+    count: u32,
+    since: Option<Instant>,
+}
+
+impl Escape {
+    /// Whether it is complete with these keys, pressed now.
+    fn is_in(&mut self, keys: &[u8], now: Instant) -> bool {
+        for key in keys {
+            let is_late = self.since.is_none_or(|since| now.duration_since(since) > WITHIN);
+            if *key != ESCAPE {
+                self.count = 0;
+            } else if self.count == 0 || is_late {
+                (self.count, self.since) = (1, Some(now));
+            } else {
+                self.count += 1;
+            }
+            if self.count == TIMES {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -37,4 +106,31 @@ impl Drop for Raw {
 pub fn size() -> Option<WindowSize> {
     let size = tcgetwinsize(io::stdin()).ok()?;
     Some(WindowSize { rows: size.ws_row, columns: size.ws_col })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_out_is_three_escapes_in_a_row_and_in_time() {
+        let now = Instant::now();
+        let at = |milliseconds| now + Duration::from_millis(milliseconds);
+        let out = |keys: &[(&[u8], u64)]| {
+            let mut escape = Escape::default();
+            keys.iter().any(|(keys, time)| escape.is_in(keys, at(*time)))
+        };
+        assert!(out(&[(b"\x1d\x1d\x1d", 0)]));
+        assert!(out(&[(b"ls\x1d", 0), (b"\x1d", 400), (b"\x1d", 900)]));
+        assert!(!out(&[(b"\x1d\x1d", 0), (b"x\x1d", 10)]));
+        assert!(!out(&[(b"\x1d", 0), (b"\x1d", 600), (b"\x1d", 1200)]));
+        assert!(out(&[(b"\x1d", 0), (b"\x1d\x1d", 1200), (b"\x1d", 1300)]));
+    }
+
+    #[test]
+    fn keys_before_the_way_out_are_passed_on() {
+        let mut to = Vec::new();
+        pass_on(&mut &b"ls\x03\r"[..], &mut to);
+        assert_eq!(to, b"ls\x03\r");
+    }
 }
