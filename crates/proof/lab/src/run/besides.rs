@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use numapilot_lab_init::Task;
-use numapilot_place::elf::inspect;
+use numapilot_place::elf::interpreter;
 use numapilot_place::find_program;
 
 use crate::image;
@@ -52,12 +52,24 @@ fn named(arguments: &[OsString]) -> Vec<PathBuf> {
 
 /// Whether a program is a shell or a script of one.
 fn is_script(program: &Path) -> bool {
-    // What cannot be read says so when it is to be taken along.
-    let interpreter = inspect(program).map_or_else(|_| program.to_owned(), |binary| binary.path);
-    let name = |path: &Path| path.file_name().map(OsStr::to_owned).unwrap_or_default();
-    SHELLS.iter().any(|shell| name(&interpreter) == *shell)
-        // `/bin/sh` is a link.
-        || fs::canonicalize(&interpreter).is_ok_and(|p| SHELLS.iter().any(|s| name(&p) == *s))
+    let mut path = program.to_owned();
+    // The kernel follows four interpreters that are scripts again.
+    for _ in 0..5 {
+        if is_shell(&path) {
+            return true;
+        }
+        // What cannot be read says so when it is to be taken along.
+        let Ok(Some(line)) = interpreter(&path) else { return false };
+        path = line.named_by_env().map_or(line.interpreter.clone(), PathBuf::from);
+    }
+    false
+}
+
+fn is_shell(program: &Path) -> bool {
+    // `/bin/sh` is a link.
+    let real = fs::canonicalize(program).unwrap_or_else(|_| program.to_owned());
+    let names = [program.file_name(), real.file_name()];
+    SHELLS.iter().any(|shell| names.contains(&Some(OsStr::new(shell))))
 }
 
 fn value<'a>(task: &'a Task, name: &str) -> &'a OsStr {
@@ -108,7 +120,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let script = directory.path().join("script");
         for (line, expected) in
-            [("#!/bin/sh\n", true), ("#! /bin/sh -e\n", true), ("#!/usr/bin/env x\n", false)]
+            [("#!/bin/sh\n", true), ("#! /usr/bin/env bash\n", true), ("#!/usr/bin/env x\n", false)]
         {
             fs::write(&script, line).unwrap();
             fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();

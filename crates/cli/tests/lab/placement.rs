@@ -1,16 +1,11 @@
 //! Plans on machines of several nodes: where pages and threads really are. All cases of a
 //! machine share one boot.
 
-#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
-
-mod guests;
-
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use guests::{NUMAPILOT, boots, err};
+use crate::guests::{NUMAPILOT, boots, compiled, err};
 
 /// Pages of 16 MiB.
 const PAGES: u64 = 4096;
@@ -74,16 +69,7 @@ fn cases(machine: &[&str], cases: &[(&str, &str)]) -> Option<BTreeMap<String, Ca
         return None;
     }
     let directory = tempfile::tempdir().unwrap();
-    let program = directory.path().join("pages");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/pages.c");
-    let built = Command::new("cc").arg("-pthread").arg("-o").arg(&program).arg(source).output();
-    match built {
-        Ok(output) if output.status.success() => {}
-        _ => {
-            println!("skipped: no C compiler");
-            return None;
-        }
-    }
+    let program = compiled("pages.c", directory.path())?;
     let mut script = String::new();
     for (name, command) in cases {
         let command = command.replace("PAGES", program.to_str().unwrap());
@@ -206,12 +192,19 @@ fn policies_and_threads_go_where_they_should_on_eight_nodes() {
 #[test]
 fn memory_without_cpus_can_be_used_on_a_machine_that_has_it() {
     let Some(all) = cases(
-        &["--machine", "cxl", "--numa-balancing", "off"],
+        &["--machine", "cxl", "--numa-balancing", "off", "--weights", "0=3,1=1"],
         &[
             ("interleave all", "numapilot run -i all -- PAGES 16"),
+            ("interleave memory", "numapilot run -i 1 -- PAGES 16"),
+            ("weighted", "numapilot run -w all -- PAGES 16"),
             ("bind", "numapilot run -m 1 -- PAGES 16"),
+            ("bind both", "numapilot run -m 0,1 -- PAGES 16"),
+            ("bind balancing", "numapilot run -b -m 0,1 -- PAGES 16"),
             ("preferred", "numapilot run -p 1 -- PAGES 16"),
+            ("preferred many", "numapilot run -P 1 -- PAGES 16"),
             ("first touch", "numapilot run -l -- PAGES 16"),
+            ("CPUs here, memory there", "numapilot run -N 0 -m 1 -- PAGES 16"),
+            ("one CPU", "numapilot run -C 3 -- PAGES 16"),
             ("sparse", "numapilot run --threads sparse -- PAGES 1 3"),
             ("no CPUs", "numapilot run -N 1 -- PAGES 1"),
             ("per node", "numapilot run --per-node -- PAGES 1"),
@@ -222,9 +215,19 @@ fn memory_without_cpus_can_be_used_on_a_machine_that_has_it() {
     };
     let case = |name: &str| all.get(name).unwrap_or_else(|| panic!("{name}: {all:?}"));
     case("interleave all").evenly_on(&[0, 1]);
+    case("interleave memory").evenly_on(&[1]);
+    let weighted = case("weighted").pages();
+    assert!(weighted[&0].abs_diff(PAGES * 3 / 4) <= 3, "{weighted:?}");
     case("bind").evenly_on(&[1]);
+    // Of several nodes the nearest with room is taken.
+    case("bind both").evenly_on(&[0]);
+    case("bind balancing").evenly_on(&[0]);
     case("preferred").evenly_on(&[1]);
+    case("preferred many").evenly_on(&[1]);
     case("first touch").evenly_on(&[0]);
+    case("CPUs here, memory there").evenly_on(&[1]);
+    case("one CPU").evenly_on(&[0]);
+    assert_eq!(case("one CPU").cpus(), [3]);
     let sparse = case("sparse").threads();
     assert_eq!(distinct(sparse.iter().copied()), 4, "{sparse:?}");
     let refused = case("no CPUs");

@@ -1,28 +1,15 @@
-//! `numapilot lab`: programs on emulated machines, and what is left when they have ended.
-//!
-//! Every boot takes seconds: what can share one does.
+//! The course of a run: streams, status, signals, time limits, and what is left at its end.
 
-#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
-
-mod guests;
-
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guests::{NUMAPILOT, boots, err, lab, signal};
-
-/// A machine of one node: it boots fastest.
-const SMALL: [&str; 4] = ["--machine", "i9-7900x", "--no-model", "--"];
-
-fn on_small(command: &[&str]) -> Command {
-    let mut all = Command::new(NUMAPILOT);
-    all.args(["lab", "run"]).args(SMALL).args(command);
-    all
-}
+use crate::guests::{NUMAPILOT, SMALL, boots, err, on_small, signal};
 
 fn finish(mut child: Child, input: &[u8]) -> Output {
     let written = child.stdin.take().unwrap().write_all(input);
@@ -132,6 +119,20 @@ fn runs(pid: u32) -> bool {
     !matches!(stat.rsplit(") ").next().and_then(|rest| rest.chars().next()), None | Some('Z' | 'X'))
 }
 
+/// The QEMU of a lab, once it boots.
+fn emulator_of(lab: &Child) -> u32 {
+    let mut emulator = None;
+    until("QEMU starts", || {
+        emulator = children_of(lab.id()).into_iter().find(|pid| {
+            // Not one that is only asked for its version.
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.split(|b| *b == 0).any(|word| word == b"-kernel")
+        });
+        emulator.is_some()
+    });
+    emulator.unwrap()
+}
+
 #[test]
 fn nothing_is_left_of_a_killed_or_interrupted_lab() {
     if !boots() {
@@ -140,17 +141,7 @@ fn nothing_is_left_of_a_killed_or_interrupted_lab() {
     let cache = numapilot_lab::cache_directory().unwrap();
     for number in [libc::SIGKILL, libc::SIGINT] {
         let mut child = on_small(&["true"]).stdin(Stdio::null()).spawn().unwrap();
-        let mut emulator = 0;
-        until("QEMU starts", || {
-            let mut children = children_of(child.id()).into_iter();
-            let found = children.find(|pid| {
-                // Not one that is only asked for its version.
-                let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-                words.split(|b| *b == 0).any(|word| word == b"-kernel")
-            });
-            emulator = found.unwrap_or(0);
-            emulator != 0
-        });
+        let emulator = emulator_of(&child);
         signal(&child, number);
         let status = child.wait().unwrap();
         if number == libc::SIGINT {
@@ -158,10 +149,52 @@ fn nothing_is_left_of_a_killed_or_interrupted_lab() {
         }
         until("QEMU ends", || !runs(emulator));
         // The image had no name.
-        let names = fs::read_dir(&cache).unwrap().map(|e| e.unwrap().file_name());
-        let known = ["kernel", "stages", "tools"].map(Into::into);
-        assert!(names.into_iter().all(|name| known.contains(&name)));
+        let known = ["kernel", "stages", "tools"].map(OsString::from);
+        assert!(names(&cache).iter().all(|name| known.contains(name)));
     }
+}
+
+/// Files of a directory.
+fn names(directory: &Path) -> BTreeSet<OsString> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+}
+
+#[test]
+fn labs_at_the_same_time_do_not_disturb_each_other() {
+    if !boots() {
+        return;
+    }
+    let shared = names(Path::new("/dev/shm"));
+    // Different machines write the same file and count in it; a third lab is killed meanwhile.
+    let script = "for i in 1 2 3 4 5; do echo $0 $i >> /tmp/same; sleep 0.3; done; \
+                  cat /tmp/same; hostname; nproc; exit $1";
+    let start = |machine: &str, name: &str, status: &str| {
+        let mut command = Command::new(NUMAPILOT);
+        command
+            .args(["lab", "run", "--json", "-m", machine, "--", "sh", "-c", script, name, status]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let one = start("cxl", "one", "3");
+    let two = start("threadripper-1950x", "two", "4");
+    let mut third = on_small(&["sleep", "100"]).stdin(Stdio::null()).spawn().unwrap();
+    let emulator = emulator_of(&third);
+    signal(&third, libc::SIGKILL);
+    third.wait().unwrap();
+    for (lab, name, status, host, cpus) in
+        [(one, "one", 3, "cxl", 4), (two, "two", 4, "threadripper-1950x", 8)]
+    {
+        let output = lab.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", err(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (own, json) = text.split_at(text.find('{').unwrap());
+        let lines: String = (1..=5).map(|i| format!("{name} {i}\n")).collect();
+        assert_eq!(own, format!("{lines}{host}\n{cpus}\n"));
+        let json: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!((&json["machine"], &json["exit_status"]), (&host.into(), &status.into()));
+        assert!(json["regions"][0]["instructions"].as_u64().unwrap() > 0);
+    }
+    until("QEMU ends", || !runs(emulator));
+    assert_eq!(names(Path::new("/dev/shm")), shared);
 }
 
 #[test]
@@ -203,74 +236,4 @@ fn regions_are_counted_and_printed() {
     }
     assert!(regions[0]["instructions"].as_u64() > regions[1]["instructions"].as_u64());
     assert!(fs::read_to_string(picture).unwrap().contains("node 1"));
-}
-
-#[test]
-fn bad_input_is_refused_before_anything_boots() {
-    let refused = |arguments: &[&str], status: i32, expected: &str| {
-        let output = lab(arguments);
-        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", err(&output));
-        assert!(err(&output).contains(expected), "{arguments:?}: {}", err(&output));
-        assert!(output.stdout.is_empty());
-    };
-    refused(&["run", "-m", "no-such", "--", "true"], 125, "no machine is named 'no-such'");
-    let directory = tempfile::tempdir().unwrap();
-    let description = fs::read_to_string(repository().join("machines/machine-b.toml")).unwrap();
-    let broken = |name: &str, from: &str, to: &str| -> PathBuf {
-        assert!(description.contains(from), "{from}");
-        let path = directory.path().join(name);
-        fs::write(&path, description.replace(from, to)).unwrap();
-        path
-    };
-    for (from, to, expected) in [
-        ("memory_per_node = \"512 MiB\"", "memory_per_node = \"0 MiB\"", "lab.memory_per_node"),
-        ("cpus_per_node = 2", "cpus_per_node = 0", "lab.cpus_per_node"),
-        ("[lab]", "[laboratory]", "unknown field `laboratory`"),
-        ("ids = \"0-3\"", "ids = \"0-4\"", "cannot be reached"),
-    ] {
-        let path = broken("machine.toml", from, to);
-        refused(&["run", "-m", path.to_str().unwrap(), "--", "true"], 125, expected);
-    }
-    if !boots() {
-        return;
-    }
-    refused(&["run", "-m", "cxl", "--", "no-such-program"], 127, "not found in PATH");
-    refused(&["run", "-m", "cxl", "--", "/etc/passwd"], 126, "cannot be executed");
-    refused(&["run", "-m", "cxl", "--include", "no-such", "--", "true"], 125, "--include no-such");
-    refused(&["mark", "begin", "x"], 125, "this machine is not emulated");
-    refused(&["shell", "-m", "cxl"], 125, "needs a terminal");
-}
-
-#[test]
-fn missing_parts_are_named() {
-    let empty = tempfile::tempdir().unwrap();
-    let output = Command::new(NUMAPILOT)
-        .args(["lab", "run", "-m", "cxl", "--", "/bin/true"])
-        .env("XDG_CACHE_HOME", empty.path())
-        .env("PATH", empty.path())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(125));
-    let message = err(&output);
-    assert!(message.contains("no qemu-system-x86_64 on PATH"), "{message}");
-    assert!(message.contains("numapilot lab setup"), "{message}");
-    assert!(fs::read_dir(empty.path()).unwrap().next().is_none(), "something was left");
-}
-
-#[test]
-fn every_machine_is_listed() {
-    let output = lab(&["list"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    for (name, _) in numapilot_topology::description::SHIPPED {
-        assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{name}");
-    }
-    let mut json = String::new();
-    lab(&["list", "--json"]).stdout.as_slice().read_to_string(&mut json).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json[0]["name"], "cxl");
-    assert_eq!((&json[0]["nodes"], &json[0]["lab_cpus"]), (&2.into(), &4.into()));
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }

@@ -1,12 +1,21 @@
 //! What the tests that boot machines have in common.
 
-#![allow(dead_code, reason = "not every test file uses all of it")]
-
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use numapilot_sys::process::PidFd;
 
 pub const NUMAPILOT: &str = env!("CARGO_BIN_EXE_numapilot");
+
+/// A machine of one node: it boots fastest.
+pub const SMALL: [&str; 4] = ["--machine", "i9-7900x", "--no-model", "--"];
+
+/// `numapilot lab run` of a command on it.
+pub fn on_small(command: &[&str]) -> Command {
+    let mut all = Command::new(NUMAPILOT);
+    all.args(["lab", "run"]).args(SMALL).args(command);
+    all
+}
 
 /// Whether machines can be emulated here; if not, says that the test is skipped.
 pub fn boots() -> bool {
@@ -37,4 +46,19 @@ pub fn err(output: &Output) -> String {
 /// Sends a signal.
 pub fn signal(child: &Child, number: i32) {
     PidFd::open(child.id().cast_signed()).unwrap().signal(number).unwrap();
+}
+
+/// A program of `tests/lab/guests`, built into a directory; without a compiler says that the
+/// test is skipped.
+pub fn compiled(source: &str, directory: &Path) -> Option<PathBuf> {
+    let program = directory.join(Path::new(source).file_stem().unwrap());
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/guests").join(source);
+    match Command::new("cc").arg("-pthread").arg("-o").arg(&program).arg(source).output() {
+        Ok(output) => assert!(output.status.success(), "{}", err(&output)),
+        Err(error) => {
+            println!("skipped: no C compiler: {error}");
+            return None;
+        }
+    }
+    Some(program)
 }

@@ -1,0 +1,181 @@
+//! What cannot run is refused with the reason, and leaves nothing over.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::guests::{NUMAPILOT, boots, err, lab};
+
+/// Fails with this status and message before anything boots.
+fn refused(arguments: &[&str], status: i32, expected: &str) {
+    let output = lab(arguments);
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", err(&output));
+    let message = err(&output);
+    assert!(message.contains(expected), "{arguments:?}: {message}");
+    // The cause is told once.
+    assert!(message.matches("(os error").count() <= 1, "{message}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn descriptions_that_make_no_machine_are_refused() {
+    refused(&["run", "-m", "no-such", "--", "true"], 125, "no machine is named 'no-such'");
+    let directory = tempfile::tempdir().unwrap();
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let description = fs::read_to_string(repository.join("machines/machine-b.toml")).unwrap();
+    let links = "between = [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]";
+    let asymmetric =
+        "slit = [[10, 20, 20, 20], [30, 10, 20, 20], [20, 20, 10, 20], [20, 20, 20, 10]]";
+    for (from, to, expected) in [
+        ("memory_per_node = \"512 MiB\"", "memory_per_node = \"0 MiB\"", "lab.memory_per_node"),
+        ("memory = \"16 GiB\"", "memory = \"0 GiB\"", "memory"),
+        ("cpus_per_node = 2", "cpus_per_node = 0", "lab.cpus_per_node"),
+        ("cpus_per_node = 2", "cpus_per_node = 64", "makes 256 CPUs; at most 255"),
+        ("[lab]", "[laboratory]", "unknown field `laboratory`"),
+        ("[lab]\ncpus_per_node = 2\nmemory_per_node = \"512 MiB\"\ncache_scale = 16", "", "[lab]"),
+        ("ids = \"0-3\"", "ids = \"0-4\"", "cannot be reached"),
+        (links, "between = [[0, 1], [0, 2], [1, 2]]", "cannot be reached"),
+        ("hop_factors = [1.0, 1.1]", asymmetric, "the matrix must be symmetric"),
+    ] {
+        assert!(description.contains(from), "{from}");
+        let path = directory.path().join("machine.toml");
+        fs::write(&path, description.replace(from, to)).unwrap();
+        refused(&["run", "-m", path.to_str().unwrap(), "--", "true"], 125, expected);
+    }
+    for (name, text) in [("empty.toml", ""), ("cut.toml", &description[..300])] {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        refused(&["run", "-m", path.to_str().unwrap(), "--", "true"], 125, name);
+    }
+}
+
+#[test]
+fn arguments_that_mean_nothing_are_refused() {
+    for (arguments, expected) in [
+        (&["run", "-m", "cxl"][..], "<COMMAND>"),
+        (&["run", "--", "true"], "--machine"),
+        (&["run", "-m", "cxl", "--timeout", "0", "--", "true"], "'0' is not a duration"),
+        (&["run", "-m", "cxl", "--timeout", "1e30s", "--", "true"], "is not a duration"),
+        (
+            &["run", "-m", "cxl", "--timeout", "9999999999999999h", "--", "true"],
+            "is not a duration",
+        ),
+        (&["run", "-m", "cxl", "--disk", "0", "--", "true"], "is not a size"),
+        (&["run", "-m", "cxl", "--weights", "0=0", "--", "true"], "with a weight from 1 to 255"),
+        (&["run", "-m", "cxl", "--user", "no-such-user", "--", "true"], "no-such-user"),
+        (&["run", "-m", "cxl", "--json", "--no-model", "--", "true"], "--no-model"),
+        (&["mark", "begin", "x"], "this machine is not emulated"),
+        (&["shell", "-m", "cxl"], "needs a terminal"),
+    ] {
+        refused(arguments, 125, expected);
+    }
+    if !boots() {
+        return;
+    }
+    let run = |rest: &[&str], status, expected| {
+        refused(&[&["run", "-m", "cxl"], rest].concat(), status, expected);
+    };
+    run(&["--", "no-such-program"], 127, "not found in PATH");
+    run(&["--", "/no/such/program"], 127, "not found in /no/such/program");
+    run(&["--", "/etc/passwd"], 126, "cannot be executed: permission denied");
+    run(&["--", "/etc"], 126, "it is a directory");
+    run(&["--include", "no-such", "--", "true"], 125, "--include no-such");
+    run(&["--include", "/proc", "--", "true"], 125, "the guest has a /proc of its own");
+    run(&["--weights", "2=3", "--", "true"], 125, "cxl has no node 2; its nodes are 0 to 1");
+    run(&["--disk", "9999999G", "--", "true"], 125, "give a smaller --disk");
+    run(&["--svg", "/no/such/x.svg", "--", "true"], 125, "/no/such/x.svg");
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("script");
+    fs::write(&script, "neither\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    run(&["--", script.to_str().unwrap()], 126, "neither a program nor a script");
+}
+
+/// `lab run` of `true` with its cache and PATH in other places, and without the parts that
+/// are not named.
+fn with_parts(cache: &Path, path: &Path) -> String {
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run", "-m", "cxl", "--", "/bin/true"])
+        .env("XDG_CACHE_HOME", cache)
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+    err(&output)
+}
+
+/// A QEMU that says so when asked for its version or given a plugin.
+fn pretend(directory: &Path, version: &str, plugin: &str) {
+    let program = directory.join("qemu-system-x86_64");
+    let script = format!(
+        "#!/bin/sh\ncase $1 in --version) echo 'QEMU emulator version {version}' ;; \
+         *) echo '{plugin}' >&2 ;; esac\n"
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn missing_parts_are_named() {
+    let cache = tempfile::tempdir().unwrap();
+    let path = tempfile::tempdir().unwrap();
+    let expect = |message: String, cause: &str| {
+        assert!(message.contains(cause), "{message}");
+        assert!(message.contains("numapilot lab setup"), "{message}");
+        assert!(fs::read_dir(cache.path()).unwrap().next().is_none(), "something was left");
+    };
+    expect(with_parts(cache.path(), path.path()), "no qemu-system-x86_64 on PATH");
+    pretend(path.path(), "7.2.22", "");
+    expect(with_parts(cache.path(), path.path()), "is version 7.2.22; the lab needs 9.1 or newer");
+    pretend(path.path(), "10.0.2", "plugin interface not enabled in this build");
+    expect(with_parts(cache.path(), path.path()), "was built without plugins");
+    pretend(path.path(), "10.0.2", "could not load plugin /nonexistent.so");
+    expect(with_parts(cache.path(), path.path()), "no kernel for the guest in");
+}
+
+/// The cache as this test may fill it: the real kernel and tools, and everything else new.
+fn linked_cache(directory: &Path) -> PathBuf {
+    let cache = directory.join("numapilot/lab");
+    fs::create_dir_all(&cache).unwrap();
+    let real = numapilot_lab::cache_directory().unwrap();
+    for part in ["kernel", "tools"] {
+        symlink(real.join(part), cache.join(part)).unwrap();
+    }
+    cache
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_stays_on_it() {
+    if !boots() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mount = |size: &str| {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(directory.path());
+        mount.output().is_ok_and(|output| output.status.success())
+    };
+    let unmount = || Command::new("umount").arg(directory.path()).status().unwrap();
+    // A copy does not fit; the copies fit, the disk made of them does not.
+    let binary = fs::metadata(NUMAPILOT).unwrap().len();
+    for size in [1 << 20, binary * 3 / 2] {
+        if !mount(&size.to_string()) {
+            println!("skipped: mounting a tmpfs needs root");
+            return;
+        }
+        let cache = linked_cache(directory.path());
+        let output = Command::new(NUMAPILOT)
+            .args(["lab", "run", "-m", "i9-7900x", "--no-model", "--", "true"])
+            .env("XDG_CACHE_HOME", directory.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let left = fs::read_dir(cache.join("stages")).unwrap().count();
+        unmount();
+        assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+        assert!(err(&output).contains("; free space there"), "{}", err(&output));
+        assert_eq!(left, 0);
+    }
+}

@@ -1,0 +1,68 @@
+//! AutoNUMA on and off, on a machine of eight nodes: pages follow their thread by default,
+//! and stay where an explicit policy, or the setting, has put them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::guests::{NUMAPILOT, boots, compiled, err};
+
+/// Where the pages of a run were at its end, and how many hint faults were prepared.
+#[derive(Debug, Default)]
+struct Run {
+    pages: BTreeMap<u32, u32>,
+    hinted: Option<i64>,
+}
+
+#[test]
+fn pages_follow_their_thread_unless_they_are_told_to_stay() {
+    if !boots() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("migrate.c", directory.path()) else { return };
+    // CPU 2 is the first of node 1. The first run ends when it has its pages; the kernel
+    // begins a second after a program's start, so the others take longer.
+    let program = program.display();
+    let script = format!(
+        "echo == default; {program} 2 100\n\
+         echo == bound; numapilot run -m 0 -- {program} 2 5\n\
+         echo == off; numapilot run --numa-balancing off -- {program} 2 5\n\
+         echo == again; cat /proc/sys/kernel/numa_balancing\n"
+    );
+    let file = directory.path().join("script");
+    fs::write(&file, script).unwrap();
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run", "-m", "machine-a", "--no-model", "--include"])
+        .arg(program.to_string())
+        .args(["--", "sh", file.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut runs: BTreeMap<&str, Run> = BTreeMap::new();
+    let mut name = "";
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let run = runs.entry(name).or_default();
+        match words[..] {
+            ["==", next] => name = next,
+            ["node", node, "pages", pages] => {
+                run.pages.insert(node.parse().unwrap(), pages.parse().unwrap());
+            }
+            ["hinted", count] => run.hinted = count.parse().ok(),
+            // What the machine is set to: on, and again so after a run that sets it off.
+            ["1"] => run.hinted = Some(1),
+            _ => panic!("{line}: {text}"),
+        }
+    }
+    let pages = |name: &str, node| runs[name].pages.get(&node).copied().unwrap_or(0);
+    assert!(pages("default", 1) > 900, "{text}");
+    assert!(runs["default"].hinted > Some(0), "{text}");
+    for stays in ["bound", "off"] {
+        assert_eq!(pages(stays, 0), 1024, "{text}");
+        assert_eq!(runs[stays].hinted, Some(0), "{text}");
+    }
+    assert_eq!(runs["again"].hinted, Some(1), "{text}");
+}

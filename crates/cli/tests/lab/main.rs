@@ -1,0 +1,15 @@
+//! `numapilot lab`: programs on emulated machines.
+//!
+//! Every boot takes seconds: what can share one does.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+mod bad_input;
+mod balancing;
+mod course;
+mod guests;
+mod machines;
+mod placement;
+mod programs;
+mod samples;
+mod shell;
