@@ -62,11 +62,11 @@ impl Svg {
         self.element("rect", class, &area.attributes(&radius), None);
     }
 
-    /// A cell filled as strongly as `share` (0 to 1) says.
-    pub fn heat(&mut self, area: Area, share: f64) {
+    /// A cell with rounded corners filled as strongly as `share` (0 to 1) says.
+    pub fn heat(&mut self, area: Area, radius: f64, share: f64) {
         // Never so strong that the text on it is hard to read in either scheme.
         let opacity = (6.0 + 50.0 * share.clamp(0.0, 1.0)).round() / 100.0;
-        let mut attributes = area.attributes(&0.0).to_vec();
+        let mut attributes = area.attributes(&radius).to_vec();
         attributes.push(("fill-opacity", &opacity));
         self.element("rect", "heat", &attributes, None);
     }

@@ -14,6 +14,8 @@ const WIDTH: f64 = 128.0;
 const HEIGHT: f64 = 76.0;
 /// A node that gets none, relative to that.
 const SMALLEST: f64 = 0.7;
+/// Of a node's corners.
+const RADIUS: f64 = 8.0;
 /// Widths of lines that carry nothing and the most.
 const THIN: f64 = 1.0;
 const THICK: f64 = 11.0;
@@ -25,25 +27,27 @@ pub fn draw(machine: &Machine, title: &str, region: &Region) -> String {
     let figures = figures(region);
     svg.text("strong large", MARGIN, MARGIN + 14.0, &headline);
     svg.text("dim", MARGIN, MARGIN + 14.0 + LINE, &figures);
-    let slots = places(machine.nodes.len(), WIDTH, HEIGHT, &pull(machine));
-    let left = slots.iter().map(|s| s.x).fold(f64::INFINITY, f64::min) - MARGIN;
-    let top = slots.iter().map(|s| s.y).fold(f64::INFINITY, f64::min) - 2.0 * MARGIN - 2.0 * LINE;
-    let slots: Vec<Area> =
-        slots.iter().map(|s| Area { x: s.x - left, y: s.y - top, ..*s }).collect();
-    let right = slots.iter().map(|s| s.x + s.width).fold(0.0, f64::max);
-    let bottom = slots.iter().map(|s| s.y + s.height).fold(0.0, f64::max);
-    let first = slots.iter().map(|s| s.x).fold(f64::INFINITY, f64::min);
-    let upper = slots.iter().map(|s| s.y).fold(f64::INFINITY, f64::min);
-    let centre = (f64::midpoint(first, right), f64::midpoint(upper, bottom));
-    links(&mut svg, region, &slots, centre);
-    nodes(&mut svg, region, &slots);
     let legend = "Nodes: share of DRAM accesses, load of the controller. Links: share of link \
                   traffic, load of the link.";
-    svg.text("dim small", MARGIN, bottom + MARGIN + LINE, legend);
-    let wide =
+    let texts =
         [text_width(&headline, 18.0) * 1.1, text_width(&figures, 13.0), text_width(legend, 11.0)];
-    let width = wide.into_iter().map(|w| w + MARGIN).fold(right, f64::max) + MARGIN;
-    svg.finish(width.ceil(), (bottom + 2.0 * MARGIN + LINE).ceil(), &headline)
+    let slots = places(machine.nodes.len(), WIDTH, HEIGHT, &pull(machine));
+    let least = |of: fn(&Area) -> f64| slots.iter().map(of).fold(f64::INFINITY, f64::min);
+    let most = |of: fn(&Area) -> f64| slots.iter().map(of).fold(0.0, f64::max);
+    let (first, upper) = (least(|s| s.x), least(|s| s.y));
+    let drawn = most(|s| s.x + s.width) - first;
+    let width = texts.into_iter().fold(drawn, f64::max);
+    let (left, top) = (MARGIN + (width - drawn) / 2.0, 2.0 * MARGIN + 2.0 * LINE);
+    let slots: Vec<Area> =
+        slots.iter().map(|s| Area { x: s.x - first + left, y: s.y - upper + top, ..*s }).collect();
+    let right = left + drawn;
+    let bottom = slots.iter().map(|s| s.y + s.height).fold(0.0, f64::max);
+    let centre = (f64::midpoint(left, right), f64::midpoint(top, bottom));
+    let shares = links(&mut svg, region, &slots, centre);
+    nodes(&mut svg, region, &slots);
+    labels(&mut svg, &shares);
+    svg.text("dim small", MARGIN, bottom + MARGIN + LINE, legend);
+    svg.finish((width + 2.0 * MARGIN).ceil(), (bottom + 2.0 * MARGIN + LINE).ceil(), &headline)
 }
 
 fn figures(region: &Region) -> String {
@@ -56,7 +60,10 @@ fn figures(region: &Region) -> String {
     )
 }
 
-fn links(svg: &mut Svg, region: &Region, slots: &[Area], centre: (f64, f64)) {
+/// What is written on a line, and where.
+type Label = ((f64, f64), String);
+
+fn links(svg: &mut Svg, region: &Region, slots: &[Area], centre: (f64, f64)) -> Vec<Label> {
     let carried = |link: &numapilot_lab_model::LinkTraffic| (link.bytes + link.bytes_back) as f64;
     let total: f64 = region.links.iter().map(carried).sum();
     let most = region.links.iter().map(carried).fold(1.0, f64::max);
@@ -81,11 +88,15 @@ fn links(svg: &mut Svg, region: &Region, slots: &[Area], centre: (f64, f64)) {
             format!("{} ({})", share(part), link.usage.map_or("-".to_owned(), share)),
         ));
     }
-    // Over all lines.
+    labels
+}
+
+/// Over all lines and nodes.
+fn labels(svg: &mut Svg, labels: &[Label]) {
     for ((x, y), text) in labels {
-        let width = text_width(&text, 11.0) * 0.85;
+        let width = text_width(text, 11.0) * 0.85;
         svg.rectangle("ground", Area { x: x - width / 2.0, y: y - 8.0, width, height: 15.0 }, 4.0);
-        svg.text("text small middle", x, y + 4.0, &text);
+        svg.text("text small middle", *x, y + 4.0, text);
     }
 }
 
@@ -98,8 +109,8 @@ fn nodes(svg: &mut Svg, region: &Region, slots: &[Area]) {
         let (width, height) = ((slot.width * scale).round(), (slot.height * scale).round());
         let (x, y) = (slot.x + (slot.width - width) / 2.0, slot.y + (slot.height - height) / 2.0);
         let area = Area { x, y, width, height };
-        svg.rectangle("box", area, 8.0);
-        svg.heat(area, relative);
+        svg.rectangle("box", area, RADIUS);
+        svg.heat(area, RADIUS, relative);
         let middle = (x + width / 2.0, y + height / 2.0);
         svg.text("strong middle", middle.0, middle.1 - 9.0, &format!("node {i}"));
         svg.text("text middle", middle.0, middle.1 + 7.0, &share(part));

@@ -106,7 +106,7 @@ fn cells(svg: &mut Svg, results: &Results, top: f64) -> (f64, f64) {
                 (None, Some(_)) => ("failed".to_owned(), 1.0),
                 (None, None) => ("-".to_owned(), 0.0),
             };
-            svg.heat(area, share);
+            svg.heat(area, 0.0, share);
             svg.text("text small middle", x + width / 2.0 - 1.0, y + 14.5, &text);
         }
     }

@@ -72,7 +72,11 @@ fn matrix(svg: &mut Svg, machine: &Machine, matrix: Matrix, x: f64, y: f64) -> (
             let area = Area { x: column, y: row, width: cell, height: CELL };
             if let Some(v) = value {
                 let share = if high > low { (v - low) / (high - low) } else { 0.0 };
-                svg.heat(area, if matrix.low_is_good || high <= low { share } else { 1.0 - share });
+                svg.heat(
+                    area,
+                    0.0,
+                    if matrix.low_is_good || high <= low { share } else { 1.0 - share },
+                );
             }
             svg.rectangle("grid", area, 0.0);
             svg.text("text middle", column + cell / 2.0, row + CELL - 7.0, &text(value));
