@@ -151,7 +151,8 @@ impl<'a> Apt<'a> {
 fn without(status: &str, prefixes: &[&str]) -> String {
     let keep = |paragraph: &&str| {
         let name = paragraph.trim_start().strip_prefix("Package: ").unwrap_or_default();
-        !prefixes.iter().any(|prefix| name.starts_with(prefix))
+        // An empty one is none to apt either.
+        !name.is_empty() && !prefixes.iter().any(|prefix| name.starts_with(prefix))
     };
     status.split("\n\n").filter(keep).map(|paragraph| format!("{paragraph}\n\n")).collect()
 }
@@ -185,6 +186,7 @@ mod tests {
         let status = "Package: qemu-utils\nStatus: x\n\nPackage: bash\nStatus: y\n\n";
         assert_eq!(without(status, &["qemu"]).trim(), "Package: bash\nStatus: y");
         assert_eq!(without(status, &[]).trim(), status.trim());
-        assert_eq!(without(status, &[""]).trim(), "");
+        assert_eq!(without(status, &[""]), "");
+        assert_eq!(without("", &[]), "");
     }
 }
