@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 
+use crate::course::emulator_of;
 use crate::guests::{NUMAPILOT, boots, signal};
 
 /// A terminal with a lab's shell on it.
@@ -119,7 +120,7 @@ fn a_shell_is_one() {
     thread::sleep(Duration::from_millis(500));
     shell.press("\x1a");
     shell.expect("Stopped");
-    shell.press("kill %1; wait; exit 7\r");
+    shell.press("kill -KILL %1; wait; exit 7\r");
     assert_eq!(shell.status(), Some(7));
 }
 
@@ -130,7 +131,7 @@ fn there_is_a_way_out_of_a_shell() {
     }
     // Before the guest has the terminal, Ctrl-C is for numapilot.
     let mut shell = Session::open();
-    shell.expect("booting");
+    emulator_of(&shell.shell);
     signal(&shell.shell, libc::SIGINT);
     assert_eq!(shell.status(), Some(128 + libc::SIGINT));
     let mut shell = Session::open();
