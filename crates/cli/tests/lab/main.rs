@@ -11,5 +11,4 @@ mod guests;
 mod machines;
 mod placement;
 mod programs;
-mod samples;
 mod shell;
