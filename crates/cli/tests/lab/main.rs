@@ -7,6 +7,7 @@
 mod bad_input;
 mod balancing;
 mod course;
+#[path = "../guests/mod.rs"]
 mod guests;
 mod machines;
 mod placement;

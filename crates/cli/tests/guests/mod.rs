@@ -1,5 +1,7 @@
 //! What the tests that boot machines have in common.
 
+#![allow(dead_code, reason = "not every test file uses all of it")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -48,11 +50,11 @@ pub fn signal(child: &Child, number: i32) {
     PidFd::open(child.id().cast_signed()).unwrap().signal(number).unwrap();
 }
 
-/// A program of `tests/lab/guests`, built into a directory; without a compiler says that the
+/// A program of `tests/guests`, built into a directory; without a compiler says that the
 /// test is skipped.
 pub fn compiled(source: &str, directory: &Path) -> Option<PathBuf> {
     let program = directory.join(Path::new(source).file_stem().unwrap());
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/guests").join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests").join(source);
     match Command::new("cc").arg("-pthread").arg("-o").arg(&program).arg(source).output() {
         Ok(output) => assert!(output.status.success(), "{}", err(&output)),
         Err(error) => {
