@@ -215,11 +215,10 @@ fn a_micro_benchmark_prints_its_sizes_and_lines_for_programs() {
 fn what_is_freed_is_watched() {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(cargo_bin("numapilot"));
-        command.args(["bench", "alloc-return", "--bytes", "1M", "--watch", "200ms"]);
-        command.args(arguments).env("NO_COLOR", "1");
+        command.args(["bench", "alloc-return"]).args(arguments).env("NO_COLOR", "1");
         command
     };
-    let outcome = json(&mut run(&["--keep", "16"]));
+    let outcome = json(&mut run(&["--bytes", "1M", "--watch", "200ms", "--keep", "16"]));
     assert_eq!(outcome["workload"], "alloc-return");
     assert_eq!(outcome["parameters"]["keep_one_in"], 16);
     let curves = outcome["curves"].as_array().unwrap();
@@ -232,7 +231,7 @@ fn what_is_freed_is_watched() {
 
     let directory = tempfile::tempdir().unwrap();
     let picture = directory.path().join("x.svg");
-    let mut command = run(&["--below", "1", "--svg"]);
+    let mut command = run(&["--bytes", "1M", "--watch", "200ms", "--below", "1", "--svg"]);
     command.arg(&picture).assert().success().stdout(
         contains("alloc-return: 1.00 MiB in objects of 64 B, all freed")
             .and(predicates::str::is_match(r"(?m)^ +0\.2 s( +\S+ \wiB){2}$").unwrap())
