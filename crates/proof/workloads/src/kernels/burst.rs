@@ -74,7 +74,11 @@ impl Illness for Burst {
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
         let (words, crew) = (self.area.words(), stage.crew());
-        let own = part(words.len(), stage.thread(), self.threads);
+        let mut own = part(words.len(), stage.thread(), self.threads);
+        if stage.thread() + 1 == self.threads {
+            // What is left over when parts are whole pages.
+            own.end = words.len();
+        }
         let mut sum = 0u64;
         for burst in 0..BURSTS {
             stage.cure(|| {
