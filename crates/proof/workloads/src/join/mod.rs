@@ -146,7 +146,7 @@ fn join<S: Sink>(
     let small = Slices::new(options.set.small_table(), threads);
     let large = Slices::new(options.set.large_table(), threads);
     let (answers, phases) = team::run(vec![(); threads], |worker, ()| {
-        worker.phase("load", || match options.load {
+        worker.phase(team::LOAD, || match options.load {
             Load::Threads => {
                 small.load(worker.index);
                 large.load(worker.index);
