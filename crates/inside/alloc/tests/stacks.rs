@@ -55,8 +55,8 @@ fn the_last_one_comes_first_and_the_depth_is_known() {
 #[test]
 fn what_was_not_needed_during_a_tick_is_idle() {
     let (depot, words) = (Depot::default(), words(3));
-    // SAFETY: made here.
     for magazine in 1..=3 {
+        // SAFETY: made here, given once.
         unsafe { depot.give(&words, magazine, 7) };
     }
     assert_eq!((depot.tick(&words), depot.objects(&words)), (0, 21));
