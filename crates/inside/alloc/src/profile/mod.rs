@@ -7,7 +7,7 @@
 //! `1 - exp(-s / period)`.
 //!
 //! The fast paths know nothing of this. When a profile is asked for, threads show them bins
-//! that hold and take nothing ([`crate::threads`]), so that every call takes the slow path,
+//! that hold and take nothing (`crate::threads`), so that every call takes the slow path,
 //! behind which magazines work as ever. So each allocation is counted. A sampled small
 //! object is served as a large block, of pages of its own: its free leads to the block's
 //! description, which names the stack.

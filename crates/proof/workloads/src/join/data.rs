@@ -1,6 +1,6 @@
 //! The two tables that are joined.
 //!
-//! Source: systematic-numa-study 4.2 and its reference [8] (Balkesen, Teubner, Alonso,
+//! Source: systematic-numa-study 4.2 and its reference \[8\] (Balkesen, Teubner, Alonso,
 //! Özsu: "Main-memory hash joins on multi-core CPUs", ICDE 2013): 16 Mi and 256 Mi tuples of
 //! an 8-byte key and an 8-byte payload. The keys of the small table are a shuffle of
 //! `1..=|R|`; the large table refers to them in |S| / |R| blocks, each a fresh shuffle, so
