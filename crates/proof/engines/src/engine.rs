@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use numapilot_place::{Note, Plan};
 
+use crate::process::Process;
 use crate::{Answer, Dataset, EngineError, RunDirectory, duckdb, postgresql};
 
 /// The engines there are.
@@ -108,14 +109,23 @@ pub trait System {
 
 /// An engine that runs. Dropped, it is killed.
 pub trait Engine {
+    /// The process whose descendants are the engine.
+    fn process(&self) -> &Process;
+
     /// Name and version, for people.
-    fn title(&self) -> &str;
+    fn title(&self) -> &str {
+        self.process().title()
+    }
 
     /// What of the plan could not be done.
-    fn notes(&self) -> &[Note];
+    fn notes(&self) -> &[Note] {
+        &self.process().notes
+    }
 
-    /// The process whose descendants are the engine.
-    fn pid(&self) -> i32;
+    /// The number of that process.
+    fn pid(&self) -> i32 {
+        self.process().pid()
+    }
 
     /// A new client.
     ///
@@ -127,7 +137,9 @@ pub trait Engine {
     fn interrupt(&self);
 
     /// Why it is no more; `None` while it runs.
-    fn death(&self) -> Option<EngineError>;
+    fn death(&self) -> Option<EngineError> {
+        self.process().death()
+    }
 
     /// Ends it in order.
     ///

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use numapilot_place::Note;
 use serde::{Deserialize, Serialize};
 
 use super::DuckDb;
@@ -173,16 +172,8 @@ impl Session for Client {
 }
 
 impl Engine for Child {
-    fn title(&self) -> &str {
-        self.process.title()
-    }
-
-    fn notes(&self) -> &[Note] {
-        &self.process.notes
-    }
-
-    fn pid(&self) -> i32 {
-        self.process.pid()
+    fn process(&self) -> &Process {
+        &self.process
     }
 
     fn connect(&mut self) -> Result<Box<dyn Session>, EngineError> {
@@ -191,10 +182,6 @@ impl Engine for Child {
 
     fn interrupt(&self) {
         self.process.signal(libc::SIGKILL);
-    }
-
-    fn death(&self) -> Option<EngineError> {
-        self.process.death()
     }
 
     fn stop(self: Box<Self>) -> Result<(), EngineError> {

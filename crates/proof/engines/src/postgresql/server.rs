@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use numapilot_place::Note;
-
 use super::PostgreSql;
 use super::session::{Connection, connect};
 use crate::process::{Process, Start};
@@ -44,7 +42,6 @@ const SETTINGS: &[(&str, &str)] = &[
 #[derive(Debug)]
 pub struct Server {
     process: Process,
-    title: String,
     socket: PathBuf,
     timeout: Option<Duration>,
 }
@@ -94,7 +91,7 @@ impl Server {
         let owner = system.owner;
         let process = Process::start(start, |command| owner.apply(command))?;
         let socket = socket.to_owned();
-        let server = Self { process, title: system.title(), socket, timeout: launch.timeout };
+        let server = Self { process, socket, timeout: launch.timeout };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -111,7 +108,7 @@ impl Server {
             }
             if Instant::now() >= deadline {
                 return Err(EngineError::NotStarted {
-                    engine: self.title.clone(),
+                    engine: self.title().to_owned(),
                     status: format!("no client was let in for {} s: {error}", START.as_secs()),
                     said: self.process.last_words(),
                 });
@@ -124,7 +121,7 @@ impl Server {
     pub fn client(&self) -> Result<Connection, EngineError> {
         connect(&self.socket, self.timeout).map_err(|error| {
             self.process.death().unwrap_or_else(|| EngineError::Connection {
-                engine: self.title.clone(),
+                engine: self.title().to_owned(),
                 cause: error.to_string(),
             })
         })
@@ -132,16 +129,8 @@ impl Server {
 }
 
 impl Engine for Server {
-    fn title(&self) -> &str {
-        self.process.title()
-    }
-
-    fn notes(&self) -> &[Note] {
-        &self.process.notes
-    }
-
-    fn pid(&self) -> i32 {
-        self.process.pid()
+    fn process(&self) -> &Process {
+        &self.process
     }
 
     fn connect(&mut self) -> Result<Box<dyn Session>, EngineError> {
@@ -150,10 +139,6 @@ impl Engine for Server {
 
     fn interrupt(&self) {
         self.process.signal(libc::SIGINT);
-    }
-
-    fn death(&self) -> Option<EngineError> {
-        self.process.death()
     }
 
     fn stop(self: Box<Self>) -> Result<(), EngineError> {
