@@ -86,15 +86,9 @@ unsafe impl GlobalAlloc for Numapilot {
     }
 
     #[inline]
-    unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, object: *mut u8, _: Layout) {
         // SAFETY: by contract of the trait.
-        unsafe {
-            if layout.align() <= class::GRAIN {
-                api::release_sized(object, layout.size());
-            } else {
-                api::release(object);
-            }
-        }
+        unsafe { api::release(object) }
     }
 
     #[inline]

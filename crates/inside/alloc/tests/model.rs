@@ -48,3 +48,22 @@ proptest! {
         Call::from_bytes(&bytes).for_each(|call| heap.apply(call));
     }
 }
+
+/// A block that shrank where it was is of a larger class than its size tells: released, it
+/// must not be taken for one of the smaller class, whose blocks may be aligned.
+#[test]
+fn a_shrunk_block_goes_back_to_its_own_class() {
+    let mut heap = Heap::default();
+    for _ in 0..200 {
+        heap.apply(Call::Allocate(160));
+    }
+    for which in 0..200 {
+        heap.apply(Call::Resize(which, 120));
+    }
+    for _ in 0..200 {
+        heap.apply(Call::Release(0));
+    }
+    for _ in 0..200 {
+        heap.apply(Call::AllocateAligned(120, 128));
+    }
+}

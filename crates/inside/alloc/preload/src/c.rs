@@ -89,9 +89,9 @@ pub unsafe extern "C" fn reallocarray(
 /// # Safety
 /// As free(3); `size` is what the object was allocated with.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_sized(object: *mut c_void, size: usize) {
+pub unsafe extern "C" fn free_sized(object: *mut c_void, _size: usize) {
     // SAFETY: by contract.
-    unsafe { api::release_sized(object.cast(), size) }
+    unsafe { api::release(object.cast()) }
 }
 
 /// free_aligned_sized of C23.

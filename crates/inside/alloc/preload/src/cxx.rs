@@ -118,20 +118,6 @@ macro_rules! delete {
     )*};
 }
 
-macro_rules! delete_sized {
-    ($($name:ident)*) => {$(
-        /// `operator delete(void*, std::size_t)` or its array form.
-        ///
-        /// # Safety
-        /// As free(3); `size` is what the object was allocated with.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(object: *mut c_void, size: usize) {
-            // SAFETY: by contract.
-            unsafe { api::release_sized(object.cast(), size) }
-        }
-    )*};
-}
-
 new!(Throw: _Znwm() _Znam());
 new!(Nothrow: _ZnwmRKSt9nothrow_t(*const c_void) _ZnamRKSt9nothrow_t(*const c_void));
 new_aligned!(Throw: _ZnwmSt11align_val_t() _ZnamSt11align_val_t());
@@ -140,11 +126,10 @@ new_aligned!(
     _ZnamSt11align_val_tRKSt9nothrow_t(*const c_void)
 );
 delete!(
-    _ZdlPv() _ZdaPv()
+    _ZdlPv() _ZdaPv() _ZdlPvm(usize) _ZdaPvm(usize)
     _ZdlPvRKSt9nothrow_t(*const c_void) _ZdaPvRKSt9nothrow_t(*const c_void)
     _ZdlPvSt11align_val_t(usize) _ZdaPvSt11align_val_t(usize)
     _ZdlPvmSt11align_val_t(usize, usize) _ZdaPvmSt11align_val_t(usize, usize)
     _ZdlPvSt11align_val_tRKSt9nothrow_t(usize, *const c_void)
     _ZdaPvSt11align_val_tRKSt9nothrow_t(usize, *const c_void)
 );
-delete_sized!(_ZdlPvm _ZdaPvm);
