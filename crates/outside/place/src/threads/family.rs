@@ -6,14 +6,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use numapilot_bind::ledger::{Holds, holds};
 use numapilot_sys::{affinity, process};
 use numapilot_topology::CpuSet;
 
-use super::LIBRARY;
 use super::crew::Seen;
+use super::obstacle::{LIBRARY, obstacle_of};
 
 /// The living processes of a run.
 #[derive(Debug)]
@@ -30,12 +30,23 @@ struct Member {
     /// With the id the identity of a process.
     started: u64,
     image: Option<PathBuf>,
-    needs_us: bool,
+    placed_from: Side,
+}
+
+/// Which side places the threads of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Its loader has not come to the libraries yet.
+    Unknown,
+    /// The library that it carries.
+    Inside,
+    /// We.
+    Outside,
 }
 
 impl Member {
     fn new(parent: i32, started: u64) -> Self {
-        Self { parent, started, image: None, needs_us: true }
+        Self { parent, started, image: None, placed_from: Side::Unknown }
     }
 }
 
@@ -113,23 +124,45 @@ impl Family {
 
     /// The processes whose threads have to be placed from outside, each with its threads:
     /// those that neither carry the library nor were pinned by a program that does
-    /// (`taskset`). Before a program is loaded it does not carry the library, but has one
-    /// thread, which is not placed.
+    /// (`taskset`). A program that is still being loaded is left alone until it is known.
     pub fn in_need(&mut self) -> Vec<(i32, Vec<Seen>)> {
-        let ledger = self.ledger.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
-        let pinned = |pid: i32| holds(&ledger, pid.unsigned_abs()) == Some(Holds::ItsOwn);
         let mut found = Vec::new();
         for (pid, member) in &mut self.members {
             let image = fs::read_link(format!("/proc/{pid}/exe")).ok();
-            if member.needs_us || image != member.image {
-                member.needs_us = !carries_library(*pid) && !pinned(*pid) && !pinned(member.parent);
+            if member.placed_from == Side::Unknown || image != member.image {
+                member.placed_from = side(*pid);
                 member.image = image;
             }
-            if member.needs_us {
-                found.push((*pid, threads(*pid)));
+            if member.placed_from == Side::Outside {
+                found.push((*pid, member.parent, threads(*pid)));
             }
         }
-        found
+        if found.is_empty() {
+            return Vec::new();
+        }
+        // Read last: what pinned itself before it became one of these is in the ledger.
+        let ledger = self.ledger.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
+        let pinned = |pid: i32| holds(&ledger, pid.unsigned_abs()) == Some(Holds::ItsOwn);
+        found.retain(|(pid, parent, _)| !pinned(*pid) && !pinned(*parent));
+        found.into_iter().map(|(pid, _, threads)| (pid, threads)).collect()
+    }
+}
+
+/// Which side places the threads of a process, as far as its loader has come: preloaded
+/// libraries are mapped before the C library.
+fn side(pid: i32) -> Side {
+    if obstacle_of(Path::new(&format!("/proc/{pid}/exe"))).is_some() {
+        return Side::Outside;
+    }
+    // Not readable: another user's, which loads no library of ours.
+    let Ok(maps) = fs::read(format!("/proc/{pid}/maps")) else { return Side::Outside };
+    let maps_file = |name: &str| maps.windows(name.len()).any(|window| window == name.as_bytes());
+    if maps_file(LIBRARY) {
+        Side::Inside
+    } else if maps_file("/libc.so.6") || maps_file("/libc-") {
+        Side::Outside
+    } else {
+        Side::Unknown
     }
 }
 
@@ -143,12 +176,6 @@ fn threads(pid: i32) -> Vec<Seen> {
     // Creation order, as far as ids tell.
     seen.sort_by_key(|seen| (seen.tid != pid, seen.tid));
     seen
-}
-
-fn carries_library(pid: i32) -> bool {
-    // Not readable: another user's, which loads no library of ours.
-    fs::read(format!("/proc/{pid}/maps"))
-        .is_ok_and(|maps| maps.windows(LIBRARY.len()).any(|window| window == LIBRARY.as_bytes()))
 }
 
 fn start_time(pid: i32) -> Option<u64> {
@@ -185,12 +212,32 @@ mod tests {
         }
         let sleeper = *family.members.keys().find(|member| **member != pid).unwrap();
         assert_eq!(parent_and_start(sleeper).unwrap().0, pid);
-        assert!(family.in_need().iter().any(|(member, _)| *member == sleeper));
+        while !family.in_need().iter().any(|(member, _)| *member == sleeper) {}
         process::PidFd::open(sleeper).unwrap().signal(libc::SIGKILL).unwrap();
         shell.wait().unwrap();
         while !family.is_empty() {
             family.update();
         }
+    }
+
+    /// The loader waits at a library that is a pipe.
+    #[test]
+    fn a_program_that_is_being_loaded_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("library.so");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut command = Command::new("sleep");
+        let mut sleeper = command.arg("600").env("LD_PRELOAD", &pipe).spawn().unwrap();
+        let pid = i32::try_from(sleeper.id()).unwrap();
+        let mut family = Family::new(pid, None);
+        for _ in 0..100 {
+            assert_eq!(family.in_need(), []);
+        }
+        // Something that is no library: the loader says so and goes on.
+        fs::write(&pipe, "nothing").unwrap();
+        while family.in_need().is_empty() {}
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
     }
 
     #[test]
@@ -199,6 +246,6 @@ mod tests {
         let seen = threads(me);
         assert_eq!(seen[0].tid, me);
         assert!(seen.iter().all(|thread| !thread.affinity.is_empty()));
-        assert!(!carries_library(me));
+        assert_eq!(side(me), Side::Outside);
     }
 }
