@@ -1,0 +1,97 @@
+//! Whether a memory controller is the bottleneck, and who should take its load.
+//!
+//! Sources: Carrefour's threshold on the imbalance, where samples carry no latency; where
+//! they do, the loaded latencies themselves: while a node's own memory answers it slower
+//! than another's, its controller is congested. Weights in proportion to bandwidth: Gureya
+//! et al., "Bandwidth-aware page placement in NUMA" (BWAP), IPDPS 2020.
+
+use super::Candidate;
+use crate::evidence::Evidence;
+use crate::nodes::Nodes;
+use crate::traffic::Traffic;
+
+/// Imbalance beyond which controllers are taken for congested.
+const MOST_IMBALANCE: f64 = 0.35;
+
+/// Samples by which a mean latency is known.
+const LEAST_SAMPLES: u32 = 30;
+
+/// The controllers in one interval.
+#[derive(Clone, Debug)]
+pub struct Controllers {
+    /// Whether load should be taken off some.
+    pub congested: bool,
+    /// Share of all load that a node's memory is meant for; 0 for those that may not be used.
+    pub target: Vec<f64>,
+    /// Accesses to each node's memory, as they would be after what has been decided.
+    pub loads: Vec<f64>,
+    total: f64,
+}
+
+impl Controllers {
+    pub fn of(evidence: &Evidence, nodes: &Nodes, traffic: &Traffic) -> Self {
+        let weight = |at: usize| {
+            let usable = evidence.usable.contains(nodes.ids()[at]);
+            if usable { nodes.bandwidth(at) } else { 0.0 }
+        };
+        let weights: Vec<f64> = (0..nodes.len()).map(weight).collect();
+        let sum: f64 = weights.iter().sum();
+        let imbalanced = || traffic.imbalance().is_some_and(|i| i > MOST_IMBALANCE);
+        Self {
+            congested: slower_than_remote(evidence, nodes).unwrap_or_else(imbalanced),
+            target: weights.iter().map(|w| if sum > 0.0 { w / sum } else { 0.0 }).collect(),
+            loads: traffic.loads(),
+            total: traffic.total(),
+        }
+    }
+
+    /// By how much congestion stretches accesses to a node's memory: 1 at its share, 2 when
+    /// it has all the load, as Carrefour's table shows of Streamcluster.
+    pub fn stretch(&self, at: usize) -> f64 {
+        let target = self.target[at];
+        if !self.congested || self.total <= 0.0 || target >= 1.0 {
+            return 1.0;
+        }
+        1.0 + ((self.loads[at] / self.total - target) / (1.0 - target)).max(0.0)
+    }
+
+    /// Load beyond a node's share; negative where there is room.
+    pub fn excess(&self, at: usize) -> f64 {
+        self.loads[at] - self.target[at] * self.total
+    }
+
+    /// Reckons with a move from now on.
+    pub fn shift(&mut self, candidate: &Candidate) {
+        for one in &candidate.unit.uses {
+            self.loads[one.home] -= one.count;
+            self.loads[candidate.to] += one.count;
+        }
+    }
+}
+
+/// Whether one node's own memory is slower for it than another's; `None` where samples do
+/// not tell.
+fn slower_than_remote(evidence: &Evidence, nodes: &Nodes) -> Option<bool> {
+    let mut seen = vec![(0.0f64, 0u32); nodes.len() * nodes.len()];
+    for access in &evidence.accesses {
+        if let (Some(latency), Some(from), Some(home)) =
+            (access.latency_ns, nodes.position(access.from), nodes.position(access.home))
+        {
+            let (sum, count) = &mut seen[from * nodes.len() + home];
+            *sum += f64::from(latency);
+            *count += 1;
+        }
+    }
+    let mean = |from: usize, home: usize| {
+        let (sum, count) = seen[from * nodes.len() + home];
+        (count >= LEAST_SAMPLES).then(|| sum / f64::from(count))
+    };
+    let mut known = None;
+    for from in 0..nodes.len() {
+        let Some(local) = mean(from, from) else { continue };
+        for remote in (0..nodes.len()).filter(|to| *to != from).filter_map(|to| mean(from, to)) {
+            known = Some(known.unwrap_or(false) || local > remote);
+        }
+    }
+    known
+}

@@ -1,0 +1,356 @@
+//! The decision on small worlds whose pages move at once, and what must hold in any.
+
+use std::collections::BTreeMap;
+
+use numapilot_topology::{Machine, NodeId, NodeSet};
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Pages, who uses them, and one interval after another.
+struct World {
+    nodes: Nodes,
+    usable: NodeSet,
+    homes: BTreeMap<Page, NodeId>,
+    state: Adaptive,
+    now_ns: u64,
+    /// Orders that were given, with their time.
+    given: Vec<(u64, Order)>,
+    per_sample: Option<f64>,
+    /// Whether moves take place.
+    moves: bool,
+}
+
+impl World {
+    fn new(nodes: u32) -> Self {
+        let mut machine = Machine::uniform(nodes, 1);
+        for (i, row) in machine.distances.iter_mut().enumerate() {
+            for (j, distance) in row.iter_mut().enumerate() {
+                *distance = if i == j { 10 } else { 20 };
+            }
+        }
+        Self {
+            nodes: Nodes::of(&machine),
+            usable: machine.node_ids(),
+            homes: BTreeMap::new(),
+            state: Adaptive::new(nodes as usize, Settings::default()),
+            now_ns: 0,
+            given: Vec::new(),
+            per_sample: Some(1000.0),
+            moves: true,
+        }
+    }
+
+    /// Pages of the same home, from a first on.
+    fn pages(mut self, first: u64, count: u64, home: u32) -> Self {
+        self.homes.extend((first..first + count).map(|page| (Page(page), NodeId(home))));
+        self
+    }
+
+    fn home(&self, page: u64) -> u32 {
+        self.homes[&Page(page)].0
+    }
+
+    /// Pages on each node.
+    fn counts(&self) -> Vec<usize> {
+        let on = |id: &NodeId| self.homes.values().filter(|home| *home == id).count();
+        self.nodes.ids().iter().map(on).collect()
+    }
+
+    /// An interval with these accesses, `(page, from)`.
+    fn interval(&mut self, accesses: impl IntoIterator<Item = (u64, u32)>) -> Decision {
+        self.interval_with(accesses, |_, _| None, false)
+    }
+
+    fn interval_with(
+        &mut self,
+        accesses: impl IntoIterator<Item = (u64, u32)>,
+        latency: impl Fn(u32, u32) -> Option<u32>,
+        huge: bool,
+    ) -> Decision {
+        self.now_ns += SECOND_NS;
+        let accesses = accesses.into_iter().map(|(page, from)| {
+            let (page, from) = (Page(page), NodeId(from));
+            let home = self.homes[&page];
+            let latency_ns = latency(from.0, home.0);
+            Access { page, from, home, write: true, huge, latency_ns }
+        });
+        let evidence = Evidence {
+            duration_ns: SECOND_NS,
+            accesses: accesses.collect(),
+            accesses_per_sample: self.per_sample,
+            usable: self.usable.clone(),
+            ..Evidence::default()
+        };
+        let decision = self.state.decide(&self.nodes, &evidence, self.now_ns);
+        let mut moved = Vec::new();
+        for order in &decision.orders {
+            self.given.push((self.now_ns, *order));
+            for page in order.each() {
+                if let Some(home) = self.homes.get_mut(&page)
+                    && *home != order.to
+                    && self.moves
+                {
+                    moved.push(Moved { page, from: *home, to: order.to });
+                    *home = order.to;
+                }
+            }
+        }
+        self.state.done(&moved, 1000 * moved.len() as u64, self.now_ns);
+        decision
+    }
+}
+
+/// Every page by one node, some times each.
+fn by(pages: std::ops::Range<u64>, from: u32, times: usize) -> Vec<(u64, u32)> {
+    pages.flat_map(|page| vec![(page, from); times]).collect()
+}
+
+#[test]
+fn a_page_goes_to_its_only_user() {
+    let mut world = World::new(2).pages(0, 50, 0);
+    assert_eq!(world.interval(by(0..50, 1, 6)).orders, [], "it has not lasted yet");
+    let decision = world.interval(by(0..50, 1, 6));
+    assert_eq!(decision.state, State::Moving);
+    assert!(decision.gain.unwrap() > 0.4, "{decision:?}");
+    assert_eq!(world.counts(), [0, 50]);
+    for _ in 0..PATIENCE {
+        assert_eq!(world.interval(by(0..50, 1, 6)).orders, []);
+    }
+    let rest = world.interval(by(0..50, 1, 6));
+    assert_eq!((rest.state, rest.gain), (State::GivenUp, Some(0.0)));
+}
+
+#[test]
+fn a_page_with_little_evidence_goes_with_its_region() {
+    let mut world = World::new(2).pages(0, 512, 0);
+    // One sample of each in an interval: no page alone has enough.
+    world.interval(by(0..512, 1, 1));
+    world.interval(by(0..512, 1, 1));
+    assert_eq!(world.counts(), [0, 512]);
+}
+
+#[test]
+fn what_several_share_stays_while_nothing_is_congested() {
+    // Half of the pages at home on each node, all used by both.
+    let mut world = World::new(2).pages(0, 50, 0).pages(50, 50, 1);
+    for _ in 0..4 {
+        let both = by(0..100, 0, 3).into_iter().chain(by(0..100, 1, 3));
+        assert_eq!(world.interval(both).orders, []);
+    }
+}
+
+#[test]
+fn what_several_share_is_spread_when_one_controller_has_it_all() {
+    let mut world = World::new(4).pages(0, 400, 0);
+    let all = |_| (0..4).flat_map(|node| by(0..400, node, 2)).collect::<Vec<_>>();
+    for at in 0..4 {
+        world.interval(all(at));
+    }
+    let counts = world.counts();
+    assert!(counts.iter().all(|pages| (90..=110).contains(pages)), "{counts:?}");
+    assert!(world.given.iter().all(|(_, order)| order.why == Why::Interleave));
+}
+
+/// The same imbalance, but the samples say that the controller is not congested.
+#[test]
+fn latencies_are_believed_before_imbalance() {
+    let idle = |from: u32, home: u32| Some(if from == home { 100u32 } else { 200 });
+    let loaded = |_: u32, home: u32| Some(if home == 0 { 400u32 } else { 200 });
+    for (spreads, latency) in [(false, idle as fn(u32, u32) -> Option<u32>), (true, loaded)] {
+        let mut world = World::new(2).pages(0, 300, 0).pages(300, 40, 1);
+        for _ in 0..3 {
+            let both = by(0..340, 0, 2).into_iter().chain(by(0..340, 1, 2));
+            world.interval_with(both, latency, false);
+        }
+        assert_eq!(world.counts()[0] < 250, spreads, "{:?}", world.counts());
+    }
+}
+
+#[test]
+fn bandwidth_decides_how_much_a_node_takes() {
+    let mut machine = Machine::uniform(2, 1);
+    machine.figures.bandwidth_gb_per_s = vec![vec![Some(30.0), Some(10.0)], vec![Some(10.0); 2]];
+    let mut world = World::new(2).pages(0, 400, 0);
+    world.nodes = Nodes::of(&machine);
+    for _ in 0..4 {
+        world.interval((0..2).flat_map(|node| by(0..400, node, 2)).collect::<Vec<_>>());
+    }
+    let counts = world.counts();
+    assert!((95..=105).contains(&counts[1]), "{counts:?}");
+}
+
+#[test]
+fn a_huge_page_moves_as_one() {
+    let mut world = World::new(2).pages(512, 512, 0);
+    for _ in 0..2 {
+        world.interval_with(by(600..604, 1, 10), |_, _| None, true);
+    }
+    let orders: Vec<Order> = world.given.iter().map(|(_, order)| *order).collect();
+    assert_eq!(
+        orders,
+        [Order { start: Page(512), pages: 512, to: NodeId(1), why: Why::Collocate }]
+    );
+}
+
+#[test]
+fn pages_that_were_not_seen_move_with_those_that_were() {
+    // 300 of 512 pages, each once: the others are as likely to be in use.
+    let mut world = World::new(2).pages(0, 512, 0);
+    for _ in 0..2 {
+        world.interval(by(0..300, 1, 1));
+    }
+    assert_eq!(world.home(511), 1);
+    // The same few again and again: nothing speaks for the others.
+    let mut world = World::new(2).pages(0, 512, 0);
+    for _ in 0..2 {
+        world.interval(by(0..10, 1, 30));
+    }
+    assert_eq!((world.home(9), world.home(511)), (1, 0));
+}
+
+#[test]
+fn the_first_fault_of_a_page_is_not_evidence() {
+    let mut world = World::new(2).pages(0, 512, 0);
+    world.per_sample = None;
+    for _ in 0..2 {
+        // Node 0 has made the pages; node 1 uses them from then on.
+        if world.now_ns == 0 {
+            assert_eq!(world.interval(by(0..512, 0, 1)).state, State::Waiting);
+        }
+        world.interval(by(0..512, 1, 1));
+    }
+    assert_eq!(world.counts(), [0, 512]);
+}
+
+#[test]
+fn moves_that_do_not_help_are_undone() {
+    let mut world = World::new(2).pages(0, 100, 0);
+    // Slow wherever the pages are.
+    let slow = |_, _| Some(500);
+    world.interval_with(by(0..100, 1, 6), slow, false);
+    assert_eq!(world.interval_with(by(0..100, 1, 6), slow, false).state, State::Moving);
+    assert_eq!(world.counts(), [0, 100]);
+    assert_eq!(world.interval_with(by(0..100, 1, 6), slow, false).state, State::Idle);
+    let decision = world.interval_with(by(0..100, 1, 6), slow, false);
+    assert_eq!(decision.state, State::BackingOff);
+    assert!(decision.orders.iter().all(|order| order.why == Why::Undo));
+    assert_eq!(world.counts(), [100, 0]);
+    for _ in 0..9 {
+        let decision = world.interval_with(by(0..100, 1, 6), slow, false);
+        assert_eq!((decision.state, decision.orders.len()), (State::BackingOff, 0));
+    }
+}
+
+#[test]
+fn a_move_must_be_worth_its_cost() {
+    let mut world = World::new(2).pages(0, 50, 0);
+    // Few accesses stand behind the samples: 300 remote ones save 30 us in a second.
+    world.per_sample = Some(0.01);
+    for _ in 0..5 {
+        assert_eq!(world.interval(by(0..50, 1, 6)).orders, []);
+    }
+}
+
+#[test]
+fn too_little_evidence_decides_nothing() {
+    let mut world = World::new(2).pages(0, 5, 0);
+    for _ in 0..3 {
+        assert_eq!(world.interval(by(0..3, 1, 6)).state, State::Waiting);
+    }
+}
+
+/// Accesses of some intervals: pages of three regions, by any of the nodes.
+fn any_intervals(nodes: u32) -> impl Strategy<Value = Vec<Vec<(u64, u32)>>> {
+    let page = (0u64..3, 0u64..30).prop_map(|(region, page)| region * 512 + page);
+    let one = proptest::collection::vec((page, 0..nodes), 0..300);
+    proptest::collection::vec(one, 1..12)
+}
+
+fn world(nodes: u32) -> World {
+    (0..3).fold(World::new(nodes), |world, region| {
+        world.pages(region * 512, 512, region as u32 % nodes)
+    })
+}
+
+proptest! {
+    #[test]
+    fn orders_are_sound(intervals in any_intervals(4), forbidden in 0u32..5, budget in 1u64..400, faults: bool) {
+        let mut world = world(4);
+        world.usable.remove(NodeId(forbidden));
+        let bytes_per_second = budget * Page::BYTES * 8;
+        world.state = Adaptive::new(4, Settings { bytes_per_second, ..Settings::default() });
+        world.per_sample = (!faults).then_some(1000.0);
+        for accesses in intervals {
+            let before = world.homes.clone();
+            let decision = world.interval(accesses);
+            prop_assert!(decision.orders.is_sorted_by(|a, b| a.start.0 + u64::from(a.pages) <= b.start.0));
+            for order in &decision.orders {
+                prop_assert!(world.usable.contains(order.to));
+                prop_assert!(order.each().any(|page| before.get(&page).is_some_and(|home| *home != order.to)));
+            }
+            let bytes: u64 = decision.orders.iter().map(|order| order.bytes()).sum();
+            prop_assert!(bytes <= bytes_per_second);
+        }
+        // One move of a page in a residence, undoing it excepted.
+        let mut last: BTreeMap<Page, u64> = BTreeMap::new();
+        for (at, order) in world.given.iter().filter(|(_, order)| order.why != Why::Undo) {
+            for page in order.each() {
+                if let Some(before) = last.insert(page, *at) {
+                    prop_assert!(at - before >= RESIDENCE_NS, "{page:?} at {before} and {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_evidence_gives_the_same_orders(intervals in any_intervals(3)) {
+        let (mut one, mut other) = (world(3), world(3));
+        for accesses in intervals {
+            prop_assert_eq!(one.interval(accesses.clone()), other.interval(accesses));
+        }
+    }
+
+    /// The order of samples within an interval carries nothing.
+    #[test]
+    fn permuting_nodes_permutes_orders(intervals in any_intervals(2)) {
+        let (mut one, mut other) = (world(2), world(2));
+        other.homes.values_mut().for_each(|home| home.0 = 1 - home.0);
+        for accesses in intervals {
+            let swapped: Vec<_> = accesses.iter().map(|(page, from)| (*page, 1 - from)).collect();
+            let (orders, mirrored) = (one.interval(accesses).orders, other.interval(swapped).orders);
+            let mirror = |order: &Order| Order { to: NodeId(1 - order.to.0), ..*order };
+            prop_assert_eq!(orders.iter().map(mirror).collect::<Vec<_>>(), mirrored);
+        }
+    }
+
+    /// One page in the midst of others: an access more by a node never takes the page away
+    /// from it.
+    #[test]
+    fn more_evidence_never_lowers_the_chance(mine in 0usize..40, others in 0usize..40, more in 1usize..20) {
+        let goes = |mine: usize| {
+            let mut world = World::new(2).pages(0, 1, 0).pages(1, 200, 1);
+            for _ in 0..2 {
+                let page = vec![(0, 1); mine].into_iter().chain(vec![(0, 0); others]);
+                world.interval(page.chain(by(1..201, 1, 2)).chain(by(1..60, 0, 2)));
+            }
+            world.home(0) == 1
+        };
+        prop_assert!(goes(mine + more) || !goes(mine));
+    }
+
+    #[test]
+    fn nothing_to_gain_gives_no_order(pages in 20u64..100, times in 1usize..10, intervals in 1usize..8) {
+        let mut world = World::new(4);
+        for node in 0..4u32 {
+            world = world.pages(u64::from(node) * 512, pages, node);
+        }
+        for _ in 0..intervals {
+            let local = (0..4u32).flat_map(|n| by(u64::from(n) * 512..u64::from(n) * 512 + pages, n, times));
+            let decision = world.interval(local.collect::<Vec<_>>());
+            prop_assert_eq!(decision.orders, vec![]);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Whether moves have helped.
+//!
+//! After a round of moves what accesses to the moved pages cost is compared with what they
+//! cost before, over the next two rounds in which the pages are seen. Where it has not
+//! fallen by 5 % the moves are undone and nothing is moved for a while, longer each time.
+
+use std::collections::VecDeque;
+
+use numapilot_topology::NodeId;
+
+use super::counts::PageMap;
+use super::residence::RESIDENCE_NS;
+use crate::decision::{Moved, Order, Why};
+use crate::evidence::{Page, Region};
+
+/// What an access must cost afterwards, of what it cost before.
+const MOST_AFTER: f64 = 0.95;
+/// Rounds after which a trial is judged.
+const ROUNDS: u32 = 2;
+/// Accesses by which a cost is known.
+const LEAST_ACCESSES: f64 = 30.0;
+/// The first pause, and the longest.
+const PAUSE_NS: u64 = 10_000_000_000;
+const LONGEST_PAUSE_NS: u64 = 640_000_000_000;
+
+/// What a number of accesses cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    accesses: f64,
+    ns: f64,
+}
+
+impl Cost {
+    pub fn add(&mut self, accesses: f64, ns: f64) {
+        self.accesses += accesses;
+        self.ns += ns;
+    }
+
+    fn mean(self) -> Option<f64> {
+        (self.accesses >= LEAST_ACCESSES).then(|| self.ns / self.accesses)
+    }
+}
+
+/// Moves of one round.
+#[derive(Clone, Debug)]
+struct Trial {
+    began_ns: u64,
+    /// Pages, with where they were.
+    moved: PageMap<Page, NodeId>,
+    before: Cost,
+    after: Cost,
+    rounds: u32,
+}
+
+impl Trial {
+    /// Whether it failed; `None` when that is not known yet.
+    fn failed(&self) -> Option<bool> {
+        if self.rounds < ROUNDS {
+            return None;
+        }
+        Some(self.after.mean()? > self.before.mean()? * MOST_AFTER)
+    }
+
+    /// Orders that bring its pages back, neighbours together.
+    fn undone(self) -> Vec<Order> {
+        let mut pages: Vec<(Page, NodeId)> = self.moved.into_iter().collect();
+        pages.sort_unstable();
+        let mut orders: Vec<Order> = Vec::new();
+        for (page, to) in pages {
+            match orders.last_mut() {
+                Some(last)
+                    if last.to == to
+                        && last.start.0 + u64::from(last.pages) == page.0
+                        && last.start.region() == page.region() =>
+                {
+                    last.pages += 1;
+                }
+                _ => orders.push(Order { start: page, pages: 1, to, why: Why::Undo }),
+            }
+        }
+        orders
+    }
+}
+
+/// Rounds of moves that are not judged yet, and what follows from those that were.
+#[derive(Clone, Debug)]
+pub struct Trials {
+    open: VecDeque<Trial>,
+    pause_ns: u64,
+    paused_until_ns: u64,
+}
+
+impl Trials {
+    pub const fn new() -> Self {
+        Self { open: VecDeque::new(), pause_ns: PAUSE_NS, paused_until_ns: 0 }
+    }
+
+    /// Begins with moves that were just made of pages whose accesses cost `before`.
+    pub fn begin(&mut self, moved: &[Moved], before: Cost, now_ns: u64) {
+        if !moved.is_empty() {
+            let moved = moved.iter().map(|moved| (moved.page, moved.from)).collect();
+            let after = Cost::default();
+            self.open.push_back(Trial { began_ns: now_ns, moved, before, after, rounds: 0 });
+        }
+    }
+
+    /// Counts the accesses of an interval, `(page, accesses, ns)`, and judges what can be:
+    /// the orders that undo what did not help.
+    pub fn judge(
+        &mut self,
+        accesses: impl Iterator<Item = (Page, f64, f64)> + Clone,
+        now_ns: u64,
+    ) -> Vec<Order> {
+        for trial in &mut self.open {
+            let mut seen = false;
+            for (page, count, ns) in accesses.clone() {
+                if trial.moved.contains_key(&page) {
+                    trial.after.add(count, ns);
+                    seen = true;
+                }
+            }
+            trial.rounds += u32::from(seen);
+        }
+        let mut undo = Vec::new();
+        let mut failed = false;
+        for trial in std::mem::take(&mut self.open) {
+            match trial.failed() {
+                Some(true) => {
+                    failed = true;
+                    undo.extend(trial.undone());
+                }
+                Some(false) => self.pause_ns = PAUSE_NS,
+                // Nobody uses the pages any more: that says nothing.
+                None if now_ns.saturating_sub(trial.began_ns) > RESIDENCE_NS => {}
+                None => self.open.push_back(trial),
+            }
+        }
+        if failed {
+            self.paused_until_ns = now_ns.saturating_add(self.pause_ns);
+            self.pause_ns = (self.pause_ns * 2).min(LONGEST_PAUSE_NS);
+        }
+        undo
+    }
+
+    /// Until when nothing is to be moved but what is undone.
+    pub const fn paused_until_ns(&self) -> u64 {
+        self.paused_until_ns
+    }
+}
+
+/// Whether an order covers a region.
+pub const fn is_whole(order: &Order) -> bool {
+    order.pages == Region::PAGES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved(page: u64) -> Moved {
+        Moved { page: Page(page), from: NodeId(0), to: NodeId(1) }
+    }
+
+    fn before() -> Cost {
+        Cost { accesses: 100.0, ns: 10_000.0 }
+    }
+
+    #[test]
+    fn what_helps_stays() {
+        let mut trials = Trials::new();
+        trials.begin(&[moved(1)], before(), 0);
+        for now in 1..=2 {
+            assert_eq!(trials.judge([(Page(1), 50.0, 4700.0)].into_iter(), now), []);
+        }
+        assert_eq!(trials.paused_until_ns(), 0);
+        assert!(trials.open.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_help_is_undone_and_the_pause_doubles() {
+        let mut trials = Trials::new();
+        for (round, pause) in [PAUSE_NS, 2 * PAUSE_NS, 4 * PAUSE_NS].into_iter().enumerate() {
+            let now = round as u64 * 10;
+            trials.begin(&[moved(7), moved(6), moved(9), moved(511), moved(512)], before(), now);
+            let same = [(Page(7), 50.0, 4800.0)];
+            assert_eq!(trials.judge(same.into_iter(), now + 1), []);
+            let orders = trials.judge(same.into_iter(), now + 2);
+            let ranges: Vec<_> = orders.iter().map(|o| (o.start.0, o.pages, o.to.0)).collect();
+            assert_eq!(ranges, [(6, 2, 0), (9, 1, 0), (511, 1, 0), (512, 1, 0)]);
+            assert_eq!(trials.paused_until_ns(), now + 2 + pause);
+        }
+    }
+
+    #[test]
+    fn pages_that_nobody_uses_are_not_judged() {
+        let mut trials = Trials::new();
+        trials.begin(&[moved(1)], before(), 0);
+        assert_eq!(trials.judge([(Page(2), 500.0, 1e6)].into_iter(), 1), []);
+        assert_eq!(trials.open.len(), 1);
+        assert_eq!(trials.judge(std::iter::empty(), RESIDENCE_NS + 1), []);
+        assert!(trials.open.is_empty());
+    }
+}

@@ -1,0 +1,88 @@
+//! What a decision is made from.
+
+use numapilot_topology::{NodeId, NodeSet};
+use serde::{Deserialize, Serialize};
+
+use crate::traffic::Traffic;
+
+const PAGE_SHIFT: u32 = 12;
+const REGION_SHIFT: u32 = 21;
+
+/// A page of 4 KiB, by its number in the target's address space. Where pages are larger, a
+/// page is the one that contains it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Page(pub u64);
+
+impl Page {
+    /// Size.
+    pub const BYTES: u64 = 1 << PAGE_SHIFT;
+
+    /// The page with this address.
+    #[must_use]
+    pub const fn of(address: u64) -> Self {
+        Self(address >> PAGE_SHIFT)
+    }
+
+    /// Its first byte.
+    #[must_use]
+    pub const fn address(self) -> u64 {
+        self.0 << PAGE_SHIFT
+    }
+
+    /// The region it is part of.
+    #[must_use]
+    pub const fn region(self) -> Region {
+        Region(self.0 >> (REGION_SHIFT - PAGE_SHIFT))
+    }
+}
+
+/// 2 MiB, aligned: what a huge page covers, and what pages share evidence within.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Region(pub u64);
+
+impl Region {
+    /// Pages in it.
+    pub const PAGES: u32 = 1 << (REGION_SHIFT - PAGE_SHIFT);
+
+    /// Its first page.
+    #[must_use]
+    pub const fn start(self) -> Page {
+        Page(self.0 << (REGION_SHIFT - PAGE_SHIFT))
+    }
+}
+
+/// A sampled access to memory, with the home of its page at that time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What was accessed.
+    pub page: Page,
+    /// Node of the CPU.
+    pub from: NodeId,
+    /// Node of the page.
+    pub home: NodeId,
+    /// A store.
+    pub write: bool,
+    /// The page is part of a transparent huge page: it moves with all of its region.
+    pub huge: bool,
+    /// What the access took, where the source tells.
+    pub latency_ns: Option<u32>,
+}
+
+/// What was seen of one process in one interval.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// Length of the interval.
+    pub duration_ns: u64,
+    /// Sampled accesses.
+    pub accesses: Vec<Access>,
+    /// DRAM accesses that one sample stands for. `None` where the source cannot tell: a hint
+    /// fault says that a page is used, not how much.
+    pub accesses_per_sample: Option<f64>,
+    /// DRAM accesses as counted by the machine; samples stand in where nothing counts them.
+    pub counted: Option<Traffic>,
+    /// Share of the machine's memory in use.
+    pub memory_used: f64,
+    /// Nodes that pages may be moved to: online, with memory, and in the target's cpuset.
+    pub usable: NodeSet,
+}

@@ -1,0 +1,31 @@
+//! Moves the pages of a running program to the nodes that use them.
+//!
+//! Source: Dashti et al., "Traffic Management" (Carrefour), ASPLOS 2013, and its overview
+//! by Gaud et al. (CACM 58:12, 2015).
+//!
+//! ```text
+//!  accesses of an interval --> Evidence --decide--> Decision: orders --> Memory --> Moved
+//!                                         ^                                          |
+//!                                         +---------------- done --------------------+
+//! ```
+//!
+//! A decision ([`Balance::decide`]) is a function of state, evidence and clock: it makes no
+//! system call, so that it decides the same for a process, for a simulated one and for a
+//! recorded trace.
+#![forbid(unsafe_code)]
+
+pub mod adaptive;
+mod balance;
+mod decision;
+mod evidence;
+mod nodes;
+pub mod paper;
+mod traffic;
+
+pub use adaptive::Adaptive;
+pub use balance::Balance;
+pub use decision::{Decision, Moved, Order, State, Why};
+pub use evidence::{Access, Evidence, Page, Region};
+pub use nodes::Nodes;
+pub use paper::Paper;
+pub use traffic::{Metrics, Traffic};

@@ -1,0 +1,86 @@
+//! Carrefour as published: global gates over an interval of a second, then a rule for every
+//! sampled page.
+//!
+//! Source: Dashti et al., "Traffic Management: A Holistic Approach to Memory Placement on
+//! NUMA Systems", ASPLOS 2013, sections 3.2 and 3.3, with the constants of its published
+//! source; Gaud et al., CACM 58:12 (2015), "Carrefour".
+//!
+//! A stock kernel has no page replication: pages that the rules would replicate are counted
+//! and go on to the next rule.
+
+mod gates;
+mod pages;
+
+use numapilot_topology::NodeId;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+pub use gates::Gates;
+pub use pages::Spread;
+
+use crate::decision::{Decision, Order, State};
+use crate::evidence::Evidence;
+use crate::nodes::Nodes;
+use crate::traffic::Metrics;
+use pages::{Rules, Seen};
+
+/// Pages that are kept of an interval; later ones are not looked at.
+const MOST_PAGES: usize = 30_000;
+
+/// Replication begins with at least so many pages that would gain by it.
+const FIRST_REPLICAS: usize = 500;
+
+/// The state: a random stream, and whether replication has begun.
+#[derive(Debug)]
+pub struct Paper {
+    spread: Spread,
+    random: StdRng,
+    replicated: bool,
+}
+
+impl Paper {
+    /// Begins, with the rule by which interleaved pages find their node and the seed of its
+    /// random stream.
+    #[must_use]
+    pub fn new(spread: Spread, seed: u64) -> Self {
+        Self { spread, random: StdRng::seed_from_u64(seed), replicated: false }
+    }
+
+    /// What follows from the evidence of an interval.
+    pub fn decide(&mut self, nodes: &Nodes, evidence: &Evidence) -> Decision {
+        let (metrics, traffic) = Metrics::of(evidence, nodes);
+        let gates = Gates::of(&metrics, evidence.memory_used);
+        let mut decision = Decision {
+            metrics,
+            state: if metrics.samples == 0 { State::Waiting } else { State::Idle },
+            interleaves: gates.interleave,
+            collocates: gates.collocate,
+            ..Decision::default()
+        };
+        if !gates.any() {
+            return decision;
+        }
+        let seen = Seen::of(&evidence.accesses, MOST_PAGES);
+        let replicable = seen.values().filter(|page| page.replicable()).count();
+        if gates.replicate && (self.replicated || replicable >= FIRST_REPLICAS) {
+            self.replicated = true;
+            decision.replicable = replicable;
+        }
+        let loads = traffic.loads();
+        let loads: Vec<(NodeId, f64)> = nodes.ids().iter().copied().zip(loads).collect();
+        let rules = Rules { gates, spread: self.spread, loads: &loads };
+        for (page, seen) in &seen {
+            let Some((to, why)) = rules.destination(seen, &mut self.random) else { continue };
+            if to != seen.home && evidence.usable.contains(to) {
+                decision.orders.push(Order { start: *page, pages: 1, to, why });
+            }
+        }
+        if !decision.orders.is_empty() {
+            decision.state = State::Moving;
+        }
+        decision
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! DRAM traffic between nodes, and the figures that follow from it.
+//!
+//! Source: the metrics of the Carrefour papers. A_ij are accesses from node i to the memory
+//! of node j; LAR = sum A_ii / sum A_ij; load_j = sum_i A_ij; imbalance = standard deviation
+//! of the loads over their mean, with n - 1 in the denominator as the published source has it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::Evidence;
+use crate::nodes::Nodes;
+
+/// Accesses from a node (row) to the memory of another (column), by position.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Traffic(Vec<Vec<f64>>);
+
+impl Traffic {
+    /// No traffic between so many nodes.
+    #[must_use]
+    pub fn none(nodes: usize) -> Self {
+        Self(vec![vec![0.0; nodes]; nodes])
+    }
+
+    /// From counters; `None` when the matrix is not square.
+    #[must_use]
+    pub fn counted(matrix: Vec<Vec<f64>>) -> Option<Self> {
+        matrix.iter().all(|row| row.len() == matrix.len()).then_some(Self(matrix))
+    }
+
+    /// Accesses seen in samples.
+    #[must_use]
+    pub fn sampled(evidence: &Evidence, nodes: &Nodes) -> Self {
+        let mut traffic = Self::none(nodes.len());
+        for access in &evidence.accesses {
+            if let (Some(from), Some(home)) =
+                (nodes.position(access.from), nodes.position(access.home))
+            {
+                traffic.0[from][home] += 1.0;
+            }
+        }
+        traffic
+    }
+
+    /// The matrix.
+    #[must_use]
+    pub fn matrix(&self) -> &[Vec<f64>] {
+        &self.0
+    }
+
+    /// All accesses.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.0.iter().flatten().sum()
+    }
+
+    /// Accesses to the memory of each node.
+    #[must_use]
+    pub fn loads(&self) -> Vec<f64> {
+        (0..self.0.len()).map(|j| self.0.iter().map(|row| row[j]).sum()).collect()
+    }
+
+    /// Local access ratio; `None` without accesses.
+    #[must_use]
+    pub fn local_access_ratio(&self) -> Option<f64> {
+        let local: f64 = self.0.iter().enumerate().map(|(i, row)| row[i]).sum();
+        let total = self.total();
+        (total > 0.0).then(|| local / total)
+    }
+
+    /// Imbalance of the memory controllers; `None` without accesses, or with one node.
+    #[must_use]
+    pub fn imbalance(&self) -> Option<f64> {
+        let (loads, total) = (self.loads(), self.total());
+        if loads.len() < 2 || total <= 0.0 {
+            return None;
+        }
+        let mean = total / loads.len() as f64;
+        let squares: f64 = loads.iter().map(|load| (load - mean).powi(2)).sum();
+        Some((squares / (loads.len() - 1) as f64).sqrt() / mean)
+    }
+}
+
+/// The evidence of an interval in figures; `None` is what could not be measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// Sampled accesses.
+    pub samples: u64,
+    /// Share of DRAM accesses that were local.
+    pub local_access_ratio: Option<f64>,
+    /// Standard deviation of the controllers' loads over their mean.
+    pub controller_imbalance: Option<f64>,
+    /// DRAM accesses per microsecond.
+    pub maptu: Option<f64>,
+    /// Share of sampled accesses that were reads.
+    pub read_ratio: Option<f64>,
+    /// Mean latency of the samples that tell it.
+    pub latency_ns: Option<f64>,
+}
+
+impl Metrics {
+    /// The figures of an interval, and the traffic they are from.
+    #[must_use]
+    pub fn of(evidence: &Evidence, nodes: &Nodes) -> (Self, Traffic) {
+        let counted = evidence.counted.clone().filter(|t| t.0.len() == nodes.len());
+        let scale = if counted.is_some() { Some(1.0) } else { evidence.accesses_per_sample };
+        let traffic = counted.unwrap_or_else(|| Traffic::sampled(evidence, nodes));
+        let microseconds = evidence.duration_ns as f64 / 1e3;
+        let accesses = &evidence.accesses;
+        let reads = accesses.iter().filter(|a| !a.write).count();
+        let latencies: Vec<u32> = accesses.iter().filter_map(|a| a.latency_ns).collect();
+        let sum: f64 = latencies.iter().copied().map(f64::from).sum();
+        let metrics = Self {
+            samples: accesses.len() as u64,
+            local_access_ratio: traffic.local_access_ratio(),
+            controller_imbalance: traffic.imbalance(),
+            maptu: scale.filter(|_| microseconds > 0.0).map(|s| traffic.total() * s / microseconds),
+            read_ratio: (!accesses.is_empty()).then(|| reads as f64 / accesses.len() as f64),
+            latency_ns: (!latencies.is_empty()).then(|| sum / latencies.len() as f64),
+        };
+        (metrics, traffic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(value: Option<f64>, expected: f64) {
+        assert!((value.unwrap() - expected).abs() < 1e-12, "{value:?}, not {expected}");
+    }
+
+    #[test]
+    fn figures_by_hand() {
+        // Loads 40 and 80: mean 60, deviations -20 and 20, variance 800 / 1.
+        let traffic = Traffic::counted(vec![vec![30.0, 20.0], vec![10.0, 60.0]]).unwrap();
+        assert_eq!(traffic.loads(), [40.0, 80.0]);
+        close(traffic.local_access_ratio(), 0.75);
+        close(traffic.imbalance(), 800f64.sqrt() / 60.0);
+        // All load on one of four: the published source reports 200 %.
+        let mut one = Traffic::none(4);
+        one.0[1][0] = 7.0;
+        close(one.imbalance(), 2.0);
+        assert_eq!(Traffic::none(2).imbalance(), None);
+        assert_eq!(Traffic::none(2).local_access_ratio(), None);
+        assert_eq!(Traffic::counted(vec![vec![1.0]; 2]), None);
+        assert_eq!(Traffic::counted(vec![vec![5.0]]).unwrap().imbalance(), None);
+    }
+}
