@@ -12,6 +12,7 @@ pub mod c_library;
 pub mod mapping;
 pub mod mark;
 pub mod mempolicy;
+pub mod pagemap;
 pub mod perf;
 pub mod prctl;
 pub mod prefetch;

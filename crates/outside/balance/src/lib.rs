@@ -16,16 +16,23 @@
 
 pub mod adaptive;
 mod balance;
+mod carry_out;
 mod decision;
 mod evidence;
+mod memory;
 mod nodes;
 pub mod paper;
+mod process;
+pub mod simulator;
 mod traffic;
 
 pub use adaptive::Adaptive;
 pub use balance::Balance;
+pub use carry_out::{Done, carry_out};
 pub use decision::{Decision, Moved, Order, State, Why};
 pub use evidence::{Access, Evidence, Page, Region};
+pub use memory::{Memory, MemoryError, Obstacle, Whereabouts};
 pub use nodes::Nodes;
 pub use paper::Paper;
+pub use process::Process;
 pub use traffic::{Metrics, Traffic};

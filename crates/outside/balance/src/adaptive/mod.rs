@@ -24,6 +24,7 @@ mod residence;
 mod trial;
 mod units;
 
+pub(crate) use counts::PageMap;
 pub use owner::wilson_lower;
 
 use crate::decision::{Decision, Moved, Order, State, Why};

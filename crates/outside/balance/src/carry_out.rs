@@ -1,0 +1,113 @@
+//! Carrying orders out.
+//!
+//! move_pages(2) works in batches of consecutive entries for one node, and takes as long for
+//! a page that is there already: so pages are asked after first, those that have arrived are
+//! left out, and the others go node by node. What was moved is what is found there afterwards,
+//! because the call's own answer leaves out pages of a batch that failed in part.
+
+use std::collections::BTreeMap;
+
+use numapilot_topology::NodeId;
+
+use crate::decision::{Moved, Order};
+use crate::evidence::Page;
+use crate::memory::{Memory, MemoryError, Obstacle};
+
+/// Pages of one call: what a signal has to wait for.
+const BATCH: usize = 512;
+
+/// What has become of orders.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Pages that were moved.
+    pub moved: Vec<Moved>,
+    /// Pages that were not, by reason.
+    pub refused: BTreeMap<Obstacle, u64>,
+    /// How long it took.
+    pub took_ns: u64,
+}
+
+impl Done {
+    fn refuse(&mut self, obstacle: Obstacle, pages: usize) {
+        if pages > 0 {
+            *self.refused.entry(obstacle).or_default() += pages as u64;
+        }
+    }
+}
+
+/// Moves the pages of all orders; `stop` is asked between two calls. The error, if there is
+/// one, comes with what was done before it.
+pub fn carry_out(
+    memory: &mut impl Memory,
+    orders: &[Order],
+    stop: impl Fn() -> bool,
+) -> (Done, Option<MemoryError>) {
+    let began = memory.now_ns();
+    let mut done = Done::default();
+    let mut by_node: BTreeMap<NodeId, Vec<Page>> = BTreeMap::new();
+    for order in orders {
+        by_node.entry(order.to).or_default().extend(order.each());
+    }
+    let mut error = None;
+    'all: for (to, pages) in by_node {
+        let mut batches = pages.chunks(BATCH);
+        while let Some(batch) = batches.next() {
+            if stop() {
+                break 'all;
+            }
+            let obstacle = match one(memory, batch, to, &mut done) {
+                Ok(()) => continue,
+                // The node is at fault: the others go on.
+                Err(MemoryError::Full) => Obstacle::Full,
+                Err(MemoryError::Forbidden) => Obstacle::Forbidden,
+                Err(other) => {
+                    error = Some(other);
+                    break 'all;
+                }
+            };
+            done.refuse(obstacle, batches.map(<[Page]>::len).sum());
+            break;
+        }
+    }
+    done.took_ns = memory.now_ns().saturating_sub(began);
+    (done, error)
+}
+
+/// One batch. [`MemoryError::Full`] and [`MemoryError::Forbidden`] when the node will take no
+/// more.
+fn one(
+    memory: &mut impl Memory,
+    batch: &[Page],
+    to: NodeId,
+    done: &mut Done,
+) -> Result<(), MemoryError> {
+    let mut going: Vec<(Page, NodeId)> = Vec::with_capacity(batch.len());
+    for (&page, found) in batch.iter().zip(memory.query(batch)?) {
+        match found {
+            Ok(there) if there == to => {}
+            Ok(from) => going.push((page, from)),
+            // A region is ordered as a whole, whatever of it there is.
+            Err(Obstacle::Untouched | Obstacle::Unmapped) => {}
+            Err(obstacle) => done.refuse(obstacle, 1),
+        }
+    }
+    if going.is_empty() {
+        return Ok(());
+    }
+    let pages: Vec<Page> = going.iter().map(|(page, _)| *page).collect();
+    let result = memory.move_pages(&pages, to);
+    let why = match &result {
+        Ok(()) => Obstacle::Busy,
+        Err(MemoryError::Full) => Obstacle::Full,
+        Err(MemoryError::Forbidden) => Obstacle::Forbidden,
+        Err(_) => return result,
+    };
+    for (&(page, from), found) in going.iter().zip(memory.query(&pages)?) {
+        match found {
+            Ok(there) if there == to => done.moved.push(Moved { page, from, to }),
+            Ok(_) => done.refuse(why, 1),
+            Err(obstacle) => done.refuse(obstacle, 1),
+        }
+    }
+    result
+}

@@ -1,0 +1,74 @@
+//! Where a target's pages are, and moving them: the kernel, or a simulator, behind one face.
+
+use std::io;
+
+use numapilot_topology::NodeId;
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::evidence::{Page, Region};
+
+/// Why a page is not where one wanted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Obstacle {
+    /// Nobody has touched it, or it was given back.
+    Untouched,
+    /// It is no memory of the target, or the zero page.
+    Unmapped,
+    /// Other processes have it, too.
+    Shared,
+    /// It is pinned, or being moved by someone else.
+    Busy,
+    /// The destination has no memory left.
+    Full,
+    /// The destination is offline, or outside of the target's cpuset.
+    Forbidden,
+}
+
+/// A page: its node, or why it has none.
+pub type Whereabouts = Result<NodeId, Obstacle>;
+
+/// Why nothing could be done to any page of a call.
+#[derive(Debug, Error)]
+pub enum MemoryError {
+    /// The target has ended.
+    #[error("the process has ended")]
+    Gone,
+    /// The destination has no memory left; some of the pages may have been moved.
+    #[error("the node has no memory left")]
+    Full,
+    /// The destination may not be used.
+    #[error("the node is offline or outside of the process's cpuset")]
+    Forbidden,
+    /// Not one's own process.
+    #[error(
+        "the pages of this process may not be moved: run as its user, or as root (CAP_SYS_NICE)"
+    )]
+    NotPermitted,
+    /// Anything else.
+    #[error("pages cannot be moved: {0}")]
+    Other(io::Error),
+}
+
+/// The memory of one process.
+pub trait Memory {
+    /// Where pages are.
+    ///
+    /// # Errors
+    /// [`MemoryError`] when none can be looked up.
+    fn query(&mut self, pages: &[Page]) -> Result<Vec<Whereabouts>, MemoryError>;
+
+    /// Moves pages to one node. What has become of them [`Memory::query`] tells.
+    ///
+    /// # Errors
+    /// [`MemoryError`]; some may have been moved before.
+    fn move_pages(&mut self, pages: &[Page], to: NodeId) -> Result<(), MemoryError>;
+
+    /// Which of these regions are huge pages. One that cannot be found out is none: its pages
+    /// then move together all the same.
+    fn huge(&mut self, regions: &[Region]) -> Vec<bool>;
+
+    /// A clock that moving takes time on.
+    fn now_ns(&self) -> u64;
+}

@@ -1,0 +1,191 @@
+//! The memory of a running process, by the kernel.
+//!
+//! Source: move_pages(2), kernel_move_pages in mm/migrate.c; pidfd_open(2). A process number
+//! means whoever has it: so a descriptor of the process is held, and before and after every
+//! call it is seen whether the process still lives and with it the number is still its own.
+
+use std::fs::File;
+use std::io;
+use std::time::{Duration, Instant};
+
+use numapilot_sys::process::{PidFd, start_time};
+use numapilot_sys::{mempolicy, pagemap};
+use numapilot_topology::NodeId;
+
+use crate::adaptive::PageMap;
+use crate::evidence::{Page, Region};
+use crate::memory::{Memory, MemoryError, Obstacle, Whereabouts};
+
+/// How long it is believed that a region is a huge page, or none.
+const HUGE_FOR: Duration = Duration::from_secs(10);
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    pid: i32,
+    fd: PidFd,
+    began: Instant,
+    huge: PageMap<Region, bool>,
+    huge_since: Instant,
+    pagemap: Option<File>,
+}
+
+impl Process {
+    /// Takes hold of a process.
+    ///
+    /// # Errors
+    /// [`MemoryError::Gone`] when there is none with this number.
+    pub fn open(pid: i32) -> Result<Self, MemoryError> {
+        let number = u32::try_from(pid).map_err(|_| MemoryError::Gone)?;
+        let started = start_time(number).map_err(|_| MemoryError::Gone)?;
+        let fd = PidFd::open(pid).map_err(error)?;
+        // The number may have changed hands between the two.
+        if start_time(number).ok() != Some(started) {
+            return Err(MemoryError::Gone);
+        }
+        let now = Instant::now();
+        let huge = PageMap::default();
+        Ok(Self { pid, fd, began: now, huge, huge_since: now, pagemap: None })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Whether it still lives.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        self.fd.ended_within(Some(Duration::ZERO)).is_ok_and(|ended| !ended)
+    }
+
+    fn call(&self, pages: &[Page], to: Option<NodeId>) -> Result<Vec<i32>, MemoryError> {
+        let addresses: Vec<usize> = pages
+            .iter()
+            .map(|page| usize::try_from(page.address()).unwrap_or(usize::MAX))
+            .collect();
+        let to = match to {
+            None => None,
+            Some(node) => {
+                let node = i32::try_from(node.0).map_err(|_| MemoryError::Forbidden)?;
+                Some(vec![node; pages.len()])
+            }
+        };
+        if !self.lives() {
+            return Err(MemoryError::Gone);
+        }
+        let flags = if to.is_some() { mempolicy::MF_MOVE } else { 0 };
+        let status = mempolicy::move_pages(self.pid, &addresses, to.as_deref(), flags);
+        if !self.lives() {
+            return Err(MemoryError::Gone);
+        }
+        status.map_err(error)
+    }
+}
+
+impl Memory for Process {
+    fn query(&mut self, pages: &[Page]) -> Result<Vec<Whereabouts>, MemoryError> {
+        Ok(self.call(pages, None)?.into_iter().map(whereabouts).collect())
+    }
+
+    fn move_pages(&mut self, pages: &[Page], to: NodeId) -> Result<(), MemoryError> {
+        self.call(pages, Some(to)).map(drop)
+    }
+
+    fn huge(&mut self, regions: &[Region]) -> Vec<bool> {
+        if self.huge_since.elapsed() >= HUGE_FOR || self.pagemap.is_none() {
+            self.huge.clear();
+            self.huge_since = Instant::now();
+            // Anew, because an exec has another memory.
+            self.pagemap = File::open(format!("/proc/{}/pagemap", self.pid)).ok();
+        }
+        let Some(file) = self.pagemap.as_ref().filter(|_| self.lives()) else {
+            return vec![false; regions.len()];
+        };
+        let is_huge = |region: &Region| {
+            let start = region.start().address();
+            let end = start.saturating_add(u64::from(Region::PAGES) * Page::BYTES);
+            pagemap::has_huge_page(file, start, end).unwrap_or(false)
+        };
+        regions
+            .iter()
+            .map(|region| *self.huge.entry(*region).or_insert_with(|| is_huge(region)))
+            .collect()
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A page's status as move_pages(2) gives it.
+fn whereabouts(status: i32) -> Whereabouts {
+    match u32::try_from(status) {
+        Ok(node) => Ok(NodeId(node)),
+        Err(_) => Err(match -status {
+            libc::ENOENT => Obstacle::Untouched,
+            libc::EACCES => Obstacle::Shared,
+            libc::ENOMEM => Obstacle::Full,
+            libc::EBUSY | libc::EIO => Obstacle::Busy,
+            // The zero page and pages of devices (EFAULT) among others.
+            _ => Obstacle::Unmapped,
+        }),
+    }
+}
+
+fn error(error: io::Error) -> MemoryError {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => MemoryError::Gone,
+        Some(libc::EPERM) => MemoryError::NotPermitted,
+        Some(libc::EACCES | libc::ENODEV) => MemoryError::Forbidden,
+        Some(libc::ENOMEM) => MemoryError::Full,
+        _ => MemoryError::Other(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_pages_are_found() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let mut process = Process::open(pid).unwrap();
+        assert!(process.lives());
+        let value = vec![1u8; 64 << 10];
+        let page = Page::of(value.as_ptr() as u64 + (32 << 10));
+        let found = process.query(&[page, Page(0)]).unwrap();
+        assert!(found[0].is_ok() && found[1].is_err(), "{found:?}");
+        assert_eq!(process.move_pages(&[page], found[0].unwrap()).ok(), Some(()));
+    }
+
+    #[test]
+    fn nodes_that_are_not_there_are_refused() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let value = vec![1u8; 64 << 10];
+        let page = Page::of(value.as_ptr() as u64 + (32 << 10));
+        let result = Process::open(pid).unwrap().move_pages(&[page], NodeId(999));
+        assert!(matches!(result, Err(MemoryError::Forbidden)), "{result:?}");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_touched() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let mut process = Process::open(child.id().cast_signed()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(process.query(&[Page(1)]), Err(MemoryError::Gone)));
+        assert!(matches!(process.move_pages(&[Page(1)], NodeId(0)), Err(MemoryError::Gone)));
+        assert_eq!(process.huge(&[Region(0)]), [false]);
+        assert!(matches!(Process::open(-1), Err(MemoryError::Gone)));
+    }
+
+    #[test]
+    fn answers_of_the_kernel() {
+        assert_eq!(whereabouts(3), Ok(NodeId(3)));
+        assert_eq!(whereabouts(-libc::ENOENT), Err(Obstacle::Untouched));
+        assert_eq!(whereabouts(-libc::EFAULT), Err(Obstacle::Unmapped));
+        assert_eq!(whereabouts(-libc::EACCES), Err(Obstacle::Shared));
+    }
+}

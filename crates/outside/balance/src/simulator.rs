@@ -1,0 +1,115 @@
+//! A process that exists in numbers only: nodes with a capacity, pages with a home, a price
+//! for every move, and whatever can go wrong with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use numapilot_topology::NodeId;
+
+use crate::evidence::{Page, Region};
+use crate::memory::{Memory, MemoryError, Obstacle, Whereabouts};
+
+/// The process.
+#[derive(Clone, Debug, Default)]
+pub struct Simulated {
+    /// Where its pages are.
+    pub homes: BTreeMap<Page, NodeId>,
+    /// Pages that a node has room for, this process's among them; others have no end.
+    pub capacity: BTreeMap<NodeId, usize>,
+    /// Pages that nothing moves.
+    pub pinned: BTreeSet<Page>,
+    /// Pages that other processes have, too.
+    pub shared: BTreeSet<Page>,
+    /// Regions that are huge pages.
+    pub huge: BTreeSet<Region>,
+    /// Nodes outside of its cpuset.
+    pub forbidden: BTreeSet<NodeId>,
+    /// Calls after which it ends.
+    pub ends_after: Option<u32>,
+    /// What moving a page takes.
+    pub page_move_ns: u64,
+    now_ns: u64,
+    calls: u32,
+    moves: u64,
+}
+
+impl Simulated {
+    /// Pages on a node.
+    #[must_use]
+    pub fn pages_on(&self, node: NodeId) -> usize {
+        self.homes.values().filter(|home| **home == node).count()
+    }
+
+    /// Pages that were moved so far.
+    #[must_use]
+    pub const fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// Unmaps a page.
+    pub fn unmap(&mut self, page: Page) {
+        self.homes.remove(&page);
+    }
+
+    /// Lets time pass.
+    pub const fn pass(&mut self, ns: u64) {
+        self.now_ns += ns;
+    }
+
+    fn call(&mut self) -> Result<(), MemoryError> {
+        self.calls += 1;
+        match self.ends_after {
+            Some(calls) if self.calls > calls => Err(MemoryError::Gone),
+            _ => Ok(()),
+        }
+    }
+
+    fn move_one(&mut self, page: Page, to: NodeId) -> Result<(), MemoryError> {
+        let Some(home) = self.homes.get(&page).copied() else { return Ok(()) };
+        if home == to || self.pinned.contains(&page) || self.shared.contains(&page) {
+            return Ok(());
+        }
+        if self.capacity.get(&to).is_some_and(|room| self.pages_on(to) >= *room) {
+            return Err(MemoryError::Full);
+        }
+        self.homes.insert(page, to);
+        self.now_ns += self.page_move_ns;
+        self.moves += 1;
+        Ok(())
+    }
+}
+
+impl Memory for Simulated {
+    fn query(&mut self, pages: &[Page]) -> Result<Vec<Whereabouts>, MemoryError> {
+        self.call()?;
+        let find = |page: &Page| match self.homes.get(page) {
+            None => Err(Obstacle::Untouched),
+            Some(home) => Ok(*home),
+        };
+        Ok(pages.iter().map(find).collect())
+    }
+
+    fn move_pages(&mut self, pages: &[Page], to: NodeId) -> Result<(), MemoryError> {
+        self.call()?;
+        if self.forbidden.contains(&to) {
+            return Err(MemoryError::Forbidden);
+        }
+        for &page in pages {
+            if self.huge.contains(&page.region()) {
+                for at in 0..u64::from(Region::PAGES) {
+                    self.move_one(Page(page.region().start().0 + at), to)?;
+                }
+            } else {
+                self.move_one(page, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn huge(&mut self, regions: &[Region]) -> Vec<bool> {
+        regions.iter().map(|region| self.huge.contains(region)).collect()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+}
