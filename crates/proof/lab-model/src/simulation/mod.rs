@@ -258,7 +258,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             }
             served
         };
-        core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps);
+        core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps, core.now_ps());
         core.missed_line = line;
         // Further loads from it tell what was loaded, so they must be seen.
         core.filter.forget(line);

@@ -8,8 +8,9 @@
 //! says.
 
 /// A prefetcher keeps this many times as many lines in flight as the program's own misses:
-/// assumed, as is the parallelism itself.
-const PREFETCH_FACTOR: f64 = 4.0;
+/// assumed, as is the parallelism itself; enough for the CPUs of a node to use up its
+/// controller's bandwidth by reading in order.
+const PREFETCH_FACTOR: f64 = 8.0;
 /// Streams that a prefetcher follows.
 const STREAMS: usize = 16;
 /// Lines in order that make a stream.
@@ -30,8 +31,11 @@ struct Streams {
     next_up: [u64; STREAMS],
     next_down: [u64; STREAMS],
     lines: [u32; STREAMS],
+    /// When the last line came.
     last_ps: [u64; STREAMS],
     oldest: usize,
+    /// The stream of the latest miss.
+    latest: usize,
 }
 
 impl Streams {
@@ -42,6 +46,7 @@ impl Streams {
             lines: [0; STREAMS],
             last_ps: [0; STREAMS],
             oldest: 0,
+            latest: 0,
         }
     }
 
@@ -56,7 +61,7 @@ impl Streams {
     }
 
     /// A line of a stream, or the first of a new one. How many that makes in order, and the
-    /// time since the one before.
+    /// time since the one before came.
     #[inline]
     fn advance(&mut self, line: u64, now_ps: u64) -> (u32, u64) {
         let down = line.checked_sub(1).unwrap_or(NO_LINE);
@@ -64,14 +69,14 @@ impl Streams {
             let i = self.oldest;
             self.oldest = (i + 1) % STREAMS;
             (self.next_up[i], self.next_down[i]) = (line + 1, down);
-            (self.lines[i], self.last_ps[i]) = (1, now_ps);
+            (self.lines[i], self.latest) = (1, i);
             return (1, 0);
         };
         let since_ps = now_ps.saturating_sub(self.last_ps[i]);
         (self.next_up[i], self.next_down[i]) =
             if self.next_up[i] == line { (line + 1, NO_LINE) } else { (NO_LINE, down) };
         self.lines[i] = self.lines[i].saturating_add(1);
-        self.last_ps[i] = now_ps;
+        self.latest = i;
         (self.lines[i], since_ps)
     }
 }
@@ -92,7 +97,7 @@ pub(crate) struct Overlap {
 pub(crate) enum Kind {
     Dependent,
     Streamed {
-        /// Since the stream's last line.
+        /// Since the stream's last line came.
         since_ps: u64,
     },
     Independent,
@@ -134,15 +139,17 @@ impl Overlap {
         if indexed || pointed { Kind::Dependent } else { Kind::Independent }
     }
 
-    /// What a miss adds to the CPU's time.
-    pub(crate) fn stall_ps(&self, kind: Kind, latency_ps: f64) -> u64 {
-        match kind {
+    /// What the miss that was just classified, at this time, adds to the CPU's time.
+    pub(crate) fn stall_ps(&mut self, kind: Kind, latency_ps: f64, now_ps: u64) -> u64 {
+        let stall_ps = match kind {
             Kind::Dependent => latency_ps as u64,
             Kind::Streamed { since_ps } => ((latency_ps / (self.parallelism * PREFETCH_FACTOR))
                 as u64)
                 .saturating_sub(since_ps),
             Kind::Independent => (latency_ps / self.parallelism) as u64,
-        }
+        };
+        self.streams.last_ps[self.streams.latest] = now_ps + stall_ps;
+        stall_ps
     }
 }
 
@@ -190,8 +197,24 @@ mod tests {
         overlap.loaded(0x7000_0000);
         assert_eq!(overlap.classify(0x7000_0010, 0), Kind::Dependent);
         assert_eq!(overlap.classify(0x9000_0000, 0), Kind::Independent);
-        assert_eq!(overlap.stall_ps(Kind::Dependent, 100.0), 100);
-        assert_eq!(overlap.stall_ps(Kind::Independent, 100.0), 50);
-        assert_eq!(overlap.stall_ps(Kind::Streamed { since_ps: 5 }, 80.0), 5);
+        assert_eq!(overlap.stall_ps(Kind::Dependent, 100.0, 0), 100);
+        assert_eq!(overlap.stall_ps(Kind::Independent, 100.0, 0), 50);
+    }
+
+    #[test]
+    fn a_stream_without_work_takes_what_its_lines_in_flight_leave() {
+        let mut overlap = Overlap::new(2.0);
+        let each_ps = (8000.0 / (2.0 * PREFETCH_FACTOR)) as u64;
+        let mut now_ps = 0;
+        for line in 0..100u64 {
+            let work_ps = if line < 50 { 0 } else { each_ps / 4 };
+            now_ps += work_ps;
+            let kind = overlap.classify((1 << 30) + line * 64, now_ps);
+            let stall_ps = overlap.stall_ps(kind, 8000.0, now_ps);
+            now_ps += stall_ps;
+            if line > u64::from(CONFIRMED) {
+                assert_eq!(work_ps + stall_ps, each_ps, "line {line}");
+            }
+        }
     }
 }
