@@ -5,7 +5,7 @@
 //!  -plugin libnumapilot_lab_plugin.so,model=FILE,report=FILE[,pmu=FILE]
 //!
 //!  translation (translate): what each instruction needs    qemu: the functions of QEMU
-//!  execution   (machine):   access, budget, idle, marks -> Simulation -> report, PMU
+//!  execution   (machine):   access, budget, kernel, idle, marks -> Simulation -> report, PMU
 //! ```
 //!
 //! Instructions are counted by code that QEMU puts into the translation; a call comes for
@@ -21,3 +21,4 @@ mod machine;
 mod qemu;
 mod report;
 mod translate;
+mod turnstile;

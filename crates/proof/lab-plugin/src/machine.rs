@@ -4,25 +4,26 @@ use std::cell::UnsafeCell;
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-use numapilot_lab_model::{Core, Model, Probe, QUANTUM_PS, Regions, Simulation};
+use numapilot_lab_model::{Core, Model, Probe, Regions, Simulation};
 use numapilot_lab_pmu::{Mark, PmuError, Snapshot};
 use numapilot_sys::shared::SharedWords;
 
 use crate::qemu;
 use crate::report::ReportFile;
+use crate::turnstile::Turnstile;
 
 /// User instructions after which a CPU publishes its clock and looks at the others'.
 pub const BUDGET: u64 = 4096;
-/// How long a CPU that is ahead sleeps at a time.
-const NAP: Duration = Duration::from_micros(30);
-/// Naps without a move of the slowest CPU after which nobody waits for it any more: it is
-/// in the kernel, or its host thread sleeps. QEMU's exclusive sections need all CPUs to
-/// come by now and then, so waiting must end by itself.
-const PATIENCE: u32 = 60;
-/// Naps after which a CPU goes on in any case.
-const MOST_NAPS: u32 = 300;
+/// What a CPU that is ahead may execute before it waits again: enough to take an interrupt.
+const ALLOWANCE: u64 = 64;
+/// Turns of a waiting loop in the kernel before its CPU gives the host's processor away for
+/// longer than a moment, and before it asks whether those at the turnstile owe it an answer.
+const SPINS: u64 = 16;
+/// For how long it does.
+const NAP: Duration = Duration::from_micros(20);
 
 /// What QEMU's translated code counts for each CPU.
 #[repr(C)]
@@ -73,6 +74,8 @@ impl AsRef<[AtomicU64]> for Memory {
 struct Cpu {
     core: UnsafeCell<Core>,
     score: OnceLock<&'static Score>,
+    /// Turns of the kernel's waiting loops since it was entered.
+    spins: AtomicU64,
 }
 
 // SAFETY: `core` is only reached through `Machine::cpu`, on the CPU's own thread.
@@ -82,6 +85,7 @@ unsafe impl Sync for Cpu {}
 pub struct Machine {
     simulation: Simulation<Memory>,
     cpus: Vec<Cpu>,
+    turnstile: Turnstile,
     regions: Mutex<Regions>,
     report: ReportFile,
 }
@@ -135,11 +139,16 @@ impl Machine {
         let simulation = Simulation::new(model, shared.map_or_else(own, Memory::Shared))?;
         let cpus = (0..)
             .map_while(|cpu| simulation.core(cpu))
-            .map(|core| Cpu { core: UnsafeCell::new(core), score: OnceLock::new() })
-            .collect();
+            .map(|core| Cpu {
+                core: UnsafeCell::new(core),
+                score: OnceLock::new(),
+                spins: AtomicU64::new(0),
+            })
+            .collect::<Vec<_>>();
+        let turnstile = Turnstile::new(cpus.len());
         // A second plugin of the same file would be a second library, with a static of its
         // own: nothing can be here yet.
-        let _ = MACHINE.set(Self { simulation, cpus, regions, report });
+        let _ = MACHINE.set(Self { simulation, cpus, turnstile, regions, report });
         Ok(())
     }
 
@@ -189,33 +198,43 @@ impl Machine {
     }
 
     /// A CPU has used up its budget of user instructions, or runs user code for the first
-    /// time since it was idle.
+    /// time since it was idle or in the kernel.
     pub fn budget(&self, cpu: c_uint) {
         // SAFETY: called from the CPU's execution callback.
         let Some((core, score)) = (unsafe { self.cpu_now(cpu) }) else { return };
-        if let Some(score) = score {
-            score.set_budget(0);
-        }
         self.simulation.wake(core);
-        self.wait(core);
+        let floor = || self.simulation.floor_ps();
+        self.turnstile.advance(floor);
+        let came_up = self.turnstile.wait(core.cpu(), core.now_ps(), floor);
+        if let Some(score) = score {
+            score.set_budget(if came_up { 0 } else { BUDGET - ALLOWANCE });
+        }
     }
 
-    /// Lets the others come up.
-    fn wait(&self, core: &Core) {
-        let mut last = None;
-        let mut unmoved = 0;
-        for _ in 0..MOST_NAPS {
-            let Some((lead_ps, slowest)) = self.simulation.lead(core) else { return };
-            if lead_ps <= QUANTUM_PS {
-                return;
-            }
-            unmoved = if last == Some((lead_ps, slowest)) { unmoved + 1 } else { 0 };
-            last = Some((lead_ps, slowest));
-            if unmoved >= PATIENCE {
-                self.simulation.give_up(slowest);
-            }
-            std::thread::sleep(NAP);
+    /// A CPU comes from user mode into the kernel, or goes back.
+    pub fn enter_kernel(&self, cpu: c_uint) {
+        // SAFETY: called from the CPU's execution callback.
+        let Some((core, score)) = (unsafe { self.cpu_now(cpu) }) else { return };
+        if let Some(score) = score {
+            score.set_budget(BUDGET);
         }
+        self.cpus[core.cpu()].spins.store(0, Relaxed);
+        self.simulation.enter_kernel(core);
+        self.turnstile.advance(|| self.simulation.floor_ps());
+    }
+
+    /// A CPU waits in the kernel, turning in a loop: for a lock, or for others to answer its
+    /// interrupts. Each turn costs QEMU much, and the host's processor is better used by
+    /// whom it waits for.
+    pub fn spin(&self, cpu: c_uint) {
+        let Some(cpu) = self.cpus.get(cpu as usize) else { return };
+        let spins = cpu.spins.load(Relaxed) + 1;
+        cpu.spins.store(spins, Relaxed);
+        if spins % SPINS != 0 {
+            return thread::yield_now();
+        }
+        self.turnstile.open();
+        thread::sleep(NAP);
     }
 
     /// A CPU halts.
@@ -223,6 +242,7 @@ impl Machine {
         // SAFETY: called from the CPU's idle callback, on its thread.
         if let Some((core, _)) = unsafe { self.cpu_now(cpu) } {
             self.simulation.sleep(core);
+            self.turnstile.advance(|| self.simulation.floor_ps());
         }
     }
 

@@ -54,6 +54,8 @@ pub fn score(cpu: c_uint) -> Option<&'static Score> {
 enum Special {
     Mark(Mark),
     FlushTlb,
+    EnterKernel,
+    Spin,
 }
 
 impl Special {
@@ -74,6 +76,10 @@ impl Special {
                 Some(Self::FlushTlb)
             }
             [0x66, 0x0f, 0x38, 0x82, ..] => Some(Self::FlushTlb),
+            // swapgs: the first thing on the way in, the last on the way out.
+            [0x0f, 0x01, 0xf8, ..] => Some(Self::EnterKernel),
+            // pause.
+            [0xf3, 0x90, ..] => Some(Self::Spin),
             _ => None,
         }
     }
@@ -81,7 +87,7 @@ impl Special {
     /// As the word that a callback is given.
     fn pack(self) -> *mut c_void {
         let value = match self {
-            Self::FlushTlb => 0,
+            Self::FlushTlb | Self::EnterKernel | Self::Spin => 0,
             Self::Mark(mark) => mark.displacement() as usize,
         };
         ptr::without_provenance_mut(value)
@@ -140,6 +146,8 @@ unsafe fn translate_instruction(insn: *mut Insn, kernel: bool) {
         let callback = match special {
             Special::Mark(_) => on_mark,
             Special::FlushTlb => on_flush_tlb,
+            Special::EnterKernel => on_enter_kernel,
+            Special::Spin => on_spin,
         };
         // SAFETY: as above.
         unsafe {
@@ -194,6 +202,18 @@ extern "C" fn on_flush_tlb(cpu: c_uint, _data: *mut c_void) {
     }
 }
 
+extern "C" fn on_enter_kernel(cpu: c_uint, _data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.enter_kernel(cpu);
+    }
+}
+
+extern "C" fn on_spin(cpu: c_uint, _data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.spin(cpu);
+    }
+}
+
 extern "C" fn on_mark(cpu: c_uint, data: *mut c_void) {
     let mark = u32::try_from(data.addr()).ok().and_then(Mark::from_displacement);
     MARKED.store(true, Ordering::Relaxed);
@@ -222,16 +242,18 @@ mod tests {
             assert_eq!(Special::of(code, true), Some(Special::FlushTlb), "{code:x?}");
             assert_eq!(Special::of(code, false), None);
         }
-        let others: [&[u8]; 5] = [
+        let others: [&[u8]; 4] = [
             &[0x0f, 0x22, 0xc0], // mov %rax,%cr0
             &[0x0f, 0x20, 0xd8], // mov %cr3,%rax
-            &[0x0f, 0x01, 0xf8], // swapgs
             &[0x0f, 0x01, 0x18], // lidt (%rax)
             &[],
         ];
         for code in others {
             assert_eq!(Special::of(code, true), None, "{code:x?}");
         }
+        assert_eq!(Special::of(&[0x0f, 0x01, 0xf8], true), Some(Special::EnterKernel), "swapgs");
+        assert_eq!(Special::of(&[0xf3, 0x90], true), Some(Special::Spin), "pause");
+        assert_eq!(Special::of(&[0xf3, 0x90], false), None, "pause");
     }
 
     #[test]

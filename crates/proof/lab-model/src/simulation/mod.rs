@@ -308,7 +308,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         });
     }
 
-    /// A CPU begins to run user code after it was idle.
+    /// A CPU begins to run user code after it was idle or in the kernel.
     pub fn wake(&self, core: &mut Core) {
         let to = self.clocks.wake(core.cpu, core.now_ps());
         core.skip_to(to);
@@ -331,16 +331,17 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.pmu.advance_time(core.now_ps() / 1000);
     }
 
-    /// By how much a CPU is ahead of the slowest busy one, and which that is.
-    #[must_use]
-    pub fn lead(&self, core: &Core) -> Option<(u64, usize)> {
-        let (slowest, ps) = self.clocks.slowest(core.cpu)?;
-        Some((core.now_ps().saturating_sub(ps), slowest))
+    /// A CPU that ran user code is in the kernel.
+    pub fn enter_kernel(&self, core: &Core) {
+        self.publish(core);
+        self.clocks.enter_kernel(core.cpu);
     }
 
-    /// Nobody waits for a CPU any more until its clock moves.
-    pub fn give_up(&self, cpu: usize) {
-        self.clocks.give_up(cpu);
+    /// The clock of the slowest CPU in user mode, which nobody should be ahead of by more
+    /// than [`QUANTUM_PS`].
+    #[must_use]
+    pub fn floor_ps(&self) -> Option<u64> {
+        self.clocks.floor_ps()
     }
 
     /// A counter of a CPU, as published.

@@ -264,9 +264,12 @@ fn idle_cpus_wake_where_the_others_are() {
     let mut late = simulation.core(1).unwrap();
     simulation.wake(&mut late);
     assert_eq!(late.now_ps(), worker.core.now_ps());
-    assert_eq!(simulation.lead(&late), Some((0, 0)));
+    simulation.enter_kernel(&late);
+    scattered(0, 100).for_each(|address| worker.read(address));
+    simulation.publish(&worker.core);
+    assert_eq!(simulation.floor_ps(), Some(worker.core.now_ps()));
     simulation.sleep(&mut worker.core);
-    assert_eq!(simulation.lead(&late), None);
+    assert_eq!(simulation.floor_ps(), None);
     assert_eq!(simulation.counter(1, Scalar::BusyPs), 0);
 }
 

@@ -1,0 +1,127 @@
+//! Where CPUs wait whose simulated clock is ahead.
+//!
+//! A CPU that waits is woken by the one whose clock lets it go. It never waits for long: QEMU's
+//! exclusive sections and the guest's interrupts need every CPU to come by. One that is still
+//! ahead then should go on for a moment only.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use numapilot_lab_model::QUANTUM_PS;
+
+/// How long a CPU waits at most, in the host's time.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// Nobody waits here.
+const NOBODY: u64 = u64::MAX;
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Place {
+    /// The floor that lets the CPU go.
+    until_ps: AtomicU64,
+    /// The thread that runs the CPU, the same all the time.
+    thread: OnceLock<Thread>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Turnstile {
+    places: Vec<Place>,
+    waiting: AtomicUsize,
+}
+
+impl Turnstile {
+    /// One for so many CPUs.
+    pub fn new(cpus: usize) -> Self {
+        let place = |_| Place { until_ps: AtomicU64::new(NOBODY), thread: OnceLock::new() };
+        Self { places: (0..cpus).map(place).collect(), waiting: AtomicUsize::new(0) }
+    }
+
+    /// Keeps a CPU, on its own thread, until it is no longer too far ahead of the floor, as
+    /// far as patience goes. Whether it is. Without a floor nobody is ahead.
+    pub fn wait(&self, cpu: usize, now_ps: u64, floor_ps: impl Fn() -> Option<u64>) -> bool {
+        let until_ps = now_ps.saturating_sub(QUANTUM_PS);
+        let may_go = || floor_ps().is_none_or(|floor| floor >= until_ps);
+        let Some(place) = self.places.get(cpu).filter(|_| !may_go()) else { return true };
+        place.thread.get_or_init(thread::current);
+        let end = Instant::now() + PATIENCE;
+        place.until_ps.store(until_ps, SeqCst);
+        self.waiting.fetch_add(1, SeqCst);
+        let mut came_up = may_go();
+        while !came_up && place.until_ps.load(SeqCst) != NOBODY {
+            let rest = end.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                break;
+            }
+            thread::park_timeout(rest);
+            came_up = may_go();
+        }
+        place.until_ps.store(NOBODY, SeqCst);
+        self.waiting.fetch_sub(1, SeqCst);
+        came_up
+    }
+
+    /// Lets those go whom the floor allows to, after it may have moved.
+    pub fn advance(&self, floor_ps: impl Fn() -> Option<u64>) {
+        if self.waiting.load(SeqCst) == 0 {
+            return;
+        }
+        self.release(floor_ps().unwrap_or(NOBODY - 1));
+    }
+
+    /// Lets everybody by, to see whether there is an interrupt to take.
+    pub fn open(&self) {
+        self.release(NOBODY - 1);
+    }
+
+    fn release(&self, floor_ps: u64) {
+        for place in &self.places {
+            let until_ps = place.until_ps.load(SeqCst);
+            if until_ps <= floor_ps
+                && place.until_ps.compare_exchange(until_ps, NOBODY, SeqCst, SeqCst).is_ok()
+            {
+                place.thread.get().inspect(|thread| thread.unpark());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_ahead_waits_until_the_floor_comes_up() {
+        let (turnstile, floor) = (Turnstile::new(2), AtomicU64::new(0));
+        let read = || Some(floor.load(SeqCst));
+        let order = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Patience may end on a busy host: as a CPU does, it comes again.
+                while !turnstile.wait(1, 2 * QUANTUM_PS, read) {}
+                order.fetch_max(1, SeqCst);
+            });
+            while turnstile.waiting.load(SeqCst) == 0 {
+                thread::yield_now();
+            }
+            turnstile.advance(read);
+            assert_eq!(order.load(SeqCst), 0);
+            floor.store(QUANTUM_PS, SeqCst);
+            turnstile.advance(read);
+        });
+        assert_eq!(order.load(SeqCst), 1);
+        assert_eq!(turnstile.waiting.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn nobody_waits_without_a_floor_within_a_quantum_or_forever() {
+        let turnstile = Turnstile::new(1);
+        assert!(turnstile.wait(0, 5 * QUANTUM_PS, || None));
+        assert!(turnstile.wait(0, QUANTUM_PS, || Some(0)));
+        let begin = Instant::now();
+        assert!(!turnstile.wait(0, 5 * QUANTUM_PS, || Some(0)));
+        assert!(begin.elapsed() >= PATIENCE);
+    }
+}
