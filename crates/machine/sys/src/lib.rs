@@ -17,6 +17,7 @@ pub mod perf;
 pub mod prctl;
 pub mod prefetch;
 pub mod process;
+pub mod ring;
 pub mod sampling;
 pub mod shared;
 pub mod signals;

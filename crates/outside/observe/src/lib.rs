@@ -13,6 +13,7 @@
 
 mod error;
 mod footprint;
+pub mod hint_faults;
 pub mod lab;
 mod machine_wide;
 mod memory;

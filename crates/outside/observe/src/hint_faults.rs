@@ -1,0 +1,144 @@
+//! Sampled accesses without a PMU: the page faults of the target.
+//!
+//! Source: Documentation/admin-guide/sysctl/kernel.rst (`numa_balancing`), task_numa_work in
+//! kernel/sched/fair.c, perf_event_open(2). Under AutoNUMA the kernel takes a part of a
+//! process's page table entries away again and again, so that the next access to each page
+//! is a fault; perf reports those with address, thread and CPU. There is at most one sample
+//! for a page in a scan: that the page is used, not how much.
+
+use std::io;
+
+use numapilot_sys::perf::{Event, Scope};
+use numapilot_sys::ring::{Record, Ring, SampledEvent};
+use numapilot_topology::{CpuId, CpuSet};
+
+use crate::sample::Sample;
+
+/// Whose faults are sampled.
+#[derive(Clone, Debug)]
+pub enum Faulting {
+    /// The program that the calling thread starts next, with all that it starts.
+    NextExec,
+    /// These threads, and what they start from now on.
+    Threads(Vec<i32>),
+}
+
+/// Page faults of a target as they come.
+#[derive(Debug)]
+pub struct HintFaults {
+    rings: Vec<Ring>,
+    /// They write into the rings as well.
+    _events: Vec<SampledEvent>,
+    lost: u64,
+}
+
+impl HintFaults {
+    /// Begins to sample on these CPUs.
+    ///
+    /// # Errors
+    /// `EACCES`/`EPERM` by `perf_event_paranoid`, ownership or seccomp, `EMFILE` at the limit
+    /// of open files: one for each thread on each CPU.
+    pub fn open(whose: &Faulting, cpus: &CpuSet) -> io::Result<Self> {
+        let threads = match whose {
+            Faulting::NextExec => vec![Scope::NextExec],
+            Faulting::Threads(threads) => threads.iter().copied().map(Scope::Thread).collect(),
+        };
+        let (mut rings, mut events) = (Vec::new(), Vec::new());
+        for cpu in cpus.iter() {
+            let mut ring: Option<Ring> = None;
+            for &scope in &threads {
+                let event = match SampledEvent::open(Event::PAGE_FAULTS, 1, scope, cpu.0) {
+                    // It has ended since it was listed.
+                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => continue,
+                    event => event?,
+                };
+                match &ring {
+                    None => ring = Some(Ring::of(event)?),
+                    Some(ring) => {
+                        event.write_into(ring)?;
+                        events.push(event);
+                    }
+                }
+            }
+            rings.extend(ring);
+        }
+        Ok(Self { rings, _events: events, lost: 0 })
+    }
+
+    /// Takes the samples that have come since the last time.
+    pub fn samples(&mut self) -> Vec<Sample> {
+        let records: Vec<Record> = self.rings.iter_mut().flat_map(Ring::take).collect();
+        let mut samples = Vec::with_capacity(records.len());
+        for record in records {
+            match record {
+                Record::Sample { pid, time_ns, address, cpu, .. } => samples.push(Sample {
+                    time_ns,
+                    pid: Some(pid),
+                    virtual_address: address,
+                    physical_address: None,
+                    cpu: CpuId(cpu),
+                    home: None,
+                    // Nothing tells: what may be written is not taken for read-only.
+                    write: true,
+                    served_by: None,
+                    latency_ns: None,
+                }),
+                Record::Lost(count) => self.lost += count,
+                Record::Throttled => self.lost += 1,
+            }
+        }
+        samples
+    }
+
+    /// Samples that were lost because they were not taken in time, and times that the kernel
+    /// held samples back.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn cpus() -> CpuSet {
+        numapilot_topology::read("/".as_ref()).unwrap().online_cpus()
+    }
+
+    fn open(whose: &Faulting) -> Option<HintFaults> {
+        match HintFaults::open(whose, &cpus()) {
+            Ok(faults) => Some(faults),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
+                eprintln!("skipped: perf_event_open is not permitted here ({e})");
+                None
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    #[test]
+    fn faults_of_the_next_program_and_its_children() {
+        let Some(mut faults) = open(&Faulting::NextExec) else { return };
+        let child = Command::new("sh")
+            .args(["-c", "sh -c 'echo'; true"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let first = child.id().cast_signed();
+        assert!(child.wait_with_output().unwrap().status.success());
+        let samples = faults.samples();
+        let me = std::process::id().cast_signed();
+        assert!(samples.iter().any(|sample| sample.pid == Some(first)), "{}", samples.len());
+        assert!(samples.iter().any(|sample| sample.pid != Some(first)));
+        assert!(samples.iter().all(|sample| sample.pid != Some(me)));
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_is_left_out() {
+        let Some(faults) = open(&Faulting::Threads(vec![0, i32::MAX])) else { return };
+        assert_eq!(faults.rings.len(), cpus().len());
+    }
+}
