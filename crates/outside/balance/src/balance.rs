@@ -1,10 +1,40 @@
 //! The two ways of deciding behind one face.
 
-use crate::adaptive::Adaptive;
+use serde::{Deserialize, Serialize};
+
+use crate::adaptive::{Adaptive, Settings};
 use crate::decision::{Decision, Moved};
 use crate::evidence::Evidence;
 use crate::nodes::Nodes;
-use crate::paper::Paper;
+use crate::paper::{Paper, Spread};
+
+/// How pages are to be balanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "mode", rename_all = "snake_case")]
+pub enum Setup {
+    /// Carrefour as published.
+    Paper {
+        /// How interleaved pages find their node.
+        spread: Spread,
+        /// Of its random stream.
+        seed: u64,
+    },
+    /// What is better today.
+    Default(Settings),
+}
+
+impl Setup {
+    /// Begins with a process.
+    #[must_use]
+    pub fn begin(&self, nodes: &Nodes) -> Balance {
+        match *self {
+            Self::Paper { spread, seed } => Balance::Paper(Box::new(Paper::new(spread, seed))),
+            Self::Default(settings) => {
+                Balance::Default(Box::new(Adaptive::new(nodes.len(), settings)))
+            }
+        }
+    }
+}
 
 /// How the pages of one process are balanced, with all that is remembered of it.
 #[derive(Debug)]

@@ -83,6 +83,9 @@ pub struct Evidence {
     pub counted: Option<Traffic>,
     /// Share of the machine's memory in use.
     pub memory_used: f64,
+    /// AutoNUMA moves the target's pages to their users itself: then nobody else does, lest
+    /// the two carry them to and fro.
+    pub kernel_collocates: bool,
     /// Nodes that pages may be moved to: online, with memory, and in the target's cpuset.
     pub usable: NodeSet,
 }

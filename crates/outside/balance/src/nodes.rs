@@ -1,6 +1,7 @@
 //! The nodes of a machine as decisions see them: positions, latencies, bandwidths.
 
 use numapilot_topology::{Machine, NodeId};
+use serde::{Deserialize, Serialize};
 
 /// Latency of local DRAM where nothing is known: only ratios matter to a decision, and
 /// distances give those.
@@ -10,7 +11,7 @@ const LOCAL_NS: f64 = 100.0;
 const LOCAL_DISTANCE: f64 = 10.0;
 
 /// The nodes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nodes {
     ids: Vec<NodeId>,
     latency_ns: Vec<Vec<f64>>,
@@ -44,6 +45,18 @@ impl Nodes {
             bandwidth: known.unwrap_or_else(|| vec![1.0; ids.len()]),
             ids,
         }
+    }
+
+    /// Whether its tables have the right shape, when it was read from a file.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let count = self.ids.len();
+        let positive = |value: &f64| *value > 0.0 && value.is_finite();
+        count > 0
+            && self.latency_ns.len() == count
+            && self.latency_ns.iter().all(|row| row.len() == count && row.iter().all(positive))
+            && self.bandwidth.len() == count
+            && self.bandwidth.iter().all(positive)
     }
 
     /// How many there are.

@@ -25,6 +25,7 @@ mod observation;
 pub mod pmu;
 mod sample;
 mod session;
+pub mod source;
 mod statistics;
 mod threads;
 mod tree;

@@ -27,6 +27,8 @@ mod units;
 pub(crate) use counts::PageMap;
 pub use owner::wilson_lower;
 
+use serde::{Deserialize, Serialize};
+
 use crate::decision::{Decision, Moved, Order, State, Why};
 use crate::evidence::{Access, Evidence, Page, Region};
 use crate::nodes::Nodes;
@@ -54,7 +56,7 @@ const ACCESSES_PER_FAULT: f64 = 64.0;
 const PAGES_SHARE: (usize, usize) = (7, 8);
 
 /// What a user may choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Memory for counts. What was moved within a residence is kept beside it: some 80 bytes
     /// for each page.
@@ -206,6 +208,7 @@ impl Adaptive {
         let all: f64 = units.iter().map(|unit| lost(nodes, &controllers, unit, None)).sum();
         let (owned, mut shared): (Vec<Unit>, Vec<Unit>) =
             units.into_iter().partition(|unit| unit.owner.is_some());
+        let owned = if evidence.kernel_collocates { Vec::new() } else { owned };
         let usable = |at: usize| evidence.usable.contains(nodes.ids()[at]);
         let mut candidates = Vec::new();
         for unit in owned {

@@ -19,8 +19,7 @@ struct World {
     /// Orders that were given, with their time.
     given: Vec<(u64, Order)>,
     per_sample: Option<f64>,
-    /// Whether moves take place.
-    moves: bool,
+    kernel_collocates: bool,
 }
 
 impl World {
@@ -39,7 +38,7 @@ impl World {
             now_ns: 0,
             given: Vec::new(),
             per_sample: Some(1000.0),
-            moves: true,
+            kernel_collocates: false,
         }
     }
 
@@ -81,6 +80,7 @@ impl World {
             duration_ns: SECOND_NS,
             accesses: accesses.collect(),
             accesses_per_sample: self.per_sample,
+            kernel_collocates: self.kernel_collocates,
             usable: self.usable.clone(),
             ..Evidence::default()
         };
@@ -91,7 +91,6 @@ impl World {
             for page in order.each() {
                 if let Some(home) = self.homes.get_mut(&page)
                     && *home != order.to
-                    && self.moves
                 {
                     moved.push(Moved { page, from: *home, to: order.to });
                     *home = order.to;
@@ -260,6 +259,18 @@ fn too_little_evidence_decides_nothing() {
     for _ in 0..3 {
         assert_eq!(world.interval(by(0..3, 1, 6)).state, State::Waiting);
     }
+}
+
+#[test]
+fn what_the_kernel_moves_is_left_to_it() {
+    let mut world = World::new(2).pages(0, 50, 0).pages(512, 400, 0);
+    world.kernel_collocates = true;
+    for _ in 0..4 {
+        let shared = (0..2).flat_map(|node| by(512..912, node, 2));
+        world.interval(by(0..50, 1, 6).into_iter().chain(shared).collect::<Vec<_>>());
+    }
+    assert!(world.counts()[1] > 150, "{:?}", world.counts());
+    assert!(world.given.iter().all(|(_, order)| order.why == Why::Interleave));
 }
 
 /// Accesses of some intervals: pages of three regions, by any of the nodes.

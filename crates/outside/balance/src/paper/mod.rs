@@ -49,7 +49,8 @@ impl Paper {
     /// What follows from the evidence of an interval.
     pub fn decide(&mut self, nodes: &Nodes, evidence: &Evidence) -> Decision {
         let (metrics, traffic) = Metrics::of(evidence, nodes);
-        let gates = Gates::of(&metrics, evidence.memory_used);
+        let mut gates = Gates::of(&metrics, evidence.memory_used);
+        gates.collocate &= !evidence.kernel_collocates;
         let mut decision = Decision {
             metrics,
             state: if metrics.samples == 0 { State::Waiting } else { State::Idle },

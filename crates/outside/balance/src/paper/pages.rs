@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use numapilot_topology::{NodeId, NodeSet};
 use rand::RngExt;
+use serde::{Deserialize, Serialize};
 
 use super::gates::Gates;
 use crate::decision::Why;
 use crate::evidence::{Access, Page};
 
 /// How an interleaved page finds its node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Spread {
     /// As the published source does: moved with probability load of its node / all load, to
     /// node j with probability (1 - load of j / all load) / (N - 1), its own among them.
