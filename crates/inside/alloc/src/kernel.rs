@@ -24,6 +24,7 @@ mod number {
     pub const MADVISE: usize = 28;
     pub const NANOSLEEP: usize = 35;
     pub const FUTEX: usize = 202;
+    pub const CLOCK_GETTIME: usize = 228;
     pub const MBIND: usize = 237;
     pub const GET_MEMPOLICY: usize = 239;
     pub const OPENAT: usize = 257;
@@ -43,6 +44,7 @@ mod number {
     pub const WRITE: usize = 64;
     pub const FUTEX: usize = 98;
     pub const NANOSLEEP: usize = 101;
+    pub const CLOCK_GETTIME: usize = 113;
     pub const GETCPU: usize = 168;
     pub const MUNMAP: usize = 215;
     pub const MREMAP: usize = 216;
@@ -178,6 +180,15 @@ pub unsafe fn ask_for_huge(start: usize, bytes: usize) {
     let _ = unsafe { call(number::MADVISE, [start, bytes, HUGE_PAGE, 0, 0, 0]) };
 }
 
+/// Writes a zero, so that there is a page.
+///
+/// # Safety
+/// The word is accessible and nobody uses it: it may be zero from here on.
+pub unsafe fn touch(address: usize) {
+    // SAFETY: by contract. Volatile, for nobody reads it.
+    unsafe { (address as *mut u64).write_volatile(0) };
+}
+
 /// Moves the pages of one range to another without copying; the old range stays mapped and
 /// is empty. Needs Linux 5.7.
 ///
@@ -285,6 +296,15 @@ pub fn now_ms() -> u64 {
     // system call; this clock cannot fail, so `errno` stays.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// CPU time of the calling thread in nanoseconds.
+pub fn thread_cpu_ns() -> Result<u64, Refused> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let clock = libc::CLOCK_THREAD_CPUTIME_ID as usize;
+    // SAFETY: the kernel writes one timespec.
+    unsafe { call(number::CLOCK_GETTIME, [clock, &raw mut time as usize, 0, 0, 0, 0]) }?;
+    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// Sleeps; a signal may end it early.

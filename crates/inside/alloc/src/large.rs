@@ -4,7 +4,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 
 use crate::class::{GRAIN, PAGE};
-use crate::pages::{Run, pages_in};
+use crate::pages::{Purpose, Run, pages_in};
 use crate::profile;
 use crate::report;
 use crate::space::Space;
@@ -49,7 +49,7 @@ pub fn allocate(space: &Space, node: usize, size: usize, align: usize) -> Block 
     let pages = pages + guard_pages();
     for node in (node..count).chain(0..node.min(count)) {
         let mut heap = space.node(node).pages.lock();
-        if let Some(run) = heap.take(space, pages, align) {
+        if let Some(run) = heap.take(space, pages, align, Purpose::Block) {
             describe(space, run.page, pages);
             guard(space, run.page, pages, false);
             return Block { start: space.address_of(run.page) as *mut u8, zero: run.zero };
@@ -71,23 +71,33 @@ fn describe(space: &Space, page: u32, pages: u32) {
     }
 }
 
-/// The block at an address of the payload: node, first page and pages. Ends the process
-/// when none starts there.
-fn find(space: &Space, pointer: *mut u8) -> (usize, u32, u32) {
+/// The block at an address: node, first page and pages; `None` when none starts there.
+#[inline(always)]
+fn look(space: &Space, pointer: *mut u8) -> Option<(usize, u32, u32)> {
     let address = pointer as usize;
-    let Some(node) = space.node_of(address) else {
-        report::bad_free(address, report::FOREIGN);
-    };
+    let node = space.node_of(address)?;
     let page = space.page_of(address);
-    if address.is_multiple_of(PAGE) && page < space.node(node).reached.load(Ordering::Acquire) {
-        // SAFETY: below the frontier spans are accessible; of a block only its owner, the
-        // caller, changes the description.
-        let span = unsafe { &*space.span(page) };
-        if span.state == Use::Large {
-            return (node, page, span.pages);
-        }
+    if !address.is_multiple_of(PAGE) || page >= space.node(node).reached.load(Ordering::Acquire) {
+        return None;
     }
-    report::bad_free(address, explain(address));
+    // SAFETY: below the frontier spans are accessible; of a block only its owner, the caller,
+    // changes the description.
+    let span = unsafe { &*space.span(page) };
+    (span.state == Use::Large).then_some((node, page, span.pages))
+}
+
+/// The same; ends the process when none starts there.
+fn find(space: &Space, pointer: *mut u8) -> (usize, u32, u32) {
+    look(space, pointer).unwrap_or_else(|| match space.node_of(pointer as usize) {
+        Some(_) => report::bad_free(pointer as usize, explain(pointer as usize)),
+        None => report::bad_free(pointer as usize, report::FOREIGN),
+    })
+}
+
+/// Whether a block without a guard holds `size` bytes in as few pages as it has.
+#[inline(always)]
+pub fn fits(space: &Space, pointer: *mut u8, size: usize) -> bool {
+    look(space, pointer).is_some_and(|(_, _, pages)| size.div_ceil(PAGE) == pages as usize)
 }
 
 /// What is wrong with a pointer into the payload at which nothing starts.

@@ -19,6 +19,7 @@
 //! | `magazine`, `stack` | free objects, many at a time, and how they move between threads |
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
+//! | `huge` | which memory gets huge pages |
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
 //! | `usage`, `statistics` | what the memory is used for, told at the end and on a signal |
 //! | `profile` | which calls hold how much, sampled |
@@ -46,6 +47,7 @@ mod heap;
 mod helper;
 mod hoard;
 mod holes;
+mod huge;
 mod kernel;
 mod large;
 mod lock;

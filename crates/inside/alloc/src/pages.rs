@@ -15,9 +15,10 @@
 use core::sync::atomic::Ordering;
 
 use crate::class::PAGE;
+use crate::huge::HugePages;
 use crate::space::Space;
 use crate::span::{Span, Use};
-use crate::{config, helper, kernel};
+use crate::{helper, kernel};
 
 /// Runs of up to this many pages have a list for each length.
 const EXACT: usize = 64;
@@ -27,11 +28,6 @@ const LISTS: usize = EXACT + 26;
 pub const HUGE_PAGES: u32 = pages_in(2 << 20);
 /// First and smallest growth, and the largest.
 const GROWTH: core::ops::RangeInclusive<u32> = pages_in(32 << 20)..=pages_in(1 << 30);
-/// Above this many pages the heap is surely growing: huge pages are asked for in advance.
-const HUGE_FROM: u32 = pages_in(16 << 20);
-/// Most pages for which huge pages are asked at once.
-const HUGE_STEP_MAX: u32 = pages_in(64 << 20);
-
 /// So many pages that are free and take memory are worth a thread that gives them back.
 const MUCH: u32 = pages_in(16 << 20);
 
@@ -49,9 +45,9 @@ pub struct PageHeap {
     frontier: u32,
     /// First page that is not accessible yet.
     committed: u32,
-    /// First page for which huge pages have not been asked.
-    huge: u32,
     end: u32,
+    /// Which of its chunks get huge pages.
+    huge: HugePages,
     /// Heads of the free runs by length.
     lists: [u32; LISTS],
     /// Bit l: list l is not empty.
@@ -65,6 +61,15 @@ pub struct PageHeap {
     used: u32,
     /// Heads of the spans with free objects, by class.
     pub partial: [u32; crate::class::CLASSES],
+}
+
+/// What a run is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Small objects, span after span: all of it will be used, and soon.
+    Objects,
+    /// A block, of which its owner may use any part, or none.
+    Block,
 }
 
 /// A run taken from the page heap.
@@ -99,7 +104,6 @@ impl PageHeap {
         // Page 0 stands for "none" on the lists.
         self.frontier = self.first + 1;
         self.committed = self.first;
-        self.huge = self.first;
         self.end = self.first + space.pages_per_node();
     }
 
@@ -121,12 +125,12 @@ impl PageHeap {
     }
 
     /// Takes a run of `pages`, at a multiple of `align` pages, a power of two.
-    pub fn take(&mut self, space: &Space, pages: u32, align: u32) -> Option<Run> {
+    pub fn take(&mut self, space: &Space, pages: u32, align: u32, purpose: Purpose) -> Option<Run> {
         // A longer run surely contains an aligned one.
         let wanted = if align > 1 { pages.checked_add(align - 1)? } else { pages };
         let mut run = match self.unlink_fitting(space, wanted) {
             Some(run) => run,
-            None => self.advance(space, wanted)?,
+            None => self.advance(space, wanted, purpose)?,
         };
         if align > 1 {
             let offset = space.address_of(run.page) / PAGE;
@@ -147,7 +151,7 @@ impl PageHeap {
     pub fn extend(&mut self, space: &Space, page: u32, pages: u32, more: u32) -> Option<Run> {
         let next = page + pages;
         if next == self.frontier {
-            let run = self.advance(space, more)?;
+            let run = self.advance(space, more, Purpose::Block)?;
             self.used += more;
             return Some(run);
         }
@@ -350,7 +354,7 @@ impl PageHeap {
     }
 
     /// Takes pages never used.
-    fn advance(&mut self, space: &Space, pages: u32) -> Option<Run> {
+    fn advance(&mut self, space: &Space, pages: u32, purpose: Purpose) -> Option<Run> {
         let end = self.frontier.checked_add(pages).filter(|&end| end <= self.end)?;
         if end > self.committed && !self.grow(space, end) {
             return None;
@@ -358,9 +362,7 @@ impl PageHeap {
         let run = Run { page: self.frontier, pages, zero: true };
         self.frontier = end;
         space.node(self.node).reached.store(end, Ordering::Release);
-        if end > self.huge {
-            self.ask_for_huge(space, run.page, end);
-        }
+        self.huge.enter(space, (self.first, self.committed), run, purpose);
         Some(run)
     }
 
@@ -378,24 +380,6 @@ impl PageHeap {
             }
         }
         false
-    }
-
-    /// Asks for huge pages from an untouched page on and where the heap will grow to next:
-    /// before the first touch, for later it is too late.
-    fn ask_for_huge(&mut self, space: &Space, untouched: u32, end: u32) {
-        if end - self.first < HUGE_FROM || !config::get().huge_pages {
-            return;
-        }
-        let start = self.huge.max(untouched).next_multiple_of(HUGE_PAGES);
-        let step = ((end - self.first) / 4).clamp(HUGE_PAGES, HUGE_STEP_MAX);
-        let stop = (end + step).next_multiple_of(HUGE_PAGES);
-        let stop = stop.min(self.committed & !(HUGE_PAGES - 1));
-        if stop > start {
-            let bytes = (stop - start) as usize * PAGE;
-            // SAFETY: the range is ours.
-            unsafe { kernel::ask_for_huge(space.address_of(start), bytes) };
-            self.huge = stop;
-        }
     }
 
     fn at<'a>(&self, space: &'a Space, page: u32) -> Option<&'a Span> {

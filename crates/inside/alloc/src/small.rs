@@ -3,7 +3,7 @@
 use crate::class::{self, CLASSES};
 use crate::magazine::Magazine;
 use crate::node::Node;
-use crate::pages::{HUGE_PAGES, PageHeap, Run};
+use crate::pages::{HUGE_PAGES, PageHeap, Purpose, Run};
 use crate::space::Space;
 use crate::span::{Span, Use};
 use crate::{helper, kernel, reclaim};
@@ -63,7 +63,7 @@ pub fn take(
     }
     let run = match bag {
         Some(bag) => take_of_bag(space, &mut pages, class::TABLE[class].pages, bag),
-        None => pages.take(space, class::TABLE[class].pages, 1),
+        None => pages.take(space, class::TABLE[class].pages, 1, Purpose::Objects),
     };
     run.map_or(Taken::Nothing, |run| Taken::Span(describe(space, &mut pages, class, run)))
 }
@@ -72,7 +72,7 @@ pub fn take(
 fn take_of_bag(space: &Space, pages: &mut PageHeap, length: u32, bag: &mut Run) -> Option<Run> {
     if bag.pages < length {
         return_bag(space, pages, bag);
-        *bag = pages.take(space, HUGE_PAGES.max(length), HUGE_PAGES)?;
+        *bag = pages.take(space, HUGE_PAGES.max(length), HUGE_PAGES, Purpose::Objects)?;
     }
     let run = Run { pages: length, ..*bag };
     bag.page += length;
@@ -90,7 +90,7 @@ pub fn return_bag(space: &Space, pages: &mut PageHeap, bag: &mut Run) {
 
 /// Takes a new span; its address.
 pub fn take_span(space: &Space, pages: &mut PageHeap, class: usize) -> Option<usize> {
-    let run = pages.take(space, class::TABLE[class].pages, 1)?;
+    let run = pages.take(space, class::TABLE[class].pages, 1, Purpose::Objects)?;
     Some(describe(space, pages, class, run))
 }
 
