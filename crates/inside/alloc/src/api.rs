@@ -282,17 +282,35 @@ pub unsafe fn reallocate<N: NoMemory>(object: *mut u8, size: usize, align: usize
     let bins = tls::bins();
     // SAFETY: as in `release`.
     unsafe {
-        if let Some(grain) = grain_of(bins, object)
-            && stays(class::of_bin(bin_at(bins, grain)).size as usize, size)
-        {
-            return object;
+        if let Some(grain) = grain_of(bins, object) {
+            let bin = bin_at(bins, grain);
+            if bin == 0 {
+                return reallocate_large::<N>(object, size, align);
+            }
+            if stays(class::of_bin(bin).size as usize, size) {
+                return object;
+            }
         }
         reallocate_slowly::<N>(object, size, align)
     }
 }
 
-/// Whether a small object keeps its place: while it fits and at least half of it is used, or
-/// it is of the smallest class. Large blocks have no class and hold nothing by it.
+/// A large block, which keeps its pages at most of the steps in which it grows. Guarded ones
+/// do not come here.
+///
+/// # Safety
+/// As [`reallocate`].
+#[inline(never)]
+unsafe fn reallocate_large<N: NoMemory>(object: *mut u8, size: usize, align: usize) -> *mut u8 {
+    if size > SMALL_MAX && space::existing().is_some_and(|space| large::fits(space, object, size)) {
+        return object;
+    }
+    // SAFETY: by contract.
+    unsafe { reallocate_slowly::<N>(object, size, align) }
+}
+
+/// Whether an object keeps its place: while it fits and at least half of it is used, or it is
+/// of the smallest class.
 #[inline(always)]
 fn stays(held: usize, size: usize) -> bool {
     size <= held && size + GRAIN > held / 2
@@ -304,18 +322,23 @@ fn stays(held: usize, size: usize) -> bool {
 unsafe fn reallocate_slowly<N: NoMemory>(object: *mut u8, size: usize, align: usize) -> *mut u8 {
     // SAFETY: by contract.
     let held = unsafe { usable_size(object) };
-    if held <= SMALL_MAX && stays(held, size) {
-        return object;
-    }
-    // A large block gives back the pages that it no longer needs.
-    if held > SMALL_MAX && size > SMALL_MAX && stays(held, size) {
-        if held - size >= PAGE {
+    if stays(held, size) && (held <= SMALL_MAX) == (size <= SMALL_MAX) {
+        // A large block gives back the pages that it no longer needs.
+        if held - size >= PAGE && held > SMALL_MAX {
             resize_large(object, size);
         }
         return object;
     }
     // SAFETY: by contract.
     unsafe { move_to::<N>(object, held, size, align) }
+}
+
+/// What to ask for when an object outgrows its class. One that grows in small steps will grow
+/// on: it gets half as much again, so that it moves once or twice while it doubles, not four
+/// times.
+fn with_slack(held: usize, size: usize) -> usize {
+    let grows_slowly = held < size && size <= held + held / 4 && size <= SMALL_MAX;
+    if grows_slowly { size.max(held + held / 2) } else { size }
 }
 
 fn resize_large(object: *mut u8, size: usize) -> bool {
@@ -331,7 +354,7 @@ unsafe fn move_to<N: NoMemory>(object: *mut u8, held: usize, size: usize, align:
     if was_large && size > SMALL_MAX && resize_large(object, size) {
         return object;
     }
-    let new = allocate_aligned::<N>(size, align);
+    let new = allocate_aligned::<N>(with_slack(held, size), align);
     if new.is_null() {
         return new;
     }

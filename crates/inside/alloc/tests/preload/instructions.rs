@@ -44,6 +44,13 @@ fn a_round_of_calloc_and_free_costs_at_most_74() {
     assert!(cost <= 74.0, "{cost}");
 }
 
+/// A call of a writer that appends 16 bytes at a time up to 64 KiB, what it copies included.
+#[test]
+fn a_call_of_growing_realloc_costs_at_most_81() {
+    let Some(cost) = count(&["count", "realloc-growing", "65536"]) else { return };
+    assert!(cost <= 81.0, "{cost}");
+}
+
 /// The published code walks a list of all of them.
 #[test]
 fn free_of_a_large_block_does_not_depend_on_the_live_ones() {
