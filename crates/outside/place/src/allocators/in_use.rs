@@ -33,7 +33,7 @@ pub struct InUse {
 pub struct Embedded {
     /// The program or library.
     pub path: PathBuf,
-    /// Its entry point: `duckdb_je_malloc`.
+    /// Its entry point: `duckdb_je_malloc`; its name where symbols are stripped: `mimalloc`.
     pub symbol: String,
 }
 

@@ -18,6 +18,10 @@ const PREFIXED: [&str; 5] = ["je_malloc", "mi_malloc", "tc_malloc", "sn_malloc",
 /// How the name of each of them ends in a string table.
 const TAIL: &[u8] = b"malloc\0";
 
+/// What allocators say, each with its name: found also in files without symbols.
+const MESSAGES: [(&[u8], &str); 2] =
+    [(b"mimalloc: warning: ", "mimalloc"), (b"<jemalloc>: ", "jemalloc")];
+
 /// The symbol by which `program` has its own malloc, if it has one. A stripped program
 /// with a prefixed allocator cannot be told from others.
 ///
@@ -42,7 +46,8 @@ pub(crate) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
 }
 
 /// The entry point of an allocator that is linked into a library or program, under whatever
-/// name it was given there: DuckDB's jemalloc is `duckdb_je_malloc`.
+/// name it was given there: DuckDB's jemalloc is `duckdb_je_malloc`. Where its symbols are
+/// stripped, its name, known by its messages.
 ///
 /// # Errors
 /// When the file cannot be read; one that is not ELF has none.
@@ -54,12 +59,17 @@ pub(crate) fn embedded(file: &Path) -> io::Result<Option<String>> {
             name.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'))
         })
     };
-    Ok(file
+    let symbol = file
         .dynamic_symbols()
         .filter(|symbol| symbol.is_definition())
         .filter_map(|symbol| symbol.name().ok())
-        .find(|name| is_allocator(name))
-        .map(str::to_owned))
+        .find(|name| is_allocator(name));
+    let by_message = || {
+        let texts = file.section_by_name(".rodata")?.data().ok()?;
+        let found = MESSAGES.iter().find(|(said, _)| memmem::find(texts, said).is_some());
+        found.map(|(_, name)| *name)
+    };
+    Ok(symbol.or_else(by_message).map(str::to_owned))
 }
 
 /// Whether a library takes the place of `malloc` when it is preloaded.
