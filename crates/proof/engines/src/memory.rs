@@ -1,7 +1,7 @@
 //! Memory of an engine over time, and what watching and driving it cost.
 //!
 //! Reading `smaps_rollup` walks the page tables of each process, so the next look is put off
-//! until looking takes at most one part in [`SHARE`] of the time.
+//! until looking takes at most one part in [`SHARE`] of what the engine uses itself.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -13,10 +13,12 @@ use serde::Serialize;
 
 use crate::EngineError;
 
-/// Looking takes at most one part in so many of the time.
-const SHARE: u32 = 100;
+/// Looking takes at most one part in so many of the engine's CPU time.
+const SHARE: f64 = 100.0;
 /// The shortest time between two looks.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// The longest, unless there are too many points: an engine at rest is looked at as well.
+const LONGEST: Duration = Duration::from_secs(5);
 /// Most points kept; every other one is dropped when there are as many.
 const MAX_POINTS: usize = 1024;
 
@@ -172,16 +174,27 @@ impl Watcher {
             self.interval *= 2;
         }
         let cost = cpu_time(ClockId::ThreadCPUTime).saturating_sub(before);
-        self.interval.max(cost * SHARE)
+        let busy = self.engine_cpu().as_secs_f64() / self.began.elapsed().as_secs_f64();
+        pause(cost, busy).max(self.interval)
+    }
+
+    /// What the engine has used since the beginning.
+    fn engine_cpu(&self) -> Duration {
+        self.tree.as_ref().map_or(Duration::ZERO, |tree| used(tree).saturating_sub(self.cpu))
     }
 
     fn finish(mut self) -> Watched {
         self.look();
-        if let Ok(tree) = &self.tree {
-            self.watched.engine_cpu_seconds = used(tree).saturating_sub(self.cpu).as_secs_f64();
-        }
+        self.watched.engine_cpu_seconds = self.engine_cpu().as_secs_f64();
         self.watched
     }
+}
+
+/// How long to wait after a look that cost so much CPU time at an engine that keeps so many
+/// CPUs busy.
+fn pause(cost: Duration, busy: f64) -> Duration {
+    let seconds = SHARE * cost.as_secs_f64() / busy;
+    Duration::try_from_secs_f64(seconds).map_or(LONGEST, |pause| pause.clamp(INTERVAL, LONGEST))
 }
 
 fn used(tree: &Tree) -> Duration {
@@ -214,6 +227,15 @@ mod tests {
         assert!((twice.points[4].seconds - 5.0).abs() < 1e-9);
         assert_eq!(Watched::default().mean_held_bytes(), None);
         assert_eq!(Watched::default().driver_share(), None);
+    }
+
+    #[test]
+    fn a_busy_engine_is_looked_at_more_often() {
+        let cost = Duration::from_millis(2);
+        assert_eq!(pause(cost, 1.0), Duration::from_millis(200));
+        assert_eq!(pause(cost, 0.25), Duration::from_millis(800));
+        assert_eq!(pause(cost, 16.0), INTERVAL);
+        assert_eq!((pause(cost, 0.0), pause(Duration::ZERO, 0.0)), (LONGEST, LONGEST));
     }
 
     #[test]
