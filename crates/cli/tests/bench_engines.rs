@@ -1,4 +1,5 @@
 //! `bench w5`, `bench arrivals` and `bench clients` with real databases at a small scale.
+//! Engines that are not installed are reported as skipped.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -15,7 +16,7 @@ use numapilot_sys::process::PidFd;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ENGINES: [&str; 2] = ["duckdb", "postgresql"];
+const ENGINES: [&str; 3] = ["duckdb", "datafusion", "postgresql"];
 
 /// Databases of all tests: loading is most of the time. A server's user must get in.
 fn cache() -> PathBuf {
@@ -153,10 +154,35 @@ fn engines_agree_and_all_queries_are_answered() {
                 assert_eq!(mallocs["embedded"].as_array().unwrap().len(), 0);
             }
             _ => {
-                assert_eq!(mallocs["embedded"][0]["symbol"], "duckdb_je_malloc");
-                assert!(said.contains("an allocator of its own (duckdb_je_malloc)"), "{said}");
+                let own = if *engine == "duckdb" { "duckdb_je_malloc" } else { "mimalloc" };
+                assert_eq!(mallocs["embedded"][0]["symbol"], own);
+                assert!(said.contains(&format!("an allocator of its own ({own})")), "{said}");
             }
         }
+        digests.push(summary["checksum"].as_str().unwrap().to_owned());
+    }
+    digests.dedup();
+    assert!(digests.len() <= 1, "engines disagree: {digests:?}");
+}
+
+#[test]
+fn tpcds_has_the_same_answers_on_every_engine() {
+    let mut digests = Vec::new();
+    for engine in engines() {
+        let arguments = ["--benchmark", "tpcds", "--runs", "1", "--json"];
+        let output = bench("w5", engine, &cache(), &arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if said.contains("extension tpcds") && said.contains("is not installed") {
+            println!("skipped: {said}");
+            return;
+        }
+        assert!(output.status.success(), "{engine}: {said}");
+        let summary = lines(&output.stdout).pop().unwrap();
+        assert_eq!(summary["parameters"]["dataset"], "tpcds-sf0.01");
+        let queries = summary["queries"].as_array().unwrap();
+        assert_eq!(queries.len(), 99);
+        assert!(queries.iter().any(|query| query["rows"] == 100), "{engine}");
+        assert!(summary["note"].as_str().unwrap().contains("derived from TPC-DS"));
         digests.push(summary["checksum"].as_str().unwrap().to_owned());
     }
     digests.dedup();
@@ -429,6 +455,10 @@ fn bad_arguments_are_refused() {
     };
     assert!(error(&["--queries", "23"]).contains("TPC-H has no query 23; there are 1 to 22"));
     assert!(error(&["--queries", "x"]).contains("is no list of queries"));
+    let mut command = bench("w5", "duckdb", &cache(), &["--benchmark", "tpcds"]);
+    let output = command.env("PATH", "/nonexistent").assert().code(125);
+    let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert!(said.contains("extension tpcds") && said.contains("duckdb-extension-tpcds"), "{said}");
     let mut command = bench("w5", "duckdb", &cache(), &[]);
     let output = command.env("PATH", "/nonexistent").assert().code(125);
     let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();

@@ -3,14 +3,47 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use crate::{Answer, EngineError, tpch};
+use crate::{Answer, EngineError, RunDirectory, Step, tpcds, tpch};
 
 /// Whose tables and queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Benchmark {
     /// TPC-H: 8 tables, 22 queries.
     TpcH,
+    /// TPC-DS: 24 tables, 99 queries.
+    TpcDs,
+}
+
+impl Benchmark {
+    /// Every benchmark, the default first.
+    pub const ALL: [Self; 2] = [Self::TpcH, Self::TpcDs];
+
+    /// Its name in options and files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TpcH => "tpch",
+            Self::TpcDs => "tpcds",
+        }
+    }
+
+    /// The benchmark with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|benchmark| benchmark.name() == name)
+    }
+
+    /// What every result is marked with.
+    #[must_use]
+    pub const fn disclaimer(self) -> &'static str {
+        match self {
+            Self::TpcH => "derived from TPC-H, not comparable to TPC results",
+            Self::TpcDs => "derived from TPC-DS, not comparable to TPC results",
+        }
+    }
 }
 
 /// How large: 1 is about 1 GB of text.
@@ -44,15 +77,15 @@ impl fmt::Display for Scale {
 
 /// A table: how to make it and what is in it.
 #[derive(Clone, Copy, Debug)]
-pub struct Table {
+pub struct Table<'a> {
     /// Its name.
-    pub name: &'static str,
+    pub name: &'a str,
     /// Columns as in CREATE TABLE.
-    pub columns: &'static str,
+    pub columns: &'a str,
     /// Columns of the primary key.
-    pub key: &'static str,
+    pub key: &'a str,
     /// Columns of further indexes, for engines that need them.
-    pub indexes: &'static [&'static str],
+    pub indexes: &'a [&'a str],
 }
 
 /// A query in the common SQL of all engines.
@@ -74,37 +107,54 @@ pub struct Reference {
 }
 
 /// What is loaded and asked.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Dataset {
-    /// Of which benchmark.
-    pub benchmark: Benchmark,
-    /// How large.
-    pub scale: Scale,
+    scale: Scale,
+    /// Only of TPC-DS; TPC-H is inside this program.
+    tpcds: Option<Arc<tpcds::Source>>,
 }
 
 impl Dataset {
+    /// A benchmark's data at a scale factor.
+    ///
+    /// # Errors
+    /// [`EngineError::NotInstalled`] when what makes the data is not there.
+    pub fn open(benchmark: Benchmark, scale: Scale) -> Result<Self, EngineError> {
+        let tpcds = match benchmark {
+            Benchmark::TpcH => None,
+            Benchmark::TpcDs => Some(Arc::new(tpcds::Source::find()?)),
+        };
+        Ok(Self { scale, tpcds })
+    }
+
+    /// Of which benchmark it is.
+    #[must_use]
+    pub fn benchmark(&self) -> Benchmark {
+        if self.tpcds.is_some() { Benchmark::TpcDs } else { Benchmark::TpcH }
+    }
+
+    /// How large it is.
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
     /// What files of it are called.
     #[must_use]
     pub fn name(&self) -> String {
-        match self.benchmark {
-            Benchmark::TpcH => format!("tpch-sf{}", self.scale),
-        }
+        format!("{}-sf{}", self.benchmark().name(), self.scale)
     }
 
-    /// Its tables, those that others refer to first.
+    /// Its tables, those that others refer to first where that is known.
     #[must_use]
-    pub fn tables(&self) -> &'static [Table] {
-        match self.benchmark {
-            Benchmark::TpcH => tpch::TABLES,
-        }
+    pub fn tables(&self) -> Vec<Table<'_>> {
+        self.tpcds.as_ref().map_or_else(|| tpch::TABLES.to_vec(), |tpcds| tpcds.tables())
     }
 
     /// Its queries have the numbers 1 to this.
     #[must_use]
     pub fn queries(&self) -> u32 {
-        match self.benchmark {
-            Benchmark::TpcH => tpch::QUERIES,
-        }
+        self.tpcds.as_ref().map_or(tpch::QUERIES, |tpcds| tpcds.queries())
     }
 
     /// A query with the parameters that the specification validates answers with.
@@ -112,34 +162,68 @@ impl Dataset {
     /// # Errors
     /// [`EngineError::NoQuery`].
     pub fn query(&self, number: u32) -> Result<Query, EngineError> {
-        match self.benchmark {
-            Benchmark::TpcH => tpch::query(number, self.scale),
-        }
+        let (benchmark, query) = match &self.tpcds {
+            None => (tpch::TITLE, tpch::query(number, self.scale)),
+            Some(tpcds) => (tpcds::TITLE, tpcds.query(number)),
+        };
+        query.ok_or(EngineError::NoQuery { benchmark, number, last: self.queries() })
     }
 
     /// The answer that the specification gives, where it gives one.
     #[must_use]
     pub fn reference(&self, number: u32) -> Option<Reference> {
-        match self.benchmark {
-            Benchmark::TpcH => tpch::reference(number, self.scale),
+        match &self.tpcds {
+            None => tpch::reference(number, self.scale),
+            Some(_) => None,
         }
     }
 
-    /// Writes a table as CSV, without a header.
+    /// Makes the rows of all tables, for a load: in `run` what cannot be made one by one.
     ///
     /// # Errors
-    /// Those of the writer.
-    pub fn write(&self, table: &Table, to: &mut dyn Write) -> io::Result<()> {
-        match self.benchmark {
-            Benchmark::TpcH => tpch::write(table, self.scale, to),
-        }
+    /// What the generator says, or [`EngineError::Interrupted`].
+    pub(crate) fn generate<'a>(
+        &'a self,
+        run: &'a RunDirectory,
+        say: &mut dyn FnMut(Step),
+        stop: &AtomicBool,
+    ) -> Result<Rows<'a>, EngineError> {
+        Ok(match &self.tpcds {
+            None => Rows::TpcH(self.scale),
+            Some(tpcds) => {
+                say(Step::Detail(format!("generating {}", self.name())));
+                Rows::TpcDs(tpcds.generate(self.scale, run, stop)?)
+            }
+        })
     }
 
     /// Bytes of all tables as CSV, about.
     #[must_use]
     pub fn csv_bytes(&self) -> u64 {
-        match self.benchmark {
-            Benchmark::TpcH => tpch::csv_bytes(self.scale),
+        match &self.tpcds {
+            None => tpch::csv_bytes(self.scale),
+            Some(_) => tpcds::csv_bytes(self.scale),
+        }
+    }
+}
+
+/// The rows of all tables.
+pub(crate) enum Rows<'a> {
+    /// Made while they are written.
+    TpcH(Scale),
+    /// Made before.
+    TpcDs(tpcds::Generated<'a>),
+}
+
+impl Rows<'_> {
+    /// Writes a table as CSV, without a header.
+    ///
+    /// # Errors
+    /// Those of the writer, or what the generator says.
+    pub(crate) fn write(&self, table: &str, to: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::TpcH(scale) => tpch::write(table, *scale, to),
+            Self::TpcDs(generated) => generated.write(table, to),
         }
     }
 }

@@ -6,27 +6,31 @@ use std::time::Duration;
 
 use numapilot_place::{Note, Plan};
 
+use crate::answer::Rounding;
 use crate::process::Process;
-use crate::{Answer, Dataset, EngineError, RunDirectory, duckdb, postgresql};
+use crate::{Answer, Dataset, EngineError, RunDirectory, postgresql, python};
 
 /// The engines there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// DuckDB, inside a Python process: columnar, no server.
     DuckDb,
+    /// DataFusion, likewise.
+    DataFusion,
     /// PostgreSQL, a server of its own.
     PostgreSql,
 }
 
 impl Kind {
     /// Every engine, the default first.
-    pub const ALL: [Self; 2] = [Self::DuckDb, Self::PostgreSql];
+    pub const ALL: [Self; 3] = [Self::DuckDb, Self::DataFusion, Self::PostgreSql];
 
     /// Its name in options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::DuckDb => "duckdb",
+            Self::DataFusion => "datafusion",
             Self::PostgreSql => "postgresql",
         }
     }
@@ -43,7 +47,8 @@ impl Kind {
     /// [`EngineError::NotInstalled`] with how to get it.
     pub fn find(self) -> Result<Box<dyn System>, EngineError> {
         Ok(match self {
-            Self::DuckDb => Box::new(duckdb::DuckDb::find()?),
+            Self::DuckDb => Box::new(python::DUCKDB.find()?),
+            Self::DataFusion => Box::new(python::DATAFUSION.find()?),
             Self::PostgreSql => Box::new(postgresql::PostgreSql::find()?),
         })
     }
@@ -83,6 +88,11 @@ pub trait System {
 
     /// About how much a loaded data set takes, with what loading takes besides.
     fn stored_bytes(&self, dataset: &Dataset) -> u64;
+
+    /// How its numbers are rounded.
+    fn rounding(&self) -> Rounding {
+        Rounding::None
+    }
 
     /// Whether two engines can use one database at once.
     fn shares_databases(&self) -> bool;

@@ -19,7 +19,6 @@ mod cache;
 pub mod clients;
 mod crew;
 mod dataset;
-mod duckdb;
 mod engine;
 mod error;
 mod latency;
@@ -27,11 +26,14 @@ mod memory;
 mod postgresql;
 pub mod power;
 mod process;
+mod python;
+mod tpcds;
 mod tpch;
 mod verify;
+pub mod warm_up;
 
 pub use allocator::Mallocs;
-pub use answer::{Answer, Digest};
+pub use answer::{Answer, Digest, Rounding};
 pub use cache::{Cache, Database, RunDirectory};
 pub use crew::End;
 pub use dataset::{Benchmark, Dataset, Query, Reference, Scale, Table};
@@ -40,6 +42,3 @@ pub use error::EngineError;
 pub use latency::Latencies;
 pub use memory::{MemoryPoint, Watch, Watched};
 pub use verify::{Verdict, Verifier};
-
-/// What every result is marked with.
-pub const DISCLAIMER: &str = "derived from TPC-H, not comparable to TPC results";

@@ -11,14 +11,26 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Rounding;
-use crate::{Answer, Cache, Dataset, EngineError, System};
+use crate::power::Failure;
+use crate::{Answer, Cache, Dataset, Digest, EngineError, Rounding, System};
 
 /// The answers of one engine to a data set's queries.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Stored {
     engine: String,
+    #[serde(default)]
+    rounding: Rounding,
     answers: BTreeMap<u32, Answer>,
+    /// What stands for each answer: of answers that agree, the digest of the first.
+    #[serde(default)]
+    digests: BTreeMap<u32, Digest>,
+}
+
+impl Stored {
+    fn digest(&self, number: u32) -> Option<Digest> {
+        let digest = self.digests.get(&number).copied();
+        digest.or_else(|| Some(self.answers.get(&number)?.digest()))
+    }
 }
 
 /// What a first answer was compared with.
@@ -34,9 +46,9 @@ pub struct Verifier {
     dataset: Dataset,
     directory: PathBuf,
     slug: String,
-    engine: String,
     others: Vec<Stored>,
-    first: BTreeMap<u32, Answer>,
+    /// The first answers of this run.
+    ours: Stored,
 }
 
 impl Verifier {
@@ -54,8 +66,9 @@ impl Verifier {
                 others.push(read(&path)?);
             }
         }
-        let (slug, engine) = (system.slug(), system.title());
-        Ok(Self { dataset, directory, slug, engine, others, first: BTreeMap::new() })
+        let (engine, rounding) = (system.title(), system.rounding());
+        let ours = Stored { engine, rounding, ..Stored::default() };
+        Ok(Self { dataset, directory, slug: system.slug(), others, ours })
     }
 
     /// Compares an answer; the first to a query with all there is, further ones with the first.
@@ -63,7 +76,7 @@ impl Verifier {
     /// # Errors
     /// From what it differs, and where.
     pub fn check(&mut self, number: u32, answer: Answer) -> Result<Verdict, String> {
-        if let Some(first) = self.first.get(&number) {
+        if let Some(first) = self.ours.answers.get(&number) {
             let difference = answer.differs_from(first, Rounding::None);
             return match difference {
                 None => Ok(Verdict::default()),
@@ -71,6 +84,7 @@ impl Verifier {
             };
         }
         let mut verdict = Verdict::default();
+        let mut digest = None;
         if let Some(reference) = self.dataset.reference(number) {
             let ours = answer.without(reference.left_out);
             if let Some(difference) = ours.differs_from(&reference.answer, Rounding::Printed) {
@@ -80,28 +94,40 @@ impl Verifier {
         }
         for other in &self.others {
             let Some(theirs) = other.answers.get(&number) else { continue };
-            if let Some(difference) = answer.differs_from(theirs, Rounding::None) {
+            let rounding = self.ours.rounding.max(other.rounding);
+            if let Some(difference) = answer.differs_from(theirs, rounding) {
                 let (engine, directory) = (&other.engine, self.directory.display());
                 return Err(format!("not {engine}'s answer: {difference} (kept in {directory})"));
             }
             // That it still answers as it did is checked, but confirms nothing.
-            if other.engine != self.engine {
+            if other.engine != self.ours.engine {
                 verdict.agrees_with.push(other.engine.clone());
             }
+            digest = digest.or_else(|| other.digest(number));
         }
-        self.first.insert(number, answer);
+        self.ours.digests.insert(number, digest.unwrap_or_else(|| answer.digest()));
+        self.ours.answers.insert(number, answer);
         Ok(verdict)
+    }
+
+    /// Whether a query was answered at all, and rightly.
+    ///
+    /// # Errors
+    /// Why it does not count.
+    pub fn judge(&mut self, number: u32, answer: Result<Answer, String>) -> Result<(), Failure> {
+        let answer = answer.map_err(Failure::Refused)?;
+        self.check(number, answer).map(drop).map_err(Failure::Wrong)
     }
 
     /// One digest for the right answers to these queries, the same for every engine; `None`
     /// unless all were answered.
     #[must_use]
-    pub fn digest(&self, queries: impl Iterator<Item = u32>) -> Option<crate::Digest> {
+    pub fn digest(&self, queries: impl Iterator<Item = u32>) -> Option<Digest> {
         let sum = queries.into_iter().try_fold(0u64, |sum, number| {
-            let digest = self.first.get(&number)?.digest();
+            let digest = self.ours.digests.get(&number)?;
             Some(sum.wrapping_mul(31).wrapping_add(digest.0 ^ u64::from(number)))
         });
-        sum.map(crate::Digest)
+        sum.map(Digest)
     }
 
     /// Keeps the right answers for other engines to be compared with.
@@ -109,15 +135,17 @@ impl Verifier {
     /// # Errors
     /// When they cannot be written.
     pub fn save(self) -> Result<(), EngineError> {
-        if self.first.is_empty() {
+        let Self { directory, slug, ours, .. } = self;
+        if ours.answers.is_empty() {
             return Ok(());
         }
-        let path = self.directory.join(format!("{}.json", self.slug));
+        let path = directory.join(format!("{slug}.json"));
         // Another bench may have added to it meanwhile.
         let mut stored = read(&path).unwrap_or_default();
-        stored.engine = self.engine;
-        stored.answers.extend(self.first);
-        write(&self.directory, &path, &stored).map_err(EngineError::file("write", &path))
+        stored.answers.extend(ours.answers);
+        stored.digests.extend(ours.digests);
+        let stored = Stored { engine: ours.engine, rounding: ours.rounding, ..stored };
+        write(&directory, &path, &stored).map_err(EngineError::file("write", &path))
     }
 }
 
@@ -148,12 +176,11 @@ mod tests {
         let others = fs::read_dir(directory).unwrap().flatten();
         let others = others.map(|e| e.path()).filter(|other| *other != path);
         Verifier {
-            dataset: Dataset { benchmark: Benchmark::TpcH, scale },
+            dataset: Dataset::open(Benchmark::TpcH, scale).unwrap(),
             directory: directory.to_owned(),
             slug: slug.to_owned(),
-            engine: slug.to_uppercase(),
             others: others.map(|path| read(&path).unwrap()).collect(),
-            first: BTreeMap::new(),
+            ours: Stored { engine: slug.to_uppercase(), ..Stored::default() },
         }
     }
 
@@ -178,6 +205,11 @@ mod tests {
         );
         assert_eq!(two.check(6, answer("12.50")).unwrap().agrees_with, ["ONE"]);
         assert_eq!(two.digest([6].into_iter()), digest);
+        // One that cuts numbers off has another text and the same digest.
+        let mut three = verifier(directory.path(), "three", "0.01");
+        three.ours.rounding = Rounding::CutOff;
+        assert_eq!(three.check(6, answer("12.4999")).unwrap().agrees_with, ["ONE"]);
+        assert_eq!(three.digest([6].into_iter()), digest);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use postgres::Transaction;
 use super::PostgreSql;
 use super::server::Server;
 use super::session::{Connection, USER};
+use crate::dataset::Rows;
 use crate::{Dataset, Engine, EngineError, Launch, RunDirectory, Step, System, Table, cache};
 
 /// What makes loading fast and is not left on afterwards. Without a log of the new tables (they
@@ -29,12 +30,13 @@ pub fn load(
     say: &mut dyn FnMut(Step),
     stop: &AtomicBool,
 ) -> Result<(), EngineError> {
+    let rows = dataset.generate(run, say, stop)?;
     cache::give(directory, system.owner.0)?;
     make_cluster(system, directory)?;
     let plan = Plan::default();
     let launch = Launch { plan: &plan, strict: false, settings: &[], timeout: None, run };
     let server = Server::start(system, directory, &launch, SETTINGS)?;
-    let loaded = fill(system, &server, dataset, say, stop);
+    let loaded = fill(system, &server, dataset, &rows, say, stop);
     // When it died in the middle, that is the reason for whatever failed.
     let stopped = Box::new(server).stop();
     match (loaded, stopped) {
@@ -72,14 +74,16 @@ fn fill(
     system: &PostgreSql,
     server: &Server,
     dataset: &Dataset,
+    rows: &Rows<'_>,
     say: &mut dyn FnMut(Step),
     stop: &AtomicBool,
 ) -> Result<(), EngineError> {
     let mut connection = server.client()?;
-    for table in dataset.tables() {
+    let tables = dataset.tables();
+    for table in &tables {
         say(Step::Detail(format!("loading {}: {}", dataset.name(), table.name)));
         let doing = format!("load {}", table.name);
-        copy(&mut connection, dataset, table, stop).map_err(|error| {
+        copy(&mut connection, rows, table, stop).map_err(|error| {
             if stop.load(Ordering::Relaxed) {
                 return EngineError::Interrupted;
             }
@@ -93,7 +97,7 @@ fn fill(
         say(Step::Detail(format!("loading {}: {doing}", dataset.name())));
         connection.client.batch_execute(sql).map_err(|error| failed(system, &doing, &error.into()))
     };
-    for table in dataset.tables() {
+    for table in &tables {
         let (name, key) = (table.name, table.key);
         run(&format!("alter table {name} add primary key ({key})"), format!("key of {name}"))?;
         for columns in table.indexes {
@@ -142,27 +146,27 @@ fn failed(system: &PostgreSql, doing: &str, error: &CopyError) -> EngineError {
 
 fn copy(
     connection: &mut Connection,
-    dataset: &Dataset,
-    table: &Table,
+    rows: &Rows<'_>,
+    table: &Table<'_>,
     stop: &AtomicBool,
 ) -> Result<(), CopyError> {
     let mut transaction = connection.client.transaction()?;
     let (name, columns) = (table.name, table.columns);
     transaction.batch_execute(&format!("create table {name} ({columns})"))?;
-    stream(&mut transaction, dataset, table, stop)?;
+    stream(&mut transaction, rows, name, stop)?;
     Ok(transaction.commit()?)
 }
 
 fn stream(
     transaction: &mut Transaction<'_>,
-    dataset: &Dataset,
-    table: &Table,
+    rows: &Rows<'_>,
+    table: &str,
     stop: &AtomicBool,
 ) -> Result<(), CopyError> {
-    let sql = format!("copy {} from stdin (format csv, freeze)", table.name);
+    let sql = format!("copy {table} from stdin (format csv, freeze)");
     let writer = transaction.copy_in(&sql)?;
     let mut buffered = io::BufWriter::with_capacity(CHUNK, Stoppable { writer, stop });
-    dataset.write(table, &mut buffered).map_err(CopyError::Data)?;
+    rows.write(table, &mut buffered).map_err(CopyError::Data)?;
     let stoppable = buffered.into_inner().map_err(|e| CopyError::Data(e.into_error()))?;
     stoppable.writer.finish()?;
     Ok(())

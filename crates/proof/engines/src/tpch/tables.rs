@@ -8,7 +8,7 @@
 use crate::Table;
 
 /// All of them.
-pub const TABLES: &[Table] = &[
+pub const TABLES: &[Table<'static>] = &[
     Table {
         name: "region",
         columns: "r_regionkey integer not null, r_name varchar(25) not null, \

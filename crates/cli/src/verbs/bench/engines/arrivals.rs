@@ -8,13 +8,12 @@ use std::time::Instant;
 
 use numapilot_engines::arrivals::{self, Arrival, Outcome, Served};
 use numapilot_engines::{End, Latencies, Watch};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::open::{Bench, Common, List, list};
-use super::picture;
-use super::report::{self, Surroundings, told};
-use crate::file::{self, Existing};
-use crate::terminal::{self, BAD, BOLD, Terminal, WARN, left_time, trimmed};
+use super::picture::{self, Caption};
+use super::report::{self, Findings, Surroundings, told};
+use crate::terminal::{self, Terminal, left_time, trimmed};
 
 /// Shares of the arrivals that are told of.
 const SHARES: [(&str, f64); 5] =
@@ -41,9 +40,9 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     arrivals: u32,
 
-    /// Queries that arrive, each as often as the others.
-    #[arg(long, value_name = "LIST", value_parser = list, default_value = "1-22")]
-    queries: List,
+    /// Queries that arrive, each as often as the others [default: all].
+    #[arg(long, value_name = "LIST", value_parser = list)]
+    queries: Option<List>,
 
     /// Source of the random arrivals.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -71,7 +70,7 @@ pub fn few(text: &str) -> Result<NonZeroUsize, String> {
 impl Args {
     pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let plan = self.common.take_plan()?;
-        let mut bench = self.common.open(terminal, plan, &self.queries.0)?;
+        let mut bench = self.common.open(terminal, plan, self.queries.as_ref())?;
         let mut sessions = bench.sessions(self.active.get())?;
         let warm = bench.warm_up(&mut sessions);
         if !matches!(warm.0, End::Complete) || !warm.1.is_empty() {
@@ -90,7 +89,7 @@ impl Args {
             done += 1;
             progress.show(place(&schedule, done, began.elapsed().as_secs_f64()));
             if let Some(failure) = &served.failure {
-                progress.say(&format!("query {} {}", served.number, told(failure)));
+                progress.say(&report::failed(served.number, failure));
             }
             if self.common.json && written.is_ok() {
                 written = report::line(terminal, &line(served));
@@ -105,54 +104,42 @@ impl Args {
             &bench.stop,
             &mut each,
         );
-        bench.progress.finish();
         written?;
         let seen = Surroundings { watched: watch.finish(), mallocs };
-        report::warn(terminal, &seen);
-        if self.common.json {
-            report::line(terminal, &self.summary(&bench, &seen, &outcome, &end))?;
-        } else {
-            self.print(terminal, &bench, &seen, &outcome, &end)?;
-        }
-        if let Some(path) = &self.common.svg {
-            let subtitle = self.subtitle(&bench);
-            file::put(
-                path,
-                &picture::arrivals(&subtitle, &outcome, &seen.watched),
-                Existing::Replace,
-            )?;
-        }
         drop(sessions);
-        let failures = report::failures(&outcome.failures);
-        bench.close(end, &failures)
+        let results = Results { asked: &self, outcome };
+        report::end(&self.common, bench, &seen, end, &results)
     }
+}
+
+/// What was measured.
+struct Results<'a> {
+    asked: &'a Args,
+    outcome: Outcome,
+}
+
+impl Findings for Results<'_> {
+    const WORKLOAD: &'static str = "arrivals";
 
     fn subtitle(&self, bench: &Bench<'_>) -> String {
         let (name, title, plan) = (bench.dataset.name(), bench.engine.title(), &bench.plan);
-        let (rate, active) = (self.rate, self.active);
+        let Args { rate, active, .. } = self.asked;
         format!("{name} on {title}, {rate} queries/s, at most {active} active, plan {plan}")
     }
 
-    fn summary(
-        &self,
-        bench: &Bench<'_>,
-        seen: &Surroundings,
-        outcome: &Outcome,
-        end: &End,
-    ) -> Value {
-        let mut all = report::fields(bench, "arrivals", seen);
-        all["parameters"]["rate"] = self.rate.into();
-        all["parameters"]["active"] = self.active.get().into();
-        all["parameters"]["arrivals"] = self.arrivals.into();
-        all["parameters"]["seed"] = self.seed.into();
+    fn summarize(&self, all: &mut Map<String, Value>, seen: &Surroundings) {
+        let Self { asked, outcome } = self;
+        all["parameters"]["rate"] = asked.rate.into();
+        all["parameters"]["active"] = asked.active.get().into();
+        all["parameters"]["arrivals"] = asked.arrivals.into();
+        all["parameters"]["seed"] = asked.seed.into();
         let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
         let seconds = outcome.elapsed.as_secs_f64();
         put("seconds", seconds.into());
         put("items_per_second", (outcome.latency.count() as f64 / seconds).into());
         put("answered", outcome.latency.count().into());
         put("failed", outcome.failures.len().into());
-        put("checksum", bench.checksum().into());
-        put("threads", self.active.get().into());
+        put("threads", asked.active.get().into());
         put("wait_seconds", shares(&outcome.wait));
         put("execution_seconds", shares(&outcome.execution));
         put("latency_seconds", shares(&outcome.latency));
@@ -162,20 +149,10 @@ impl Args {
         });
         put("queries", queries.collect());
         put("memory", json!(seen.watched.points));
-        put("is_interrupted", matches!(end, End::Interrupted).into());
-        all.into()
     }
 
-    fn print(
-        &self,
-        terminal: &Terminal,
-        bench: &Bench<'_>,
-        seen: &Surroundings,
-        outcome: &Outcome,
-        end: &End,
-    ) -> anyhow::Result<()> {
-        let mut out = terminal.out();
-        writeln!(out, "{BOLD}arrivals: {}{BOLD:#}\n", self.subtitle(bench))?;
+    fn print(&self, out: &mut dyn Write, bench: &Bench<'_>) -> anyhow::Result<()> {
+        let Self { asked, outcome } = self;
         let header: Vec<&str> =
             ["", "mean"].into_iter().chain(SHARES.map(|(name, _)| name)).collect();
         let mut table = terminal::table(&header, &[1, 2, 3, 4, 5, 6]);
@@ -191,19 +168,25 @@ impl Args {
         writeln!(out, "{}\n", trimmed(&table))?;
         let seconds = outcome.elapsed.as_secs_f64();
         let (answered, failed) = (outcome.latency.count(), outcome.failures.len());
-        writeln!(out, "answered {answered} of {} arrivals, {failed} failed", self.arrivals)?;
+        writeln!(out, "answered {answered} of {} arrivals, {failed} failed", asked.arrivals)?;
         writeln!(out, "seconds {seconds:.6}")?;
-        writeln!(out, "queries/s {:.3} (arriving {})", answered as f64 / seconds, self.rate)?;
+        writeln!(out, "queries/s {:.3} (arriving {})", answered as f64 / seconds, asked.rate)?;
         if let Some(checksum) = bench.checksum() {
             writeln!(out, "checksum {checksum}")?;
         }
-        if matches!(end, End::Interrupted) {
-            writeln!(out, "{WARN}Interrupted: not all arrivals were served.{WARN:#}")?;
-        }
-        for failure in report::failures(&outcome.failures) {
-            writeln!(out, "{BAD}{failure}{BAD:#}")?;
-        }
-        report::print(&mut out, seen)
+        Ok(())
+    }
+
+    fn picture(&self, caption: &Caption, seen: &Surroundings) -> String {
+        picture::arrivals(caption, &self.outcome, &seen.watched)
+    }
+
+    fn unfinished(&self) -> &'static str {
+        "not all arrivals were served"
+    }
+
+    fn failures(&self) -> Vec<String> {
+        report::failures(&self.outcome.failures)
     }
 }
 

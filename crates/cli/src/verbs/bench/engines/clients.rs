@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use numapilot_engines::clients::{self, Outcome};
 use numapilot_engines::{End, Watch, Watched};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::arrivals::{few, shares};
 use super::open::{Bench, Common, List, list};
-use super::picture;
-use super::report::{self, Surroundings};
-use crate::file::{self, Existing};
-use crate::terminal::{self, BAD, BOLD, Terminal, WARN, trimmed};
+use super::picture::{self, Caption};
+use super::report::{self, Findings, Surroundings};
+use crate::terminal::{self, Terminal, trimmed};
 use crate::units;
 
 /// Arguments of `bench clients`.
@@ -50,7 +49,7 @@ pub struct Row {
 impl Args {
     pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let plan = self.common.take_plan()?;
-        let mut bench = self.common.open(terminal, plan, &self.query.0)?;
+        let mut bench = self.common.open(terminal, plan, Some(&self.query))?;
         let most = self.clients.iter().map(|clients| clients.get()).max().unwrap_or(1);
         let mut sessions = bench.sessions(most)?;
         let (mut end, mut failures) = bench.warm_up(&mut sessions);
@@ -81,24 +80,25 @@ impl Args {
             }
             rows.push(row);
         }
-        bench.progress.finish();
         let seen = Surroundings { watched, mallocs };
-        report::warn(terminal, &seen);
-        if self.common.json {
-            report::line(terminal, &self.summary(&bench, &seen, &rows, &end))?;
-        } else {
-            self.print(terminal, &bench, &seen, &rows, &end)?;
-        }
-        if let Some(path) = &self.common.svg {
-            let subtitle = self.subtitle(&bench);
-            file::put(path, &picture::clients(&subtitle, &rows), Existing::Replace)?;
-        }
         drop(sessions);
-        bench.close(end, &failures)
+        let results = Results { asked: &self, rows, failures };
+        report::end(&self.common, bench, &seen, end, &results)
     }
+}
+
+/// What was measured.
+struct Results<'a> {
+    asked: &'a Args,
+    rows: Vec<Row>,
+    failures: Vec<String>,
+}
+
+impl Findings for Results<'_> {
+    const WORKLOAD: &'static str = "clients";
 
     fn subtitle(&self, bench: &Bench<'_>) -> String {
-        let numbers: Vec<String> = self.query.0.iter().map(|n| format!("Q{n}")).collect();
+        let numbers: Vec<String> = self.asked.query.0.iter().map(|n| format!("Q{n}")).collect();
         let (name, title, plan) = (bench.dataset.name(), bench.engine.title(), &bench.plan);
         let queries = match numbers.len() {
             0..=4 => numbers.join(", "),
@@ -107,36 +107,24 @@ impl Args {
         format!("{queries} of {name} on {title}, plan {plan}")
     }
 
-    fn summary(&self, bench: &Bench<'_>, seen: &Surroundings, rows: &[Row], end: &End) -> Value {
-        let mut all = report::fields(bench, "clients", seen);
-        all["parameters"]["clients"] = json!(self.clients);
-        all["parameters"]["time_seconds"] = self.time.as_secs_f64().into();
+    fn summarize(&self, all: &mut Map<String, Value>, _: &Surroundings) {
+        let Self { asked, rows, .. } = self;
+        all["parameters"]["clients"] = json!(asked.clients);
+        all["parameters"]["time_seconds"] = asked.time.as_secs_f64().into();
         let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
         let best = rows.iter().filter_map(|row| row.outcome.queries_per_second());
         let seconds: f64 = rows.iter().map(|row| row.outcome.elapsed.as_secs_f64()).sum();
         put("seconds", seconds.into());
         put("items_per_second", best.reduce(f64::max).into());
-        put("checksum", bench.checksum().into());
-        put("threads", self.clients.iter().map(|clients| clients.get()).max().into());
+        put("threads", asked.clients.iter().map(|clients| clients.get()).max().into());
         put("clients", rows.iter().map(line).collect());
-        put("is_interrupted", matches!(end, End::Interrupted).into());
-        all.into()
     }
 
-    fn print(
-        &self,
-        terminal: &Terminal,
-        bench: &Bench<'_>,
-        seen: &Surroundings,
-        rows: &[Row],
-        end: &End,
-    ) -> anyhow::Result<()> {
-        let mut out = terminal.out();
-        writeln!(out, "{BOLD}clients: {}{BOLD:#}\n", self.subtitle(bench))?;
+    fn print(&self, out: &mut dyn Write, bench: &Bench<'_>) -> anyhow::Result<()> {
         let header = ["clients", "queries/s", "median", "p95", "most", "memory held", "CPUs busy"];
         let mut table = terminal::table(&header, &[0, 1, 2, 3, 4, 5, 6]);
         let show = |seconds: Option<f64>| seconds.map_or("-".to_owned(), terminal::seconds);
-        for Row { outcome, watched } in rows {
+        for Row { outcome, watched } in &self.rows {
             let busy = watched.engine_cpu_seconds / outcome.elapsed.as_secs_f64();
             table.add_row([
                 outcome.clients.to_string(),
@@ -152,15 +140,19 @@ impl Args {
         if let Some(checksum) = bench.checksum() {
             writeln!(out, "checksum {checksum}")?;
         }
-        if matches!(end, End::Interrupted) {
-            writeln!(out, "{WARN}Interrupted: not all numbers of clients were measured.{WARN:#}")?;
-        }
-        for row in rows {
-            for failure in report::failures(&row.outcome.failures) {
-                writeln!(out, "{BAD}{failure}{BAD:#}")?;
-            }
-        }
-        report::print(&mut out, seen)
+        Ok(())
+    }
+
+    fn picture(&self, caption: &Caption, _: &Surroundings) -> String {
+        picture::clients(caption, &self.rows)
+    }
+
+    fn unfinished(&self) -> &'static str {
+        "not all numbers of clients were measured"
+    }
+
+    fn failures(&self) -> Vec<String> {
+        self.failures.clone()
     }
 }
 

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use numapilot_engines::power::{self, Event};
 use numapilot_engines::{
     Benchmark, Cache, Database, Dataset, End, Engine, Kind, Launch, Mallocs, Query, RunDirectory,
-    Scale, Session, Verifier,
+    Scale, Session, Verifier, warm_up,
 };
 use numapilot_place::{AllocatorChoice, Plan, allocators};
 
@@ -32,6 +31,12 @@ pub struct Common {
           value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name))
               .try_map(|name| Kind::from_name(&name).ok_or("not one of the names")))]
     engine: Kind,
+
+    /// The tables and queries.
+    #[arg(long, value_name = "NAME", default_value = Benchmark::ALL[0].name(),
+          value_parser = PossibleValuesParser::new(Benchmark::ALL.map(Benchmark::name))
+              .try_map(|name| Benchmark::from_name(&name).ok_or("not one of the names")))]
+    benchmark: Benchmark,
 
     /// Size of the data: 1 is about 1 GB of text.
     #[arg(long, value_name = "SF", default_value = "1")]
@@ -94,12 +99,14 @@ impl Common {
         &self,
         terminal: &'a Terminal,
         plan: Plan,
-        numbers: &[u32],
+        queries: Option<&List>,
     ) -> anyhow::Result<Bench<'a>> {
         if let Some(path) = &self.svg {
             file::check(path, Existing::Replace)?;
         }
-        let dataset = Dataset { benchmark: Benchmark::TpcH, scale: self.scale_factor };
+        let dataset = Dataset::open(self.benchmark, self.scale_factor)?;
+        let numbers =
+            queries.map_or_else(|| (1..=dataset.queries()).collect(), |list| list.0.clone());
         let queries =
             numbers.iter().map(|&number| dataset.query(number)).collect::<Result<Vec<_>, _>>()?;
         let system = self.engine.find()?;
@@ -110,7 +117,7 @@ impl Common {
         let progress = Progress::new(terminal);
         let mut step = |step| progress.step(step);
         let database = cache.database(system.as_ref(), &dataset, &run, &mut step, &stop)?;
-        let verifier = Verifier::new(&cache, dataset, system.as_ref())?;
+        let verifier = Verifier::new(&cache, dataset.clone(), system.as_ref())?;
         progress.show(format!("starting {}", system.title()));
         let launch = Launch {
             plan: &plan,
@@ -174,26 +181,19 @@ impl Bench<'_> {
         Ok(sessions.collect::<Result<_, _>>()?)
     }
 
-    /// Runs every query once, so that nothing is read from disk later and every answer is
-    /// known to be right; what failed.
+    /// Runs every query once in every session; what failed.
     pub fn warm_up(&mut self, sessions: &mut [Box<dyn Session>]) -> (End, Vec<String>) {
-        let Some(session) = sessions.first_mut() else { return (End::Complete, Vec::new()) };
         let progress = &self.progress;
-        let mut each = |event: Event<'_>| {
-            if let Event::Begins(number, _) = event {
-                progress.show(format!("warming up · query {number}"));
-            }
-        };
-        let (outcomes, end) = power::run(
+        let total = sessions.len() * self.queries.len();
+        let (failures, end) = warm_up::run(
             self.engine.as_ref(),
-            session,
+            sessions,
             &self.queries,
-            0,
             &mut self.verifier,
             &self.stop,
-            &mut each,
+            &mut |done| progress.show(format!("warming up · {done} of {total} queries")),
         );
-        (end, outcomes.iter().filter_map(report::failure).collect())
+        (end, report::failures(&failures))
     }
 
     /// One number for the right answers to all queries.

@@ -21,8 +21,14 @@ const WIDTH: f64 = 720.0;
 /// Bytes of a MiB, in which memory is drawn: its round numbers are round numbers of bytes.
 const MIB: f64 = 1_048_576.0;
 
+/// The words around a picture.
+pub struct Caption {
+    pub subtitle: String,
+    pub disclaimer: &'static str,
+}
+
 /// Latency distribution with wait and execution apart, and memory over time.
-pub fn arrivals(subtitle: &str, outcome: &Outcome, watched: &Watched) -> String {
+pub fn arrivals(caption: &Caption, outcome: &Outcome, watched: &Watched) -> String {
     let curve = |name, latencies: &Latencies| Series {
         name,
         points: latencies.curve().into_iter().map(|(share, s)| (100.0 * share, s)).collect(),
@@ -56,11 +62,11 @@ pub fn arrivals(subtitle: &str, outcome: &Outcome, watched: &Watched) -> String 
             over_time("PSS", &|f| f.pss_bytes),
         ],
     };
-    document("Arrivals", subtitle, &[latency, memory])
+    document("Arrivals", caption, &[latency, memory])
 }
 
 /// Throughput and latency over clients.
-pub fn clients(subtitle: &str, rows: &[Row]) -> String {
+pub fn clients(caption: &Caption, rows: &[Row]) -> String {
     let over_clients = |name, of: &dyn Fn(&Row) -> Option<f64>| Series {
         name,
         points: rows.iter().filter_map(|r| Some((r.outcome.clients as f64, of(r)?))).collect(),
@@ -79,20 +85,20 @@ pub fn clients(subtitle: &str, rows: &[Row]) -> String {
         y: &terminal::seconds,
         series: vec![over_clients("median", &quantile(0.5)), over_clients("p95", &quantile(0.95))],
     };
-    document("Clients", subtitle, &[throughput, latency])
+    document("Clients", caption, &[throughput, latency])
 }
 
-fn document(title: &str, subtitle: &str, plots: &[Plot<'_>]) -> String {
+fn document(title: &str, caption: &Caption, plots: &[Plot<'_>]) -> String {
     let mut svg = Svg::default();
     svg.text("strong large", MARGIN, 32.0, title);
-    svg.text("dim", MARGIN, 54.0, subtitle);
+    svg.text("dim", MARGIN, 54.0, &caption.subtitle);
     let mut top = 76.0;
     for plot in plots {
         plot.draw(&mut svg, (MARGIN, top), (WIDTH, HEIGHT));
         top += HEIGHT + 16.0;
     }
-    svg.text("dim small", MARGIN, top + 8.0, numapilot_engines::DISCLAIMER);
-    let width = (2.0 * MARGIN + WIDTH).max(2.0 * MARGIN + text_width(subtitle, 13.0));
+    svg.text("dim small", MARGIN, top + 8.0, caption.disclaimer);
+    let width = (2.0 * MARGIN + WIDTH).max(2.0 * MARGIN + text_width(&caption.subtitle, 13.0));
     svg.finish(width, top + 24.0, title)
 }
 
@@ -100,11 +106,11 @@ fn document(title: &str, subtitle: &str, plots: &[Plot<'_>]) -> String {
 const ROW: f64 = 22.0;
 
 /// Each query's median on a logarithmic axis, with a line from the least to the most.
-pub fn queries(subtitle: &str, outcomes: &[power::Outcome]) -> String {
+pub fn queries(caption: &Caption, outcomes: &[power::Outcome]) -> String {
     let mut svg = Svg::default();
     let title = "Latency of each query";
     svg.text("strong large", MARGIN, 32.0, title);
-    svg.text("dim", MARGIN, 54.0, subtitle);
+    svg.text("dim", MARGIN, 54.0, &caption.subtitle);
     let top = 76.0;
     let bottom = top + ROW * outcomes.len() as f64;
     let walls = |outcome: &power::Outcome| -> Vec<f64> {
@@ -131,7 +137,7 @@ pub fn queries(subtitle: &str, outcomes: &[power::Outcome]) -> String {
         svg.path(0, 3.0, &line);
         svg.dot(0, axis.x(median), y, 4.5);
     }
-    svg.text("dim small", MARGIN, bottom + 40.0, numapilot_engines::DISCLAIMER);
-    let width = (2.0 * MARGIN + WIDTH).max(2.0 * MARGIN + text_width(subtitle, 13.0));
+    svg.text("dim small", MARGIN, bottom + 40.0, caption.disclaimer);
+    let width = (2.0 * MARGIN + WIDTH).max(2.0 * MARGIN + text_width(&caption.subtitle, 13.0));
     svg.finish(width, bottom + 56.0, title)
 }

@@ -2,13 +2,16 @@
 //! share, and what the results are not.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use numapilot_engines::power::{Failure, Outcome};
-use numapilot_engines::{DISCLAIMER, Mallocs, Watched};
+use numapilot_engines::{End, Mallocs, Watched};
 use serde_json::{Map, Value, json};
 
-use super::open::Bench;
-use crate::terminal::{self, DIM, Terminal};
+use super::open::{Bench, Common};
+use super::picture::Caption;
+use crate::file::{self, Existing};
+use crate::terminal::{self, BAD, BOLD, DIM, Terminal, WARN};
 
 /// The driver must cost less than this share of the engine's CPU time, or is warned about.
 const DRIVER_SHARE: f64 = 0.02;
@@ -40,17 +43,21 @@ pub fn told(failure: &Failure) -> String {
     }
 }
 
+/// Which query failed, and how.
+pub fn failed(number: u32, failure: &Failure) -> String {
+    format!("query {number} {}", told(failure))
+}
+
 /// A query's failure, if it has one.
 pub fn failure(outcome: &Outcome) -> Option<String> {
-    let failure = outcome.failure.as_ref()?;
-    Some(format!("query {} {}", outcome.number, told(failure)))
+    Some(failed(outcome.number, outcome.failure.as_ref()?))
 }
 
 /// Each failure once, with how often there was one like it.
 pub fn failures(all: &[(u32, Failure)]) -> Vec<String> {
     let mut counted: Vec<(String, usize)> = Vec::new();
     for (number, failure) in all {
-        let text = format!("query {number} {}", told(failure));
+        let text = failed(*number, failure);
         match counted.iter_mut().find(|(known, _)| *known == text) {
             Some((_, count)) => *count += 1,
             None => counted.push((text, 1)),
@@ -60,8 +67,76 @@ pub fn failures(all: &[(u32, Failure)]) -> Vec<String> {
     counted.into_iter().map(text).collect()
 }
 
-/// The lines under the table.
-pub fn print(out: &mut impl Write, seen: &Surroundings) -> anyhow::Result<()> {
+/// What one of the three found.
+pub trait Findings {
+    /// Its name.
+    const WORKLOAD: &'static str;
+
+    /// What was measured, on which engine, under which plan.
+    fn subtitle(&self, bench: &Bench<'_>) -> String;
+
+    /// Its own fields of the summary, where `parameters` already is.
+    fn summarize(&self, all: &mut Map<String, Value>, seen: &Surroundings);
+
+    /// Its table and the lines for patterns.
+    fn print(&self, out: &mut dyn Write, bench: &Bench<'_>) -> anyhow::Result<()>;
+
+    /// Its picture.
+    fn picture(&self, caption: &Caption, seen: &Surroundings) -> String;
+
+    /// What has not been done when the user ended it.
+    fn unfinished(&self) -> &'static str;
+
+    /// What failed, each once.
+    fn failures(&self) -> Vec<String>;
+}
+
+/// Tells what was found, in words or as JSON, and as a picture; stops the engine. The sessions
+/// must be gone.
+pub fn end<F: Findings>(
+    common: &Common,
+    bench: Bench<'_>,
+    seen: &Surroundings,
+    end: End,
+    findings: &F,
+) -> anyhow::Result<ExitCode> {
+    let terminal = bench.terminal;
+    bench.progress.finish();
+    warn(terminal, seen);
+    let is_interrupted = matches!(end, End::Interrupted);
+    let failures = findings.failures();
+    if common.json {
+        let mut all = fields(&bench, F::WORKLOAD, seen);
+        all.insert("checksum".to_owned(), bench.checksum().into());
+        all.insert("is_interrupted".to_owned(), is_interrupted.into());
+        findings.summarize(&mut all, seen);
+        line(terminal, &all)?;
+    } else {
+        let mut out = terminal.out();
+        writeln!(out, "{BOLD}{}: {}{BOLD:#}\n", F::WORKLOAD, findings.subtitle(&bench))?;
+        findings.print(&mut out, &bench)?;
+        if is_interrupted {
+            writeln!(out, "{WARN}Interrupted: {}.{WARN:#}", findings.unfinished())?;
+        }
+        for failure in &failures {
+            writeln!(out, "{BAD}{failure}{BAD:#}")?;
+        }
+        surroundings(&mut out, &bench, seen)?;
+    }
+    if let Some(path) = &common.svg {
+        let disclaimer = bench.dataset.benchmark().disclaimer();
+        let caption = Caption { subtitle: findings.subtitle(&bench), disclaimer };
+        file::put(path, &findings.picture(&caption, seen), Existing::Replace)?;
+    }
+    bench.close(end, &failures)
+}
+
+/// The lines at the end.
+fn surroundings(
+    out: &mut impl Write,
+    bench: &Bench<'_>,
+    seen: &Surroundings,
+) -> anyhow::Result<()> {
     let watched = &seen.watched;
     match (watched.peak_held_bytes(), watched.mean_held_bytes(), watched.peak_rss_bytes()) {
         (Some(peak), Some(mean), Some(rss)) => {
@@ -84,12 +159,12 @@ pub fn print(out: &mut impl Write, seen: &Surroundings) -> anyhow::Result<()> {
         }
         None => writeln!(out, "driver's CPU time <not supported> (the engine used none)")?,
     }
-    writeln!(out, "{DIM}{DISCLAIMER}{DIM:#}")?;
+    writeln!(out, "{DIM}{}{DIM:#}", bench.dataset.benchmark().disclaimer())?;
     Ok(())
 }
 
 /// A warning when driving disturbed what was measured.
-pub fn warn(terminal: &Terminal, seen: &Surroundings) {
+fn warn(terminal: &Terminal, seen: &Surroundings) {
     if let Some(share) = seen.watched.driver_share()
         && share > DRIVER_SHARE
     {
@@ -102,7 +177,7 @@ pub fn warn(terminal: &Terminal, seen: &Surroundings) {
 }
 
 /// The fields that all summaries have, and those that have no figure with the reason.
-pub fn fields(bench: &Bench<'_>, workload: &str, seen: &Surroundings) -> Map<String, Value> {
+fn fields(bench: &Bench<'_>, workload: &str, seen: &Surroundings) -> Map<String, Value> {
     let mut unsupported = Map::new();
     let watched = &seen.watched;
     if watched.points.is_empty() {
@@ -123,7 +198,7 @@ pub fn fields(bench: &Bench<'_>, workload: &str, seen: &Surroundings) -> Map<Str
         "parameters",
         json!({
             "dataset": bench.dataset.name(),
-            "scale_factor": bench.dataset.scale.factor(),
+            "scale_factor": bench.dataset.scale().factor(),
             "queries": numbers,
             "plan": bench.plan.to_string(),
             "settings": settings,
@@ -135,8 +210,9 @@ pub fn fields(bench: &Bench<'_>, workload: &str, seen: &Surroundings) -> Map<Str
     put("malloc", seen.mallocs.as_ref().map_or(Value::Null, |mallocs| json!(mallocs)));
     put("engine_cpu_seconds", watched.engine_cpu_seconds.into());
     put("driver_cpu_seconds", watched.driver_cpu_seconds.into());
+    put("driver_share", watched.driver_share().into());
     put("unsupported", unsupported.into());
-    put("note", DISCLAIMER.into());
+    put("note", bench.dataset.benchmark().disclaimer().into());
     all
 }
 

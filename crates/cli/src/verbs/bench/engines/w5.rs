@@ -4,15 +4,14 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use numapilot_engines::Watch;
 use numapilot_engines::power::{self, Event, Outcome, Run};
-use numapilot_engines::{End, Watch};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::open::{Bench, Common, List, list};
-use super::picture;
-use super::report::{self, Surroundings, told};
-use crate::file::{self, Existing};
-use crate::terminal::{self, BAD, BOLD, Terminal, WARN, trimmed};
+use super::picture::{self, Caption};
+use super::report::{self, Findings, Surroundings, told};
+use crate::terminal::{self, Terminal, trimmed};
 
 /// Arguments of `bench w5`.
 #[derive(clap::Args)]
@@ -23,9 +22,9 @@ factor 1 with the reference answers; a wrong one fails the bench.\n\n\
 Examples:\n  numapilot bench w5 --scale-factor 0.1\n  \
 numapilot bench w5 --engine postgresql --queries 1,6 --allocator jemalloc --interleave all")]
 pub struct Args {
-    /// Queries, as in 1-22 or 1,3,6.
-    #[arg(long, value_name = "LIST", value_parser = list, default_value = "1-22")]
-    queries: List,
+    /// Queries, as in 1-22 or 1,3,6 [default: all].
+    #[arg(long, value_name = "LIST", value_parser = list)]
+    queries: Option<List>,
 
     /// Runs of each query that count.
     #[arg(long, value_name = "N", default_value_t = 3,
@@ -42,7 +41,7 @@ const ENGINE: fn(&Run) -> Option<Duration> = |run| run.engine;
 impl Args {
     pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let plan = self.common.take_plan()?;
-        let mut bench = self.common.open(terminal, plan, &self.queries.0)?;
+        let mut bench = self.common.open(terminal, plan, self.queries.as_ref())?;
         let mut session = bench.engine.connect()?;
         let mallocs = bench.mallocs();
         let watch = Watch::begin(bench.engine.pid())?;
@@ -62,7 +61,7 @@ impl Args {
             Event::Ended(outcome, round) => {
                 done += 1;
                 if let Some(failure) = &outcome.failure {
-                    progress.say(&format!("query {}: {}", outcome.number, told(failure)));
+                    progress.say(&report::failed(outcome.number, failure));
                 } else if self.common.json && written.is_ok() {
                     written = report::line(terminal, &run_line(outcome, round));
                 }
@@ -77,42 +76,94 @@ impl Args {
             &bench.stop,
             &mut each,
         );
-        bench.progress.finish();
         written?;
         let seen = Surroundings { watched: watch.finish(), mallocs };
-        report::warn(terminal, &seen);
-        let results = Results { outcomes: &outcomes, runs: self.runs, end: &end };
-        if self.common.json {
-            report::line(terminal, &summary(&bench, &seen, &results))?;
-        } else {
-            print(terminal, &bench, &seen, &results)?;
-        }
-        if let Some(path) = &self.common.svg {
-            let text = picture::queries(&subtitle(&bench), &outcomes);
-            file::put(path, &text, Existing::Replace)?;
-        }
         drop(session);
-        let failures: Vec<String> = outcomes.iter().filter_map(report::failure).collect();
-        bench.close(end, &failures)
+        let results = Results { outcomes, runs: self.runs };
+        report::end(&self.common, bench, &seen, end, &results)
     }
 }
 
 /// What was measured.
-struct Results<'a> {
-    outcomes: &'a [Outcome],
+struct Results {
+    outcomes: Vec<Outcome>,
     runs: u32,
-    end: &'a End,
 }
 
-impl Results<'_> {
+impl Results {
     /// The sum of the medians; of all queries or none.
     fn seconds(&self) -> Option<f64> {
         self.outcomes.iter().map(|outcome| outcome.median_seconds(WALL)).sum()
     }
 }
 
-fn subtitle(bench: &Bench<'_>) -> String {
-    format!("{} on {}, plan {}", bench.dataset.name(), bench.engine.title(), bench.plan)
+impl Findings for Results {
+    const WORKLOAD: &'static str = "w5";
+
+    fn subtitle(&self, bench: &Bench<'_>) -> String {
+        format!("{} on {}, plan {}", bench.dataset.name(), bench.engine.title(), bench.plan)
+    }
+
+    fn summarize(&self, all: &mut Map<String, Value>, _: &Surroundings) {
+        let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
+        let seconds = self.seconds();
+        put("seconds", seconds.into());
+        let per_second = seconds.map(|seconds| self.outcomes.len() as f64 / seconds);
+        put("items_per_second", per_second.into());
+        put("threads", 1.into());
+        put("runs", self.runs.into());
+        let queries = self.outcomes.iter().map(|outcome| {
+            json!({
+                "query": outcome.number,
+                "median_seconds": outcome.median_seconds(WALL),
+                "median_engine_seconds": outcome.median_seconds(ENGINE),
+                "cold_seconds": outcome.cold.map(|run| run.wall.as_secs_f64()),
+                "rows": outcome.rows,
+                "agrees_with": outcome.agrees_with,
+                "failure": outcome.failure.as_ref().map(told),
+            })
+        });
+        put("queries", queries.collect());
+    }
+
+    fn print(&self, out: &mut dyn Write, bench: &Bench<'_>) -> anyhow::Result<()> {
+        let header = ["query", "median", "engine", "least", "most", "cold", "rows"];
+        let mut table = terminal::table(&header, &[0, 1, 2, 3, 4, 5, 6]);
+        let show = |seconds: Option<f64>| seconds.map_or("-".to_owned(), terminal::seconds);
+        for outcome in &self.outcomes {
+            let walls = || outcome.runs.iter().map(|run| run.wall.as_secs_f64());
+            table.add_row([
+                outcome.number.to_string(),
+                show(outcome.median_seconds(WALL)),
+                show(outcome.median_seconds(ENGINE)),
+                show(walls().reduce(f64::min)),
+                show(walls().reduce(f64::max)),
+                show(outcome.cold.map(|run| run.wall.as_secs_f64())),
+                outcome.rows.to_string(),
+            ]);
+        }
+        writeln!(out, "{}\n", trimmed(&table))?;
+        match self.seconds() {
+            Some(seconds) => writeln!(out, "seconds {seconds:.6}")?,
+            None => writeln!(out, "seconds <not supported> (not every query has a time)")?,
+        }
+        if let Some(checksum) = bench.checksum() {
+            writeln!(out, "checksum {checksum} ({})", agreement(&self.outcomes))?;
+        }
+        Ok(())
+    }
+
+    fn picture(&self, caption: &Caption, _: &Surroundings) -> String {
+        picture::queries(caption, &self.outcomes)
+    }
+
+    fn unfinished(&self) -> &'static str {
+        "not all rounds were made"
+    }
+
+    fn failures(&self) -> Vec<String> {
+        self.outcomes.iter().filter_map(report::failure).collect()
+    }
 }
 
 fn run_line(outcome: &Outcome, round: u32) -> Value {
@@ -124,72 +175,6 @@ fn run_line(outcome: &Outcome, round: u32) -> Value {
         "engine_seconds": run.and_then(|run| run.engine).map(|engine| engine.as_secs_f64()),
         "rows": outcome.rows,
     })
-}
-
-fn summary(bench: &Bench<'_>, seen: &Surroundings, results: &Results<'_>) -> Value {
-    let mut all = report::fields(bench, "w5", seen);
-    let seconds = results.seconds();
-    let per_second = seconds.map(|seconds| results.outcomes.len() as f64 / seconds);
-    all.insert("seconds".to_owned(), seconds.into());
-    all.insert("items_per_second".to_owned(), per_second.into());
-    all.insert("checksum".to_owned(), bench.checksum().into());
-    all.insert("threads".to_owned(), 1.into());
-    all.insert("runs".to_owned(), results.runs.into());
-    let queries = results.outcomes.iter().map(|outcome| {
-        json!({
-            "query": outcome.number,
-            "median_seconds": outcome.median_seconds(WALL),
-            "median_engine_seconds": outcome.median_seconds(ENGINE),
-            "cold_seconds": outcome.cold.map(|run| run.wall.as_secs_f64()),
-            "rows": outcome.rows,
-            "agrees_with": outcome.agrees_with,
-            "failure": outcome.failure.as_ref().map(told),
-        })
-    });
-    all.insert("queries".to_owned(), queries.collect());
-    let is_interrupted = matches!(results.end, End::Interrupted);
-    all.insert("is_interrupted".to_owned(), is_interrupted.into());
-    all.into()
-}
-
-fn print(
-    terminal: &Terminal,
-    bench: &Bench<'_>,
-    seen: &Surroundings,
-    results: &Results<'_>,
-) -> anyhow::Result<()> {
-    let mut out = terminal.out();
-    writeln!(out, "{BOLD}w5: {}{BOLD:#}\n", subtitle(bench))?;
-    let header = ["query", "median", "engine", "least", "most", "cold", "rows"];
-    let mut table = terminal::table(&header, &[0, 1, 2, 3, 4, 5, 6]);
-    let show = |seconds: Option<f64>| seconds.map_or("-".to_owned(), terminal::seconds);
-    for outcome in results.outcomes {
-        let walls = || outcome.runs.iter().map(|run| run.wall.as_secs_f64());
-        table.add_row([
-            outcome.number.to_string(),
-            show(outcome.median_seconds(WALL)),
-            show(outcome.median_seconds(ENGINE)),
-            show(walls().reduce(f64::min)),
-            show(walls().reduce(f64::max)),
-            show(outcome.cold.map(|run| run.wall.as_secs_f64())),
-            outcome.rows.to_string(),
-        ]);
-    }
-    writeln!(out, "{}\n", trimmed(&table))?;
-    for failure in results.outcomes.iter().filter_map(report::failure) {
-        writeln!(out, "{BAD}{failure}{BAD:#}")?;
-    }
-    if matches!(results.end, End::Interrupted) {
-        writeln!(out, "{WARN}Interrupted: not all rounds were made.{WARN:#}")?;
-    }
-    match results.seconds() {
-        Some(seconds) => writeln!(out, "seconds {seconds:.6}")?,
-        None => writeln!(out, "seconds <not supported> (not every query has a time)")?,
-    }
-    if let Some(checksum) = bench.checksum() {
-        writeln!(out, "checksum {checksum} ({})", agreement(results.outcomes))?;
-    }
-    report::print(&mut out, seen)
 }
 
 /// With whom all answers agree.

@@ -1,13 +1,13 @@
 # Runs queries for numapilot: one JSON object per line in, one out.
 #
-#   in   {"client": 0, "sql": "..."}     one thread and one connection for each client
+#   in   {"client": 0, "sql": "..."}     one thread and one client of the engine for each client
 #        {"stop": true}                  or the end of the input
-#   out  {"ready": "DuckDB 2.0.0"}       or {"failed": "..."}
+#   out  {"ready": "DuckDB 1.5.5"}       or {"failed": "..."}
 #        {"client": 0, "seconds": 0.1, "rows": [["1", null]]}
 #        {"client": 0, "error": "..."}
 #
 # Arguments: the database, "load" or "serve", the directory for spilling, the limit of a query in
-# seconds (0: none), and settings as NAME=VALUE.
+# seconds (0: none), and settings as NAME=VALUE. The engine is in the module beside this one.
 
 import decimal
 import json
@@ -37,51 +37,45 @@ def text(value):
     return str(value)
 
 
-def answer(connection, sql, limit):
-    timer = threading.Timer(limit, connection.interrupt) if limit > 0 else None
-    if timer:
-        timer.start()
+def answer(client, sql, limit):
     began = time.perf_counter()
     try:
-        rows = connection.execute(sql).fetchall()
+        rows = client.rows(sql, limit)
         seconds = time.perf_counter() - began
     except Exception as error:
         late = limit > 0 and time.perf_counter() - began >= limit
         return {"error": f"ended after {limit:g} s" if late else str(error)}
-    finally:
-        if timer:
-            timer.cancel()
     return {"seconds": seconds, "rows": [[text(value) for value in row] for row in rows]}
 
 
-def serve(client, connection, requests, limit):
+def serve(number, client, requests, limit):
     while True:
-        say({"client": client, **answer(connection, requests.get(), limit)})
+        say({"client": number, **answer(client, requests.get(), limit)})
 
 
 def main():
     path, mode, spill, limit, *settings = sys.argv[1:]
     try:
-        import duckdb
+        import engine
 
-        config = {"temp_directory": spill, "threads": str(len(os.sched_getaffinity(0)))}
-        config.update(setting.split("=", 1) for setting in settings)
-        database = duckdb.connect(path, read_only=mode == "serve", config=config)
+        settings = dict(setting.split("=", 1) for setting in settings)
+        threads = len(os.sched_getaffinity(0))
+        database = engine.Database(path, mode == "serve", spill, threads, settings)
     except Exception as error:
         say({"failed": str(error)})
         sys.exit(1)
-    say({"ready": "DuckDB " + duckdb.__version__})
+    say({"ready": engine.TITLE})
     clients = {}
     for line in sys.stdin:
         request = json.loads(line)
         if request.get("stop"):
             break
-        client = request["client"]
-        if client not in clients:
-            clients[client] = queue.SimpleQueue()
-            arguments = (client, database.cursor(), clients[client], float(limit))
+        number = request["client"]
+        if number not in clients:
+            clients[number] = queue.SimpleQueue()
+            arguments = (number, database.client(), clients[number], float(limit))
             threading.Thread(target=serve, args=arguments, daemon=True).start()
-        clients[client].put(request["sql"])
+        clients[number].put(request["sql"])
     if mode == "load":
         database.close()
     # Threads in the middle of a query are not waited for.

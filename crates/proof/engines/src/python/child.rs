@@ -1,7 +1,6 @@
 //! The Python process: requests in, answers out, each to the client that waits for it.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::path::Path;
@@ -12,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::DuckDb;
+use super::Installed;
 use crate::process::{Process, Start};
 use crate::{Answer, Engine, EngineError, Execution, Launch, Session, SessionError, System};
 
-/// What it runs.
+/// What it runs, with the module of the engine beside it.
 const SCRIPT: &str = include_str!("child.py");
 
 /// What the database is opened for.
@@ -62,18 +61,20 @@ pub struct Child {
 impl Child {
     /// Starts a child and waits until it has opened the database.
     pub fn start(
-        system: &DuckDb,
+        system: &Installed,
         database: &Path,
         mode: Mode,
         launch: &Launch<'_>,
     ) -> Result<Self, EngineError> {
         let directory = launch.run.path();
-        let script = directory.join("child.py");
+        let (script, engine) = (directory.join("child.py"), directory.join("engine.py"));
         fs::write(&script, SCRIPT).map_err(EngineError::file("write", &script))?;
+        fs::write(&engine, system.module.source).map_err(EngineError::file("write", &engine))?;
         let pipe = || io::pipe().map_err(EngineError::file("make a pipe for", &script));
         let ((input, requests), (replies, output)) = (pipe()?, pipe()?);
-        let mut words: Vec<OsString> = system.command(&script);
-        words.push(database.into());
+        // Unbuffered errors: its last words must be there when it dies.
+        let mut words = system.python.words(["-u".into(), script.into_os_string()]);
+        words.push(database.join(system.module.file).into());
         words.push(match mode {
             Mode::Load => "load".into(),
             Mode::Serve => "serve".into(),

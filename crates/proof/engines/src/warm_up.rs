@@ -1,0 +1,34 @@
+//! Before open and closed loops: every client runs every query once, all clients at once, so
+//! that nothing is read from disk later, every client has made its caches, and every answer is
+//! known to be right.
+
+use std::sync::atomic::AtomicBool;
+
+use crate::crew::{self, End};
+use crate::power::Failure;
+use crate::{Answer, Engine, Query, Session, Verifier};
+
+/// Runs them; number and cause of what failed. `watch` is told how many are done.
+pub fn run(
+    engine: &dyn Engine,
+    sessions: &mut [Box<dyn Session>],
+    queries: &[Query],
+    verifier: &mut Verifier,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(usize),
+) -> (Vec<(u32, Failure)>, End) {
+    let worker = |session: &mut dyn Session, member: &crew::Member<'_, _>| {
+        for query in queries {
+            let Some(result) = member.run(session, &query.sql) else { return };
+            member.tell((query.number, result.map(|execution| execution.answer)));
+        }
+    };
+    let (mut done, mut failures) = (0, Vec::new());
+    let mut listen = |(number, result): (u32, Result<Answer, String>)| {
+        done += 1;
+        failures.extend(verifier.judge(number, result).err().map(|failure| (number, failure)));
+        watch(done);
+    };
+    let end = crew::work(engine, sessions, stop, worker, &mut listen);
+    (failures, end)
+}
