@@ -7,7 +7,7 @@ use core::ptr::null_mut;
 
 use crate::class::{self, GRAIN, PAGE, PAGE_SHIFT, SMALL_MAX};
 use crate::config::INTERLEAVE_FROM;
-use crate::heap::Bins;
+use crate::heap::{self, Bins};
 use crate::large::{self, Block};
 use crate::space;
 use crate::{profile, report, threads, tls};
@@ -92,7 +92,7 @@ fn large_block<N: NoMemory>(size: usize, align: usize) -> Block {
         is_sampled = profile::is_due(heap, size);
         let region = match space.nodes().interleaved() {
             Some(region) if size >= INTERLEAVE_FROM => region,
-            _ => heap.node,
+            _ => heap.here(space),
         };
         large::allocate(space, region, size, align)
     });
@@ -202,18 +202,10 @@ unsafe fn push(bins: *mut Bins, bin: usize, object: *mut u8) {
         if top == *word.add(1) {
             return release_slowly(object, bin);
         }
-        if *top.sub(1) == object {
-            freed_twice(object);
-        }
+        heap::refuse_newest(top, object);
         *top = object;
         *word = top.add(1);
     }
-}
-
-#[cold]
-#[inline(never)]
-fn freed_twice(object: *mut u8) -> ! {
-    report::bad_free(object as usize, report::FREED_JUST_BEFORE);
 }
 
 #[cold]

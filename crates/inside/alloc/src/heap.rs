@@ -74,8 +74,8 @@ pub struct Heap {
     cold: [Cold; CLASSES],
     /// Dense number of the home node.
     pub node: usize,
-    /// Calls of slow paths, for pacing.
-    calls: u32,
+    /// Calls of slow paths by the thread, for pacing.
+    pub calls: u32,
     /// Slow paths in a row that found the thread on another node.
     away: u32,
     /// When the next allocation is sampled for the heap profile.
@@ -110,6 +110,7 @@ impl Heap {
         // Hardened heaps accept nothing on the fast path.
         self.bins.limit = if config::get().harden { 0 } else { space.stride() / class::GRAIN };
         self.away = 0;
+        self.calls = 0;
         self.countdown = Countdown::default();
         self.bins.map = space.map(space.first_page(node));
         self.bins.words = [NO_MAGAZINE; 2 * CLASSES];
@@ -424,19 +425,26 @@ impl Heap {
         } else if config::get().harden {
             reclaim::return_objects(space, self.node, &[object]);
         } else {
-            // SAFETY: below the top lies an object, or the NULL of word 0.
-            if unsafe { *self.bins.words[bin].sub(1) } == object {
-                report::bad_free(object as usize, report::FREED_JUST_BEFORE);
-            }
+            // SAFETY: the thread's own words.
+            unsafe { refuse_newest(self.bins.words[bin], object) };
             self.put(space, bin / 2, object);
         }
     }
 
-    /// Whether the thread has left the heap's node, and not just for a moment.
+    /// Whether the thread has left the heap's node, and not just for a moment. A young thread
+    /// follows at once: many begin on the node of their parent, before the scheduler spreads
+    /// them, and allocate there what they will use for the rest of their time.
     pub fn is_away(&mut self, space: &Space) -> bool {
+        const YOUNG: u32 = 64;
         const MOMENT: u32 = 4;
         self.away = if space.nodes().current() == self.node { 0 } else { self.away + 1 };
-        self.away >= MOMENT
+        self.away >= if self.calls < YOUNG { 1 } else { MOMENT }
+    }
+
+    /// The node on which the thread runs, be it for a moment: for blocks that it will use for
+    /// long and that do not go through its magazines. To be asked after [`Self::is_away`].
+    pub fn here(&self, space: &Space) -> usize {
+        if self.away == 0 { self.node } else { space.nodes().current() }
     }
 
     /// Collects an object of another node, to be sent home.
@@ -522,6 +530,24 @@ impl Heap {
             reclaim::look_at_the_clock(space, self);
         }
     }
+}
+
+/// Ends the process when an object is the newest below a magazine's top: freed just before.
+///
+/// # Safety
+/// `top` is that of a bin, whose magazine is the caller's.
+#[inline(always)]
+pub unsafe fn refuse_newest(top: *mut *mut u8, object: *mut u8) {
+    // SAFETY: below the top lies an object, or the NULL of word 0.
+    if unsafe { *top.sub(1) } == object {
+        freed_twice(object);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn freed_twice(object: *mut u8) -> ! {
+    report::bad_free(object as usize, "it was freed just before");
 }
 
 const _: () = assert!(core::mem::offset_of!(Heap, bins) == 0);

@@ -14,8 +14,6 @@ pub fn unknown_value(name: &str, value: &[u8], known: [&[u8]; 2]) {
 pub const FOREIGN: &str = "it is not from this allocator";
 /// See `crate::class::GRAIN`.
 pub const MISALIGNED: &str = "it is not at a multiple of 16, where every object starts";
-/// The newest freed object of its class is freed again.
-pub const FREED_JUST_BEFORE: &str = "it was freed just before";
 
 /// The program freed, or asked about, a pointer that it may not.
 #[cold]

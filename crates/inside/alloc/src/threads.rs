@@ -79,6 +79,7 @@ fn follow(space: &Space, heap: &mut Heap) -> *mut Heap {
     // SAFETY: the new heap was given to this thread alone; the old one is given up.
     unsafe {
         (*new).start(space, number);
+        (*new).calls = heap.calls.wrapping_add(1);
         hold(new);
         release(space, heap);
     }
