@@ -12,4 +12,5 @@ mod guests;
 mod machines;
 mod placement;
 mod programs;
+mod samples;
 mod shell;

@@ -13,7 +13,7 @@ use numapilot_sys::shared::SharedWords;
 
 use crate::qemu;
 use crate::report::ReportFile;
-use crate::turnstile::Turnstile;
+use crate::turnstile::{Left, Turnstile};
 
 /// User instructions after which a CPU publishes its clock and looks at the others'.
 pub const BUDGET: u64 = 4096;
@@ -202,12 +202,16 @@ impl Machine {
     pub fn budget(&self, cpu: c_uint) {
         // SAFETY: called from the CPU's execution callback.
         let Some((core, score)) = (unsafe { self.cpu_now(cpu) }) else { return };
-        self.simulation.wake(core);
+        self.simulation.enter_user(core);
         let floor = || self.simulation.floor_ps();
         self.turnstile.advance(floor);
-        let came_up = self.turnstile.wait(core.cpu(), core.now_ps(), floor);
+        let left = self.turnstile.wait(core.cpu(), core.now_ps(), floor);
+        if let Left::Tired { until_ps } = left {
+            self.simulation.give_up(until_ps);
+            self.turnstile.advance(floor);
+        }
         if let Some(score) = score {
-            score.set_budget(if came_up { 0 } else { BUDGET - ALLOWANCE });
+            score.set_budget(if left == Left::Level { 0 } else { BUDGET - ALLOWANCE });
         }
     }
 
@@ -246,11 +250,9 @@ impl Machine {
         }
     }
 
-    /// A CPU goes on. Only user code makes it busy, so that is what calls back.
+    /// A CPU goes on, in the kernel: it was idle.
     pub fn resume(&self, cpu: c_uint) {
-        if let Some(score) = self.cpus.get(cpu as usize).and_then(|c| c.score.get()) {
-            score.set_budget(BUDGET);
-        }
+        self.enter_kernel(cpu);
     }
 
     /// The guest flushes a CPU's TLB.
@@ -265,7 +267,7 @@ impl Machine {
     pub fn mark(&self, cpu: c_uint, mark: Mark) {
         // SAFETY: called from the CPU's execution callback.
         let Some((core, _)) = (unsafe { self.cpu_now(cpu) }) else { return };
-        self.simulation.wake(core);
+        self.simulation.enter_user(core);
         let pmu = self.simulation.pmu();
         let counters = Snapshot::take(pmu);
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);

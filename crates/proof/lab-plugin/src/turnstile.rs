@@ -25,6 +25,20 @@ struct Place {
     thread: OnceLock<Thread>,
 }
 
+/// How a CPU's wait has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// The CPU is not, or no longer, too far ahead.
+    Level,
+    /// Somebody has let it by.
+    LetBy,
+    /// The floor has not come up to this clock in time.
+    Tired {
+        /// Where the floor must be.
+        until_ps: u64,
+    },
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Turnstile {
@@ -40,27 +54,33 @@ impl Turnstile {
     }
 
     /// Keeps a CPU, on its own thread, until it is no longer too far ahead of the floor, as
-    /// far as patience goes. Whether it is. Without a floor nobody is ahead.
-    pub fn wait(&self, cpu: usize, now_ps: u64, floor_ps: impl Fn() -> Option<u64>) -> bool {
+    /// far as patience goes. Without a floor nobody is ahead.
+    pub fn wait(&self, cpu: usize, now_ps: u64, floor_ps: impl Fn() -> Option<u64>) -> Left {
         let until_ps = now_ps.saturating_sub(QUANTUM_PS);
         let may_go = || floor_ps().is_none_or(|floor| floor >= until_ps);
-        let Some(place) = self.places.get(cpu).filter(|_| !may_go()) else { return true };
+        let Some(place) = self.places.get(cpu).filter(|_| !may_go()) else {
+            return Left::Level;
+        };
         place.thread.get_or_init(thread::current);
         let end = Instant::now() + PATIENCE;
         place.until_ps.store(until_ps, SeqCst);
         self.waiting.fetch_add(1, SeqCst);
-        let mut came_up = may_go();
-        while !came_up && place.until_ps.load(SeqCst) != NOBODY {
+        let left = loop {
+            if may_go() {
+                break Left::Level;
+            }
+            if place.until_ps.load(SeqCst) == NOBODY {
+                break Left::LetBy;
+            }
             let rest = end.saturating_duration_since(Instant::now());
             if rest.is_zero() {
-                break;
+                break Left::Tired { until_ps };
             }
             thread::park_timeout(rest);
-            came_up = may_go();
-        }
+        };
         place.until_ps.store(NOBODY, SeqCst);
         self.waiting.fetch_sub(1, SeqCst);
-        came_up
+        left
     }
 
     /// Lets those go whom the floor allows to, after it may have moved.
@@ -100,7 +120,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 // Patience may end on a busy host: as a CPU does, it comes again.
-                while !turnstile.wait(1, 2 * QUANTUM_PS, read) {}
+                while turnstile.wait(1, 2 * QUANTUM_PS, read) != Left::Level {}
                 order.fetch_max(1, SeqCst);
             });
             while turnstile.waiting.load(SeqCst) == 0 {
@@ -118,10 +138,11 @@ mod tests {
     #[test]
     fn nobody_waits_without_a_floor_within_a_quantum_or_forever() {
         let turnstile = Turnstile::new(1);
-        assert!(turnstile.wait(0, 5 * QUANTUM_PS, || None));
-        assert!(turnstile.wait(0, QUANTUM_PS, || Some(0)));
+        assert_eq!(turnstile.wait(0, 5 * QUANTUM_PS, || None), Left::Level);
+        assert_eq!(turnstile.wait(0, QUANTUM_PS, || Some(0)), Left::Level);
         let begin = Instant::now();
-        assert!(!turnstile.wait(0, 5 * QUANTUM_PS, || Some(0)));
+        let until_ps = 4 * QUANTUM_PS;
+        assert_eq!(turnstile.wait(0, 5 * QUANTUM_PS, || Some(0)), Left::Tired { until_ps });
         assert!(begin.elapsed() >= PATIENCE);
     }
 }

@@ -1,10 +1,10 @@
 //! The CPUs' simulated clocks, as far as they know of each other.
 //!
-//! A CPU that is ahead of the slowest one in user mode by more than a quantum should wait;
-//! how, and for how long at most, is the caller's to decide, since an emulator must not be
-//! held up. Idle CPUs hold nobody back, and go forward to the others when they wake. Nor do
-//! CPUs in the kernel, where simulated time stands still: they may be there to wait for an
-//! answer of those that would wait for them.
+//! A CPU that is ahead of the slowest busy one by more than a quantum should wait; how, and
+//! for how long at most, is the caller's to decide, since an emulator must not be held up.
+//! Idle CPUs hold nobody back, and go forward to the others when they wake. In the kernel
+//! simulated time stands still, so that a CPU there holds others back only until one of them
+//! gives it up.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -13,8 +13,10 @@ pub const QUANTUM_PS: u64 = 20_000_000;
 
 /// What a CPU does, as far as is known.
 const IDLE: u8 = 0;
-const KERNEL: u8 = 1;
-const USER: u8 = 2;
+/// In the kernel for so long that nobody waits for it any more.
+const GIVEN_UP: u8 = 1;
+const KERNEL: u8 = 2;
+const USER: u8 = 3;
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -40,22 +42,32 @@ impl Clocks {
     }
 
     /// A CPU begins to run user code. Where its clock must go.
-    pub(crate) fn wake(&self, cpu: usize, now_ps: u64) -> u64 {
+    pub(crate) fn enter_user(&self, cpu: usize, now_ps: u64) -> u64 {
+        self.enter(cpu, now_ps, USER)
+    }
+
+    /// A CPU begins to run the kernel: for its user code, or since it is idle no more. Where
+    /// its clock must go.
+    pub(crate) fn enter_kernel(&self, cpu: usize, now_ps: u64) -> u64 {
+        self.enter(cpu, now_ps, KERNEL)
+    }
+
+    fn enter(&self, cpu: usize, now_ps: u64, state: u8) -> u64 {
         let clock = &self.clocks[cpu];
         let to = match clock.state.load(Relaxed) {
-            IDLE => self.slowest_ps(KERNEL).unwrap_or_else(|| self.latest_ps()).max(now_ps),
+            IDLE => self.floor_ps().unwrap_or_else(|| self.latest_ps()).max(now_ps),
             _ => now_ps,
         };
         self.publish(cpu, to);
-        clock.state.store(USER, Relaxed);
+        clock.state.store(state, Relaxed);
         to
     }
 
-    /// A CPU that ran user code is in the kernel.
-    pub(crate) fn enter_kernel(&self, cpu: usize) {
-        let state = &self.clocks[cpu].state;
-        if state.load(Relaxed) == USER {
-            state.store(KERNEL, Relaxed);
+    /// Nobody waits any more for CPUs that are in the kernel and have not come up to this
+    /// clock, until they go on.
+    pub(crate) fn give_up(&self, until_ps: u64) {
+        for clock in self.clocks.iter().filter(|c| c.now_ps.load(Relaxed) < until_ps) {
+            let _ = clock.state.compare_exchange(KERNEL, GIVEN_UP, Relaxed, Relaxed);
         }
     }
 
@@ -64,14 +76,9 @@ impl Clocks {
         self.clocks[cpu].state.store(IDLE, Relaxed);
     }
 
-    /// The clock of the slowest CPU in user mode.
+    /// The clock of the slowest CPU that others wait for.
     pub(crate) fn floor_ps(&self) -> Option<u64> {
-        self.slowest_ps(USER)
-    }
-
-    /// The slowest clock of those in this state or a busier one.
-    fn slowest_ps(&self, least: u8) -> Option<u64> {
-        let busy = self.clocks.iter().filter(|c| c.state.load(Relaxed) >= least);
+        let busy = self.clocks.iter().filter(|c| c.state.load(Relaxed) >= KERNEL);
         busy.map(|c| c.now_ps.load(Relaxed)).min()
     }
 
@@ -89,29 +96,31 @@ mod tests {
     fn an_idle_cpu_holds_nobody_back_and_wakes_at_the_slowest_busy_one() {
         let clocks = Clocks::new(3);
         assert_eq!(clocks.floor_ps(), None);
-        assert_eq!(clocks.wake(0, 0), 0);
+        assert_eq!(clocks.enter_user(0, 0), 0);
         clocks.publish(0, 500);
-        assert_eq!(clocks.wake(1, 0), 500);
+        assert_eq!(clocks.enter_kernel(1, 0), 500);
         clocks.publish(1, 900);
         assert_eq!(clocks.floor_ps(), Some(500));
         clocks.sleep(0);
         assert_eq!(clocks.floor_ps(), Some(900));
         clocks.sleep(1);
-        assert_eq!(clocks.wake(2, 0), 900);
-        assert_eq!(clocks.wake(2, 950), 950);
+        assert_eq!(clocks.enter_user(2, 0), 900);
+        assert_eq!(clocks.enter_user(2, 950), 950);
     }
 
     #[test]
-    fn a_cpu_in_the_kernel_holds_nobody_back_and_returns_where_it_was() {
+    fn a_cpu_in_the_kernel_can_be_given_up_and_returns_where_it_was() {
         let clocks = Clocks::new(2);
-        clocks.wake(0, 100);
-        clocks.wake(1, 700);
-        clocks.enter_kernel(0);
+        clocks.enter_user(0, 100);
+        clocks.enter_user(1, 700);
+        clocks.give_up(600);
+        assert_eq!(clocks.floor_ps(), Some(100), "it is in user mode");
+        assert_eq!(clocks.enter_kernel(0, 100), 100);
+        clocks.give_up(100);
+        assert_eq!(clocks.floor_ps(), Some(100), "it has come up");
+        clocks.give_up(600);
         assert_eq!(clocks.floor_ps(), Some(700));
-        assert_eq!(clocks.wake(0, 100), 100);
+        assert_eq!(clocks.enter_user(0, 100), 100);
         assert_eq!(clocks.floor_ps(), Some(100));
-        clocks.sleep(0);
-        clocks.enter_kernel(0);
-        assert_eq!(clocks.wake(0, 100), 700, "an idle CPU's kernel is no reason to be busy");
     }
 }

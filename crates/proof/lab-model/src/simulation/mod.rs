@@ -309,8 +309,15 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     }
 
     /// A CPU begins to run user code after it was idle or in the kernel.
-    pub fn wake(&self, core: &mut Core) {
-        let to = self.clocks.wake(core.cpu, core.now_ps());
+    pub fn enter_user(&self, core: &mut Core) {
+        let to = self.clocks.enter_user(core.cpu, core.now_ps());
+        core.skip_to(to);
+        self.publish(core);
+    }
+
+    /// A CPU that ran user code, or was idle, is in the kernel.
+    pub fn enter_kernel(&self, core: &mut Core) {
+        let to = self.clocks.enter_kernel(core.cpu, core.now_ps());
         core.skip_to(to);
         self.publish(core);
     }
@@ -331,17 +338,17 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.pmu.advance_time(core.now_ps() / 1000);
     }
 
-    /// A CPU that ran user code is in the kernel.
-    pub fn enter_kernel(&self, core: &Core) {
-        self.publish(core);
-        self.clocks.enter_kernel(core.cpu);
-    }
-
-    /// The clock of the slowest CPU in user mode, which nobody should be ahead of by more
-    /// than [`QUANTUM_PS`].
+    /// The clock of the slowest CPU that others wait for, which nobody should be ahead of by
+    /// more than [`QUANTUM_PS`].
     #[must_use]
     pub fn floor_ps(&self) -> Option<u64> {
         self.clocks.floor_ps()
+    }
+
+    /// Nobody waits any more for CPUs that are in the kernel and have not come up to this
+    /// clock, until they go on.
+    pub fn give_up(&self, until_ps: u64) {
+        self.clocks.give_up(until_ps);
     }
 
     /// A counter of a CPU, as published.

@@ -259,15 +259,13 @@ fn a_tlb_miss_costs_a_walk() {
 fn idle_cpus_wake_where_the_others_are() {
     let simulation = simulation(model());
     let mut worker = Runner::new(&simulation, 0);
-    simulation.wake(&mut worker.core);
+    simulation.enter_user(&mut worker.core);
     scattered(0, 10_000).for_each(|address| worker.read(address));
     let mut late = simulation.core(1).unwrap();
-    simulation.wake(&mut late);
+    simulation.enter_user(&mut late);
     assert_eq!(late.now_ps(), worker.core.now_ps());
-    simulation.enter_kernel(&late);
-    scattered(0, 100).for_each(|address| worker.read(address));
-    simulation.publish(&worker.core);
-    assert_eq!(simulation.floor_ps(), Some(worker.core.now_ps()));
+    assert_eq!(simulation.floor_ps(), Some(late.now_ps()));
+    simulation.sleep(&mut late);
     simulation.sleep(&mut worker.core);
     assert_eq!(simulation.floor_ps(), None);
     assert_eq!(simulation.counter(1, Scalar::BusyPs), 0);

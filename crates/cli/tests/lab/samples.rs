@@ -1,0 +1,136 @@
+//! The lab's PMU as a program in the guest finds it: figures of `stat`, and sampled accesses,
+//! of which none is lost while they are read, and all that are lost are counted.
+//!
+//! The test runs itself in the guest.
+
+use std::hint::black_box;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use numapilot_lab_pmu::{Scalar, Snapshot};
+use numapilot_observe::ServedBy;
+use numapilot_observe::lab::LabPmu;
+
+use crate::guests::{NUMAPILOT, boots, err};
+
+/// Samples per simulated second that a reader is to keep up with.
+const RATE: f64 = 10_000.0;
+/// Larger than every cache of the guest.
+const BYTES: usize = 32 << 20;
+const MACHINE: &str = "threadripper-1950x";
+
+#[test]
+fn samples_reach_a_reader_and_lost_ones_are_counted() {
+    if let Some(lab) = LabPmu::find().unwrap() {
+        in_the_guest(&lab);
+        return;
+    }
+    if !boots() {
+        return;
+    }
+    let itself = std::env::current_exe().unwrap();
+    let name = "samples::samples_reach_a_reader_and_lost_ones_are_counted";
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run", "-o", "/dev/null", "-m", MACHINE, "--include", NUMAPILOT, "--"])
+        .arg(itself)
+        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", err(&output));
+    assert!(text.contains("test result: ok. 1 passed"), "{text}");
+    print!("{text}");
+}
+
+/// Figures of `stat` that only a lab has, or a machine with a PMU.
+fn stat_prints_them() {
+    let output = Command::new("numapilot")
+        .args(["stat", "--json", "--", "sh", "-c", "numapilot topo > /dev/null"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (field, most) in [
+        ("local_access_ratio", 1.0),
+        ("controller_imbalance", 2.0),
+        ("link_usage", 1.0),
+        ("dram_latency_seconds", 1e-5),
+        ("simulated_seconds", 10.0),
+    ] {
+        let value = json[field].as_f64().unwrap_or_else(|| panic!("{field}: {json}"));
+        assert!((0.0..=most).contains(&value), "{field}: {json}");
+    }
+    assert!(json["local_accesses"].as_u64() > Some(0), "{json}");
+}
+
+/// Accesses that missed the first level of cache: what is sampled.
+fn misses(lab: &LabPmu) -> u64 {
+    Snapshot::take(lab.pmu()).sum(Scalar::FirstMisses)
+}
+
+fn in_the_guest(lab: &LabPmu) {
+    stat_prints_them();
+    let memory: Vec<AtomicUsize> = (0..BYTES / 8).map(AtomicUsize::new).collect();
+    let range = memory.as_ptr_range();
+    let is_ours = |address: u64| (range.start as u64..range.end as u64).contains(&address);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut at = 1usize;
+            while !stop.load(Ordering::Relaxed) {
+                for _ in 0..1000 {
+                    at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    black_box(memory[(at >> 20) % memory.len()].fetch_add(1, Ordering::Relaxed));
+                }
+            }
+        });
+        // How often there is something to sample.
+        let (time, count) = (lab.time_ns(), misses(lab));
+        thread::sleep(Duration::from_millis(500));
+        let seconds = (lab.time_ns() - time) as f64 * 1e-9;
+        let rate = (misses(lab) - count) as f64 / seconds;
+        // Twice what must be kept up with: the rate changes.
+        let period = (rate / (2.0 * RATE)).max(1.0) as u64;
+
+        lab.set_sample_period(period);
+        let (lost, time, count) = (lab.lost_samples(), lab.time_ns(), misses(lab));
+        let (mut seen, mut ours) = (0u64, 0u64);
+        let mut read = || {
+            for sample in lab.samples() {
+                seen += 1;
+                ours += u64::from(is_ours(sample.virtual_address));
+                assert!(sample.latency_ns.is_some() && sample.physical_address.is_some());
+                assert!(sample.home.is_some_and(|node| node.0 < 2) && sample.cpu.0 < 8);
+            }
+        };
+        while lab.time_ns() - time < 300_000_000 {
+            read();
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (seconds, count) = ((lab.time_ns() - time) as f64 * 1e-9, misses(lab) - count);
+        read();
+        let lost = lab.lost_samples() - lost;
+        println!("{:.0} samples per simulated second, {lost} lost", seen as f64 / seconds);
+        assert_eq!(lost, 0);
+        assert!(seen as f64 / seconds >= RATE, "{seen} in {seconds} s, period {period}");
+        let expected = count / period;
+        assert!(seen.abs_diff(expected) <= expected / 50 + 8, "{seen} instead of {expected}");
+        assert!(ours > seen / 2, "{ours} of {seen}");
+
+        // A reader that sleeps: every access is a sample, and the ring is soon full.
+        lab.set_sample_period(1);
+        let (lost, count) = (lab.lost_samples(), misses(lab));
+        thread::sleep(Duration::from_millis(500));
+        stop.store(true, Ordering::Relaxed);
+        lab.pmu().set_sample_period(0);
+        let (lost, count) = (lab.lost_samples() - lost, misses(lab) - count);
+        let dram = lab.samples().map(|s| u64::from(s.served_by == Some(ServedBy::Dram)));
+        let (seen, dram) = dram.fold((0, 0), |(seen, dram), is| (seen + 1, dram + is));
+        println!("{seen} samples read late, {dram} of them of DRAM, {lost} lost");
+        assert!(lost > 0 && seen >= 4096 && dram > 0);
+        assert!((seen + lost).abs_diff(count) <= count / 50, "{seen} + {lost} of {count}");
+    });
+}
