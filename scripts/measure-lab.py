@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""What the lab's model costs, how much it simulates, and whether it does so twice.
+
+    cargo build --release --workspace && target/release/numapilot lab setup
+    python3 scripts/measure-lab.py --numapilot target/release/numapilot
+
+Each round runs each program on the same emulated machine with the model and without
+(`--no-model`), one right after the other, and who begins changes from round to round. Time is
+the host's from the program's beginning to its end, so that the guest's boot does not count; CPU
+time is QEMU's meanwhile, which a busy host changes less. A ratio is taken within a round; the
+table has medians. Counters and simulated time are compared between each run with the model and
+the one before it.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+# Arguments of `numapilot bench`, whose threads are pinned. k3 follows chains of dependent loads,
+# k4 adds to random words.
+PROGRAMS = {
+    "chase-1": ["k3", "--threads", "1", "--size", "64M"],
+    "chase-8": ["k3", "--threads", "8", "--size", "64M"],
+    "random-8": ["k4", "--threads", "8", "--size", "64M"],
+    "w1-1": ["w1", "--threads", "1", "--records", "500k", "--groups", "50k"],
+    "w1-8": ["w1", "--threads", "8", "--records", "500k", "--groups", "50k"],
+    "w1-16": ["w1", "--threads", "16", "--records", "500k", "--groups", "50k"],
+}
+# Counters that are compared, with what a difference is a share of.
+COUNTERS = {"instructions": "instructions", "reads": "reads", "writes": "writes",
+            "first_level_misses": "first_level_misses", "last_level_misses": "last_level_misses",
+            "local_accesses": "dram_accesses", "remote_accesses": "dram_accesses"}
+
+
+def cpu_seconds(process):
+    """CPU time of all threads of a process's children."""
+    with open(f"/proc/{process}/task/{process}/children") as file:
+        children = file.read().split()
+    ticks = 0
+    for child in children:
+        with open(f"/proc/{child}/stat") as file:
+            ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def run(options, bench, model):
+    """Seconds and CPU seconds of the program, and what the model counted of it."""
+    script = f"echo begin; numapilot run --threads sparse -- numapilot bench {' '.join(bench)} >/dev/null && echo end; read last"
+    with tempfile.TemporaryDirectory() as directory:
+        output = os.path.join(directory, "counts.json")
+        counting = ["--json", "-o", output] if model else ["--no-model"]
+        lab = [options.numapilot, "lab", "run", "--machine", options.machine, *counting]
+        with subprocess.Popen([*lab, "--numa-balancing", "off", "--", "sh", "-c", script],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            times = []
+            for expected in ["begin\n", "end\n"]:
+                if process.stdout.readline() != expected:
+                    sys.exit(f"{' '.join(bench)} failed in the guest")
+                times.append((time.monotonic(), cpu_seconds(process.pid)))
+            process.communicate("\n")
+        counts = None
+        if model:
+            with open(output) as file:
+                counts = json.load(file)["regions"][0]
+            counts["dram_accesses"] = counts["local_accesses"] + counts["remote_accesses"]
+    return times[1][0] - times[0][0], times[1][1] - times[0][1], counts
+
+
+def apart(counts, field, share_of=None):
+    """The largest difference between a run and the one before it."""
+    whole = statistics.mean(count[share_of or field] for count in counts)
+    values = [count[field] for count in counts]
+    return max((abs(a - b) / whole for a, b in zip(values, values[1:]) if whole), default=0.0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--numapilot", default="target/release/numapilot", metavar="PROGRAM")
+    parser.add_argument("--machine", default="machine-a")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--programs", default=",".join(PROGRAMS), metavar="LIST")
+    options = parser.parse_args()
+
+    results = {name: ([], []) for name in options.programs.split(",")}
+    for turn in range(options.rounds):
+        for name, runs in results.items():
+            for model in (True, False) if turn % 2 == 0 else (False, True):
+                seconds, cpu, counts = run(options, PROGRAMS[name], model)
+                runs[0 if model else 1].append((seconds, cpu, counts))
+                print(f"{name}: {'model' if model else 'plain'} {seconds:.2f} s, {cpu:.2f} s of CPU, "
+                      f"load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+
+    print("| program | time, s | without model | ratio | CPU time, s | without | ratio "
+          "| DRAM accesses per s of CPU | counters apart | simulated time apart |")
+    print("|---" * 10 + "|")
+    for name, (modelled, plain) in results.items():
+        cells = [name]
+        for what in (0, 1):
+            cells += [f"{statistics.median(run[what] for run in runs):.2f}" for runs in (modelled, plain)]
+            cells.append(f"{statistics.median(a[what] / b[what] for a, b in zip(modelled, plain)):.2f}")
+        counts = [run[2] for run in modelled]
+        rate = statistics.median(c["dram_accesses"] / cpu for _, cpu, c in modelled)
+        worst = max(COUNTERS, key=lambda field: apart(counts, field, COUNTERS[field]))
+        cells += [f"{rate / 1e6:.2f} M", f"{apart(counts, worst, COUNTERS[worst]):.2%} ({worst})", f"{apart(counts, 'seconds'):.2%}"]
+        print(f"| {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
