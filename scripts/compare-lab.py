@@ -43,17 +43,20 @@ def main():
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--allocators", default="glibc,mimalloc,numapilot", metavar="LIST")
+    parser.add_argument("--placement", default="none", choices=["none", "sparse", "dense"],
+                        help="where threads are bound; none: the scheduler moves them as it likes")
     parser.add_argument("--benches", default=",".join(BENCHES), metavar="LIST")
     options = parser.parse_args()
     allocators, benches = options.allocators.split(","), options.benches.split(",")
 
     script, libraries = "", []
     for allocator in allocators:
-        plan = ["numapilot", "run", "--allocator", allocator]
+        plan = ["numapilot", "run", "--threads", options.placement, "--allocator", allocator]
         dry = subprocess.run([options.numapilot, *plan[1:], "--dry-run", "--", "true"],
                              capture_output=True, text=True, check=True)
         # The library is not named in the arguments, so that the lab must be told of it.
-        libraries += [word.split("=", 1)[1] for word in dry.stdout.split() if word.startswith("LD_PRELOAD=")]
+        preloads = [word.split("=", 1)[1] for word in dry.stdout.split() if word.startswith("LD_PRELOAD=")]
+        libraries += [library for preload in preloads for library in preload.split(":")]
         for bench in benches:
             for name, amount in [("nothing", options.threads), (bench, int(BENCHES[bench] * options.scale))]:
                 region = f"{allocator}/{bench}/{name}"
