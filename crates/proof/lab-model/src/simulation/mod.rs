@@ -272,7 +272,10 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             let vector = if write { Vector::DramWrites } else { Vector::DramReads };
             counters.add_at(vector, home, 1);
         }
-        self.sample(core, address, line, home, write, &served);
+        // A write to a line that is there, and asks for the right to write it, is no miss.
+        if found == Found::No {
+            self.sample(core, address, line, home, write, &served);
+        }
     }
 
     fn sample(
