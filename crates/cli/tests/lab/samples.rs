@@ -18,7 +18,9 @@ use crate::guests::{NUMAPILOT, boots, err};
 /// Samples per simulated second that a reader is to keep up with.
 const RATE: f64 = 10_000.0;
 /// Larger than every cache of the guest.
-const BYTES: usize = 32 << 20;
+const BYTES: usize = 4 << 20;
+/// For how long it does.
+const SIMULATED_NS: u64 = 50_000_000;
 const MACHINE: &str = "threadripper-1950x";
 
 #[test]
@@ -33,7 +35,19 @@ fn samples_reach_a_reader_and_lost_ones_are_counted() {
     let itself = std::env::current_exe().unwrap();
     let name = "samples::samples_reach_a_reader_and_lost_ones_are_counted";
     let output = Command::new(NUMAPILOT)
-        .args(["lab", "run", "-o", "/dev/null", "-m", MACHINE, "--include", NUMAPILOT, "--"])
+        .args([
+            "lab",
+            "run",
+            "-o",
+            "/dev/null",
+            "-m",
+            MACHINE,
+            "--timeout",
+            "300s",
+            "--include",
+            NUMAPILOT,
+            "--",
+        ])
         .arg(itself)
         .args(["--exact", name, "--nocapture", "--test-threads", "1"])
         .stdin(Stdio::null())
@@ -43,6 +57,15 @@ fn samples_reach_a_reader_and_lost_ones_are_counted() {
     assert!(output.status.success(), "{text}{}", err(&output));
     assert!(text.contains("test result: ok. 1 passed"), "{text}");
     print!("{text}");
+}
+
+/// Ends the thread that makes accesses, also when something is not as it should be.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Figures of `stat` that only a lab has, or a machine with a PMU.
@@ -87,6 +110,7 @@ fn in_the_guest(lab: &LabPmu) {
                 }
             }
         });
+        let stop = Stop(&stop);
         // How often there is something to sample.
         let (time, count) = (lab.time_ns(), misses(lab));
         thread::sleep(Duration::from_millis(500));
@@ -106,7 +130,7 @@ fn in_the_guest(lab: &LabPmu) {
                 assert!(sample.home.is_some_and(|node| node.0 < 2) && sample.cpu.0 < 8);
             }
         };
-        while lab.time_ns() - time < 300_000_000 {
+        while lab.time_ns() - time < SIMULATED_NS {
             read();
             thread::sleep(Duration::from_millis(1));
         }
@@ -124,7 +148,7 @@ fn in_the_guest(lab: &LabPmu) {
         lab.set_sample_period(1);
         let (lost, count) = (lab.lost_samples(), misses(lab));
         thread::sleep(Duration::from_millis(500));
-        stop.store(true, Ordering::Relaxed);
+        drop(stop);
         lab.pmu().set_sample_period(0);
         let (lost, count) = (lab.lost_samples() - lost, misses(lab) - count);
         let dram = lab.samples().map(|s| u64::from(s.served_by == Some(ServedBy::Dram)));
