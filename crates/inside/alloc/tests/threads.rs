@@ -82,10 +82,12 @@ fn blocks_go_from_thread_to_thread() {
     let slots: Vec<_> = (0..2000).map(|_| AtomicPtr::new(null_mut())).collect();
     for round in 0..5 {
         thread::scope(|scope| {
-            for thread in 0..8 {
-                let slots = &slots;
-                scope.spawn(move || work(round * 100 + thread + 1, slots, 10_000));
-            }
+            let slots = &slots;
+            let workers: Vec<_> = (0..8)
+                .map(|thread| scope.spawn(move || work(round * 100 + thread + 1, slots, 10_000)))
+                .collect();
+            // Not left to the scope, whose end sanitizers do not see.
+            workers.into_iter().for_each(|worker| worker.join().unwrap());
         });
         numapilot_alloc::trim();
     }
