@@ -1,10 +1,8 @@
 //! `bench w1` and `bench w2`: the same input, two functions.
 
 use std::io::Write;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -13,7 +11,7 @@ use numapilot_workloads::data::{self, DataSet, Distribution};
 use numapilot_workloads::size::{Grouped, parse_count};
 use numapilot_workloads::{Outcome, WorkloadError, w1, w2};
 
-use super::options::{LoadBy, Pattern};
+use super::options::{Pattern, Reading};
 use super::print::{self, Page};
 use crate::terminal::{self, Terminal};
 
@@ -60,18 +58,8 @@ struct Common {
     #[arg(long, value_name = "N", value_parser = parse_count)]
     groups: Option<u64>,
 
-    /// Threads, the main thread being one of them [default: the CPUs that may be used].
-    #[arg(short = 't', long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// Seed of the data.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-
-    /// Who fills the input, and so touches it first: each thread the part that it will read,
-    /// or the main thread everything.
-    #[arg(long, value_enum, value_name = "WHO", default_value = "threads")]
-    load: LoadBy,
+    #[command(flatten)]
+    reading: Reading,
 
     /// Groups for which the hash table is made; it grows if there are more
     /// [default: --groups].
@@ -81,10 +69,6 @@ struct Common {
     /// Compute the answer again by sorting, in one thread, and compare.
     #[arg(long)]
     check: bool,
-
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
 
     /// Write the records to FILE, key and value of 8 bytes each, little endian, and stop.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "json"])]
@@ -133,7 +117,7 @@ impl Common {
             distribution: self.data,
             records: self.records.unwrap_or(self.scale.records()),
             groups: self.groups.unwrap_or(self.scale.groups()),
-            seed: self.seed,
+            seed: self.reading.shared.seed,
         };
         if let Some(path) = self.dump {
             set.validate()?;
@@ -141,16 +125,15 @@ impl Common {
             writeln!(terminal.out(), "{}: {}", path.display(), terminal::bytes(bytes))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let threads = self.threads.or(thread::available_parallelism().ok());
         let options = Options {
             set,
-            threads: threads.unwrap_or(NonZeroUsize::MIN),
-            load: self.load.into(),
+            threads: self.reading.shared.threads(),
+            load: self.reading.load.into(),
             estimate: self.estimate.unwrap_or(set.groups),
             check: self.check,
         };
         let outcome = workload(&options)?;
-        if self.json {
+        if self.reading.shared.json {
             terminal.json(&outcome)?;
             return Ok(ExitCode::SUCCESS);
         }

@@ -1,10 +1,8 @@
 //! `bench w3` and `bench w4`: the same two tables, joined in two ways.
 
 use std::io::Write;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
 
 use clap::ValueEnum;
 use numapilot_workloads::data;
@@ -15,7 +13,7 @@ use numapilot_workloads::size::{Grouped, parse_count};
 use numapilot_workloads::w4::Index;
 use numapilot_workloads::{Outcome, WorkloadError, w3, w4};
 
-use super::options::{LoadBy, Pattern};
+use super::options::{Pattern, Reading};
 use super::print::{self, Page};
 use crate::terminal::{self, Terminal};
 
@@ -69,18 +67,8 @@ struct Common {
     #[arg(long, value_name = "N", value_parser = parse_count)]
     large: Option<u64>,
 
-    /// Threads, the main thread being one of them [default: the CPUs that may be used].
-    #[arg(short = 't', long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// Seed of the data.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-
-    /// Who fills the tables, and so touches them first: each thread the part that it will
-    /// read, or the main thread everything.
-    #[arg(long, value_enum, value_name = "WHO", default_value = "threads")]
-    load: LoadBy,
+    #[command(flatten)]
+    reading: Reading,
 
     /// Write the rows of the result into memory instead of counting them.
     #[arg(long)]
@@ -94,10 +82,6 @@ struct Common {
     /// compare.
     #[arg(long)]
     check: bool,
-
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
 
     /// Write the tuples of the small table and then those of the large one to FILE, key and
     /// payload of 8 bytes each, little endian, and stop.
@@ -170,7 +154,7 @@ impl Common {
                 Data::Shuffle => Keys::Shuffle,
                 Data::Zipf => Keys::Zipf,
             },
-            seed: self.seed,
+            seed: self.reading.shared.seed,
         };
         if let Some(path) = self.dump {
             set.validate()?;
@@ -178,17 +162,16 @@ impl Common {
             writeln!(terminal.out(), "{}: {}", path.display(), terminal::bytes(bytes))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let threads = self.threads.or(thread::available_parallelism().ok());
         let options = Options {
             set,
-            threads: threads.unwrap_or(NonZeroUsize::MIN),
-            load: self.load.into(),
+            threads: self.reading.shared.threads(),
+            load: self.reading.load.into(),
             materialize: self.materialize,
             allocation_pattern: self.allocation_pattern.into(),
             check: self.check,
         };
         let outcome = workload(&options)?;
-        if self.json {
+        if self.reading.shared.json {
             terminal.json(&outcome)?;
             return Ok(ExitCode::SUCCESS);
         }

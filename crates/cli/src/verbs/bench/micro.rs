@@ -1,14 +1,13 @@
 //! `bench alloc-NAME`: the allocator micro-benchmarks.
 
 use std::io::Write;
-use std::num::NonZeroUsize;
 use std::process::ExitCode;
-use std::thread;
 
 use clap::ValueEnum;
 use numapilot_workloads::alloc::{self, Bench, Options, Outcome};
 use numapilot_workloads::size::{Grouped, parse_count};
 
+use super::options::Shared;
 use crate::terminal::{self, BOLD, Terminal};
 
 /// Sizes by name.
@@ -23,10 +22,6 @@ enum Scale {
 /// Arguments of every micro-benchmark.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Threads, the main thread being one of them [default: the CPUs that may be used].
-    #[arg(short = 't', long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
     /// Operations per thread, as in 10M [default: by --scale].
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_count)]
     operations: Option<u64>,
@@ -35,13 +30,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Scale::Laptop)]
     scale: Scale,
 
-    /// Seed of all random choices.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shared: Shared,
 }
 
 impl Args {
@@ -50,14 +40,13 @@ impl Args {
             Scale::Laptop => bench.usual_operations(),
             Scale::Paper => bench.paper_operations().unwrap_or(bench.usual_operations()),
         };
-        let threads = self.threads.or(thread::available_parallelism().ok());
         let options = Options {
-            threads: threads.unwrap_or(NonZeroUsize::MIN),
+            threads: self.shared.threads(),
             operations: self.operations.unwrap_or(usual),
-            seed: self.seed,
+            seed: self.shared.seed,
         };
         let outcome = alloc::run(bench, &options)?;
-        if self.json {
+        if self.shared.json {
             terminal.json(&outcome)?;
         } else {
             print(terminal, &options, &outcome)?;
