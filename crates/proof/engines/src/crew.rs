@@ -11,6 +11,8 @@ use crate::{Engine, EngineError, Execution, Session, SessionError};
 
 /// Between two looks at whether the user wants it to end.
 const TICK: Duration = Duration::from_millis(50);
+/// The same for a client that waits for its time: many of them wait at once.
+const NAP: Duration = Duration::from_millis(200);
 /// How long an engine that went away may take to be seen as ended.
 const DEATH: Duration = Duration::from_secs(2);
 
@@ -76,7 +78,7 @@ impl<E> Member<'_, E> {
             if self.is_over() || left.is_zero() {
                 return !self.is_over();
             }
-            thread::sleep(left.min(TICK));
+            thread::sleep(left.min(NAP));
         }
     }
 }

@@ -14,11 +14,11 @@ use serde::Serialize;
 use crate::EngineError;
 
 /// Looking takes at most one part in so many of the engine's CPU time.
-const SHARE: f64 = 100.0;
+const SHARE: f64 = 200.0;
 /// The shortest time between two looks.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The longest, unless there are too many points: an engine at rest is looked at as well.
-const LONGEST: Duration = Duration::from_secs(5);
+/// The longest, unless there are too many points: what an engine holds matters at rest as well.
+const LONGEST: Duration = Duration::from_millis(500);
 /// Most points kept; every other one is dropped when there are as many.
 const MAX_POINTS: usize = 1024;
 
@@ -232,8 +232,8 @@ mod tests {
     #[test]
     fn a_busy_engine_is_looked_at_more_often() {
         let cost = Duration::from_millis(2);
-        assert_eq!(pause(cost, 1.0), Duration::from_millis(200));
-        assert_eq!(pause(cost, 0.25), Duration::from_millis(800));
+        assert_eq!(pause(cost, 2.0), Duration::from_millis(200));
+        assert_eq!(pause(cost, 0.5), LONGEST);
         assert_eq!(pause(cost, 16.0), INTERVAL);
         assert_eq!((pause(cost, 0.0), pause(Duration::ZERO, 0.0)), (LONGEST, LONGEST));
     }
