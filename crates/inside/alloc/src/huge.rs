@@ -10,7 +10,7 @@
 //! The thread that takes the first span of a chunk of 2 MiB touches it, under the lock of the
 //! page heap: no two threads clear a huge page for the same chunk, and only for memory that
 //! spans of small objects will fill (numalloc section 3.4, incremental sharing). Blocks
-//! belong to their owner, who may never touch them: of those only one chunk is touched, and
+//! belong to their owner, who may never touch them: of those only a few chunks are touched, and
 //! only if they are long.
 
 use crate::class::PAGE;
@@ -20,8 +20,12 @@ use crate::{config, kernel};
 
 /// Below this many pages a heap may stay small.
 const HUGE_FROM: u32 = pages_in(16 << 20);
-/// Of blocks from this many pages on, a chunk is touched to learn what the others will cost.
+/// Of blocks from this many pages on, chunks are touched to learn what the others will cost.
 const TIMED_FROM: u32 = pages_in(4 << 20);
+
+/// For so many pages of such a block another one, but for no more than a few of a block.
+const PART: u32 = pages_in(32 << 20);
+const PARTS: u32 = 8;
 
 /// What huge pages cost, and until when they are left alone. All zeroes: nothing is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,18 +81,27 @@ impl HugePages {
     }
 
     fn enter_block(&mut self, space: &Space, run: Run, mut chunks: core::ops::Range<u32>) {
-        if run.pages >= TIMED_FROM {
-            if self.small_ns == 0 && run.page < chunks.start {
-                self.time_small(space, run.page);
+        if run.pages < TIMED_FROM {
+            if self.skip == 0 {
+                ask(space, chunks.start, chunks.end);
             }
-            if !self.may_try((chunks.end - chunks.start) / HUGE_PAGES) {
-                return;
-            }
-            self.try_one(space, chunks.start);
-            chunks.start += HUGE_PAGES;
+            return;
         }
-        if self.skip == 0 && !chunks.is_empty() {
-            ask(space, chunks.start, chunks.end);
+        if self.small_ns == 0 && run.page < chunks.start {
+            self.time_small(space, run.page);
+        }
+        // What the first costs says little of those that come 100 MiB later.
+        let part = PART.max((chunks.end - chunks.start) / PARTS).next_multiple_of(HUGE_PAGES);
+        while !chunks.is_empty() {
+            let end = chunks.end.min(chunks.start + part);
+            if self.may_try((end - chunks.start) / HUGE_PAGES) {
+                self.try_one(space, chunks.start);
+                let others = chunks.start + HUGE_PAGES;
+                if self.skip == 0 && others < end {
+                    ask(space, others, end);
+                }
+            }
+            chunks.start = end;
         }
     }
 
