@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 
 use numapilot_place::Plan;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
 use serde::Serialize;
 
-use crate::decide::model::{Model, Surface};
+use crate::decide::model::Surface;
 use crate::decide::race::{Difference, Race};
 use crate::decide::{self, Settings, Stop, Verdict, verdict};
 use crate::evidence::{Failure, Goal, Outcome, Phase, Trial};
@@ -145,13 +143,9 @@ impl Report {
             .filter_map(|t| t.cost(settings.goal))
             .collect();
         let shape = space.shape();
-        let model = decide::fit(&shape, settings, evidence);
-        let draws = model.as_ref().map_or_else(Vec::new, |model| {
-            let mut rng = StdRng::seed_from_u64(settings.seed);
-            (0..DRAWS).map(|_| model.sample(&mut rng)).collect()
-        });
-        let verdict = verdict(settings, evidence);
-        let teller = Teller { space, settings, evidence, model: &model, draws: &draws, verdict };
+        let draws = decide::surfaces(&shape, settings, evidence, DRAWS);
+        let verdict = verdict(&shape, settings, evidence);
+        let teller = Teller { space, settings, evidence, draws: &draws, verdict };
         let plans = teller.plans();
         Self {
             metric,
@@ -192,8 +186,8 @@ struct Teller<'a> {
     space: &'a Space,
     settings: &'a Settings,
     evidence: &'a [Trial],
-    model: &'a Option<Model<'a>>,
-    draws: &'a [Surface<'a>],
+    /// What the screening model holds possible.
+    draws: &'a [Surface],
     verdict: Verdict,
 }
 
@@ -261,31 +255,26 @@ impl Teller<'_> {
 
     /// What the screening model says about a plan against the default.
     fn model_difference(&self, plan: Candidate) -> Option<(f64, f64, f64)> {
-        let mean = self.model.as_ref()?.mean();
-        let draws = self.draws.iter().filter_map(|s| Some(s.cost(plan)? - s.cost(DEFAULT)?));
-        let (low, high) = quantiles(draws.collect())?;
-        Some((mean.cost(plan)? - mean.cost(DEFAULT)?, low, high))
+        let draws = self.draws.iter().map(|s| s.cost(plan) - s.cost(DEFAULT)).collect();
+        estimate(draws)
     }
 
     fn effects(&self) -> Vec<Effect> {
-        let Some(mean) = self.model.as_ref().map(Model::mean) else { return Vec::new() };
+        let shape = self.space.shape();
         let mut effects = Vec::new();
         for (f, factor) in self.space.factors.iter().enumerate() {
             for (l, level) in factor.levels.iter().enumerate().skip(1) {
                 let worked = self.evidence.iter().any(|t| {
                     t.failure().is_none()
-                        && self
-                            .space
-                            .shape()
-                            .coordinates(t.order.candidate)
-                            .is_some_and(|p| p[f] == l)
+                        && shape.coordinates(t.order.candidate).is_some_and(|p| p[f] == l)
                 });
-                let draws = self.draws.iter().map(|s| s.main_effect(f, l)).collect();
-                let Some((low, high)) = quantiles(draws).filter(|_| worked) else { continue };
+                let draws = self.draws.iter().map(|s| s.main_effect(&shape, f, l)).collect();
+                let known = estimate(draws).filter(|_| worked);
+                let Some((centre, low, high)) = known else { continue };
                 effects.push(Effect {
                     factor: factor.name.name(),
                     level: level.name(),
-                    ratio: self.settings.goal.ratio(mean.main_effect(f, l)),
+                    ratio: self.settings.goal.ratio(centre),
                     confidence: self.interval(low, high),
                 });
             }
@@ -304,11 +293,12 @@ fn ends(difference: Difference) -> (f64, f64, f64) {
     (difference.centre, difference.low, difference.high)
 }
 
-/// Ends of the middle 95 %.
-fn quantiles(mut values: Vec<f64>) -> Option<(f64, f64)> {
+/// The middle, and the ends of the middle 95 %.
+fn estimate(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
     values.sort_by(f64::total_cmp);
     let skip = values.len() / 40;
-    Some((*values.get(skip)?, *values.get(values.len().checked_sub(skip + 1)?)?))
+    let ends = (*values.get(skip)?, *values.get(values.len().checked_sub(skip + 1)?)?);
+    Some((median(&values), ends.0, ends.1))
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl Watcher for Progress<'_> {
             parts.push(format!("at most {left} runs, {}", left_time(each * left as f64)));
         }
         // Last, since the terminal may cut it off.
-        let best = verdict(self.settings, evidence);
+        let best = verdict(&self.space.shape(), self.settings, evidence);
         if best.leader != DEFAULT {
             let ratio = self.settings.goal.ratio(best.difference.centre);
             parts.push(format!("best {} {ratio:.3}", self.space.plan(best.leader)));

@@ -10,10 +10,14 @@ use crate::shape::Shape;
 pub const BLOCK: usize = 8;
 /// Spaces of at most this many candidates are raced without screening.
 const SMALL: usize = 9;
-/// Plans in the race of a large space, the default among them.
-const RACERS: usize = 5;
+/// Plans in the race of a large space at most, the default among them.
+const RACERS: usize = 4;
 /// Rounds that a race, and a final, must have room for.
 const LEAST_ROUNDS: usize = 3;
+/// Runs that a space gets for each level of each factor.
+const RUNS_PER_LEVEL: usize = 12;
+/// Standard errors that a difference must be from 0 to be shown in a final.
+const SHOWN: f64 = 5.5;
 
 /// Whether a space is screened before plans are raced.
 #[must_use]
@@ -22,11 +26,13 @@ pub fn is_large(shape: &Shape) -> bool {
 }
 
 impl Settings {
-    /// Runs that a space gets unless the user says otherwise: a fifth more than it has plans, and
-    /// never fewer than it takes to tell a handful of them apart.
+    /// Runs that a space gets unless the user says otherwise: by what there is to learn, which
+    /// grows with the levels and not with their combinations; never fewer than it takes to
+    /// tell a handful of plans apart.
     #[must_use]
     pub fn default_max_runs(shape: &Shape) -> usize {
-        (shape.candidates().count() * 6 / 5).clamp(80, 750)
+        let learnt = shape.levels.iter().sum::<usize>() + shape.extras;
+        (learnt * RUNS_PER_LEVEL).clamp(80, 750)
     }
 
     /// The least `max_runs` with which a search can come to an end.
@@ -63,12 +69,12 @@ pub struct Shares {
     pub exhausted: Stop,
     /// Runs of the screening design.
     pub screen: usize,
-    /// Runs of the refinement.
-    pub refine: usize,
     /// Runs kept for the final.
     pub last: usize,
     /// Plans that start in the race.
     pub racers: usize,
+    /// Runs to divide: all but those that measure the noise.
+    runs: usize,
 }
 
 impl Shares {
@@ -76,24 +82,40 @@ impl Shares {
     pub fn new(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Self {
         let total = settings.budget(evidence);
         let runs = total.saturating_sub(settings.warm_up + settings.noise_runs);
-        let blocks = |share: f64| (runs as f64 * share / BLOCK as f64).round() as usize * BLOCK;
-        let (screen, refine) =
-            if is_large(shape) { (blocks(0.2).max(BLOCK), blocks(0.4)) } else { (0, 0) };
-        let last = (runs * 15 / 100).max(2 * LEAST_ROUNDS);
-        let race = runs.saturating_sub(screen + refine + last);
+        let is_before = |t: &&Trial| t.order.phase != Phase::Race;
+        let rest = total.saturating_sub(evidence.iter().take_while(is_before).count());
+        let blocks = (runs as f64 * 0.15 / BLOCK as f64).round() as usize;
+        let racers = (rest / LEAST_ROUNDS).clamp(3, RACERS) + shape.extras;
+        let (screen, last) = if is_large(shape) {
+            (blocks.max(1) * BLOCK, (rest / 2).min(rest.saturating_sub(racers * LEAST_ROUNDS)))
+        } else {
+            (0, runs * 15 / 100)
+        };
         Self {
             total,
             exhausted: if total < settings.max_runs { Stop::MaxTime } else { Stop::MaxRuns },
             screen,
-            refine,
-            last,
-            racers: (race / LEAST_ROUNDS).clamp(3, RACERS) + shape.extras,
+            last: last.max(2 * LEAST_ROUNDS),
+            racers,
+            runs,
         }
     }
 
     /// Runs left of the whole budget.
     pub fn left(&self, evidence: &[Trial]) -> usize {
         self.total.saturating_sub(evidence.len())
+    }
+
+    /// Runs left to the refinement, when the best plan is expected to gain that much over the
+    /// default, as costs, and this is the standard deviation of a run: the race needs some
+    /// rounds, and the final more the smaller the gain.
+    pub fn left_to_refine(&self, evidence: &[Trial], gain: f64, noise: f64) -> usize {
+        // The conversion saturates: 0 below, far above any number of runs at the top.
+        let rounds = 2.0 * (SHOWN * noise / gain.max(0.0)).powi(2);
+        let last = (rounds as usize).saturating_sub(LEAST_ROUNDS).saturating_mul(2);
+        let kept = (RACERS * LEAST_ROUNDS).saturating_add(last);
+        let kept = kept.clamp(self.runs * 22 / 100, self.runs * 45 / 100);
+        self.left(evidence).saturating_sub(kept)
     }
 
     /// Runs left to the race.

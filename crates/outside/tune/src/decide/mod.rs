@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::evidence::{Goal, Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use budget::{BLOCK, Shares};
-pub use propose::fit;
+pub use propose::surfaces;
 pub use rounds::{Verdict, verdict};
 
 /// What the user asked for.
@@ -155,10 +155,9 @@ fn refinement_block(
     evidence: &[Trial],
     shares: &Shares,
 ) -> Option<Vec<Order>> {
-    let refined = || evidence.iter().filter(|t| t.order.phase == Phase::Refine);
-    let block = refined().map(|t| t.order.block + 1).max().unwrap_or(0);
-    let size = BLOCK.min(shares.refine.saturating_sub(refined().count()));
-    let orders: Vec<Order> = propose::promising(shape, settings, evidence, size)
+    let refined = evidence.iter().filter(|t| t.order.phase == Phase::Refine);
+    let block = refined.map(|t| t.order.block + 1).max().unwrap_or(0);
+    let orders: Vec<Order> = propose::promising(shape, settings, evidence, shares)
         .into_iter()
         .map(|candidate| Order { phase: Phase::Refine, block, candidate })
         .collect();

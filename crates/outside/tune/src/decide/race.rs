@@ -193,32 +193,27 @@ impl Race {
             .filter(|t| t.order.phase == Phase::Noise)
             .filter_map(|t| t.cost(goal))
             .collect();
-        let noise_df = noise.len().saturating_sub(1) as f64;
-        let mean = noise.iter().sum::<f64>() / noise.len().max(1) as f64;
-        // A difference has the noise of two runs.
-        let noise_squares = 2.0 * noise.iter().map(|c| (c - mean).powi(2)).sum::<f64>();
-
+        let of_racers = self.racers.iter().filter(|&&c| c != DEFAULT);
+        let differences = of_racers.map(|&plan| self.differences(plan, DEFAULT));
         let (mut residuals, mut df) = (Vec::new(), Vec::new());
-        for &plan in self.racers.iter().filter(|&&c| c != DEFAULT) {
-            let differences = self.differences(plan, DEFAULT);
-            let n = differences.len() as f64;
+        // A difference has the noise of two runs.
+        for (sample, runs) in differences.map(|d| (d, 2.0)).chain([(noise, 1.0)]) {
+            let n = sample.len() as f64;
             if n < 2.0 {
                 continue;
             }
-            let centre = median(&differences);
+            let centre = median(&sample);
             // Residuals about their own centre are too small by this factor.
-            let grow = (n / (n - 1.0)).sqrt();
-            residuals.extend(differences.iter().map(|d| (d - centre) * grow));
+            let grow = (2.0 / runs * n / (n - 1.0)).sqrt();
+            residuals.extend(sample.iter().map(|value| (value - centre) * grow));
             df.push(n - 1.0);
         }
         let own = df.iter().copied().fold(0.0, f64::max);
-        let others_df = df.iter().sum::<f64>() - own;
-        let total = noise_df + others_df;
-        if total <= 0.0 {
+        let others = df.iter().sum::<f64>() - if df.len() > 1 { own } else { 0.0 };
+        if others <= 0.0 {
             return (0.0, 0.0);
         }
-        let others = if others_df > 0.0 { robust_sigma(&residuals).powi(2) } else { 0.0 };
-        ((noise_squares + others_df * others) / total, total.min(PRIOR_DF))
+        (robust_sigma(&residuals).powi(2), others.min(PRIOR_DF))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rounds: who runs in the next one, when losers leave, and when it is enough.
 //!
-//! The race picks a leader; where it leaves open whether the leader beats the default,
+//! The race says which plans are left. Its leader is, of these, the one that the screening
+//! model expects to be best from all runs: the rounds alone are few. Where it leaves open whether the leader beats the default,
 //! a final of these two alone, on fresh runs, decides. The final is a single comparison,
 //! and the leader was picked before it began, so its figure carries no luck of the pick.
 
@@ -17,7 +18,7 @@ use crate::shape::{Candidate, DEFAULT, Shape};
 /// What the evidence says about the best plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
-    /// The plan with the best estimate among those left; the default when it leads.
+    /// The plan expected to be best among those left; the default when it leads.
     pub leader: Candidate,
     /// Its cost less the default's: from the final where there was one.
     pub difference: Difference,
@@ -33,15 +34,40 @@ impl Verdict {
 
 /// What the evidence says about the best plan, at any time.
 #[must_use]
-pub fn verdict(settings: &Settings, evidence: &[Trial]) -> Verdict {
-    let race = Race::new(evidence, Phase::Race, settings);
+pub fn verdict(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Verdict {
     let out = failed(evidence);
+    let last = Race::new(evidence, Phase::Final, settings);
+    let finalist = last.racers.iter().find(|plan| **plan != DEFAULT && !out.contains(plan));
+    if let Some(&leader) = finalist {
+        return Verdict { leader, difference: last.difference(leader, DEFAULT) };
+    }
+    let race = Race::new(evidence, Phase::Race, settings);
     let survivors: Vec<Candidate> =
         race.standing().into_iter().filter(|plan| !out.contains(plan)).collect();
-    let leader = race.leader(&survivors);
-    let last = Race::new(evidence, Phase::Final, settings);
-    let decided = if last.racers.contains(&leader) && leader != DEFAULT { &last } else { &race };
-    Verdict { leader, difference: decided.difference(leader, DEFAULT) }
+    let leader = leader(shape, settings, evidence, &race, &survivors);
+    Verdict { leader, difference: race.difference(leader, DEFAULT) }
+}
+
+/// The plan expected to be best among the survivors of a race.
+fn leader(
+    shape: &Shape,
+    settings: &Settings,
+    evidence: &[Trial],
+    race: &Race,
+    survivors: &[Candidate],
+) -> Candidate {
+    let of_race = race.leader(survivors);
+    if !is_large(shape) || survivors.len() < 2 {
+        return of_race;
+    }
+    // What the race has shown to be better than the default stays better.
+    let is_shown = race.difference(of_race, DEFAULT).high < 0.0;
+    let open: Vec<Candidate> =
+        survivors.iter().copied().filter(|&plan| plan != DEFAULT || !is_shown).collect();
+    match open.as_slice() {
+        [only] => *only,
+        several => propose::best(shape, settings, evidence, several).unwrap_or(of_race),
+    }
 }
 
 /// The next round, or the end.
@@ -61,11 +87,11 @@ pub fn next(shape: &Shape, settings: &Settings, evidence: &[Trial], shares: &Sha
         }
     }
     if !evidence.iter().any(|t| t.order.phase == Phase::Final)
-        && let Some(decision) = next_of_race(settings, evidence, shares, &race)
+        && let Some(decision) = next_of_race(shape, settings, evidence, shares, &race)
     {
         return decision;
     }
-    next_of_final(settings, evidence, shares)
+    next_of_final(shape, settings, evidence, shares)
 }
 
 /// Who starts in the race: told from what was known before it, so that a first round that
@@ -83,6 +109,7 @@ fn starters(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Vec<Candi
 
 /// The race's next round or its end; `None` when the final is to decide.
 fn next_of_race(
+    shape: &Shape,
     settings: &Settings,
     evidence: &[Trial],
     shares: &Shares,
@@ -96,7 +123,7 @@ fn next_of_race(
         return fits.then(|| round(settings, Phase::Race, last, missing, left, shares.exhausted));
     }
     let survivors = race.survivors(last + 1);
-    let leader = race.leader(&survivors);
+    let leader = leader(shape, settings, evidence, race, &survivors);
     let against_default = race.difference(leader, DEFAULT);
     let others = || survivors.iter().copied().filter(|&plan| plan != leader && plan != DEFAULT);
     if is_look(last as usize + 1) {
@@ -105,7 +132,8 @@ fn next_of_race(
         }
         let slack = settings.resolution.ln_1p();
         let equivalent = |plan| race.difference(plan, leader).low > -slack;
-        if others().all(equivalent) && (equivalent(DEFAULT) || against_default.high < 0.0) {
+        if others().all(equivalent) && (against_default.low > -slack || against_default.high < 0.0)
+        {
             return Some(Decision::Stop(Stop::Equivalent));
         }
         // Only the default is left to compare with: the final does that with less doubt.
@@ -121,9 +149,14 @@ fn next_of_race(
 }
 
 /// The final's next round or its end.
-fn next_of_final(settings: &Settings, evidence: &[Trial], shares: &Shares) -> Decision {
+fn next_of_final(
+    shape: &Shape,
+    settings: &Settings,
+    evidence: &[Trial],
+    shares: &Shares,
+) -> Decision {
     let left = shares.left(evidence);
-    let leader = verdict(settings, evidence).leader;
+    let leader = verdict(shape, settings, evidence).leader;
     if leader == DEFAULT {
         return Decision::Stop(Stop::Decided);
     }

@@ -1,0 +1,202 @@
+//! Why plans fail: a level, or a pair of levels, with which the program does not run.
+//!
+//! Whatever a plan that worked has is no cause; every plan that failed has at least one. A
+//! Markov chain visits the sets of causes that agree with this, as often as they are
+//! probable: few causes more often than many, and a level more often than a pair.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+use crate::shape::{Candidate, Shape};
+
+/// Odds that a level fails by itself.
+const LEVEL: f64 = 0.05;
+/// Odds that two levels fail together.
+const PAIR: f64 = 0.01;
+
+/// Two levels of different factors, as (factor, level), or twice the same.
+type Trait = ((usize, usize), (usize, usize));
+
+/// State of the chain.
+pub struct Causes {
+    /// What may be a cause.
+    suspects: Vec<Trait>,
+    /// Whether it is.
+    guilty: Vec<bool>,
+    /// Failures each suspect took part in.
+    failures: Vec<Vec<usize>>,
+    /// Suspects of each failure.
+    present: Vec<Vec<usize>>,
+    failed: Vec<Candidate>,
+}
+
+impl Causes {
+    /// The fewest causes that explain the failures, or nearly.
+    pub fn new(shape: &Shape, worked: &[Candidate], failed: &[Candidate]) -> Self {
+        let innocent: BTreeSet<Trait> = worked
+            .iter()
+            .filter_map(|&plan| shape.coordinates(plan))
+            .flat_map(|point| traits(&point).collect::<Vec<Trait>>())
+            .collect();
+        let mut causes = Self {
+            suspects: Vec::new(),
+            guilty: Vec::new(),
+            failures: Vec::new(),
+            present: Vec::new(),
+            failed: failed.to_vec(),
+        };
+        let mut known: BTreeMap<Trait, usize> = BTreeMap::new();
+        for point in failed.iter().filter_map(|&plan| shape.coordinates(plan)) {
+            let failure = causes.present.len();
+            let mut present = Vec::new();
+            for suspect in traits(&point).filter(|t| !innocent.contains(t)) {
+                let index = *known.entry(suspect).or_insert_with(|| {
+                    causes.suspects.push(suspect);
+                    causes.guilty.push(false);
+                    causes.failures.push(Vec::new());
+                    causes.suspects.len() - 1
+                });
+                causes.failures[index].push(failure);
+                present.push(index);
+            }
+            // Without a suspect the plan fails for a reason of its own.
+            if !present.is_empty() {
+                causes.present.push(present);
+            }
+        }
+        causes.accuse();
+        causes
+    }
+
+    /// Accuses who explains most of what is unexplained, until nothing is.
+    fn accuse(&mut self) {
+        loop {
+            let open = |&failure: &usize| self.explanations(failure) == 0;
+            let explains = |&suspect: &usize| {
+                let count = self.failures[suspect].iter().copied().filter(open).count();
+                (count, self.is_level(suspect))
+            };
+            let worst = (0..self.suspects.len()).max_by_key(explains);
+            let Some(suspect) = worst.filter(|suspect| explains(suspect).0 > 0) else { return };
+            self.guilty[suspect] = true;
+        }
+    }
+
+    /// Draws for and against each suspect, given all others.
+    pub fn step(&mut self, rng: &mut SmallRng) {
+        for suspect in 0..self.suspects.len() {
+            let odds = self.odds(suspect);
+            if rng.random::<f64>() < odds / (1.0 + odds) {
+                self.guilty[suspect] = true;
+            } else {
+                self.acquit(suspect);
+            }
+            // Let another suspect of one of its failures take the blame.
+            let failure = self.failures[suspect][rng.random_range(0..self.failures[suspect].len())];
+            let others = &self.present[failure];
+            let other = others[rng.random_range(0..others.len())];
+            if self.guilty[suspect]
+                && !self.guilty[other]
+                && rng.random::<f64>() < self.odds(other) / odds
+            {
+                self.guilty[other] = true;
+                if !self.acquit(suspect) {
+                    self.guilty[other] = false;
+                }
+            }
+        }
+    }
+
+    /// Candidates that fail.
+    pub fn fails(&self, shape: &Shape) -> Vec<bool> {
+        let mut fails = vec![false; shape.cells() + shape.extras];
+        let guilty: Vec<Trait> =
+            self.suspects.iter().zip(&self.guilty).filter(|(_, g)| **g).map(|(s, _)| *s).collect();
+        if !guilty.is_empty() {
+            for (fails, plan) in fails.iter_mut().zip(shape.candidates()) {
+                *fails = shape.coordinates(plan).is_some_and(|point| {
+                    guilty.iter().any(|&((f, a), (g, b))| point[f] == a && point[g] == b)
+                });
+            }
+        }
+        for plan in &self.failed {
+            fails[plan.0 as usize] = true;
+        }
+        fails
+    }
+
+    /// Takes the guilt off a suspect without whom everything is explained; says whether.
+    fn acquit(&mut self, suspect: usize) -> bool {
+        let needed = self.guilty[suspect]
+            && self.failures[suspect].iter().any(|&failure| self.explanations(failure) == 1);
+        self.guilty[suspect] &= needed;
+        !needed
+    }
+
+    fn explanations(&self, failure: usize) -> usize {
+        self.present[failure].iter().filter(|&&suspect| self.guilty[suspect]).count()
+    }
+
+    fn odds(&self, suspect: usize) -> f64 {
+        if self.is_level(suspect) { LEVEL } else { PAIR }
+    }
+
+    fn is_level(&self, suspect: usize) -> bool {
+        self.suspects[suspect].0 == self.suspects[suspect].1
+    }
+}
+
+/// Levels of a cell, and pairs of them.
+fn traits(point: &[usize]) -> impl Iterator<Item = Trait> + '_ {
+    let level = |f: usize| (f, point[f]);
+    (0..point.len()).flat_map(move |f| (f..point.len()).map(move |g| (level(f), level(g))))
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    /// Share of draws in which each cell fails.
+    fn shares(shape: &Shape, worked: &[u32], failed: &[u32]) -> Vec<f64> {
+        let plans = |ids: &[u32]| ids.iter().copied().map(Candidate).collect::<Vec<_>>();
+        let mut causes = Causes::new(shape, &plans(worked), &plans(failed));
+        let mut rng = SmallRng::seed_from_u64(1);
+        let mut shares = vec![0.0; shape.cells() + shape.extras];
+        for _ in 0..1000 {
+            causes.step(&mut rng);
+            for (share, fails) in shares.iter_mut().zip(causes.fails(shape)) {
+                *share += f64::from(u8::from(fails));
+            }
+        }
+        shares.into_iter().map(|count| count / 1000.0).collect()
+    }
+
+    #[test]
+    fn a_level_that_always_fails_explains_away_its_company() {
+        // 4 x 2 x 2: the last level of the first factor fails, met with each of the others.
+        let shape = Shape { levels: vec![4, 2, 2], extras: 1 };
+        let shares = shares(&shape, &[0], &[12, 15, 16]);
+        assert!(shares[13] > 0.9 && shares[14] > 0.9, "{shares:?}");
+        // The second levels of the others were never seen to work, and are hardly suspect.
+        assert!(shares[3] < 0.1, "{shares:?}");
+        assert_eq!((shares[0], shares[16]), (0.0, 1.0));
+    }
+
+    #[test]
+    fn levels_that_work_apart_fail_together() {
+        let shape = Shape { levels: vec![2, 2, 2], extras: 0 };
+        let shares = shares(&shape, &[0, 1, 2, 3, 4, 5], &[6]);
+        assert_eq!(shares[7], 1.0, "{shares:?}");
+        assert_eq!(shares[..6], [0.0; 6]);
+    }
+
+    #[test]
+    fn without_failures_nothing_is_suspect() {
+        let shape = Shape { levels: vec![3, 3], extras: 0 };
+        assert_eq!(shares(&shape, &[0], &[]), [0.0; 9]);
+    }
+}

@@ -1,0 +1,64 @@
+//! How the machine changes while a search runs: a random walk from run to run.
+//!
+//! Source: S. Frühwirth-Schnatter, "Data Augmentation and Dynamic Linear Models", Journal of
+//! Time Series Analysis 15 (1994): a Kalman filter forwards, draws backwards.
+
+use rand::rngs::SmallRng;
+
+use super::{normal, variance};
+
+/// First guess at a step's standard deviation, as a share of the noise.
+const STEP: f64 = 1.0 / 16.0;
+/// Variance of where the walk begins: wide against every difference of logarithms.
+const ANYWHERE: f64 = 1.0;
+
+/// The walk.
+pub struct Drift {
+    levels: Vec<f64>,
+    centre: f64,
+    /// Variance of a step, and the first guess at it.
+    step: f64,
+    guess: f64,
+    /// Mean and variance of each level, given the runs up to it.
+    filtered: Vec<(f64, f64)>,
+}
+
+impl Drift {
+    /// No drift from `centre` in that many runs.
+    pub fn new(centre: f64, runs: usize, noise: f64) -> Self {
+        let guess = (STEP * noise).powi(2);
+        let levels = vec![centre; runs];
+        Self { levels, centre, step: guess, guess, filtered: Vec::with_capacity(runs) }
+    }
+
+    /// Draws the walk anew; `rest` is what it and all else leave of the costs.
+    pub fn step(&mut self, rest: &mut [f64], weights: &[f64], noise: f64, rng: &mut SmallRng) {
+        self.filtered.clear();
+        let (mut mean, mut spread) = (self.centre, ANYWHERE);
+        for ((level, rest), weight) in self.levels.iter().zip(&*rest).zip(weights) {
+            let gain = spread / (spread + noise / weight);
+            mean += gain * (rest + level - mean);
+            spread *= 1.0 - gain;
+            self.filtered.push((mean, spread));
+            spread += self.step;
+        }
+        let (mut later, mut squares): (Option<f64>, f64) = (None, 0.0);
+        for (i, &(mean, spread)) in self.filtered.iter().enumerate().rev() {
+            let level = match later {
+                None => mean + spread.sqrt() * normal(rng),
+                Some(later) => {
+                    let gain = spread / (spread + self.step);
+                    let level =
+                        mean + gain * (later - mean) + (spread * (1.0 - gain)).sqrt() * normal(rng);
+                    squares += (later - level).powi(2);
+                    level
+                }
+            };
+            rest[i] += self.levels[i] - level;
+            self.levels[i] = level;
+            later = Some(level);
+        }
+        let steps = self.levels.len().saturating_sub(1);
+        self.step = variance(squares, steps, self.guess, rng);
+    }
+}

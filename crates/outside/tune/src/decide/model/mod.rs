@@ -1,0 +1,279 @@
+//! The screening model: what the runs so far say about every plan, measured or not.
+//!
+//! The logarithm of the metric is taken as
+//!
+//! ```text
+//!  drift + sum of main effects + sum of two-factor interactions + the plan's own + noise
+//! ```
+//!
+//! Few of these effects matter ("effect sparsity"), and which ones is not known. So every
+//! effect is either nil or normal, with a size and a share of nil ones that each factor and
+//! each pair of factors has for itself; the machine drifts as a random walk; a few runs are
+//! outliers. A Markov chain visits what agrees with the runs, and each surface kept from it
+//! is a draw from what is possible. [`causes`] draws, in the same manner, why plans fail.
+//!
+//! Sources: G. E. P. Box, R. D. Meyer, "An Analysis for Unreplicated Fractional Factorials",
+//! Technometrics 28 (1986); E. I. George, R. E. McCulloch, "Variable Selection via Gibbs
+//! Sampling", Journal of the American Statistical Association 88 (1993); H. Chipman,
+//! "Bayesian Variable Selection with Related Predictors", Canadian Journal of Statistics 24
+//! (1996).
+//!
+//! The model proposes which plans to race and which of the plans that a race left to take.
+//! What is claimed of a plan rests on the runs of the race alone.
+
+mod causes;
+mod drift;
+mod terms;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand_distr::{Distribution, StandardNormal};
+
+use crate::shape::{Candidate, Shape};
+use causes::Causes;
+use drift::Drift;
+use terms::Terms;
+
+/// Steps of the chain before draws are kept.
+const BURN_IN: usize = 60;
+/// Steps of the chain per draw.
+const STEPS: usize = 2;
+/// Standard deviations of an outlier over those of other runs.
+const OUTLIER: f64 = 8.0;
+/// Share of runs that are outliers.
+const OUTLIERS: f64 = 0.03;
+/// Noise, as a standard deviation of costs, where it was not measured.
+const USUAL_NOISE: f64 = 0.05;
+
+/// A run: its plan, and its cost (the logarithm of the metric, less is better) unless it
+/// failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The plan.
+    pub plan: Candidate,
+    /// Its cost.
+    pub cost: Option<f64>,
+}
+
+/// A surface that agrees with the runs.
+#[derive(Clone, Debug)]
+pub struct Surface {
+    /// Costs of all candidates, up to a constant.
+    costs: Vec<f64>,
+    /// Candidates that fail.
+    fails: Vec<bool>,
+    /// Standard deviation of a run's cost, outliers aside.
+    noise: f64,
+}
+
+impl Surface {
+    /// Standard deviation of a run's cost about the surface, outliers aside.
+    #[must_use]
+    pub fn noise(&self) -> f64 {
+        self.noise
+    }
+
+    /// Cost of a plan, up to a constant common to all plans.
+    #[must_use]
+    pub fn cost(&self, plan: Candidate) -> f64 {
+        self.costs.get(plan.0 as usize).copied().unwrap_or(f64::INFINITY)
+    }
+
+    /// The best of the plans that work and that `of` accepts.
+    pub fn best(&self, of: impl Fn(Candidate) -> bool) -> Option<Candidate> {
+        (0..)
+            .map(Candidate)
+            .zip(self.costs.iter().zip(&self.fails))
+            .filter(|(plan, (_, fails))| !**fails && of(*plan))
+            .min_by(|(_, (a, _)), (_, (b, _))| a.total_cmp(b))
+            .map(|(plan, _)| plan)
+    }
+
+    /// Main effect of a level: its cost less that of level 0, averaged over the levels of
+    /// all other factors.
+    #[must_use]
+    pub fn main_effect(&self, shape: &Shape, factor: usize, level: usize) -> f64 {
+        let inner: usize = shape.levels[factor + 1..].iter().product();
+        let levels = shape.levels[factor];
+        let effect = |(cell, cost): (usize, &f64)| match cell / inner % levels {
+            l if l == level => *cost,
+            0 => -cost,
+            _ => 0.0,
+        };
+        let cells = shape.cells();
+        self.costs[..cells].iter().enumerate().map(effect).sum::<f64>()
+            / (cells / levels).max(1) as f64
+    }
+}
+
+/// `count` surfaces that agree with these runs, given in the order they were made; `noise` is
+/// the first guess at the standard deviation of a cost. None without a run that worked.
+#[must_use]
+pub fn draws(shape: &Shape, seen: &[Seen], noise: f64, count: usize, seed: u64) -> Vec<Surface> {
+    let (plans, costs): (Vec<Candidate>, Vec<f64>) =
+        seen.iter().filter_map(|s| Some((s.plan, s.cost?))).unzip();
+    let failed: Vec<Candidate> = seen.iter().filter(|s| s.cost.is_none()).map(|s| s.plan).collect();
+    if plans.is_empty() {
+        return Vec::new();
+    }
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut causes = Causes::new(shape, &plans, &failed);
+    let mut chain = Chain::new(shape, &plans, &costs, noise);
+    for _ in 0..BURN_IN {
+        chain.step(&mut rng);
+        causes.step(&mut rng);
+    }
+    let mut draw = || {
+        for _ in 0..STEPS {
+            chain.step(&mut rng);
+            causes.step(&mut rng);
+        }
+        Surface {
+            costs: chain.terms.costs(shape),
+            fails: causes.fails(shape),
+            noise: chain.noise.sqrt(),
+        }
+    };
+    (0..count).map(|_| draw()).collect()
+}
+
+/// State of the chain.
+struct Chain {
+    terms: Terms,
+    drift: Drift,
+    /// What the terms and the drift leave of each run's cost.
+    rest: Vec<f64>,
+    /// Precision of each run over that of a run that is no outlier.
+    weights: Vec<f64>,
+    /// Variance of a run that is no outlier, and the first guess at it.
+    noise: f64,
+    guess: f64,
+}
+
+impl Chain {
+    fn new(shape: &Shape, plans: &[Candidate], costs: &[f64], noise: f64) -> Self {
+        let noise = if noise.is_finite() { noise.max(1e-4) } else { USUAL_NOISE };
+        let centre = crate::statistics::median(costs);
+        Self {
+            terms: Terms::new(shape, plans),
+            drift: Drift::new(centre, costs.len(), noise),
+            rest: costs.iter().map(|cost| cost - centre).collect(),
+            weights: vec![1.0; costs.len()],
+            noise: noise * noise,
+            guess: noise * noise,
+        }
+    }
+
+    /// Draws every part anew, given all others.
+    fn step(&mut self, rng: &mut SmallRng) {
+        self.terms.step(&mut self.rest, &self.weights, self.noise, rng);
+        self.drift.step(&mut self.rest, &self.weights, self.noise, rng);
+        let outlier = OUTLIER.powi(-2);
+        let mut squares = 0.0;
+        for (rest, weight) in self.rest.iter().zip(&mut self.weights) {
+            let square = rest * rest / self.noise;
+            let odds =
+                (OUTLIERS / (1.0 - OUTLIERS) / OUTLIER).ln() + square * (1.0 - outlier) / 2.0;
+            *weight = if happens(odds, rng) { outlier } else { 1.0 };
+            squares += *weight * rest * rest;
+        }
+        self.noise = variance(squares, self.rest.len(), self.guess, rng);
+    }
+}
+
+/// A standard normal number.
+fn normal(rng: &mut SmallRng) -> f64 {
+    StandardNormal.sample(rng)
+}
+
+/// Whether a thing with these log-odds happens.
+fn happens(log_odds: f64, rng: &mut SmallRng) -> bool {
+    use rand::RngExt;
+    rng.random::<f64>() < 1.0 / (1.0 + (-log_odds).exp())
+}
+
+/// A variance, given that many squares with this sum, and a guess that weighs 4 of them.
+fn variance(squares: f64, count: usize, guess: f64, rng: &mut SmallRng) -> f64 {
+    let shape = 2.0 + count as f64 / 2.0;
+    let rate = 2.0 * guess + squares / 2.0;
+    // Every shape above 0 is a Gamma distribution.
+    rand_distr::Gamma::new(shape, 1.0).map_or(guess, |gamma| rate / gamma.sample(rng))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::{median, robust_sigma};
+
+    fn seen(plan: u32, cost: f64) -> Seen {
+        Seen { plan: Candidate(plan), cost: Some(cost) }
+    }
+
+    fn expected(draws: &[Surface], what: impl Fn(&Surface) -> f64) -> f64 {
+        median(&draws.iter().map(what).collect::<Vec<f64>>())
+    }
+
+    /// Costs without interactions: unmeasured cells are predicted, effects recovered.
+    #[test]
+    fn additive_costs_are_predicted_where_nothing_was_measured() {
+        let shape = Shape { levels: vec![4, 3, 3], extras: 0 };
+        let truth = |c: Candidate| {
+            let p = shape.coordinates(c).unwrap();
+            [0.0, 0.3, -0.2, 0.1][p[0]] + [0.0, -0.4, 0.2][p[1]] + [0.0, 0.05, 0.0][p[2]]
+        };
+        let design = super::super::design::screening(&shape, 3, 3, 6);
+        let seen: Vec<Seen> = design.iter().flatten().map(|&c| seen(c.0, truth(c))).collect();
+        let draws = draws(&shape, &seen, 0.01, 200, 1);
+        for cell in shape.candidates() {
+            let error = expected(&draws, |s| s.cost(cell) - s.cost(Candidate(0))) - truth(cell);
+            assert!(error.abs() < 0.06, "{cell:?}: {error}");
+        }
+        let effects: Vec<f64> = draws.iter().map(|s| s.main_effect(&shape, 1, 1)).collect();
+        assert!((median(&effects) + 0.4).abs() < 0.03);
+        assert!(robust_sigma(&effects) < 0.05);
+        // Two plans are equally good.
+        assert!(draws[0].best(|_| true).is_some_and(|plan| truth(plan) < -0.55));
+    }
+
+    #[test]
+    fn an_outlier_does_not_spoil_the_estimate() {
+        let shape = Shape { levels: vec![2, 2], extras: 0 };
+        let mut runs: Vec<Seen> = (0..24).map(|i| seen(i % 4, f64::from(i % 4) * 0.1)).collect();
+        runs[5].cost = Some(2.1);
+        let draws = draws(&shape, &runs, 0.02, 200, 1);
+        let cost = expected(&draws, |s| s.cost(Candidate(1)) - s.cost(Candidate(0)));
+        assert!((cost - 0.1).abs() < 0.03, "{cost}");
+    }
+
+    /// What only one combination does is believed after some repetitions.
+    #[test]
+    fn a_plan_may_differ_from_what_its_levels_say() {
+        let shape = Shape { levels: vec![2, 2, 2], extras: 1 };
+        let cost = |plan| if plan == 7 { -0.5 } else { f64::from(plan == 8) * 0.2 };
+        let runs: Vec<Seen> = (0..54).map(|i| seen(i % 9, cost(i % 9))).collect();
+        let draws = draws(&shape, &runs, 0.02, 200, 1);
+        for plan in [6, 7, 8] {
+            let found = expected(&draws, |s| s.cost(Candidate(plan)) - s.cost(Candidate(0)));
+            assert!((found - cost(plan)).abs() < 0.05, "{plan}: {found}");
+        }
+    }
+
+    #[test]
+    fn drift_is_no_effect() {
+        let shape = Shape { levels: vec![2], extras: 0 };
+        // The second plan runs later, when everything is slower.
+        let cost = |i: u32| f64::from(i) * 0.02;
+        let runs: Vec<Seen> = (0..40).map(|i| seen(u32::from(i % 4 > 1), cost(i))).collect();
+        let draws = draws(&shape, &runs, 0.01, 200, 1);
+        let effect = expected(&draws, |s| s.main_effect(&shape, 0, 1));
+        assert!(effect.abs() < 0.02, "{effect}");
+    }
+
+    #[test]
+    fn nothing_measured_gives_no_surface() {
+        let shape = Shape { levels: vec![2], extras: 1 };
+        assert!(draws(&shape, &[], 0.05, 3, 1).is_empty());
+        let failed = Seen { plan: Candidate(2), cost: None };
+        assert!(draws(&shape, &[failed], 0.05, 3, 1).is_empty());
+    }
+}
