@@ -134,6 +134,29 @@ pub fn emulator_of(lab: &Child) -> u32 {
 }
 
 #[test]
+fn a_guest_that_hangs_while_it_boots_is_booted_again() {
+    if !boots() {
+        return;
+    }
+    let child = Command::new(NUMAPILOT)
+        .args(["lab", "run", "--boot-timeout", "150s"])
+        .args(SMALL)
+        .args(["cat", "/proc/self/comm"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let emulator = emulator_of(&child).to_string();
+    assert!(Command::new("kill").args(["-STOP", &emulator]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "cat\n");
+    let message = err(&output);
+    assert!(message.contains("the guest ran after 2 boots: the others hung"), "{message}");
+}
+
+#[test]
 fn nothing_is_left_of_a_killed_or_interrupted_lab() {
     if !boots() {
         return;

@@ -117,6 +117,10 @@ impl Args {
         let machine = machine_named(&self.machine.machine)?;
         let request = self.machine.request(self.command, self.timeout, Streams::Pipes)?;
         let outcome = Lab::find()?.run(&request)?;
+        if outcome.boots > 1 {
+            let boots = outcome.boots;
+            terminal.warn(format_args!("the guest ran after {boots} boots: the others hung"));
+        }
         if let Some(counted) = &outcome.report {
             let text = if self.json {
                 serde_json::to_string_pretty(&report::Json::new(&request.shape, &outcome))? + "\n"

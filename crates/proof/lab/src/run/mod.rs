@@ -50,7 +50,8 @@ pub struct Request {
     pub user: Option<User>,
     /// Room on the guest's disk.
     pub free_bytes: u64,
-    /// How long the machine may take until it runs.
+    /// How long the machine may take until it runs. One that hangs is booted again when a
+    /// part of that is over.
     pub boot_timeout: Duration,
     /// How long it may run.
     pub timeout: Option<Duration>,
@@ -85,6 +86,8 @@ pub enum Streams {
 pub struct Outcome {
     /// Its status, or 128+n when signal n ended it.
     pub status: u8,
+    /// How often the machine was booted until it ran.
+    pub boots: u32,
     /// From the request to the program's first instruction.
     pub boot: Duration,
     /// From there to its end, on the host's clock.
