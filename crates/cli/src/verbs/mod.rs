@@ -7,6 +7,7 @@ use clap::Subcommand;
 use self::deferred::Deferred;
 use crate::terminal::Terminal;
 
+mod balance;
 mod bench;
 mod completions;
 mod deferred;
@@ -35,6 +36,8 @@ pub enum Verb {
     Tune(Deferred<tune::Args>),
     /// Show the NUMA figures of a run, of processes or of the machine.
     Stat(Deferred<stat::Args>),
+    /// Keep a program's pages on the nodes that use them.
+    Balance(Deferred<balance::Args>),
     /// Run a built-in workload.
     Bench(Deferred<bench::Args>),
     /// Repeat a study: values beside those of its source.
@@ -61,6 +64,7 @@ impl Verb {
             Self::Restore(Deferred(args)) => args.run(terminal),
             Self::Tune(Deferred(args)) => args.run(terminal),
             Self::Stat(Deferred(args)) => args.run(terminal),
+            Self::Balance(Deferred(args)) => args.run(terminal),
             Self::Bench(Deferred(args)) => args.run(terminal),
             Self::Study(Deferred(args)) => args.run(terminal),
             Self::Lab(Deferred(args)) => args.run(terminal),

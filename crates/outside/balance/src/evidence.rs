@@ -72,7 +72,7 @@ pub struct Access {
 /// What was seen of one process in one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// Length of the interval.
+    /// Time in which the accesses took place: the interval, or what a lab simulated of it.
     pub duration_ns: u64,
     /// Sampled accesses.
     pub accesses: Vec<Access>,

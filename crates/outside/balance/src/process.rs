@@ -60,6 +60,19 @@ impl Process {
         self.fd.ended_within(Some(Duration::ZERO)).is_ok_and(|ended| !ended)
     }
 
+    /// Opens the page tables, from time to time anew: an exec has other memory.
+    fn refresh(&mut self) {
+        if self.huge_since.elapsed() >= HUGE_FOR || self.pagemap.is_none() {
+            self.huge.clear();
+            self.huge_since = Instant::now();
+            self.pagemap = File::open(format!("/proc/{}/pagemap", self.pid)).ok();
+            // The number may have changed hands.
+            if !self.lives() {
+                self.pagemap = None;
+            }
+        }
+    }
+
     fn call(&self, pages: &[Page], to: Option<NodeId>) -> Result<Vec<i32>, MemoryError> {
         let addresses: Vec<usize> = pages
             .iter()
@@ -94,13 +107,8 @@ impl Memory for Process {
     }
 
     fn huge(&mut self, regions: &[Region]) -> Vec<bool> {
-        if self.huge_since.elapsed() >= HUGE_FOR || self.pagemap.is_none() {
-            self.huge.clear();
-            self.huge_since = Instant::now();
-            // Anew, because an exec has another memory.
-            self.pagemap = File::open(format!("/proc/{}/pagemap", self.pid)).ok();
-        }
-        let Some(file) = self.pagemap.as_ref().filter(|_| self.lives()) else {
+        self.refresh();
+        let Some(file) = &self.pagemap else {
             return vec![false; regions.len()];
         };
         let is_huge = |region: &Region| {

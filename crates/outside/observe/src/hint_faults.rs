@@ -7,6 +7,7 @@
 //! for a page in a scan: that the page is used, not how much.
 
 use std::io;
+use std::time::Instant;
 
 use numapilot_sys::perf::{Event, Scope};
 use numapilot_sys::ring::{Record, Ring, SampledEvent};
@@ -26,6 +27,7 @@ pub enum Faulting {
 /// Page faults of a target as they come.
 #[derive(Debug)]
 pub struct HintFaults {
+    began: Instant,
     rings: Vec<Ring>,
     /// They write into the rings as well.
     _events: Vec<SampledEvent>,
@@ -62,7 +64,13 @@ impl HintFaults {
             }
             rings.extend(ring);
         }
-        Ok(Self { rings, _events: events, lost: 0 })
+        Ok(Self { began: Instant::now(), rings, _events: events, lost: 0 })
+    }
+
+    /// Time since it began.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Takes the samples that have come since the last time.

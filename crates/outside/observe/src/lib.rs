@@ -25,7 +25,6 @@ mod observation;
 pub mod pmu;
 mod sample;
 mod session;
-pub mod source;
 mod statistics;
 mod threads;
 mod tree;

@@ -118,7 +118,7 @@ fn dry_run<'a>(
 
 /// Tells of what went wrong after the programs, and gives the first status that is not
 /// success.
-fn finish(terminal: &Terminal, ends: &[Finished]) -> ExitCode {
+pub(super) fn finish(terminal: &Terminal, ends: &[Finished]) -> ExitCode {
     for end in ends {
         for outcome in end.settings.iter().filter(|o| o.is_trouble()) {
             terminal.warn(outcome);

@@ -334,7 +334,7 @@ fn lost(nodes: &Nodes, controllers: &Controllers, unit: &Unit, to: Option<usize>
         let home = to.unwrap_or(one.home);
         one.count * nodes.latency_ns(one.from, home) * controllers.stretch(home)
     };
-    unit.uses.iter().map(of).sum()
+    unit.expected.as_ref().unwrap_or(&unit.uses).iter().map(of).sum()
 }
 
 /// Nanoseconds that a unit's accesses would save by another distance alone.

@@ -261,6 +261,24 @@ fn too_little_evidence_decides_nothing() {
     }
 }
 
+/// A fault brings a page to whoever had it, so that every single access looks local; over
+/// several intervals the page is shared all the same.
+#[test]
+fn sharing_is_seen_over_intervals() {
+    let mut world = World::new(2).pages(0, 400, 0);
+    world.kernel_collocates = true;
+    world.per_sample = None;
+    for at in 0..8u32 {
+        // Every page by one node an interval, by each as often.
+        let user = |page: u64| u32::from((page + u64::from(at)).is_multiple_of(2));
+        for page in (0..400).filter(|page| user(*page) == 0) {
+            world.homes.insert(Page(page), NodeId(0));
+        }
+        world.interval((0..400).map(|page| (page, user(page))).collect::<Vec<_>>());
+    }
+    assert!(world.given.len() > 100, "{}", world.given.len());
+}
+
 #[test]
 fn what_the_kernel_moves_is_left_to_it() {
     let mut world = World::new(2).pages(0, 50, 0).pages(512, 400, 0);

@@ -15,6 +15,8 @@ pub struct Unit {
     pub owner: Option<usize>,
     /// Accesses of the interval, by node and home.
     pub uses: Vec<Use>,
+    /// Of shared pages, the same as it is to be expected from now on.
+    pub expected: Option<Vec<Use>>,
     /// When it was first seen.
     pub born_ns: u64,
 }
@@ -93,12 +95,14 @@ fn of_region(state: &Adaptive, nodes: &Nodes, accesses: &[Access]) -> Vec<Unit> 
         .collect();
     let region = accesses[0].page.region();
     let known = state.regions.get(region);
+    let region_known = known;
     let owned = known.and_then(|known| settled(known.short, known.long));
     let whole = |owner| Unit {
         start: region.start(),
         pages: Region::PAGES,
         owner,
         uses: Unit::merge(&pages),
+        expected: None,
         born_ns: known.map_or(u64::MAX, |known| known.born_ns),
     };
     let huge = pages.iter().any(|page| page.huge);
@@ -113,8 +117,27 @@ fn of_region(state: &Adaptive, nodes: &Nodes, accesses: &[Access]) -> Vec<Unit> 
             // What a page has shown itself counts for more than what its region has.
             let owner = own.or(owned.filter(|_| owner(known.long).is_none()));
             let (start, born_ns) = (page.page, known.born_ns);
-            Some(Unit { start, pages: 1, owner, uses: page.uses, born_ns })
+            let region = region_known.filter(|_| owner.is_none());
+            let expected = region.map(|region| expected(&page, known.long, region.long));
+            Some(Unit { start, pages: 1, owner, uses: page.uses, expected, born_ns })
         })
+        .collect()
+}
+
+/// Who will use a shared page: what an interval has seen of one page is too little to tell, so
+/// its lasting counts speak, and those of its region with the weight of a few samples.
+fn expected(page: &Seen, long: &[f32], region: &[f32]) -> Vec<Use> {
+    const REGION_WEIGHT: f64 = 2.0;
+    let Some(home) = page.uses.last().map(|last| last.home) else { return Vec::new() };
+    let sum = |counts: &[f32]| counts.iter().copied().map(f64::from).sum::<f64>();
+    let (own, whole) = (sum(long), sum(region).max(f64::MIN_POSITIVE));
+    let share = |from: usize| {
+        (f64::from(long[from]) + REGION_WEIGHT * f64::from(region[from]) / whole)
+            / (own + REGION_WEIGHT)
+    };
+    (0..long.len())
+        .map(|from| Use { from, home, count: page.count() * share(from) })
+        .filter(|one| one.count > 0.0)
         .collect()
 }
 

@@ -1,0 +1,224 @@
+//! `numapilot balance`: keeps a program's pages on the nodes that use them.
+
+mod options;
+mod output;
+mod replay;
+mod session;
+mod target_nodes;
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use numapilot_observe::Tree;
+use numapilot_observe::hint_faults::{Faulting, HintFaults};
+use numapilot_place::{NumaBalancing, Options, Plan, Prepared, Running, Supervisor, prepare};
+use numapilot_topology::Machine;
+
+use self::options::{Decision, auto_numa};
+use self::session::Session;
+use super::run::finish;
+use crate::terminal::Terminal;
+
+/// How often samples are taken, so that none are lost.
+const SLICE: Duration = Duration::from_millis(50);
+
+const DENIED: &str = "page faults cannot be sampled";
+const REMEDY: &str = "run as the target's user or as root, and see numapilot doctor for \
+                      perf_event_paranoid and the limit of open files";
+
+/// Arguments of `balance`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:\n  numapilot balance -- ./server --port 80\n  \
+numapilot balance -p $(pidof server) --dry-run\n  \
+numapilot balance --record trace -- ./server; numapilot balance replay trace"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    /// Balance running processes and what descends from them, until they end or Ctrl-C.
+    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
+          value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Vec<i32>,
+
+    #[command(flatten)]
+    decision: Decision,
+
+    /// Print the orders and carry none out.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Write a line of JSON for every process and interval to standard output.
+    #[arg(long)]
+    json: bool,
+
+    /// How often to decide.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::units::duration)]
+    interval: Duration,
+
+    /// Write what was seen, ordered and done to FILE, for `balance replay`.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
+    /// Say where samples come from, and of every interval what was found.
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// The program and its arguments.
+    #[arg(
+        value_name = "COMMAND",
+        last = true,
+        required_unless_present = "pid",
+        conflicts_with = "pid"
+    )]
+    command: Vec<OsString>,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Decide again what was recorded, and fail where the orders differ.
+    Replay(replay::Args),
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        if let Some(Action::Replay(args)) = &self.action {
+            return args.run(terminal);
+        }
+        let machine = numapilot_topology::read("/".as_ref())?;
+        if self.pid.is_empty() {
+            return self.started(&machine, terminal);
+        }
+        let tree = Tree::of(&self.pid)?;
+        if let Some(why) = nothing_to_balance(&machine) {
+            terminal.warn(why);
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.running(&machine, tree, terminal)
+    }
+
+    /// A program that is started here.
+    fn started(&self, machine: &Machine, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let prepared = |balancing| -> anyhow::Result<Prepared> {
+            let plan = Plan { numa_balancing: balancing, ..Plan::default() };
+            Ok(prepare(&plan, machine, &self.command, &Options::default())?)
+        };
+        let unchanged = |why: &dyn std::fmt::Display| -> anyhow::Result<ExitCode> {
+            let program = prepared(NumaBalancing::Inherit)?;
+            terminal.warn(format_args!("{why}; the command runs unchanged"));
+            Err(program.exec().into())
+        };
+        if let Some(why) = nothing_to_balance(machine) {
+            return unchanged(&why);
+        }
+        // AutoNUMA gives the samples.
+        let program = prepared(NumaBalancing::On)?;
+        if let Some(note) = program.notes.first() {
+            return unchanged(note);
+        }
+        let source = match HintFaults::open(&Faulting::NextExec, &machine.online_cpus()) {
+            Ok(source) => source,
+            Err(error) => return unchanged(&format_args!("{DENIED} ({error}): {REMEDY}")),
+        };
+        let signals = Supervisor::new()?;
+        let mut session = Session::new(self, machine, source, *terminal)?;
+        let running = program.spawn(|_| {})?;
+        session.follow(Tree::of_child(running.pid()));
+        self.stay(&mut session, &signals, Some(&running))?;
+        let ends = signals.wait(vec![running])?;
+        session.finish()?;
+        Ok(finish(terminal, &ends))
+    }
+
+    /// Processes that run already.
+    fn running(
+        &self,
+        machine: &Machine,
+        tree: Tree,
+        terminal: &Terminal,
+    ) -> anyhow::Result<ExitCode> {
+        if !auto_numa() {
+            bail!(
+                "there is nothing to sample by: AutoNUMA is off, and with it hint faults; switch \
+                 it on: sudo sysctl kernel.numa_balancing=1"
+            );
+        }
+        let faulting = Faulting::Threads(tree.threads().collect());
+        let source = HintFaults::open(&faulting, &machine.online_cpus())
+            .with_context(|| format!("{DENIED}; {REMEDY}"))?;
+        let signals = Supervisor::new()?;
+        let mut session = Session::new(self, machine, source, *terminal)?;
+        session.follow(tree);
+        self.stay(&mut session, &signals, None)?;
+        session.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Looks, decides and moves until the targets end, or a signal where they are not ours.
+    fn stay(
+        &self,
+        session: &mut Session,
+        signals: &Supervisor,
+        program: Option<&Running>,
+    ) -> anyhow::Result<()> {
+        let mut next = Instant::now() + self.interval;
+        let asked = Cell::new(false);
+        loop {
+            let now = Instant::now();
+            if now >= next {
+                let stop = || {
+                    // A program that was started here gets its signals afterwards: between two
+                    // batches there is not long to wait.
+                    if program.is_none() && !asked.get() {
+                        asked.set(signals.asked_to_end(Duration::ZERO).unwrap_or(true));
+                    }
+                    asked.get()
+                };
+                session.interval(stop)?;
+                // A whole interval of samples, however long the last decision took.
+                next = Instant::now() + self.interval;
+            }
+            let limit = next.saturating_duration_since(Instant::now()).min(SLICE);
+            let over = match program {
+                Some(program) => signals.ended_within(program, limit)?,
+                None => asked.get() || signals.asked_to_end(limit)? || session.has_ended(),
+            };
+            session.look();
+            if over {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Why there is nothing to balance on a machine.
+fn nothing_to_balance(machine: &Machine) -> Option<String> {
+    let nodes = machine.memory_nodes().intersection(&machine.allowed.nodes);
+    (nodes.len() < 2).then(|| {
+        let has = if machine.memory_nodes().len() < 2 {
+            "this machine has one node with memory"
+        } else {
+            "this process may use the memory of one node only (cpuset)"
+        };
+        format!("{has}: there is nothing to balance")
+    })
+}
+
+/// A trace file that only its owner may read: it tells where a program's memory is.
+fn create_private(path: &std::path::Path) -> anyhow::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("cannot write {}; choose another place", path.display()))
+}

@@ -1,0 +1,226 @@
+//! What is said of every interval: a line of JSON on standard output, or one for people on
+//! standard error, where it does not disturb the program's own output.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write;
+
+use numapilot_balance::{Interval, MemoryError, Metrics, Obstacle, Order, Page, State, Why};
+use serde::Serialize;
+
+use crate::terminal::{self, Terminal};
+
+/// One interval of one process.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    /// Seconds since the beginning.
+    time: f64,
+    pid: i32,
+    metrics: Metrics,
+    decision: Decided,
+    orders: Vec<Ordered>,
+    /// `None` in a dry run.
+    done: Option<Carried>,
+    lost_samples: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Decided {
+    state: State,
+    collocates: bool,
+    interleaves: bool,
+    /// Share of the time lost on memory that the orders are to save.
+    gain: Option<f64>,
+    replicable_pages: usize,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Ordered {
+    address: u64,
+    pages: u64,
+    node: u32,
+    why: Why,
+}
+
+#[derive(Debug, Serialize)]
+struct Carried {
+    pages: usize,
+    bytes: u64,
+    /// Pages that were not moved, by reason.
+    refused: BTreeMap<Obstacle, u64>,
+    seconds: f64,
+}
+
+impl Line {
+    pub fn of(now_ns: u64, pid: i32, interval: &Interval, lost_samples: u64) -> Self {
+        let decision = &interval.decision;
+        Self {
+            time: now_ns as f64 / 1e9,
+            pid,
+            metrics: decision.metrics,
+            decision: Decided {
+                state: decision.state,
+                collocates: decision.collocates,
+                interleaves: decision.interleaves,
+                gain: decision.gain,
+                replicable_pages: decision.replicable,
+            },
+            orders: merged(&decision.orders),
+            done: interval.done.as_ref().map(|done| Carried {
+                pages: done.moved.len(),
+                bytes: done.moved.len() as u64 * Page::BYTES,
+                refused: done.refused.clone(),
+                seconds: done.took_ns as f64 / 1e9,
+            }),
+            lost_samples,
+        }
+    }
+
+    /// For people.
+    fn text(&self) -> String {
+        let percent = |share: Option<f64>| {
+            share.map_or_else(|| "unknown".to_owned(), |share| format!("{:.0} %", share * 100.0))
+        };
+        let mut text = format!(
+            "{:.1} s, process {}: {}; {} samples, LAR {}, imbalance {}",
+            self.time,
+            self.pid,
+            self.decision.state.name().replace('_', " "),
+            self.metrics.samples,
+            percent(self.metrics.local_access_ratio),
+            percent(self.metrics.controller_imbalance),
+        );
+        for (why, what) in
+            [(Why::Collocate, "collocate"), (Why::Interleave, "interleave"), (Why::Undo, "undo")]
+        {
+            let pages: u64 = self.orders.iter().filter(|o| o.why == why).map(|o| o.pages).sum();
+            if pages > 0 {
+                // Writing to a string cannot fail.
+                let _ = write!(text, ", {what} {pages} pages");
+            }
+        }
+        if let Some(done) = self.done.as_ref().filter(|_| !self.orders.is_empty()) {
+            let _ = write!(text, ", {} moved", terminal::bytes(done.bytes));
+            for (obstacle, pages) in &done.refused {
+                let why = format!("{obstacle:?}").to_lowercase();
+                let _ = write!(text, ", {pages} {why}");
+            }
+        }
+        if self.decision.replicable_pages > 0 {
+            let pages = self.decision.replicable_pages;
+            let _ = write!(text, ", {pages} would gain by a copy on each node");
+        }
+        text
+    }
+}
+
+/// Orders with neighbours put together.
+fn merged(orders: &[Order]) -> Vec<Ordered> {
+    let mut all: Vec<Ordered> = Vec::new();
+    for order in orders {
+        let (address, pages) = (order.start.address(), u64::from(order.pages));
+        match all.last_mut() {
+            Some(last)
+                if last.address + last.pages * Page::BYTES == address
+                    && (last.node, last.why) == (order.to.0, order.why) =>
+            {
+                last.pages += pages;
+            }
+            _ => all.push(Ordered { address, pages, node: order.to.0, why: order.why }),
+        }
+    }
+    all
+}
+
+/// Where the lines go.
+pub struct Output {
+    terminal: Terminal,
+    json: bool,
+    dry_run: bool,
+    verbose: bool,
+    states: BTreeMap<i32, State>,
+    intervals: u64,
+    samples: u64,
+    pages: u64,
+}
+
+impl Output {
+    pub const fn new(terminal: Terminal, json: bool, dry_run: bool, verbose: bool) -> Self {
+        let states = BTreeMap::new();
+        Self { terminal, json, dry_run, verbose, states, intervals: 0, samples: 0, pages: 0 }
+    }
+
+    /// Says where samples come from.
+    pub fn begin(&self) {
+        if self.verbose {
+            self.say(
+                "samples come from NUMA hint faults; the kernel (AutoNUMA) moves pages to their \
+                 only user itself",
+            );
+        }
+    }
+
+    /// Writes an interval. People get those in which something is new.
+    pub fn interval(&mut self, line: &Line) -> anyhow::Result<()> {
+        self.intervals += 1;
+        self.samples += line.metrics.samples;
+        self.pages += line.done.as_ref().map_or(0, |done| done.pages as u64);
+        let new = self.states.insert(line.pid, line.decision.state) != Some(line.decision.state);
+        if self.json {
+            let mut out = self.terminal.out();
+            serde_json::to_writer(&mut out, line)?;
+            writeln!(out)?;
+            // Whoever reads wants it now.
+            out.flush()?;
+            return Ok(());
+        }
+        if self.dry_run {
+            let mut out = self.terminal.out();
+            for order in &line.orders {
+                let Ordered { address, pages, node, why } = order;
+                let why = format!("{why:?}").to_lowercase();
+                writeln!(
+                    out,
+                    "process {} {why} {pages} pages at {address:#x} to node {node}",
+                    line.pid
+                )?;
+            }
+        }
+        if self.verbose || new || !line.orders.is_empty() {
+            self.say(line.text());
+        }
+        Ok(())
+    }
+
+    /// Says why a process is not balanced any more.
+    pub fn leave(&self, pid: i32, error: &MemoryError) {
+        self.terminal.warn(format_args!("process {pid} is not balanced any more: {error}"));
+    }
+
+    /// Says what was done in all.
+    pub fn end(&self, lost: u64) {
+        let lost = match lost {
+            0 => String::new(),
+            lost => format!(", {lost} more lost"),
+        };
+        self.say(format_args!(
+            "{} moved by {} samples{lost} in {} intervals",
+            terminal::bytes(self.pages * Page::BYTES),
+            self.samples,
+            self.intervals
+        ));
+    }
+
+    /// Says that a trace gave the same orders.
+    pub fn replayed(&self) {
+        self.say(format_args!(
+            "{} intervals, all with the orders of the recording",
+            self.intervals
+        ));
+    }
+
+    fn say(&self, what: impl std::fmt::Display) {
+        // A closed stderr must not end a run that works.
+        let _ = writeln!(self.terminal.err(), "numapilot: balance: {what}");
+    }
+}

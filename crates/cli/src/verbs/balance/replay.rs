@@ -1,0 +1,43 @@
+//! `numapilot balance replay FILE`: decides again what was recorded.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use numapilot_balance::trace::{Reader, Replay};
+use numapilot_balance::{Done, Interval};
+
+use super::output::{Line, Output};
+use crate::terminal::Terminal;
+
+/// Arguments of `balance replay`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A trace that `balance --record` has written.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Write a line of JSON for every process and interval to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub fn run(&self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let name = || self.file.display().to_string();
+        let file = File::open(&self.file).with_context(name)?;
+        let reader = Reader::begin(BufReader::new(file)).with_context(name)?;
+        let mut replay = Replay::new(reader);
+        let mut output = Output::new(*terminal, self.json, false, true);
+        while let Some((recorded, decision)) = replay.step().with_context(name)? {
+            let done =
+                recorded.done.map(|(moved, took_ns)| Done { moved, took_ns, ..Done::default() });
+            let interval = Interval { decision, done, error: None };
+            output.interval(&Line::of(recorded.now_ns, recorded.pid, &interval, 0))?;
+        }
+        output.replayed();
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,204 @@
+//! Targets under balance: samples are given to the process whose they are, and every process
+//! is decided on by itself.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+
+use anyhow::Context;
+use numapilot_balance::trace::{Header, Recorded, Writer};
+use numapilot_balance::{Evidence, Interval, MemoryError, Nodes, Process, Setup, Target};
+use numapilot_observe::hint_faults::HintFaults;
+use numapilot_observe::{Sample, Tree};
+use numapilot_topology::{CpuId, Machine, NodeId};
+
+use super::output::{Line, Output};
+use super::{Args, create_private, target_nodes};
+use crate::terminal::Terminal;
+
+/// Samples that are kept until the next interval; what comes beyond is lost.
+const MOST_SAMPLES: usize = 1 << 20;
+
+/// What is being balanced, and how.
+pub struct Session<'a> {
+    machine: &'a Machine,
+    nodes: Nodes,
+    cpu_nodes: BTreeMap<CpuId, NodeId>,
+    setup: Setup,
+    dry_run: bool,
+    source: HintFaults,
+    tree: Tree,
+    /// `None` for processes that may not be balanced.
+    targets: BTreeMap<i32, Option<Target<Process>>>,
+    samples: Vec<Sample>,
+    dropped: u64,
+    decided_ns: u64,
+    trace: Option<Writer<BufWriter<File>>>,
+    output: Output,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(
+        args: &Args,
+        machine: &'a Machine,
+        source: HintFaults,
+        terminal: Terminal,
+    ) -> anyhow::Result<Self> {
+        let (nodes, setup) = (Nodes::of(machine), args.decision.setup());
+        let trace = match &args.record {
+            Some(path) => {
+                let file = BufWriter::new(create_private(path)?);
+                let header = Header { nodes: nodes.clone(), setup };
+                Some(Writer::begin(file, &header).context(RECORDING)?)
+            }
+            None => None,
+        };
+        let node_of = |cpu: &numapilot_topology::Cpu| Some((cpu.id, cpu.node?));
+        let output = Output::new(terminal, args.json, args.dry_run, args.verbose);
+        output.begin();
+        Ok(Self {
+            machine,
+            nodes,
+            cpu_nodes: machine.cpus.iter().filter_map(node_of).collect(),
+            setup,
+            dry_run: args.dry_run,
+            decided_ns: source.now_ns(),
+            source,
+            tree: Tree::default(),
+            targets: BTreeMap::new(),
+            samples: Vec::new(),
+            dropped: 0,
+            trace,
+            output,
+        })
+    }
+
+    /// Balances these processes from now on.
+    pub fn follow(&mut self, tree: Tree) {
+        self.tree = tree;
+    }
+
+    /// Takes samples.
+    pub fn look(&mut self) {
+        self.samples.extend(self.source.samples());
+        if self.samples.len() > MOST_SAMPLES {
+            self.dropped += (self.samples.len() - MOST_SAMPLES) as u64;
+            self.samples.truncate(MOST_SAMPLES);
+        }
+    }
+
+    /// Whether no process is left.
+    pub fn has_ended(&mut self) -> bool {
+        self.tree.refresh();
+        self.tree.pids().next().is_none()
+    }
+
+    /// Decides for every process, and carries the orders out.
+    pub fn interval(&mut self, stop: impl Fn() -> bool) -> anyhow::Result<()> {
+        self.look();
+        let now_ns = self.source.now_ns();
+        let duration_ns = now_ns.saturating_sub(self.decided_ns);
+        self.decided_ns = now_ns;
+        let samples = std::mem::take(&mut self.samples);
+        self.meet(&samples);
+        let memory_used = target_nodes::memory_used();
+        for (pid, samples) in self.by_process(samples) {
+            let Some(Some(target)) = self.targets.get_mut(&pid) else { continue };
+            let accesses = match target.accesses(&samples, &self.cpu_nodes) {
+                Ok(accesses) => accesses,
+                Err(error) => {
+                    self.leave(pid, &error);
+                    continue;
+                }
+            };
+            let evidence = Evidence {
+                duration_ns,
+                accesses,
+                accesses_per_sample: None,
+                counted: None,
+                memory_used,
+                // Where there are hint faults AutoNUMA is on.
+                kernel_collocates: true,
+                usable: target_nodes::usable(pid, self.machine),
+            };
+            let interval = target.interval(&self.nodes, &evidence, now_ns, self.dry_run, &stop);
+            let lost = self.source.lost() + self.dropped;
+            self.output.interval(&Line::of(now_ns, pid, &interval, lost))?;
+            let error = self.record(pid, now_ns, evidence, interval)?;
+            if let Some(error) = error {
+                self.leave(pid, &error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the recording, and says what was done.
+    pub fn finish(self) -> anyhow::Result<()> {
+        if let Some(trace) = self.trace {
+            trace.end().context(RECORDING)?;
+        }
+        self.output.end(self.source.lost() + self.dropped);
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        pid: i32,
+        now_ns: u64,
+        evidence: Evidence,
+        interval: Interval,
+    ) -> anyhow::Result<Option<MemoryError>> {
+        if let Some(trace) = &mut self.trace {
+            let done = interval.done.map(|done| (done.moved, done.took_ns));
+            let orders = interval.decision.orders;
+            trace.add(&Recorded { pid, now_ns, evidence, orders, done }).context(RECORDING)?;
+        }
+        Ok(interval.error)
+    }
+
+    /// Takes hold of processes that have appeared, and lets go of those that have ended.
+    fn meet(&mut self, samples: &[Sample]) {
+        self.targets.retain(|_, target| target.as_ref().is_none_or(|t| t.memory.lives()));
+        let sampled = |pid: i32| samples.iter().any(|s| s.pid == Some(pid));
+        self.tree.refresh();
+        let fresh: Vec<i32> =
+            self.tree.pids().filter(|pid| !self.targets.contains_key(pid)).collect();
+        let opened: Vec<(i32, Process)> = fresh
+            .into_iter()
+            .filter(|pid| sampled(*pid))
+            .filter_map(|pid| Some((pid, Process::open(pid).ok()?)))
+            .collect();
+        // Who is a member still was one when its process was taken hold of: the number has not
+        // changed hands.
+        self.tree.refresh();
+        let members: Vec<i32> = self.tree.pids().collect();
+        for (pid, process) in opened {
+            if members.contains(&pid) {
+                self.targets.insert(pid, Some(Target::new(process, self.setup.begin(&self.nodes))));
+            }
+        }
+        self.targets.retain(|pid, _| members.contains(pid));
+    }
+
+    /// Every process with its samples.
+    fn by_process(&self, samples: Vec<Sample>) -> BTreeMap<i32, Vec<Sample>> {
+        let mut groups: BTreeMap<i32, Vec<Sample>> =
+            self.targets.keys().map(|pid| (*pid, Vec::new())).collect();
+        for sample in samples {
+            if let Some(group) = sample.pid.and_then(|pid| groups.get_mut(&pid)) {
+                group.push(sample);
+            }
+        }
+        groups
+    }
+
+    /// Has no more to do with a process; its end needs no words.
+    fn leave(&mut self, pid: i32, error: &MemoryError) {
+        if !matches!(error, MemoryError::Gone) {
+            self.output.leave(pid, error);
+        }
+        self.targets.insert(pid, None);
+    }
+}
+
+const RECORDING: &str = "cannot write the trace";

@@ -1,0 +1,25 @@
+//! What a target may use, as it is now: its cpuset can change while it runs.
+
+use numapilot_topology::{Machine, NodeSet};
+use procfs::Current;
+use procfs::process::Process;
+
+/// Nodes that pages of a process may be moved to.
+pub fn usable(pid: i32, machine: &Machine) -> NodeSet {
+    let status = Process::new(pid).and_then(|process| process.status());
+    let allowed = match status.ok().and_then(|status| status.mems_allowed_list) {
+        Some(ranges) => ranges.iter().flat_map(|(from, to)| *from..=*to).map(Into::into).collect(),
+        // A kernel without cpusets.
+        None => machine.allowed.nodes.clone(),
+    };
+    machine.memory_nodes().intersection(&allowed)
+}
+
+/// Share of the machine's memory in use; all of it where that cannot be told.
+pub fn memory_used() -> f64 {
+    let used = procfs::Meminfo::current().ok().and_then(|memory| {
+        let available = memory.mem_available.unwrap_or(memory.mem_free);
+        (memory.mem_total > 0).then(|| 1.0 - available as f64 / memory.mem_total as f64)
+    });
+    used.unwrap_or(1.0)
+}

@@ -1,0 +1,138 @@
+//! `numapilot balance` as a user runs it. This machine may have one node: moving pages is tested
+//! on simulated memory, beside the code.
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+use std::fs;
+
+use assert_cmd::Command;
+use numapilot_balance::adaptive::Settings;
+use numapilot_balance::trace::{Header, Recorded, Writer};
+use numapilot_balance::{Access, Evidence, Nodes, Order, Page, Setup, Why};
+use numapilot_topology::{Machine, NodeId};
+use predicates::prelude::*;
+use serde_json::Value;
+
+fn balance(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("numapilot").unwrap();
+    command.arg("balance").args(arguments);
+    command
+}
+
+/// Whether this machine has more than one node to choose from.
+fn many_nodes() -> bool {
+    let machine = numapilot_topology::read("/".as_ref()).unwrap();
+    machine.memory_nodes().intersection(&machine.allowed.nodes).len() > 1
+}
+
+#[test]
+fn the_status_of_the_program_is_passed_through() {
+    for status in [0, 7] {
+        let script = format!("echo out; echo err >&2; exit {status}");
+        let assert = balance(&["--", "sh", "-c", &script]).assert().code(status).stdout("out\n");
+        if !many_nodes() {
+            assert.stderr(
+                predicate::str::contains("there is nothing to balance; the command runs unchanged")
+                    .and(predicate::str::ends_with("err\n")),
+            );
+        }
+    }
+    balance(&["--", "sh", "-c", "kill -9 $$"]).assert().failure();
+    balance(&["--", "/nonexistent/program"]).assert().code(127);
+    balance(&["--", "/etc/passwd"]).assert().code(126);
+}
+
+#[test]
+fn processes_that_are_not_there_are_named() {
+    balance(&["-p", "2147483647"])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("process 2147483647 does not exist"));
+    balance(&["-p", "0"]).assert().code(125);
+    balance(&[]).assert().code(125).stderr(predicate::str::contains("COMMAND"));
+    balance(&["--interval", "never", "--", "true"])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("is not a duration"));
+}
+
+/// A trace of one process whose 60 pages on node 0 are used from node 1: two intervals, of
+/// which the second moves them, with `orders` in place of those it gives.
+fn trace(orders: Vec<Order>) -> Vec<u8> {
+    let setup = Setup::Default(Settings::default());
+    let header = Header { nodes: Nodes::of(&Machine::uniform(2, 1)), setup };
+    let access = |page| Access {
+        page: Page(page),
+        from: NodeId(1),
+        home: NodeId(0),
+        write: true,
+        huge: false,
+        latency_ns: None,
+    };
+    let evidence = Evidence {
+        duration_ns: 1_000_000_000,
+        accesses: (0..600).map(|at| access(at / 10)).collect(),
+        accesses_per_sample: Some(10_000.0),
+        usable: [NodeId(0), NodeId(1)].into_iter().collect(),
+        ..Evidence::default()
+    };
+    let mut bytes = Vec::new();
+    let mut writer = Writer::begin(&mut bytes, &header).unwrap();
+    for (at, orders) in [(1, Vec::new()), (2, orders)] {
+        let (evidence, now_ns) = (evidence.clone(), at * 1_000_000_000);
+        writer.add(&Recorded { pid: 42, now_ns, evidence, orders, done: None }).unwrap();
+    }
+    writer.end().unwrap();
+    bytes
+}
+
+fn moves() -> Vec<Order> {
+    let order = |page| Order { start: Page(page), pages: 1, to: NodeId(1), why: Why::Collocate };
+    (0..60).map(order).collect()
+}
+
+#[test]
+fn a_trace_is_decided_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace");
+    let name = file.to_str().unwrap();
+    fs::write(&file, trace(moves())).unwrap();
+    balance(&["replay", name]).assert().success().stderr(predicate::str::contains(
+        "2.0 s, process 42: moving; 600 samples, LAR 0 %, imbalance 141 %, collocate 60 pages",
+    ));
+    let output = balance(&["replay", "--json", name]).assert().success().get_output().clone();
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!((&lines[1]["pid"], &lines[1]["decision"]["state"]), (&42.into(), &"moving".into()));
+    assert_eq!(lines[1]["metrics"]["local_access_ratio"], 0.0);
+    // Neighbours are one order.
+    assert_eq!(
+        lines[1]["orders"],
+        serde_json::json!([{"address": 0, "pages": 60, "node": 1, "why": "collocate"}])
+    );
+    assert_eq!(lines[1]["done"], Value::Null);
+}
+
+#[test]
+fn traces_that_cannot_be_replayed_say_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace");
+    let name = file.to_str().unwrap();
+    let fails = |bytes: &[u8], why: &str| {
+        fs::write(&file, bytes).unwrap();
+        balance(&["replay", name]).assert().code(125).stderr(predicate::str::contains(why));
+    };
+    let whole = trace(moves());
+    fails(&whole[..whole.len() - 9], "ends in the midst, after 1 whole intervals");
+    fails(&whole[..whole.len() - 4], "ends in the midst, after 2 whole intervals");
+    fails(b"", "this is no trace");
+    fails(b"something else altogether", "this is no trace");
+    fails(&trace(moves()[1..].to_vec()), "interval 2 of process 42: the orders are not those");
+    balance(&["replay", "/nonexistent/trace"])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("/nonexistent/trace"));
+}
