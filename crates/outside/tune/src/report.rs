@@ -44,8 +44,11 @@ pub struct Report {
     pub plans: Vec<PlanFigures>,
     /// Main effects of levels.
     pub effects: Vec<Effect>,
-    /// The winner; absent when nothing beats the default.
+    /// The winner; absent when nothing is shown to beat the default.
     pub best: Option<PlanFigures>,
+    /// Without a winner: the plan that is expected to be best, from all runs. A claim it is
+    /// not.
+    pub expected: Option<PlanFigures>,
     /// What was not compared.
     pub left_out: Vec<LeftOut>,
 }
@@ -147,6 +150,10 @@ impl Report {
         let verdict = verdict(&shape, settings, evidence);
         let teller = Teller { space, settings, evidence, draws: &draws, verdict };
         let plans = teller.plans();
+        let best = plans.iter().find(|plan| plan.status == Status::Best).cloned();
+        let leader = space.plan(verdict.leader);
+        let is_expected = |plan: &&PlanFigures| verdict.leader != DEFAULT && plan.profile == leader;
+        let expected = plans.iter().find(is_expected).filter(|_| best.is_none()).cloned();
         Self {
             metric,
             goal: settings.goal,
@@ -158,7 +165,8 @@ impl Report {
             resolution: settings.resolution,
             stop,
             default: default_figures(evidence),
-            best: plans.iter().find(|p| p.status == Status::Best).cloned(),
+            best,
+            expected,
             plans,
             effects: teller.effects(),
             left_out: space.left_out.clone(),
@@ -333,6 +341,10 @@ mod tests {
 
     /// A whole search: jemalloc has `factor` times the default's metric, mimalloc fails.
     fn report(goal: Goal, factor: f64) -> Report {
+        noisy_report(goal, factor, 0.01)
+    }
+
+    fn noisy_report(goal: Goal, factor: f64, noise: f64) -> Report {
         let (space, settings) = (space(), settings(goal));
         let mut evidence = Vec::new();
         let stop = loop {
@@ -341,7 +353,7 @@ mod tests {
                 decide::Decision::Stop(stop) => break stop,
             };
             for order in orders {
-                let wobble = [0.99, 1.01, 1.0][evidence.len() % 3];
+                let wobble = 1.0 + noise * ((evidence.len() * 37 % 101) as f64 / 50.0 - 1.0);
                 evidence.push(trial(order, factor, wobble));
             }
         };
@@ -382,6 +394,15 @@ mod tests {
         assert!(report.best.is_none());
         assert_eq!(report.plans[0].status, Status::Default);
         assert_eq!(report.plans[1].status, Status::Dropped);
+    }
+
+    #[test]
+    fn what_is_not_shown_is_expected() {
+        let report = noisy_report(Goal::Minimize, 0.9, 0.4);
+        assert!(report.best.is_none());
+        assert_eq!(report.expected.unwrap().plan, "jemalloc");
+        assert!(self::report(Goal::Minimize, 0.8).expected.is_none());
+        assert!(self::report(Goal::Minimize, 1.2).expected.is_none());
     }
 
     #[test]

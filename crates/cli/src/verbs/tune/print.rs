@@ -166,14 +166,14 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
         }
         None => {
             writeln!(out, "{WARN}Nothing is shown to beat the default{WARN:#} ({why}).")?;
-            let undecided = report.plans.iter().find(|plan| {
-                plan.status == Status::Left
-                    && plan.ratio.is_some_and(|r| report.goal.cost(r) < -report.resolution)
-            });
-            if let Some(plan) = undecided {
+            let gains = |plan: &&PlanFigures| {
+                plan.ratio.is_some_and(|ratio| report.goal.cost(ratio) < -report.resolution)
+            };
+            if let Some(plan) = report.expected.as_ref().filter(gains) {
                 writeln!(
                     out,
-                    "{} may be better: --resume with a larger --max-runs or --max-time would tell.",
+                    "{} is expected to be best: --resume with a larger --max-runs or --max-time \
+                     would tell.",
                     plan.plan
                 )?;
             }
