@@ -146,6 +146,13 @@ fn an_unprivileged_user_is_told_what_root_could_do() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let binary = dir.path().join("numapilot");
     fs::copy(NUMAPILOT, &binary).unwrap();
+    for entry in fs::read_dir(Path::new(NUMAPILOT).parent().unwrap()).unwrap() {
+        let library = entry.unwrap();
+        let name = library.file_name().into_string().unwrap();
+        if name.starts_with("libnumapilot_") && name.ends_with(".so") {
+            fs::copy(library.path(), dir.path().join(name)).unwrap();
+        }
+    }
     let Ok(output) = as_nobody(&binary) else {
         println!("skipped: setpriv (util-linux) is not installed");
         return;

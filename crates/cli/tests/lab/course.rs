@@ -147,8 +147,8 @@ fn a_guest_that_hangs_while_it_boots_is_booted_again() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let emulator = emulator_of(&child).to_string();
-    assert!(Command::new("kill").args(["-STOP", &emulator]).status().unwrap().success());
+    let stop = format!("kill -STOP {}", emulator_of(&child));
+    assert!(Command::new("sh").args(["-c", &stop]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "cat\n");

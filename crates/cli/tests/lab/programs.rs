@@ -85,6 +85,7 @@ fn postgresql_runs_as_its_own_user() {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
+    let closed = tempfile::tempdir().unwrap();
     // The guest's user may look in.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let script = directory.path().join("query.sh");
@@ -104,7 +105,9 @@ fn postgresql_runs_as_its_own_user() {
             .arg("--include")
             .arg(&data)
             .args(["--", "sh", script.to_str().unwrap()])
-            .env("PATH", path),
+            .env("PATH", path)
+            // Root's own, as its home directory is.
+            .current_dir(closed.path()),
     );
     assert_eq!(text, "500500\npostgres\n");
 }

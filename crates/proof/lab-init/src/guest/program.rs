@@ -1,5 +1,6 @@
 //! The program: started as the task says, served while it runs, waited for.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -25,6 +26,9 @@ pub fn run(ports: &Ports) -> Result<u8, Trouble> {
     let task = Task::from_bytes(&bytes)?;
     settings::identity(&task.hostname)?;
     settings::apply(&task.settings)?;
+    // Here and not in the child: the program's user may not be able to, as with sudo.
+    env::set_current_dir(&task.directory)
+        .map_err(Trouble::at::<io::Error>("cannot go to", &task.directory))?;
     let mut command = command(&task);
     let ended = Arc::new(AtomicBool::new(false));
     let mut streams = Streams::open(&task, ports, &mut command, &ended)?;
@@ -63,7 +67,6 @@ fn command(task: &Task) -> Command {
     command
         .env_clear()
         .envs(task.environment.iter().map(|(name, value)| (name, value)))
-        .current_dir(&task.directory)
         .process_group(0);
     if let Some(user) = task.user {
         command.uid(user.uid).gid(user.gid);
