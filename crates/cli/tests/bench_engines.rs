@@ -64,7 +64,8 @@ fn engines() -> Vec<&'static str> {
         let is_missing = said.contains("is not installed")
             || said.contains("Permission denied") && said.contains("make a cluster");
         if is_missing {
-            println!("skipped: {engine}: {said}");
+            let why = said.lines().find(|line| line.contains("error: ")).unwrap_or(&said);
+            println!("skipped: {engine}: {why}");
         }
         !is_missing
     };
