@@ -12,7 +12,7 @@
 //! Lengths are little endian. An interval is a row of numbers: unsigned ones as LEB128, signed
 //! ones zigzag before that, floating point numbers as their 8 bytes, `Option`s behind a 0
 //! or 1; pages as the difference to the page before. Their order is that of [`Recorded`]'s
-//! fields in [`codec`].
+//! fields in `codec`.
 
 mod codec;
 

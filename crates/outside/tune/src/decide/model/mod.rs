@@ -10,7 +10,7 @@
 //! effect is either nil or normal, with a size and a share of nil ones that each factor and
 //! each pair of factors has for itself; the machine drifts as a random walk; a few runs are
 //! outliers. A Markov chain visits what agrees with the runs, and each surface kept from it
-//! is a draw from what is possible. [`causes`] draws, in the same manner, why plans fail.
+//! is a draw from what is possible. `causes` draws, in the same manner, why plans fail.
 //!
 //! Sources: G. E. P. Box, R. D. Meyer, "An Analysis for Unreplicated Fractional Factorials",
 //! Technometrics 28 (1986); E. I. George, R. E. McCulloch, "Variable Selection via Gibbs
