@@ -156,7 +156,7 @@ fn the_result_is_close_to_the_best_plan_with_few_runs() {
 /// spent on the full factorial.
 #[test]
 fn few_runs_are_spent_better_than_one_on_each_plan() {
-    let surfaces = SURFACES / 5;
+    let surfaces = SURFACES;
     let share_of = |good: &[bool]| percent(good.iter().filter(|&&g| g).count(), good.len());
     let factorial = share_of(&on_all(surfaces, |seed| factorial::is_good(seed, 1)));
     println!("one run of each plan: {factorial:.1} % of {surfaces} results are as close");
