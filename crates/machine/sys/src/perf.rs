@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings as abi;
 
@@ -59,6 +59,18 @@ impl Event {
         Self { pmu: abi::PERF_TYPE_RAW, config, config1 }
     }
 
+    /// What opens it.
+    pub(crate) fn attributes(self, user_only: bool) -> abi::perf_event_attr {
+        let mut attr = abi::perf_event_attr::default();
+        attr.type_ = self.pmu;
+        attr.size = size_of::<abi::perf_event_attr>() as u32;
+        attr.config = self.config;
+        attr.config1 = self.config1;
+        attr.set_exclude_kernel(u64::from(user_only));
+        attr.set_exclude_hv(u64::from(user_only));
+        attr
+    }
+
     /// Whether the kernel counts it without hardware.
     #[must_use]
     pub const fn is_software(self) -> bool {
@@ -76,6 +88,54 @@ pub enum Scope {
     Thread(i32),
     /// Everything on one CPU.
     Cpu(u32),
+}
+
+impl Scope {
+    /// Has an event follow whom the scope names; the thread id that opens it.
+    pub(crate) fn apply(self, attr: &mut abi::perf_event_attr) -> i32 {
+        match self {
+            Self::NextExec => {
+                attr.set_disabled(1);
+                attr.set_enable_on_exec(1);
+                attr.set_inherit(1);
+                0
+            }
+            Self::Thread(tid) => {
+                attr.set_inherit(1);
+                tid
+            }
+            Self::Cpu(_) => -1,
+        }
+    }
+}
+
+/// Opens an event of a thread (0: the caller, -1: any) on one CPU or on all.
+pub(crate) fn open(
+    mut attr: abi::perf_event_attr,
+    tid: i32,
+    cpu: Option<u32>,
+    group: Option<BorrowedFd<'_>>,
+) -> io::Result<OwnedFd> {
+    let cpu = match cpu {
+        None => -1,
+        Some(cpu) => i32::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?,
+    };
+    // SAFETY: attr is a fully initialised attribute structure of the stated size that
+    // outlives the call; the group descriptor is open for as long as it is borrowed.
+    let fd = unsafe {
+        perf_event_open_sys::perf_event_open(
+            &raw mut attr,
+            tid,
+            cpu,
+            group.map_or(-1, |group| group.as_raw_fd()),
+            abi::PERF_FLAG_FD_CLOEXEC.into(),
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just returned this descriptor to us and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// A counter; it stops when dropped.
@@ -112,47 +172,16 @@ impl Counter {
         group: Option<&Self>,
         user_only: bool,
     ) -> io::Result<Self> {
-        let mut attr = abi::perf_event_attr::default();
-        attr.type_ = event.pmu;
-        attr.size = size_of::<abi::perf_event_attr>() as u32;
-        attr.config = event.config;
+        let mut attr = event.attributes(user_only);
         attr.read_format =
             (abi::PERF_FORMAT_TOTAL_TIME_ENABLED | abi::PERF_FORMAT_TOTAL_TIME_RUNNING) as u64;
-        attr.config1 = event.config1;
-        attr.set_exclude_kernel(u64::from(user_only));
-        attr.set_exclude_hv(u64::from(user_only));
-        let (pid, cpu) = match scope {
-            Scope::NextExec => {
-                attr.set_disabled(1);
-                attr.set_enable_on_exec(1);
-                attr.set_inherit(1);
-                (0, -1)
-            }
-            Scope::Thread(tid) => {
-                attr.set_inherit(1);
-                (tid, -1)
-            }
-            Scope::Cpu(cpu) => {
-                (-1, i32::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?)
-            }
+        let pid = scope.apply(&mut attr);
+        let cpu = match scope {
+            Scope::NextExec | Scope::Thread(_) => None,
+            Scope::Cpu(cpu) => Some(cpu),
         };
-        let group_fd = group.map_or(-1, |g| g.file.as_raw_fd());
-        // SAFETY: attr is a fully initialised attribute structure of the stated size that
-        // outlives the call; the group descriptor is open for as long as `group` is borrowed.
-        let fd = unsafe {
-            perf_event_open_sys::perf_event_open(
-                &raw mut attr,
-                pid,
-                cpu,
-                group_fd,
-                abi::PERF_FLAG_FD_CLOEXEC.into(),
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just returned this descriptor to us and nobody else has it.
-        Ok(Self { file: unsafe { File::from_raw_fd(fd) } })
+        let descriptor = open(attr, pid, cpu, group.map(|group| group.file.as_fd()))?;
+        Ok(Self { file: descriptor.into() })
     }
 
     /// Reads the counter, summed over all threads and processes that inherited it.

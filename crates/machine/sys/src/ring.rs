@@ -5,13 +5,13 @@
 //! ring, and further events of the same CPU write into it.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perf_event_open_sys::bindings as abi;
 
-use crate::perf::{Event, Scope};
+use crate::perf::{self, Event, Scope};
 
 /// Pages of samples in a ring; a power of two. With the one before it this stays within what
 /// `perf_event_mlock_kb` grants every user.
@@ -28,11 +28,7 @@ impl SampledEvent {
     /// # Errors
     /// As [`crate::perf::Counter::open`].
     pub fn open(event: Event, period: u64, scope: Scope, cpu: u32) -> io::Result<Self> {
-        let mut attr = abi::perf_event_attr::default();
-        attr.type_ = event.pmu;
-        attr.size = size_of::<abi::perf_event_attr>() as u32;
-        attr.config = event.config;
-        attr.config1 = event.config1;
+        let mut attr = event.attributes(true);
         attr.sample_period = period;
         attr.sample_type = u64::from(
             abi::PERF_SAMPLE_TID
@@ -40,38 +36,8 @@ impl SampledEvent {
                 | abi::PERF_SAMPLE_ADDR
                 | abi::PERF_SAMPLE_CPU,
         );
-        attr.set_exclude_kernel(1);
-        attr.set_exclude_hv(1);
-        let pid = match scope {
-            Scope::NextExec => {
-                attr.set_disabled(1);
-                attr.set_enable_on_exec(1);
-                attr.set_inherit(1);
-                0
-            }
-            Scope::Thread(tid) => {
-                attr.set_inherit(1);
-                tid
-            }
-            Scope::Cpu(_) => -1,
-        };
-        let cpu = i32::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-        // SAFETY: attr is a fully initialised attribute structure of the stated size that
-        // outlives the call.
-        let fd = unsafe {
-            perf_event_open_sys::perf_event_open(
-                &raw mut attr,
-                pid,
-                cpu,
-                -1,
-                abi::PERF_FLAG_FD_CLOEXEC.into(),
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just returned this descriptor to us and nobody else has it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let pid = scope.apply(&mut attr);
+        perf::open(attr, pid, Some(cpu), None).map(Self)
     }
 
     /// Has its samples written into the ring of another event of the same CPU.

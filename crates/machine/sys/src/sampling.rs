@@ -5,11 +5,11 @@
 //! PEBS with a load latency event, Arm's Statistical Profiling Extension (`arm_spe_0`).
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use perf_event_open_sys::bindings as abi;
 
-use crate::perf::Event;
+use crate::perf::{self, Event};
 
 /// A sampled event of the calling thread; sampling ends when dropped.
 #[derive(Debug)]
@@ -30,33 +30,14 @@ impl Sampler {
     /// refuses to leave out the kernel (`user_only`), as IBS before 6.15 does; `ENODATA`
     /// when the event wants an auxiliary one beside it (Intel from Sapphire Rapids on).
     pub fn open(event: Event, period: u64, precise: u8, user_only: bool) -> io::Result<Self> {
-        let mut attr = abi::perf_event_attr::default();
-        attr.type_ = event.pmu;
-        attr.size = size_of::<abi::perf_event_attr>() as u32;
-        attr.config = event.config;
-        attr.config1 = event.config1;
+        let mut attr = event.attributes(user_only);
         attr.sample_period = period;
         attr.sample_type = u64::from(abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_ADDR);
         attr.set_precise_ip(u64::from(precise));
         attr.set_disabled(1);
-        attr.set_exclude_kernel(u64::from(user_only));
-        attr.set_exclude_hv(u64::from(user_only));
-        // SAFETY: attr is a fully initialised attribute structure of the stated size that
-        // outlives the call; 0 and -1 mean the calling thread on any CPU.
-        let fd = unsafe {
-            perf_event_open_sys::perf_event_open(
-                &raw mut attr,
-                0,
-                -1,
-                -1,
-                abi::PERF_FLAG_FD_CLOEXEC.into(),
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just returned this descriptor to us and nobody else has it.
-        Ok(Self { _descriptor: unsafe { OwnedFd::from_raw_fd(fd) } })
+        // The calling thread, on any CPU.
+        let descriptor = perf::open(attr, 0, None, None)?;
+        Ok(Self { _descriptor: descriptor })
     }
 }
 
