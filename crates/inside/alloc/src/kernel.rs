@@ -272,11 +272,27 @@ pub fn process() -> i32 {
     unsafe { libc::getpid() }
 }
 
-/// Node on which the caller runs.
-pub fn current_node() -> Result<u32, Refused> {
-    let mut node = 0u32;
-    // SAFETY: the kernel writes one unsigned int.
-    unsafe { call(number::GETCPU, [0, &raw mut node as usize, 0, 0, 0, 0]) }.map(|_| node)
+/// CPU on which the caller runs; `None` where nobody tells. The C library makes a system call
+/// only where the kernel shares the number in no other way.
+pub fn current_cpu() -> Option<usize> {
+    // SAFETY: takes nothing. When it fails it sets `errno`, which is the program's.
+    let cpu = unsafe {
+        let errno = *libc::__errno_location();
+        let cpu = libc::sched_getcpu();
+        if cpu < 0 {
+            *libc::__errno_location() = errno;
+        }
+        cpu
+    };
+    usize::try_from(cpu).ok()
+}
+
+/// CPU and id of the node on which the caller runs, by a system call.
+pub fn current_cpu_and_node() -> Result<(u32, u32), Refused> {
+    let (mut cpu, mut node) = (0u32, 0u32);
+    let arguments = [&raw mut cpu as usize, &raw mut node as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes two unsigned ints.
+    unsafe { call(number::GETCPU, arguments) }.map(|_| (cpu, node))
 }
 
 /// Most bytes of address space the process may have; `None` without a limit.

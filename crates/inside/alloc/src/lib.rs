@@ -18,6 +18,7 @@
 //! | `heap`, `hoard`, `tls`, `threads` | what a thread holds, and how it comes and goes |
 //! | `magazine`, `stack` | free objects, many at a time, and how they move between threads |
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
+//! | `cpus` | on which node a thread runs |
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
 //! | `huge` | which memory gets huge pages |
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
@@ -41,6 +42,7 @@
 pub mod api;
 mod class;
 pub mod config;
+mod cpus;
 mod file;
 mod harden;
 mod heap;

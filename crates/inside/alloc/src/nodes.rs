@@ -4,8 +4,8 @@
 //! says which ones this process may use. Where it says nothing (a seccomp filter, no NUMA
 //! support) there is one node, placed by first touch.
 
-use crate::config;
 use crate::kernel::{self, NodeMask};
+use crate::{config, cpus};
 
 /// Most nodes that are told apart; those beyond share the state of earlier ones.
 pub const MAX_NODES: usize = 63;
@@ -82,8 +82,7 @@ impl Nodes {
         if self.count == 1 {
             return 0;
         }
-        kernel::current_node()
-            .ok()
+        cpus::current_node()
             .and_then(|id| self.dense.get(id as usize))
             .map_or(0, |&dense| usize::from(dense))
     }
