@@ -1,0 +1,21 @@
+//! Gives a running program the number of cores that it needs, at the right place, and takes
+//! back the rest.
+//!
+//! Source: Dominico, de Almeida, Meira, "A PetriNet Mechanism for OLAP in NUMA" (DaMoN
+//! 2017): a database that gets every core lets the scheduler spread its workers over all
+//! nodes; one that gets the locally optimal number keeps its data near.
+//!
+//! ```text
+//!  Meter --> Load --Controller--> how many? --share--> granted --Layout--> which? --> Actuator
+//!                      (pure)                (pure)              (pure)               (kernel)
+//! ```
+//!
+//! Everything pure is a function of state and evidence, so that it decides the same for a
+//! process, in the simulator and in a test.
+#![forbid(unsafe_code)]
+
+pub mod decide;
+pub mod layout;
+pub mod net;
+pub mod share;
+pub mod simulator;

@@ -1,0 +1,112 @@
+//! Loads to try a controller with: threads that want to run, a number for each tick.
+
+use std::f64::consts::TAU;
+
+use thiserror::Error;
+
+/// A load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// The same all the time.
+    Constant,
+    /// Little, then much, and so it stays.
+    Step,
+    /// Much for some ticks.
+    Burst,
+    /// Little and much in turn.
+    Square,
+    /// A slow wave.
+    Sine,
+}
+
+/// Ticks of what is not recorded.
+const TICKS: u32 = 120;
+/// Half a period of what repeats.
+const HALF: u32 = 20;
+
+impl Trace {
+    /// The load of each tick for a machine of so many cores, of which "much" is three
+    /// quarters and "little" an eighth.
+    #[must_use]
+    pub fn demand(self, cores: u32) -> Vec<f64> {
+        let all = f64::from(cores);
+        let (much, little) = (all * 0.75, all * 0.125);
+        let shape = |tick: u32| match self {
+            Self::Constant => all * 0.3125,
+            Self::Step if tick < HALF => little,
+            Self::Step => much,
+            Self::Burst if (HALF..HALF + 10).contains(&tick) => all,
+            Self::Burst => all * 0.3125,
+            Self::Square if (tick / HALF).is_multiple_of(2) => little,
+            Self::Square => much,
+            Self::Sine => {
+                let phase = f64::from(tick) / f64::from(3 * HALF) * TAU;
+                f64::midpoint(much, little) - (much - little) / 2.0 * phase.cos()
+            }
+        };
+        (0..TICKS).map(shape).collect()
+    }
+}
+
+/// Why a load cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TraceError {
+    /// A line is no number.
+    #[error(
+        "line {line}: '{text}' is no number of threads; write one number, such as 3.5, in a line"
+    )]
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// What is there.
+        text: String,
+    },
+    /// There is no line.
+    #[error("there is no tick in it; write a number of threads for each tick, one in a line")]
+    Empty,
+}
+
+/// A load as text: a number in a line; what follows `#` is a remark.
+///
+/// # Errors
+/// [`TraceError`].
+pub fn read(text: &str) -> Result<Vec<f64>, TraceError> {
+    let mut demand = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let number = line.split('#').next().unwrap_or_default().trim();
+        if number.is_empty() {
+            continue;
+        }
+        match number.parse::<f64>() {
+            Ok(threads) if (0.0..=1e6).contains(&threads) => demand.push(threads),
+            _ => {
+                // What is no line of text is not printed whole.
+                let text = number.chars().take(40).collect();
+                return Err(TraceError::Line { line: at + 1, text });
+            }
+        }
+    }
+    if demand.is_empty() { Err(TraceError::Empty) } else { Ok(demand) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn loads_are_read_or_the_line_is_named() {
+        assert_eq!(read("# head\n1\n\n2.5 # more\n"), Ok(vec![1.0, 2.5]));
+        assert_eq!(read("1\nx\n"), Err(TraceError::Line { line: 2, text: "x".into() }));
+        assert!(read("NaN").is_err() && read("-1").is_err() && read("inf").is_err());
+        assert_eq!(read("# nothing"), Err(TraceError::Empty));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC*") {
+            let _ = read(&text);
+        }
+    }
+}
