@@ -20,6 +20,7 @@ target = $(or $(CARGO_TARGET_DIR),target)
 dist = $(target)/dist
 numapilot = $(target)/release/numapilot
 alloc = crates/inside/alloc/preload
+replicate = crates/inside/replicate/c
 
 export CARGO
 
@@ -65,11 +66,12 @@ install: ## install what was built under PREFIX (/usr/local), staged below DESTD
 	install -D -m 755 $(numapilot) $(bindir)/numapilot
 	install -d $(libdir) $(mandir)
 	install -m 755 $(target)/release/libnumapilot_*.so $(libdir)/
-	install -m 644 $(target)/release/libnumapilot_alloc.a $(libdir)/
-	install -D -m 644 $(alloc)/include/numapilot_alloc.h $(includedir)/numapilot_alloc.h
-	install -d $(pkgconfigdir)
-	version=$$($(numapilot) --version) && sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$${version##* }|" \
-		$(alloc)/numapilot_alloc.pc.in > $(pkgconfigdir)/numapilot_alloc.pc
+	install -m 644 $(target)/release/libnumapilot_alloc.a $(target)/release/libnumapilot_replicate.a $(libdir)/
+	install -d $(includedir) $(pkgconfigdir)
+	install -m 644 $(alloc)/include/numapilot_alloc.h $(replicate)/include/numapilot_replicate.h $(includedir)/
+	version=$$($(numapilot) --version) && for library in $(alloc)/numapilot_alloc $(replicate)/numapilot_replicate; do \
+		sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$${version##* }|" $$library.pc.in \
+			> $(pkgconfigdir)/$${library##*/}.pc || exit; done
 	install -m 644 $(dist)/man/*.1 $(mandir)/
 	install -D -m 644 $(dist)/man/numapilot-environment.7 $(man7dir)/numapilot-environment.7
 	install -D -m 644 $(dist)/completions/numapilot $(bashdir)/numapilot
@@ -82,6 +84,7 @@ uninstall: ## remove what install put there
 	rm -f $(bindir)/numapilot $(bashdir)/numapilot $(zshdir)/_numapilot $(fishdir)/numapilot.fish
 	rm -f $(mandir)/numapilot.1 $(mandir)/numapilot-*.1 $(man7dir)/numapilot-environment.7
 	rm -f $(includedir)/numapilot_alloc.h $(pkgconfigdir)/numapilot_alloc.pc
+	rm -f $(includedir)/numapilot_replicate.h $(pkgconfigdir)/numapilot_replicate.pc
 	rm -rf $(libdir) $(docdir)
 
 clean: ## remove everything that was built

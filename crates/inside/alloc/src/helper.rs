@@ -9,9 +9,11 @@ use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use numapilot_bind::address_of;
+
 use crate::reclaim::{self, TICK_MS};
 use crate::space::{self, Space};
-use crate::{address_of, config, kernel};
+use crate::{config, kernel};
 
 /// None, and none wanted.
 const ABSENT: u32 = 0;

@@ -24,7 +24,7 @@
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
 //! | `usage`, `statistics` | what the memory is used for, told at the end and on a signal |
 //! | `profile` | which calls hold how much, sampled |
-//! | `kernel`, `lock`, `config`, `random`, `weak` | system calls, a lock, settings, and such |
+//! | `kernel`, `lock`, `config`, `random` | system calls, a lock, settings, and such |
 //! | `report`, `output`, `file` | messages, text, files |
 //! | `harden` | the mode that checks everything |
 //!
@@ -71,7 +71,6 @@ mod sync;
 mod threads;
 mod tls;
 pub mod usage;
-mod weak;
 
 use core::alloc::{GlobalAlloc, Layout};
 

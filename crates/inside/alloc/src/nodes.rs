@@ -4,6 +4,8 @@
 //! says which ones this process may use. Where it says nothing (a seccomp filter, no NUMA
 //! support) there is one node, placed by first touch.
 
+use numapilot_bind::sysfs;
+
 use crate::kernel::{self, NodeMask};
 use crate::{config, cpus};
 
@@ -127,86 +129,17 @@ pub fn find() -> Nodes {
 
 /// Dense number of the allowed node that is nearest to one without usable memory.
 fn nearest(id: usize, allowed: &[u16]) -> u8 {
-    let mut path = *b"/sys/devices/system/node/node\0\0\0\0\0/distance\0";
-    let mut buffer = [0; 4 * IDS];
-    let distances = node_path(id, &mut path)
-        .and_then(|path| kernel::read_file(path, &mut buffer).ok())
+    let (mut path, mut distance, mut online) = ([0; 64], [0; 4 * IDS], [0; 256]);
+    let distance = sysfs::node_file(id as u32, "distance", &mut path)
+        .and_then(|path| kernel::read_file(path, &mut distance).ok())
         .unwrap_or_default();
-    let mut best = (u32::MAX, 0);
-    // The file lists the distances to online nodes in the order of their ids; allowed nodes
-    // are online, but so may others be: a distance by position needs the list of them.
-    let mut online = [0; 256];
-    let online =
-        kernel::read_file(c"/sys/devices/system/node/online", &mut online).unwrap_or_default();
-    let mut values = distances.split(|byte| byte.is_ascii_whitespace()).filter_map(number);
-    for other in ids(online) {
-        let Some(distance) = values.next() else { break };
-        if let Some(dense) = allowed.iter().position(|&id| u32::from(id) == other)
-            && distance < best.0
-        {
-            best = (distance, dense as u8);
-        }
-    }
-    best.1
-}
-
-/// The path of a node's distances, written into its template.
-fn node_path(id: usize, template: &mut [u8]) -> Option<&core::ffi::CStr> {
-    const PREFIX: usize = b"/sys/devices/system/node/node".len();
-    const SUFFIX: &[u8] = b"/distance\0";
-    let mut digits = [0; 4];
-    let mut length = 0;
-    let mut rest = id;
-    while rest > 0 || length == 0 {
-        *digits.get_mut(length)? = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        length += 1;
-    }
-    for (to, &digit) in template.get_mut(PREFIX..)?.iter_mut().zip(digits[..length].iter().rev()) {
-        *to = digit;
-    }
-    let end = PREFIX + length;
-    template.get_mut(end..end + SUFFIX.len())?.copy_from_slice(SUFFIX);
-    core::ffi::CStr::from_bytes_until_nul(template).ok()
-}
-
-/// Ids of a list such as `0-2,4`.
-fn ids(list: &[u8]) -> impl Iterator<Item = u32> {
-    list.split(|&byte| byte == b',' || byte == b'\n').filter_map(range).flatten()
-}
-
-fn range(part: &[u8]) -> Option<core::ops::RangeInclusive<u32>> {
-    match part.iter().position(|&byte| byte == b'-') {
-        Some(dash) => Some(number(&part[..dash])?..=number(&part[dash + 1..])?.min(IDS as u32)),
-        None => number(part).map(|id| id..=id),
-    }
-}
-
-fn number(text: &[u8]) -> Option<u32> {
-    core::str::from_utf8(text).ok()?.trim().parse().ok()
+    let online = kernel::read_file(sysfs::ONLINE, &mut online).unwrap_or_default();
+    sysfs::nearest(distance, online, allowed) as u8
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_are_read() {
-        assert!(ids(b"0-2,4\n").eq([0, 1, 2, 4]));
-        assert!(ids(b"7").eq([7]));
-        assert_eq!(ids(b"").count(), 0);
-    }
-
-    #[test]
-    fn paths_are_written() {
-        for (id, path) in [
-            (0, c"/sys/devices/system/node/node0/distance"),
-            (307, c"/sys/devices/system/node/node307/distance"),
-        ] {
-            let mut template = *b"/sys/devices/system/node/node\0\0\0\0\0/distance\0";
-            assert_eq!(node_path(id, &mut template), Some(path));
-        }
-    }
 
     #[test]
     fn there_is_a_node_and_we_run_on_one() {

@@ -19,6 +19,8 @@ pub mod cpus;
 pub mod env;
 pub mod ledger;
 mod processes;
+pub mod sysfs;
+mod weak;
 
 /// What a library without `std` owes the linker: a panic handler and a name.
 ///

@@ -9,9 +9,9 @@ use core::arch::global_asm;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
-use numapilot_alloc::address_of;
 use numapilot_alloc::api::{self, Errno, NoMemory};
 use numapilot_alloc::report;
+use numapilot_bind::address_of;
 
 use crate::catch;
 

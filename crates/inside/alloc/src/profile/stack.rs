@@ -8,7 +8,7 @@ use core::arch::global_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::address_of;
+use numapilot_bind::address_of;
 
 /// Most calls that are remembered; those further out are left out.
 pub const DEPTH: usize = 48;

@@ -1,0 +1,28 @@
+//! `libnumapilot_replicate`: `numapilot-replicate` for C and C++; `numapilot_replicate.h`
+//! documents it.
+#![cfg_attr(not(test), no_std)]
+
+mod memory;
+mod value;
+
+use core::ffi::c_void;
+
+use numapilot_replicate::{Error, rehome_range};
+
+numapilot_bind::freestanding!();
+
+/// Notes an error where C looks for it.
+fn fail<T>(error: Error, result: T) -> T {
+    // SAFETY: the location is valid for the calling thread.
+    unsafe { *libc::__errno_location() = error.errno() };
+    result
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn numapilot_rehome(start: *mut c_void, size: usize) -> isize {
+    match rehome_range(start as usize, size) {
+        Ok(rehomed) => rehomed.moved as isize,
+        Err(error) => fail(error, -1),
+    }
+}

@@ -1,0 +1,290 @@
+//! One value on every node, none of which changes any more.
+//!
+//! ```text
+//!  one mapping: | header: where the copies are | copy on node 0 | copy on node 1 | ...
+//!                                              each on pages of its own
+//! ```
+
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::ptr::{self, NonNull, null_mut, slice_from_raw_parts};
+
+use crate::error::Error;
+use crate::kernel::{self, ThreadPolicy};
+use crate::nodes::{MAX_COPIES, Nodes};
+use crate::swap;
+use crate::sync::atomic::AtomicPtr;
+
+/// Copies of this size and more begin where a huge page can.
+const HUGE_BYTES: usize = 2 << 20;
+
+/// The header of a mapping.
+#[repr(C)]
+pub struct Version<T: ?Sized> {
+    count: usize,
+    nodes: &'static Nodes,
+    copies: [*const T; MAX_COPIES],
+    next: AtomicPtr<Self>,
+    bytes: usize,
+    /// Bytes from one copy to the next.
+    stride: usize,
+}
+
+impl<T: ?Sized> swap::Version for Version<T> {
+    fn next(&self) -> &AtomicPtr<Self> {
+        &self.next
+    }
+}
+
+impl<T: ?Sized> Version<T> {
+    /// The copy that is nearest to the calling thread.
+    #[inline]
+    pub fn local(&self) -> *const T {
+        // On one node nothing is asked.
+        let copy = if self.count == 1 { 0 } else { self.nodes.current() };
+        self.copies[copy % MAX_COPIES]
+    }
+}
+
+/// One value with a copy on every node that the process may use, each on pages of its own.
+///
+/// ```
+/// use numapilot_replicate::Copies;
+///
+/// let primes = Copies::from_slice(&[2, 3, 5, 7])?;
+/// assert_eq!(primes.local()[3], 7);
+/// # Ok::<(), numapilot_replicate::Error>(())
+/// ```
+pub struct Copies<T: ?Sized>(NonNull<Version<T>>);
+
+// SAFETY: it owns its copies, as a box of each would.
+unsafe impl<T: ?Sized + Send> Send for Copies<T> {}
+// SAFETY: shared, it gives `&T` and nothing else.
+unsafe impl<T: ?Sized + Sync> Sync for Copies<T> {}
+
+impl<T: Copy> Copies<[T]> {
+    /// Copies of a slice.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::TooLarge`].
+    pub fn from_slice(values: &[T]) -> Result<Self, Error> {
+        Self::build(Layout::for_value(values), |_, place| {
+            let place = place.cast::<T>();
+            // SAFETY: new memory of the size and alignment of `values`.
+            unsafe { ptr::copy_nonoverlapping(values.as_ptr(), place, values.len()) };
+            Ok(slice_from_raw_parts(place, values.len()))
+        })
+    }
+}
+
+impl<T> Copies<[T]> {
+    /// Copies of a slice of so many elements, each made by its index, for every copy anew.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::TooLarge`].
+    pub fn from_fn(len: usize, mut make: impl FnMut(usize) -> T) -> Result<Self, Error> {
+        let layout = Layout::array::<T>(len).map_err(|_| Error::TooLarge)?;
+        Self::build(layout, |_, place| {
+            let place = place.cast::<T>();
+            for index in 0..len {
+                // SAFETY: new memory of the size and alignment of so many.
+                unsafe { place.add(index).write(make(index)) };
+            }
+            Ok(slice_from_raw_parts(place, len))
+        })
+    }
+}
+
+impl Copies<[u8]> {
+    /// Copies of so many bytes, each written by `fill`; they are 0 before.
+    pub(crate) fn filled(
+        len: usize,
+        mut fill: impl FnMut(&mut [u8]) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let layout = Layout::array::<u8>(len).map_err(|_| Error::TooLarge)?;
+        Self::build(layout, |_, place| {
+            // SAFETY: new zeroed memory of that size, nobody else's.
+            fill(unsafe { core::slice::from_raw_parts_mut(place, len) })?;
+            Ok(slice_from_raw_parts(place, len))
+        })
+    }
+}
+
+impl<T> Copies<T> {
+    /// A value for each node, made for it. While `make` runs, what the thread touches first
+    /// comes from that node: so does what a value allocates, if its allocator takes new memory
+    /// for it.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::TooLarge`].
+    pub fn per_node(mut make: impl FnMut(u32) -> T) -> Result<Self, Error> {
+        Self::build(Layout::new::<T>(), |node, place| {
+            let policy = node.and_then(ThreadPolicy::prefer);
+            let place = place.cast::<T>();
+            // SAFETY: new memory of the size and alignment of a value.
+            unsafe { place.write(make(node.unwrap_or(0))) };
+            drop(policy);
+            Ok(place.cast_const())
+        })
+    }
+}
+
+impl<T: ?Sized> Copies<T> {
+    /// Maps memory for copies of this layout; `make` writes each into its place, which is to
+    /// be on a node, unless there is only one.
+    fn build(
+        layout: Layout,
+        mut make: impl FnMut(Option<u32>, *mut u8) -> Result<*const T, Error>,
+    ) -> Result<Self, Error> {
+        let page = kernel::page_bytes();
+        let nodes =
+            Nodes::get().map_err(|_| Error::NoMemory { bytes: size_of::<Nodes>(), copies: 1 })?;
+        let header = size_of::<Version<T>>().next_multiple_of(page);
+        let unit = if layout.size() < HUGE_BYTES { page } else { HUGE_BYTES }.max(layout.align());
+        let sizes = || {
+            let stride = layout.size().max(1).checked_next_multiple_of(unit)?;
+            let all = stride.checked_mul(nodes.count())?;
+            Some((stride, all.checked_add(header)?.checked_add(unit)?))
+        };
+        let (stride, bytes) = sizes().ok_or(Error::TooLarge)?;
+        let start = kernel::map(bytes).map_err(|_| Error::NoMemory {
+            bytes: stride * nodes.count(),
+            copies: nodes.count(),
+        })?;
+        let version = start.cast::<Version<T>>();
+        let first = (start.as_ptr() as usize + header).next_multiple_of(unit);
+        // SAFETY: new memory, page aligned, with room for a header, whose pointers are written
+        // before they are used.
+        unsafe {
+            let version = version.as_ptr();
+            (&raw mut (*version).count).write(0);
+            (&raw mut (*version).nodes).write(nodes);
+            (&raw mut (*version).next).write(AtomicPtr::new(null_mut()));
+            (&raw mut (*version).bytes).write(bytes);
+            (&raw mut (*version).stride).write(stride);
+        }
+        // From here on what has been made is dropped, whatever happens.
+        let copies = Self(version);
+        for copy in 0..nodes.count() {
+            let place = start.as_ptr().with_addr(first + copy * stride);
+            let node = (nodes.count() > 1).then(|| nodes.id(copy));
+            if let Some(node) = node {
+                // Refused: it lies where it is touched, and `homes` says where that is.
+                let _ = kernel::prefer_node(place, stride, node, false);
+            }
+            let made = make(node, place)?;
+            // SAFETY: the header is this call's alone.
+            unsafe {
+                (*version.as_ptr()).copies[copy] = made;
+                (*version.as_ptr()).count = copy + 1;
+            }
+        }
+        Ok(copies)
+    }
+
+    fn version(&self) -> &Version<T> {
+        // SAFETY: live and complete as long as `self`.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The copy that is nearest to the calling thread. The thread may run on another node the
+    /// moment after; the copy stays as right as it was.
+    #[inline]
+    #[must_use]
+    pub fn local(&self) -> &T {
+        // SAFETY: a copy, which lives as long as `self`.
+        unsafe { &*self.version().local() }
+    }
+
+    /// All copies, with the node that each is for.
+    pub fn each(&self) -> impl Iterator<Item = (u32, &T)> {
+        let version = self.version();
+        let copies = version.copies.iter().take(version.count).enumerate();
+        // SAFETY: copies, which live as long as `self`.
+        copies.map(|(copy, value)| (version.nodes.id(copy), unsafe { &**value }))
+    }
+
+    /// Where the pages of each copy are.
+    ///
+    /// # Errors
+    /// [`Error::NotRehomed`] when the kernel does not say.
+    pub fn homes(&self) -> impl Iterator<Item = Result<Home, Error>> {
+        self.each().map(|(node, copy)| {
+            let mut home = Home { node, pages: 0, at_home: 0 };
+            let start = ptr::from_ref(copy).cast::<u8>() as usize;
+            crate::rehome::each_page(start, size_of_val(copy), |_, on| {
+                home.pages += usize::from(on >= 0);
+                home.at_home += usize::from(on == node.cast_signed());
+            })?;
+            Ok(home)
+        })
+    }
+
+    /// Gives the copies to whoever publishes them.
+    pub(crate) fn into_raw(self) -> *mut Version<T> {
+        ManuallyDrop::new(self).0.as_ptr()
+    }
+
+    /// # Safety
+    /// What [`Copies::into_raw`] gave, and nobody else has it.
+    pub(crate) unsafe fn from_raw(version: *mut Version<T>) -> Option<Self> {
+        NonNull::new(version).map(Self)
+    }
+}
+
+impl<T: ?Sized> Drop for Copies<T> {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the version; each copy is dropped once, the header last.
+        unsafe {
+            let version = self.0.as_ptr();
+            for copy in 0..(*version).count {
+                ptr::drop_in_place((*version).copies[copy].cast_mut());
+            }
+            kernel::unmap(self.0.cast(), (*version).bytes);
+        }
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Copies<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.version();
+        f.debug_struct("Copies")
+            .field("count", &version.count)
+            .field("stride", &version.stride)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The node that it is for.
+    pub node: u32,
+    /// Pages that are in memory.
+    pub pages: usize,
+    /// Those of them that are on the node.
+    pub at_home: usize,
+}
+
+/// The copies that a reader reads.
+#[derive(Debug)]
+pub struct Current<'r, T: ?Sized>(ManuallyDrop<Copies<T>>, PhantomData<&'r Copies<T>>);
+
+impl<T: ?Sized> Current<'_, T> {
+    /// # Safety
+    /// The version lives as long as `'r`.
+    pub(crate) unsafe fn of(version: NonNull<Version<T>>) -> Self {
+        Self(ManuallyDrop::new(Copies(version)), PhantomData)
+    }
+}
+
+impl<T: ?Sized> Deref for Current<'_, T> {
+    type Target = Copies<T>;
+
+    fn deref(&self) -> &Copies<T> {
+        &self.0
+    }
+}

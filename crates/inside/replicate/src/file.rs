@@ -1,0 +1,220 @@
+//! A file with a copy on every node, for as long as nobody writes to it.
+//!
+//! The page cache has one copy of a file, on the nodes of those who read it first. Here every
+//! node has its own, and a read lease sees to it that no copy outlives what it is a copy of.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Release},
+};
+
+use crate::copies::Copies;
+use crate::error::Error;
+use crate::kernel::{self, File};
+use crate::lease::Lease;
+use crate::replicated::{Reader, Replicated};
+
+/// What the thread of the lease and the readers share.
+struct Shared {
+    lease: Lease,
+    bytes: Replicated<[u8]>,
+    /// What takes their place.
+    nothing: core::cell::UnsafeCell<Option<Copies<[u8]>>>,
+    /// 1 while the copies are what the file is; 0 in the child of a fork, which is not told.
+    current: NonNull<AtomicU32>,
+}
+
+/// The contents of a file on every node, as long as nobody writes to the file.
+///
+/// ```
+/// use numapilot_replicate::FileCopies;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("table");
+/// # std::fs::write(&path, "abc")?;
+/// # use std::os::unix::ffi::OsStrExt;
+/// # let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+/// let table = match FileCopies::open(&path) {
+///     Ok(table) => table,
+///     // Somebody writes to it, or the file system gives no leases.
+///     Err(why) => return Ok(eprintln!("{why}")),
+/// };
+/// let mut reader = table.reader()?;
+/// match reader.read() {
+///     Some(bytes) => assert_eq!(bytes, b"abc"),
+///     None => eprintln!("it is being written: open it again later"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct FileCopies(NonNull<Shared>);
+
+// SAFETY: the shared part is made for several threads: what is not atomic is written before
+// there are any, or by the thread of the lease alone.
+unsafe impl Send for FileCopies {}
+// SAFETY: as above.
+unsafe impl Sync for FileCopies {}
+
+impl FileCopies {
+    /// Copies a regular file. Links are followed.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::NotAFile`], [`Error::Written`], [`Error::NoLease`],
+    /// [`Error::NoThread`], [`Error::NoMemory`].
+    pub fn open(path: &CStr) -> Result<Self, Error> {
+        let file = File::open(path).map_err(|errno| Error::File { errno })?;
+        regular_size(&file)?;
+        let nothing = Copies::from_slice(&[])?;
+        let before = Replicated::new(Copies::from_slice(&[])?);
+        let (page, bytes) = (kernel::page_bytes(), shared_bytes());
+        let start = kernel::map(bytes).map_err(|_| Error::NoMemory { bytes, copies: 1 })?;
+        // SAFETY: the mapping's last page.
+        let current = unsafe { start.add(bytes - page) };
+        kernel::wipe_on_fork(current.as_ptr(), page);
+        let shared = start.cast::<Shared>();
+        // SAFETY: new memory of that size, page aligned.
+        unsafe {
+            shared.as_ptr().write(Shared {
+                lease: Lease::new(file, shared.cast(), ends),
+                bytes: before,
+                nothing: core::cell::UnsafeCell::new(Some(nothing)),
+                current: current.cast(),
+            });
+        }
+        // SAFETY: written above; it stays there until it is dropped, which gives the lease back.
+        let lease = unsafe { NonNull::from(&shared.as_ref().lease) };
+        // SAFETY: as above.
+        if let Err(error) = unsafe { Lease::take(lease) } {
+            // SAFETY: the thread has ended, and nobody else knows of it.
+            unsafe { free(shared) };
+            return Err(error);
+        }
+        let copies = Self(shared);
+        copies.fill()?;
+        Ok(copies)
+    }
+
+    /// Copies the file under its lease, and begins to watch.
+    fn fill(&self) -> Result<(), Error> {
+        let shared = self.shared();
+        let file = shared.lease.file();
+        let size = regular_size(file)?;
+        shared.bytes.publish(Copies::filled(size, |place| match file.read(0, place) {
+            Ok(read) if read == place.len() => Ok(()),
+            Ok(_) => Err(Error::File { errno: libc::EIO }),
+            Err(errno) => Err(Error::File { errno }),
+        })?);
+        shared.current().store(1, Release);
+        shared.lease.watch();
+        Ok(())
+    }
+
+    /// What a thread reads with.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn reader(&self) -> Result<FileReader<'_>, Error> {
+        let shared = self.shared();
+        Ok(FileReader { current: shared.current(), bytes: shared.bytes.reader()? })
+    }
+
+    /// Whether the copies are still what the file is.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.shared().current().load(Acquire) == 1
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: live as long as `self`.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Shared {
+    fn current(&self) -> &AtomicU32 {
+        // SAFETY: in the mapping that `self` lies in.
+        unsafe { self.current.as_ref() }
+    }
+}
+
+/// The file is about to be written: the copies go, then the writer may go on.
+fn ends(shared: NonNull<c_void>) {
+    // SAFETY: live until the thread that calls this is joined.
+    let shared = unsafe { shared.cast::<Shared>().as_ref() };
+    shared.current().store(0, Release);
+    // SAFETY: nobody else looks at it, and this is called once.
+    if let Some(nothing) = unsafe { (*shared.nothing.get()).take() } {
+        shared.bytes.publish(nothing);
+    }
+}
+
+fn shared_bytes() -> usize {
+    let page = kernel::page_bytes();
+    size_of::<Shared>().next_multiple_of(page) + page
+}
+
+/// # Safety
+/// Nobody uses it any more.
+unsafe fn free(shared: NonNull<Shared>) {
+    // SAFETY: by contract.
+    unsafe {
+        shared.drop_in_place();
+        kernel::unmap(shared.cast(), shared_bytes());
+    }
+}
+
+impl Drop for FileCopies {
+    fn drop(&mut self) {
+        self.shared().lease.give_back();
+        // SAFETY: the thread is gone, and readers borrow `self`.
+        unsafe { free(self.0) };
+    }
+}
+
+impl fmt::Debug for FileCopies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileCopies").field("is_current", &self.is_current()).finish_non_exhaustive()
+    }
+}
+
+/// Bytes of a regular file.
+fn regular_size(file: &File) -> Result<usize, Error> {
+    let mut about = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the file is open and the structure outlives the call.
+    let known: c_int = unsafe { libc::fstat(file.descriptor(), about.as_mut_ptr()) };
+    if known != 0 {
+        return Err(Error::File { errno: kernel::errno() });
+    }
+    // SAFETY: zeroes are a valid value of a structure of integers.
+    let about = unsafe { about.assume_init() };
+    if about.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return Err(Error::NotAFile);
+    }
+    usize::try_from(about.st_size).map_err(|_| Error::TooLarge)
+}
+
+/// One thread's way to read [`FileCopies`].
+#[derive(Debug)]
+pub struct FileReader<'a> {
+    current: &'a AtomicU32,
+    bytes: Reader<'a, [u8]>,
+}
+
+impl FileReader<'_> {
+    /// The contents of the file, by the copy nearest to the calling thread; `None` from the
+    /// moment on when somebody has opened it for writing, and in the child of a fork. What was
+    /// read before stays what it was as long as the reference lives.
+    #[inline]
+    pub fn read(&mut self) -> Option<&[u8]> {
+        let bytes = self.bytes.read();
+        (self.current.load(Acquire) == 1).then_some(bytes)
+    }
+
+    /// Keeps no copy until the next read.
+    pub fn rest(&mut self) {
+        self.bytes.rest();
+    }
+}

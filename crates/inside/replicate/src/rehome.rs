@@ -1,0 +1,110 @@
+//! Memory that a forked child has inherited, brought to the node where the child runs.
+//!
+//! A child shares its parent's pages until one of them writes. Writing to each without changing
+//! it (MADV_POPULATE_WRITE) gives the child frames of its own, from its node: always right, for
+//! it is what copy-on-write does in any case. What the child has alone already is moved.
+
+use core::ffi::c_int;
+
+use crate::error::Error;
+use crate::kernel;
+use crate::nodes::Nodes;
+
+/// Pages asked for at a time.
+const BATCH: usize = 512;
+
+/// What has been done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rehomed {
+    /// Pages that were in memory on other nodes.
+    pub found: usize,
+    /// Those of them that are on the caller's node now.
+    pub moved: usize,
+}
+
+/// Brings the whole pages of some memory to the node where the caller runs: pages shared with
+/// parent and siblings are copied, others moved; untouched ones stay untouched and come from
+/// this node when they are touched. The contents stay what they are.
+///
+/// # Errors
+/// [`Error::NotRehomed`] when the memory is not writable, or the kernel refuses.
+pub fn rehome<T: ?Sized>(memory: &T) -> Result<Rehomed, Error> {
+    rehome_range(core::ptr::from_ref(memory).cast::<u8>() as usize, size_of_val(memory))
+}
+
+/// [`rehome`] by address: what is not mapped there is an error, and changes nothing.
+///
+/// # Errors
+/// As [`rehome`].
+pub fn rehome_range(start: usize, bytes: usize) -> Result<Rehomed, Error> {
+    let refused = |errno| Error::NotRehomed { errno };
+    let page = kernel::page_bytes();
+    let end = start.checked_add(bytes).ok_or(Error::TooLarge)?;
+    let end = end - end % page;
+    let start = start.checked_next_multiple_of(page).ok_or(Error::TooLarge)?;
+    let mut rehomed = Rehomed::default();
+    if start >= end || Nodes::get().map_err(refused)?.count() == 1 {
+        return Ok(rehomed);
+    }
+    let here = kernel::current_node().map_err(refused)?;
+    let bytes = end - start;
+    let address = start as *const u8;
+    // Refused: pages come from where the caller runs when they are copied, which is here.
+    let _ = kernel::prefer_node(address, bytes, here, false);
+    let mut copied = Ok(());
+    each_page(start, bytes, |page_start, node| {
+        if node >= 0 && node != here.cast_signed() {
+            rehomed.found += 1;
+            if copied.is_ok() {
+                copied = kernel::populate(page_start, page);
+            }
+        }
+    })?;
+    copied.map_err(refused)?;
+    // Those that nobody shared were not copied.
+    let _ = kernel::prefer_node(address, bytes, here, true);
+    let mut left = 0;
+    each_page(start, bytes, |_, node| {
+        left += usize::from(node >= 0 && node != here.cast_signed());
+    })?;
+    rehomed.moved = rehomed.found.saturating_sub(left);
+    Ok(rehomed)
+}
+
+/// The address and node of every page of a range; below 0 where there is none.
+pub(crate) fn each_page(
+    start: usize,
+    bytes: usize,
+    mut visit: impl FnMut(usize, c_int),
+) -> Result<(), Error> {
+    let page = kernel::page_bytes();
+    let (mut next, end) = (start - start % page, start + bytes);
+    while next < end {
+        let (mut pages, mut nodes) = ([0; BATCH], [-1; BATCH]);
+        let count = (end - next).div_ceil(page).min(BATCH);
+        for (index, address) in pages[..count].iter_mut().enumerate() {
+            *address = next + index * page;
+        }
+        kernel::nodes_of(&pages[..count], &mut nodes[..count])
+            .map_err(|errno| Error::NotRehomed { errno })?;
+        pages[..count].iter().zip(&nodes[..count]).for_each(|(page, node)| visit(*page, *node));
+        next += count * page;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_rehomed_is_said() {
+        let bytes = vec![1u8; 1 << 16];
+        // On one node there is nothing to do.
+        let done = rehome(&bytes[..]).unwrap();
+        assert_eq!(done.moved, done.found);
+        assert!(bytes.iter().all(|byte| *byte == 1));
+        assert_eq!(rehome_range(4096, 0), Ok(Rehomed::default()));
+        assert_eq!(rehome_range(usize::MAX - 1, 2), Err(Error::TooLarge));
+    }
+}
