@@ -37,6 +37,7 @@ use self::directory::Directory;
 use self::first::FirstLevel;
 use self::last::LastLevel;
 use self::network::Network;
+pub use self::overlap::PREFETCH_FACTOR;
 use self::private::{Found, PrivateCache};
 use self::tlb::{Miss, Page};
 use crate::Model;

@@ -4,14 +4,14 @@
 //! window sends it to the next with room, so no resource ever carries more than its
 //! bandwidth, whatever the order in which CPUs whose clocks differ come to book. Below
 //! that, waiting is what an M/D/1 queue has at the utilisation of the windows that
-//! everybody has left: `s * u / (2 (1 - u))` (Kleinrock, Queueing Systems I, 5.8).
+//! everybody has left ([`queue::wait`]).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numapilot_topology::routes::Routes;
 
-use crate::Model;
 use crate::model::LINE_BYTES;
+use crate::{Model, queue};
 
 /// Length of a window. Long enough for some hundred lines, short against what a program
 /// does in one way.
@@ -25,8 +25,6 @@ const AHEAD: u64 = 128;
 const AVERAGED: u64 = 4;
 /// ... that began so many windows ago: no CPU is still in them.
 const SETTLED: u64 = AVERAGED + super::clocks::QUANTUM_PS / WINDOW_PS + 1;
-/// Where the queue of an open system would be endless, full windows take over.
-const MAX_UTILISATION: f64 = 0.95;
 const COUNT_BITS: u32 = 24;
 
 /// Something that carries one line at a time.
@@ -78,8 +76,9 @@ impl Resource {
         let window = time_ps / WINDOW_PS;
         let recent: u64 =
             (0..AVERAGED).map(|i| self.booked((window + i).saturating_sub(SETTLED))).sum();
-        let utilisation = (recent as f64 / (self.capacity * AVERAGED) as f64).min(MAX_UTILISATION);
-        let queue = (self.line_ps * utilisation / (2.0 * (1.0 - utilisation))) as u64;
+        let utilisation = recent as f64 / (self.capacity * AVERAGED) as f64;
+        // As long as a queue gets: then full windows take over.
+        let queue = queue::wait(self.line_ps, utilisation) as u64;
         if self.book(window).is_some() {
             return queue;
         }

@@ -10,7 +10,7 @@
 /// A prefetcher keeps this many times as many lines in flight as the program's own misses:
 /// assumed, as is the parallelism itself; enough for the CPUs of a node to use up its
 /// controller's bandwidth by reading in order.
-const PREFETCH_FACTOR: f64 = 8.0;
+pub const PREFETCH_FACTOR: f64 = 8.0;
 /// Streams that a prefetcher follows.
 const STREAMS: usize = 16;
 /// Lines in order that make a stream.

@@ -44,6 +44,7 @@ mod read_mostly;
 mod rotate;
 mod skew;
 mod swapped;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

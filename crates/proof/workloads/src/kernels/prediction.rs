@@ -1,8 +1,9 @@
-//! How long a kernel should take: `t = max(controller, link, latency / MLP)`.
+//! How long a kernel should take: `t = max(controller, link, (latency + queues) / MLP)`.
 //!
 //! Every line that threads fetch from memory, and every modified line that goes back, takes
 //! its time at the controller of its home node and at each link on the way. Meanwhile a
-//! thread waits for as much of the latency as it cannot overlap. The slowest of all these is
+//! thread waits for as much of the latency as it cannot overlap, and in the queues that form
+//! at controllers and links the longer the shorter t is. The slowest of all these is
 //! what the kernel takes. Nothing here measures or calls the system: machine and traffic
 //! in, seconds out.
 //!
@@ -13,22 +14,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use numapilot_lab_model::Model;
+use numapilot_lab_model::{Model, PREFETCH_FACTOR};
 use numapilot_topology::CpuId;
-use numapilot_topology::routes::Routes;
 
 use super::crew::Seat;
+use super::traffic::{Traffic, seconds_of};
 
-/// Bytes of a line.
-pub const LINE_BYTES: u64 = 64;
 /// Lines of a page of 4 KiB.
 const PAGE_LINES: f64 = 64.0;
 /// Bytes that an entry of the TLB reaches.
 const SMALL_PAGE: u64 = 4 << 10;
 const HUGE_PAGE: u64 = 2 << 20;
-/// A prefetcher keeps this many times as many lines in flight as a program's own misses:
-/// assumed, as in the lab's model.
-const PREFETCH_FACTOR: f64 = 4.0;
 
 /// How the addresses of lines follow from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,24 +107,7 @@ pub struct Prediction {
 /// are none, or they name a node that the machine does not have.
 #[must_use]
 pub fn predict(model: &Model, loads: &[Load]) -> Option<Prediction> {
-    let nodes = model.nodes();
-    let fits = |load: &Load| {
-        load.node < nodes && load.accesses.iter().all(|access| access.lines.len() == nodes)
-    };
-    if !loads.iter().all(fits) {
-        return None;
-    }
-    let streams = Traffic::of(model, loads, |access| access.pattern == Pattern::Stream);
-    let streams_seconds = streams.bounds(model).map(|bound| bound.seconds).fold(0.0, f64::max);
-    let loaded = loaded_latency_ns(model, loads);
-    let mut cpus: BTreeMap<CpuId, Prediction> = BTreeMap::new();
-    for load in loads {
-        let bound = Bound::Thread(load.node);
-        cpus.entry(load.cpu).or_insert(Prediction { seconds: 0.0, bound }).seconds +=
-            thread_ns(model, load, streams_seconds * 1e9, &loaded) * 1e-9;
-    }
-    let all = Traffic::of(model, loads, |_| true);
-    cpus.into_values().chain(all.bounds(model)).max_by(|a, b| a.seconds.total_cmp(&b.seconds))
+    solve(model, loads, None)
 }
 
 /// The same while somebody else wants a share of a node's controller: when both ask for more
@@ -140,90 +119,59 @@ pub fn predict_beside(
     node: usize,
     share: f64,
 ) -> Option<Prediction> {
-    let alone = predict(model, loads)?;
-    let traffic = Traffic::of(model, loads, |_| true);
-    let controller_seconds = seconds_of(traffic.at(node), *model.controllers_gb_per_s.get(node)?);
-    // As shares of the controller.
-    let asked = controller_seconds / alone.seconds;
-    let seconds = controller_seconds * ((asked + share) / asked).max(1.0);
-    if asked + share <= 1.0 || seconds <= alone.seconds {
-        return Some(alone);
+    let alone = solve(model, loads, None)?;
+    let waiting = solve(model, loads, Some((node, share)))?;
+    // As a share of the controller.
+    let asked = Traffic::of(model, loads, |_| true).controller_seconds(node)? / alone.seconds;
+    let shared = alone.seconds * (asked + share);
+    if asked == 0.0 || shared <= waiting.seconds {
+        return Some(waiting);
     }
-    Some(Prediction { seconds, bound: Bound::Controller(node) })
+    Some(Prediction { seconds: shared, bound: Bound::Controller(node) })
 }
 
-/// Lines that come from memory, by node of the CPU and home node; and back.
-struct Traffic {
-    there: Vec<Vec<f64>>,
-    back: Vec<Vec<f64>>,
-}
+/// Halvings of the interval that the time lies in.
+const HALVINGS: u32 = 40;
 
-impl Traffic {
-    fn of(model: &Model, loads: &[Load], counts: impl Fn(&Access) -> bool) -> Self {
-        let none = vec![vec![0.0; model.nodes()]; model.nodes()];
-        let mut traffic = Self { there: none.clone(), back: none };
-        for load in loads {
-            for access in load.accesses.iter().filter(|access| counts(access)) {
-                let missing = 1.0 - cached_share(model, access);
-                for (home, lines) in access.lines.iter().enumerate() {
-                    traffic.there[load.node][home] += lines * missing;
-                    if access.written {
-                        traffic.back[load.node][home] += lines * missing;
-                    }
-                }
-            }
-        }
-        traffic
-    }
-
-    /// Lines at a node's controller.
-    fn at(&self, home: usize) -> f64 {
-        self.there.iter().chain(&self.back).filter_map(|row| row.get(home)).sum()
-    }
-
-    /// What each controller and link takes.
-    fn bounds(&self, model: &Model) -> impl Iterator<Item = Prediction> + use<> {
-        controllers(model, self).into_iter().chain(links(model, self))
-    }
-}
-
-fn controllers(model: &Model, traffic: &Traffic) -> Vec<Prediction> {
-    let rates = model.controllers_gb_per_s.iter().enumerate();
-    rates
-        .map(|(home, rate)| Prediction {
-            seconds: seconds_of(traffic.at(home), *rate),
-            bound: Bound::Controller(home),
-        })
-        .collect()
-}
-
-fn links(model: &Model, traffic: &Traffic) -> Vec<Prediction> {
+/// Threads wait the longer the less time all their lines have, and the work takes as long as
+/// the threads: the one time that leaves just as much waiting as makes it up.
+fn solve(model: &Model, loads: &[Load], taken: Option<(usize, f64)>) -> Option<Prediction> {
     let nodes = model.nodes();
-    let ends: Vec<_> = model.links.iter().map(|link| (link.from, link.to, link.gb_per_s)).collect();
-    let routes = Routes::new(nodes, &ends);
-    let mut carried = vec![vec![0.0; nodes]; nodes];
-    let mut carry = |from: usize, to: usize, lines: f64| {
-        for hop in routes.path(from, to).unwrap_or_default().windows(2) {
-            carried[hop[0]][hop[1]] += lines;
-        }
+    let fits = |load: &Load| {
+        load.node < nodes && load.accesses.iter().all(|access| access.lines.len() == nodes)
     };
-    for cpu in 0..nodes {
-        for home in 0..nodes {
-            carry(home, cpu, traffic.there[cpu][home]);
-            carry(cpu, home, traffic.back[cpu][home]);
+    if !loads.iter().all(fits) {
+        return None;
+    }
+    let slowest = |a: &Prediction, b: &Prediction| a.seconds.total_cmp(&b.seconds);
+    let streams = Traffic::of(model, loads, |access| access.pattern == Pattern::Stream);
+    let streams_ns = streams.bounds().map(|bound| bound.seconds).fold(0.0, f64::max) * 1e9;
+    let loaded_ns = loaded_latency_ns(model, loads);
+    let all = Traffic::of(model, loads, |_| true);
+    let threads = |within_seconds: f64| {
+        let waits = Waits { queues_ns: all.waits_ns(within_seconds, taken), loaded_ns: &loaded_ns };
+        let mut cpus: BTreeMap<CpuId, Prediction> = BTreeMap::new();
+        for load in loads {
+            let bound = Bound::Thread(load.node);
+            cpus.entry(load.cpu).or_insert(Prediction { seconds: 0.0, bound }).seconds +=
+                thread_ns(model, load, streams_ns, &waits) * 1e-9;
+        }
+        cpus.into_values().max_by(slowest)
+    };
+    let bound = all.bounds().max_by(slowest)?;
+    let Some(mut slow) = threads(bound.seconds).filter(|slow| slow.seconds > bound.seconds) else {
+        return Some(bound);
+    };
+    let mut least = bound.seconds;
+    for _ in 0..HALVINGS {
+        let middle = least.midpoint(slow.seconds);
+        match threads(middle) {
+            Some(at) if at.seconds > middle => least = middle,
+            Some(at) => slow = Prediction { seconds: middle, ..at },
+            None => break,
         }
     }
-    let both_ways = ends.iter().flat_map(|&(a, b, rate)| [(a, b, rate), (b, a, rate)]);
-    both_ways
-        .map(|(from, to, rate)| Prediction {
-            seconds: seconds_of(carried[from][to], rate),
-            bound: Bound::Link(from, to),
-        })
-        .collect()
-}
-
-fn seconds_of(lines: f64, gb_per_s: f64) -> f64 {
-    lines * LINE_BYTES as f64 / (gb_per_s * 1e9)
+    Some(slow)
 }
 
 /// Lines in flight that a thread can have.
@@ -233,6 +181,14 @@ fn overlap(model: &Model, pattern: Pattern) -> f64 {
         Pattern::Independent => model.memory_level_parallelism,
         Pattern::Dependent => 1.0,
     }
+}
+
+/// What a line waits beyond the latency of an idle machine.
+struct Waits<'a> {
+    /// In the queues on its way, by node of the CPU and home node.
+    queues_ns: Vec<Vec<f64>>,
+    /// When it is accessed at random: behind the lines in flight of streams, by home node.
+    loaded_ns: &'a [f64],
 }
 
 /// What an access at random waits at each home node beyond the latency of an idle machine,
@@ -256,22 +212,29 @@ fn loaded_latency_ns(model: &Model, loads: &[Load]) -> Vec<f64> {
 
 /// A stream's lines come while the thread computes; for all others it waits, and its streams
 /// with it: these take their time (`streams_ns`, of all threads) besides.
-fn thread_ns(model: &Model, load: &Load, streams_ns: f64, loaded_ns: &[f64]) -> f64 {
+fn thread_ns(model: &Model, load: &Load, streams_ns: f64, waits: &Waits<'_>) -> f64 {
     let (mut streamed, mut waited) = (0.0, 0.0);
+    let latencies_ns = &model.latency_ns[load.node];
+    let queues_ns = &waits.queues_ns[load.node];
     for access in &load.accesses {
         let cached = cached_share(model, access);
         let total: f64 = access.lines.iter().sum();
-        let latencies = model.latency_ns[load.node].iter().zip(loaded_ns);
-        let latency = |queued: f64| {
-            let lines = access.lines.iter().zip(latencies);
-            let memory: f64 = lines.map(|(n, (ns, more))| n * (ns + more * queued)).sum();
-            let all = memory * (1.0 - cached) + total * cached * last_level_ns(model);
-            all / overlap(model, access.pattern)
+        let latency = |home: usize| {
+            let queue = queues_ns[home];
+            let wait = match access.pattern {
+                Pattern::Stream => queue,
+                Pattern::Independent | Pattern::Dependent => queue.max(waits.loaded_ns[home]),
+            };
+            latencies_ns[home] + wait
         };
+        let lines = access.lines.iter().enumerate();
+        let memory: f64 = lines.map(|(home, lines)| lines * latency(home)).sum();
+        let lines_ns = (memory * (1.0 - cached) + total * cached * last_level_ns(model))
+            / overlap(model, access.pattern);
         waited += total * walk_ns(model, access);
         match access.pattern {
-            Pattern::Stream => streamed += latency(0.0),
-            Pattern::Independent | Pattern::Dependent => waited += latency(1.0),
+            Pattern::Stream => streamed += lines_ns,
+            Pattern::Independent | Pattern::Dependent => waited += lines_ns,
         }
     }
     let alone = streamed.max(load.compute_ns);
@@ -280,7 +243,7 @@ fn thread_ns(model: &Model, load: &Load, streams_ns: f64, loaded_ns: &[f64]) -> 
 }
 
 /// The share of random accesses that the last level of cache serves.
-fn cached_share(model: &Model, access: &Access) -> f64 {
+pub(super) fn cached_share(model: &Model, access: &Access) -> f64 {
     let bytes = model.caches.last().map_or(0, |cache| cache.bytes);
     match access.pattern {
         Pattern::Stream => 0.0,
@@ -346,19 +309,31 @@ mod tests {
         Load { node, cpu: CpuId(node as u32), compute_ns: 0.0, accesses: vec![access] }
     }
 
-    fn predicted(loads: &[Load]) -> (f64, Bound) {
-        let prediction = predict(&model(), loads).unwrap();
+    fn predicted_on(model: &Model, loads: &[Load]) -> (f64, Bound) {
+        let prediction = predict(model, loads).unwrap();
         ((prediction.seconds * 1e9).round(), prediction.bound)
+    }
+
+    fn predicted(loads: &[Load]) -> (f64, Bound) {
+        predicted_on(&model(), loads)
+    }
+
+    /// The same on a machine with so much bandwidth that nothing waits in a queue.
+    fn without_queues(loads: &[Load]) -> (f64, Bound) {
+        let mut model = model();
+        model.controllers_gb_per_s.fill(1e9);
+        model.links[0].gb_per_s = 1e9;
+        predicted_on(&model, loads)
     }
 
     #[test]
     fn one_thread_waits_for_latency() {
         assert_eq!(
-            predicted(&[load(0, Pattern::Dependent, [0.0, 10.0], false)]),
+            without_queues(&[load(0, Pattern::Dependent, [0.0, 10.0], false)]),
             (2000.0, Bound::Thread(0))
         );
         assert_eq!(
-            predicted(&[load(1, Pattern::Independent, [10.0, 0.0], false)]),
+            without_queues(&[load(1, Pattern::Independent, [10.0, 0.0], false)]),
             (400.0, Bound::Thread(1))
         );
     }
@@ -389,7 +364,7 @@ mod tests {
         let mut dependent = load(0, Pattern::Dependent, [1000.0, 0.0], false);
         dependent.accesses[0].footprint_bytes = 2 << 20;
         // Half at 100 ns, half at 40 cycles of half a nanosecond.
-        assert_eq!(predicted(&[dependent]).0, 60_000.0);
+        assert_eq!(without_queues(&[dependent]).0, 60_000.0);
     }
 
     #[test]
@@ -397,7 +372,7 @@ mod tests {
         let with = |pattern| {
             let mut load = load(0, pattern, [10.0, 0.0], false);
             load.compute_ns = 5000.0;
-            predicted(&[load]).0
+            without_queues(&[load]).0
         };
         assert_eq!((with(Pattern::Stream), with(Pattern::Dependent)), (5000.0, 6000.0));
     }
@@ -407,8 +382,27 @@ mod tests {
         let mut mixed = load(0, Pattern::Stream, [1000.0, 0.0], false);
         let write = load(0, Pattern::Independent, [100.0, 0.0], false);
         mixed.accesses.extend(write.accesses);
-        // 10 us of streams at 10 ns a line; 20 lines in flight make 200 ns of 100.
-        assert_eq!(predicted(&[mixed]).0, 10_000.0 + 100.0 * 200.0 / 5.0);
+        // 10 us of streams at 10 ns a line; 40 lines in flight make 400 ns of 100.
+        assert_eq!(predicted(&[mixed]).0, 10_000.0 + 100.0 * 400.0 / 5.0);
+    }
+
+    #[test]
+    fn queues_leave_as_much_time_as_they_take() {
+        let scatter = |cpu| {
+            let load = load(0, Pattern::Independent, [1000.0, 0.0], true);
+            Load { cpu: CpuId(cpu), ..load }
+        };
+        // 20 ns of the controller for each access, and 20 ns of latency with five in flight.
+        let loads = [scatter(0)];
+        let (ns, bound) = predicted(&loads);
+        assert_eq!(bound, Bound::Thread(0));
+        let utilisation = 20_000.0 / ns;
+        let queue = 10.0 * utilisation / (2.0 * (1.0 - utilisation));
+        let again = 1000.0 * (100.0 + queue) / 5.0;
+        assert!((ns - again).abs() < 2.0, "{ns} {again}");
+        // Many threads have the controller's time and no more.
+        let many: Vec<Load> = (0..20).map(scatter).collect();
+        assert_eq!(predicted(&many), (400_000.0, Bound::Controller(0)));
     }
 
     #[test]
@@ -429,9 +423,9 @@ mod tests {
     #[test]
     fn threads_on_one_cpu_take_turns() {
         let chain = load(0, Pattern::Dependent, [10.0, 0.0], false);
-        assert_eq!(predicted(&[chain.clone(), chain.clone()]).0, 2000.0);
+        assert_eq!(without_queues(&[chain.clone(), chain.clone()]).0, 2000.0);
         let elsewhere = Load { cpu: CpuId(7), ..chain.clone() };
-        assert_eq!(predicted(&[chain, elsewhere]).0, 1000.0);
+        assert_eq!(without_queues(&[chain, elsewhere]).0, 1000.0);
     }
 
     #[test]

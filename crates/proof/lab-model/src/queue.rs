@@ -1,0 +1,26 @@
+//! Waiting for something that carries one line at a time: an M/D/1 queue (Kleinrock, Queueing
+//! Systems I, 5.8).
+
+/// Where the queue of an open system would be endless, its bandwidth is what counts.
+const MAX_UTILISATION: f64 = 0.95;
+
+/// What a line waits on average: `s * u / (2 (1 - u))`, in the unit of `service`, what a line
+/// takes. `utilisation` is the share of the bandwidth in use.
+#[must_use]
+pub fn wait(service: f64, utilisation: f64) -> f64 {
+    let utilisation = utilisation.min(MAX_UTILISATION);
+    service * utilisation / (2.0 * (1.0 - utilisation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_grows_up_to_the_end_of_the_queue() {
+        assert_eq!(wait(10.0, 0.0), 0.0);
+        assert_eq!(wait(10.0, 0.5), 5.0);
+        assert_eq!(wait(10.0, 0.95), wait(10.0, 3.0));
+        assert!((wait(10.0, 3.0) - 95.0).abs() < 1e-9);
+    }
+}
