@@ -24,8 +24,9 @@ fn json(arguments: &[&str]) -> Value {
 const SMALL: [&str; 4] = ["--small", "5k", "--large", "80k"];
 
 /// The ways to join.
-const WAYS: [&[&str]; 5] = [
-    &["w3"],
+const WAYS: [&[&str]; 6] = [
+    &["w3", "--table", "hash"],
+    &["w3", "--table", "array"],
     &["w4", "--index", "art"],
     &["w4", "--index", "masstree"],
     &["w4", "--index", "skiplist"],
@@ -37,7 +38,8 @@ fn json_keeps_its_contract() {
     for way in WAYS {
         let outcome = json(&[way, &["--check", "-t", "3", "--materialize"][..]].concat());
         assert_eq!(outcome["workload"], way[0]);
-        assert_eq!(outcome["parameters"]["index"].as_str(), way.get(2).copied());
+        let what = way[1].trim_start_matches('-');
+        assert_eq!(outcome["parameters"][what], way[2]);
         assert_eq!(outcome["parameters"]["data"], "shuffle");
         assert_eq!(outcome["parameters"]["materialize"], true);
         assert_eq!((&outcome["threads"], &outcome["rows"]), (&3.into(), &80_000.into()));
@@ -82,6 +84,21 @@ fn phases_are_printed_apart_and_lines_for_programs_are_there() {
 }
 
 #[test]
+fn few_dense_keys_are_joined_by_an_array_unless_told_otherwise() {
+    let table =
+        |arguments: &[&str]| json(&[&["w3"], arguments].concat())["parameters"]["table"].clone();
+    assert_eq!((table(&[]), table(&["--table", "hash"])), ("array".into(), "hash".into()));
+    bench(&["w3", "--small", "1100k", "--large", "1"])
+        .assert()
+        .success()
+        .stdout(contains("hash join"));
+    bench(&["w3", "--small", "1k", "--large", "1"])
+        .assert()
+        .success()
+        .stdout(contains("array join"));
+}
+
+#[test]
 fn a_dump_holds_both_tables() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tables");
@@ -112,6 +129,7 @@ fn bad_input_is_named() {
         (&["w4", "--index"], "--index"),
         (&["w4", "--index", "hash"], "art, masstree, skiplist, btree"),
         (&["w3", "--index", "art"], "--index"),
+        (&["w3", "--table", "tree"], "auto, hash, array"),
         (&["w3", "--small", "10", "--large", "9", "--dump", "/no/such/file"], "/no/such/file"),
     ] {
         bench(arguments)

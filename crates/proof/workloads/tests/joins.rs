@@ -10,6 +10,7 @@ use numapilot_workloads::join::Options;
 use numapilot_workloads::join::answer::Answer;
 use numapilot_workloads::join::data::{JoinSet, Keys};
 use numapilot_workloads::w1::AllocationPattern;
+use numapilot_workloads::w3::Build;
 use numapilot_workloads::w4::Index;
 use numapilot_workloads::{WorkloadError, w3, w4};
 
@@ -51,7 +52,12 @@ fn assert_golden(run: impl Fn(&Options) -> Answer) {
 
 #[test]
 fn golden_hash_joins() {
-    assert_golden(|options| w3::run(options).unwrap().answer);
+    assert_golden(|options| w3::run(options, Build::Hash).unwrap().answer);
+}
+
+#[test]
+fn golden_array_joins() {
+    assert_golden(|options| w3::run(options, Build::Array).unwrap().answer);
 }
 
 #[test]
@@ -66,7 +72,9 @@ fn the_smallest_tables_are_joined() {
     for (small, large) in [(1, 1), (1, 7), (2, 1), (3, 4), (100, 5)] {
         let options = options(Keys::Shuffle, 4);
         let options = Options { set: JoinSet { small, large, ..options.set }, ..options };
-        assert_eq!(w3::run(&options).unwrap().answer.rows, large);
+        for build in [Build::Hash, Build::Array] {
+            assert_eq!(w3::run(&options, build).unwrap().answer.rows, large);
+        }
         assert_eq!(w4::run(&options, Index::Art).unwrap().answer.rows, large);
     }
 }
@@ -77,7 +85,7 @@ fn sizes_without_meaning_are_refused() {
         let options = options(Keys::Shuffle, 1);
         let options =
             Options { set: JoinSet { small, large, ..options.set }, materialize: true, ..options };
-        w3::run(&options).unwrap_err()
+        w3::run(&options, Build::Hash).unwrap_err()
     };
     assert!(matches!(refused(0, 1), WorkloadError::NoTuples));
     assert!(matches!(refused(1, 0), WorkloadError::NoTuples));

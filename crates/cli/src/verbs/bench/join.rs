@@ -10,6 +10,7 @@ use numapilot_workloads::join::Options;
 use numapilot_workloads::join::answer::Answer;
 use numapilot_workloads::join::data::{JoinSet, Keys};
 use numapilot_workloads::size::{Grouped, parse_count};
+use numapilot_workloads::w3::Build;
 use numapilot_workloads::w4::Index;
 use numapilot_workloads::{Outcome, WorkloadError, w3, w4};
 
@@ -94,6 +95,21 @@ struct Common {
 pub struct W3 {
     #[command(flatten)]
     common: Common,
+
+    /// What is built on the small table.
+    #[arg(long, value_enum, default_value_t = TableBy::Auto)]
+    table: TableBy,
+}
+
+/// `--table`
+#[derive(Clone, Copy, ValueEnum)]
+enum TableBy {
+    /// As an engine: an array up to 1 Mi keys, which are dense, else a hash table.
+    Auto,
+    /// A hash table.
+    Hash,
+    /// An array in which a key is the place of its payload.
+    Array,
 }
 
 /// `--index`
@@ -123,7 +139,12 @@ pub struct W4 {
 
 impl W3 {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        self.common.run(terminal, "hash join", w3::run)
+        let build = match self.table {
+            TableBy::Auto => Build::for_dense_keys(self.common.set().small),
+            TableBy::Hash => Build::Hash,
+            TableBy::Array => Build::Array,
+        };
+        self.common.run(terminal, &build.to_string(), |options| w3::run(options, build))
     }
 }
 
@@ -141,13 +162,8 @@ impl W4 {
 }
 
 impl Common {
-    fn run(
-        self,
-        terminal: &Terminal,
-        method: &str,
-        workload: impl FnOnce(&Options) -> Result<Outcome<Answer>, WorkloadError>,
-    ) -> anyhow::Result<ExitCode> {
-        let set = JoinSet {
+    fn set(&self) -> JoinSet {
+        JoinSet {
             small: self.small.unwrap_or(self.scale.small()),
             large: self.large.unwrap_or(self.scale.large()),
             keys: match self.data {
@@ -155,7 +171,16 @@ impl Common {
                 Data::Zipf => Keys::Zipf,
             },
             seed: self.reading.shared.seed,
-        };
+        }
+    }
+
+    fn run(
+        self,
+        terminal: &Terminal,
+        method: &str,
+        workload: impl FnOnce(&Options) -> Result<Outcome<Answer>, WorkloadError>,
+    ) -> anyhow::Result<ExitCode> {
+        let set = self.set();
         if let Some(path) = self.dump {
             set.validate()?;
             let bytes = data::dump(&[&set.small_table(), &set.large_table()], &path)?;

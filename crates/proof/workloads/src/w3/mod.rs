@@ -1,29 +1,73 @@
-//! W3, the non-partitioned hash join: all threads build one hash table on the small table,
-//! wait for each other, and probe it with the large one.
+//! W3, the non-partitioned hash join: all threads build one table on the small table, wait
+//! for each other, and probe it with the large one.
 //!
 //! Source: systematic-numa-study 4.2, after Balkesen et al. 2013 ("no partitioning join").
 
-mod table;
+mod array;
+mod hash;
 
-use self::table::Table;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::json;
+
+use self::array::Array;
+use self::hash::Table;
 use crate::WorkloadError;
 use crate::data::Record;
 use crate::join::{self, Matcher, Method, Options, Refused, answer::Answer};
 use crate::outcome::Outcome;
 
-/// What W3 is.
-const METHOD: Method =
-    Method { workload: "w3", probing: "probe", bytes_per_tuple: table::BYTES_PER_TUPLE };
+/// What is built on the small table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Build {
+    /// A hash table.
+    Hash,
+    /// An array in which a key is the place of its payload.
+    Array,
+}
+
+impl Build {
+    /// What an engine does whose statistics say that keys are dense.
+    #[must_use]
+    pub const fn for_dense_keys(small: u64) -> Self {
+        if small <= array::MOST_KEYS { Self::Array } else { Self::Hash }
+    }
+
+    const fn bytes_per_tuple(self) -> u64 {
+        match self {
+            Self::Hash => hash::BYTES_PER_TUPLE,
+            Self::Array => array::BYTES_PER_KEY,
+        }
+    }
+}
+
+impl fmt::Display for Build {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hash => "hash join",
+            Self::Array => "array join, keys being dense",
+        })
+    }
+}
 
 /// Runs W3.
 ///
 /// # Errors
 /// See [`WorkloadError`].
-pub fn run(options: &Options) -> Result<Outcome<Answer>, WorkloadError> {
-    join::validate(METHOD, options)?;
-    let table = Table::new(options.set.small)?;
-    let parameters = serde_json::to_value(options).unwrap_or_default();
-    join::run(METHOD, parameters, options, &table)
+pub fn run(options: &Options, build: Build) -> Result<Outcome<Answer>, WorkloadError> {
+    let bytes_per_tuple = build.bytes_per_tuple();
+    let method = Method { workload: "w3", probing: "probe", bytes_per_tuple };
+    join::validate(method, options)?;
+    let mut parameters = serde_json::to_value(options).unwrap_or_default();
+    parameters["table"] = json!(build);
+    let small = options.set.small;
+    match build {
+        Build::Hash => join::run(method, parameters, options, &Table::new(small)?),
+        // The keys are 1..=small.
+        Build::Array => join::run(method, parameters, options, &Array::new(small)?),
+    }
 }
 
 impl Matcher for Table {
