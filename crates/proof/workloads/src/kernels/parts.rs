@@ -62,7 +62,9 @@ impl Parts {
     /// Moves each part to the node where its thread sits after so many nodes.
     pub fn collocate(&self, crew: &Crew, rotated: usize) -> Result<(), KernelError> {
         let pages = self.range(0).len() / page_words();
-        self.area.move_pages(crew, |page| crew.rotated(page / pages.max(1), rotated).node)
+        let homes: Vec<usize> =
+            (0..self.threads).map(|thread| crew.rotated(thread, rotated).node).collect();
+        self.area.move_pages(crew, |page| homes[page / pages.max(1) % homes.len()])
     }
 
     /// Nanoseconds of the CPU for each word.
