@@ -103,12 +103,14 @@ impl<'a> Ring<'a> {
         (slots.len() >= SLOT_WORDS).then_some(Self { header, slots })
     }
 
-    fn capacity(&self) -> u64 {
-        (self.slots.len() / SLOT_WORDS) as u64
+    /// Samples that it holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.slots.len() / SLOT_WORDS
     }
 
     fn slot(&self, position: u64) -> &'a [AtomicU64] {
-        let index = (position % self.capacity()) as usize * SLOT_WORDS;
+        let index = (position % self.capacity() as u64) as usize * SLOT_WORDS;
         &self.slots[index..index + SLOT_WORDS]
     }
 
@@ -116,7 +118,7 @@ impl<'a> Ring<'a> {
     pub fn push(&self, sample: &Record) {
         let written = self.header[WRITTEN].load(Ordering::Relaxed);
         let read = self.header[READ].load(Ordering::Acquire);
-        if written.wrapping_sub(read) >= self.capacity() {
+        if written.wrapping_sub(read) >= self.capacity() as u64 {
             let lost = self.header[LOST].load(Ordering::Relaxed);
             self.header[LOST].store(lost + 1, Ordering::Relaxed);
             return;
@@ -136,7 +138,7 @@ impl<'a> Ring<'a> {
                 return None;
             }
             // More than fits: another reader, or damage; the rest is as good as lost.
-            if written.wrapping_sub(read) > self.capacity() {
+            if written.wrapping_sub(read) > self.capacity() as u64 {
                 self.header[READ].store(written, Ordering::Release);
                 return None;
             }

@@ -8,6 +8,7 @@
 //! what the user asked for and which remedy to name.
 
 pub mod affinity;
+mod aux_area;
 pub mod c_library;
 pub mod mapping;
 pub mod mark;

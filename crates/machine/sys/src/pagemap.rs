@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 
 use crate::check;
 
@@ -71,6 +72,18 @@ pub fn has_huge_page(pagemap: &File, start: u64, end: u64) -> io::Result<bool> {
     Ok(regions > 0)
 }
 
+/// Number of the page frame that is mapped at a page; `None` where there is none, and for those
+/// who may not know (`CAP_SYS_ADMIN`).
+#[must_use]
+pub fn frame(pagemap: &File, page: u64) -> Option<u64> {
+    const PRESENT: u64 = 1 << 63;
+    const FRAME: u64 = (1 << 55) - 1;
+    let mut entry = [0u8; 8];
+    pagemap.read_exact_at(&mut entry, page.checked_mul(8)?).ok()?;
+    let entry = u64::from_ne_bytes(entry);
+    Some(entry & FRAME).filter(|frame| entry & PRESENT != 0 && *frame != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +102,11 @@ mod tests {
             found => assert!(!found.unwrap()),
         }
         assert!(has_huge_page(&file, start + 1, start + 2).is_err());
+        assert_eq!(frame(&file, 0), None);
+        match frame(&file, start / 4096) {
+            None => eprintln!("skipped: page frames are shown to CAP_SYS_ADMIN alone"),
+            first => assert_ne!(first, frame(&file, start / 4096 + 1)),
+        }
     }
 
     #[test]

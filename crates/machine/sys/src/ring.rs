@@ -5,56 +5,29 @@
 //! ring, and further events of the same CPU write into it.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perf_event_open_sys::bindings as abi;
 
-use crate::perf::{self, Event, Scope};
+use crate::aux_area::AuxArea;
+use crate::sampling::SampledEvent;
 
 /// Pages of samples in a ring; a power of two. With the one before it this stays within what
 /// `perf_event_mlock_kb` grants every user.
 const DATA_PAGES: usize = 64;
 
-/// A sampled event of one target on one CPU. It ends when dropped.
-#[derive(Debug)]
-pub struct SampledEvent(OwnedFd);
-
-impl SampledEvent {
-    /// Opens an event that gives a sample with address, thread, CPU and time at every `period`
-    /// events in user mode. Where the scope is a CPU `cpu` is that one.
-    ///
-    /// # Errors
-    /// As [`crate::perf::Counter::open`].
-    pub fn open(event: Event, period: u64, scope: Scope, cpu: u32) -> io::Result<Self> {
-        let mut attr = event.attributes(true);
-        attr.sample_period = period;
-        attr.sample_type = u64::from(
-            abi::PERF_SAMPLE_TID
-                | abi::PERF_SAMPLE_TIME
-                | abi::PERF_SAMPLE_ADDR
-                | abi::PERF_SAMPLE_CPU,
-        );
-        let pid = scope.apply(&mut attr);
-        perf::open(attr, pid, Some(cpu), None).map(Self)
-    }
-
-    /// Has its samples written into the ring of another event of the same CPU.
-    ///
-    /// # Errors
-    /// `EINVAL` when that is another CPU's.
-    pub fn write_into(&self, ring: &Ring) -> io::Result<()> {
-        // SAFETY: two open descriptors of perf events; the call changes nothing of ours.
-        let result = unsafe {
-            perf_event_open_sys::ioctls::SET_OUTPUT(self.0.as_raw_fd(), ring.event.0.as_raw_fd())
-        };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
+/// What a PMU tells of the data of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// What the access took, in the PMU's unit: cycles of the core.
+    pub weight: u64,
+    /// `union perf_mem_data_src`.
+    pub source: u64,
 }
 
 /// What a ring holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// An event.
     Sample {
@@ -68,6 +41,23 @@ pub enum Record {
         address: u64,
         /// CPU.
         cpu: u32,
+        /// Where the data came from, and what that took.
+        data: Option<Data>,
+    },
+    /// New data in the AUX area.
+    Aux {
+        /// Process whose they are.
+        pid: i32,
+        /// Thread.
+        tid: i32,
+        /// On the clock of perf.
+        time_ns: u64,
+        /// CPU.
+        cpu: u32,
+        /// The data.
+        bytes: Vec<u8>,
+        /// Whether some found no room.
+        truncated: bool,
     },
     /// So many samples found no room.
     Lost(u64),
@@ -82,6 +72,7 @@ pub struct Ring {
     header: NonNull<abi::perf_event_mmap_page>,
     bytes: usize,
     page: usize,
+    aux: Option<AuxArea>,
 }
 
 // SAFETY: the mapping belongs to this value alone, and the kernel does not care which thread
@@ -104,7 +95,7 @@ impl Ring {
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
-                event.0.as_raw_fd(),
+                event.raw(),
                 0,
             )
         };
@@ -112,7 +103,23 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let header = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { event, header, bytes, page })
+        Ok(Self { event, header, bytes, page, aux: None })
+    }
+
+    /// As [`Ring::of`], for a PMU that writes into an AUX area (Arm's SPE).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_aux(event: SampledEvent) -> io::Result<Self> {
+        let mut ring = Self::of(event)?;
+        ring.aux = Some(AuxArea::map(ring.event.raw(), ring.header, ring.bytes as u64)?);
+        Ok(ring)
+    }
+
+    /// The event whose ring it is.
+    #[must_use]
+    pub const fn event(&self) -> &SampledEvent {
+        &self.event
     }
 
     /// Takes what has come since the last time.
@@ -140,57 +147,112 @@ impl Ring {
             std::ptr::copy_nonoverlapping(data, bytes.as_mut_ptr().add(first), length - first);
         }
         tail.store(until, Ordering::Release);
-        parse(&bytes)
+        let mut records = Vec::new();
+        for raw in Raw::all(&bytes) {
+            if let Some(area) = &self.aux
+                && let Some((offset, length, truncated)) = raw.aux()
+            {
+                records.extend(raw.aux_record(area.copy(offset, length), truncated));
+                area.release(offset + length);
+            } else {
+                records.extend(raw.record());
+            }
+        }
+        records
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        // Its area is behind it.
+        self.aux = None;
         // SAFETY: start and length are those of our own mmap, unmapped exactly once.
         unsafe { libc::munmap(self.header.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Reads records one after another; what is cut off or unknown is left out.
-fn parse(mut bytes: &[u8]) -> Vec<Record> {
-    let mut records = Vec::new();
-    while let Some(header) = bytes.first_chunk::<8>() {
-        let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
-        let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
-        if size < 8 || size > bytes.len() {
-            break;
-        }
-        records.extend(record(kind, &bytes[8..size]));
-        bytes = &bytes[size..];
-    }
-    records
+/// A record as it lies in a ring.
+#[derive(Clone, Copy)]
+struct Raw<'a> {
+    kind: u32,
+    body: &'a [u8],
 }
 
-fn record(kind: u32, body: &[u8]) -> Option<Record> {
-    let word = |at: usize| -> Option<u64> {
-        Some(u64::from_ne_bytes(*body.get(at * 8..)?.first_chunk::<8>()?))
-    };
-    let half = |at: usize| -> Option<u32> {
-        Some(u32::from_ne_bytes(*body.get(at * 4..)?.first_chunk::<4>()?))
-    };
-    Some(match kind {
-        abi::PERF_RECORD_SAMPLE => Record::Sample {
-            pid: half(0)?.cast_signed(),
-            tid: half(1)?.cast_signed(),
-            time_ns: word(1)?,
-            address: word(2)?,
-            cpu: half(6)?,
-        },
-        abi::PERF_RECORD_LOST => Record::Lost(word(1)?),
-        abi::PERF_RECORD_THROTTLE => Record::Throttled,
-        _ => return None,
-    })
+impl<'a> Raw<'a> {
+    /// Records one after another; what is cut off is left out.
+    fn all(mut bytes: &'a [u8]) -> impl Iterator<Item = Self> {
+        std::iter::from_fn(move || {
+            let header = bytes.first_chunk::<8>()?;
+            let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+            let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
+            let body = bytes.get(8..size)?;
+            bytes = &bytes[size..];
+            Some(Self { kind, body })
+        })
+    }
+
+    fn word(&self, at: usize) -> Option<u64> {
+        Some(u64::from_ne_bytes(*self.body.get(at * 8..)?.first_chunk::<8>()?))
+    }
+
+    fn half(&self, at: usize) -> Option<u32> {
+        Some(u32::from_ne_bytes(*self.body.get(at * 4..)?.first_chunk::<4>()?))
+    }
+
+    /// What it says; `None` for what is not looked at.
+    fn record(self) -> Option<Record> {
+        Some(match self.kind {
+            abi::PERF_RECORD_SAMPLE => Record::Sample {
+                pid: self.half(0)?.cast_signed(),
+                tid: self.half(1)?.cast_signed(),
+                time_ns: self.word(1)?,
+                address: self.word(2)?,
+                cpu: self.half(6)?,
+                data: self
+                    .word(4)
+                    .zip(self.word(5))
+                    .map(|(weight, source)| Data { weight, source }),
+            },
+            abi::PERF_RECORD_LOST => Record::Lost(self.word(1)?),
+            abi::PERF_RECORD_LOST_SAMPLES => Record::Lost(self.word(0)?),
+            abi::PERF_RECORD_THROTTLE => Record::Throttled,
+            _ => return None,
+        })
+    }
+
+    /// Offset and length of the data in the AUX area, and whether some found no room.
+    fn aux(self) -> Option<(u64, u64, bool)> {
+        if self.kind != abi::PERF_RECORD_AUX {
+            return None;
+        }
+        let truncated = self.word(2)? & u64::from(abi::PERF_AUX_FLAG_TRUNCATED) != 0;
+        Some((self.word(0)?, self.word(1)?, truncated))
+    }
+
+    /// The record about data in the AUX area. It ends with thread, time and CPU
+    /// (`sample_id_all`): the PMU stops when the thread does, so all of it is that thread's.
+    fn aux_record(self, bytes: Vec<u8>, truncated: bool) -> Option<Record> {
+        Some(Record::Aux {
+            pid: self.half(6)?.cast_signed(),
+            tid: self.half(7)?.cast_signed(),
+            time_ns: self.word(4)?,
+            cpu: self.half(10)?,
+            bytes,
+            truncated,
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mapping::Mapping;
+    use crate::perf::Scope;
+    use crate::sampling::Sampling;
+
+    fn parse(bytes: &[u8]) -> Vec<Record> {
+        Raw::all(bytes).filter_map(Raw::record).collect()
+    }
 
     #[test]
     fn page_faults_of_this_thread_have_addresses() {
@@ -199,7 +261,7 @@ mod tests {
         let mut here = vec![0u64; before.len()];
         here[cpu as usize / 64] = 1 << (cpu % 64);
         crate::affinity::set(0, &here).unwrap();
-        let open = || SampledEvent::open(Event::PAGE_FAULTS, 1, Scope::Thread(0), cpu);
+        let open = || SampledEvent::open(&Sampling::PAGE_FAULTS, Scope::Thread(0), cpu);
         let event = match open() {
             Ok(event) => event,
             Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
@@ -240,11 +302,43 @@ mod tests {
         add(abi::PERF_RECORD_LOST, &[0, 17]);
         add(999, &[]);
         add(abi::PERF_RECORD_THROTTLE, &[1, 2, 3]);
-        let sample = Record::Sample { pid: 7, tid: 8, time_ns: 1000, address: 0xabcd_e000, cpu: 3 };
-        assert_eq!(parse(&bytes), [sample, Record::Lost(17), Record::Throttled]);
+        add(abi::PERF_RECORD_SAMPLE, &[8 << 32 | 7, 1000, 0xabcd_e000, 3, 250, 0x42]);
+        add(abi::PERF_RECORD_LOST_SAMPLES, &[5]);
+        let sample = |data| Record::Sample {
+            pid: 7,
+            tid: 8,
+            time_ns: 1000,
+            address: 0xabcd_e000,
+            cpu: 3,
+            data,
+        };
+        let data = Some(Data { weight: 250, source: 0x42 });
+        assert_eq!(
+            parse(&bytes),
+            [sample(None), Record::Lost(17), Record::Throttled, sample(data), Record::Lost(5)]
+        );
         for end in 0..bytes.len() {
-            assert!(parse(&bytes[..end]).len() < 3);
+            assert!(parse(&bytes[..end]).len() < 5);
         }
         assert_eq!(parse(&[0; 64]), []);
+    }
+
+    #[test]
+    fn records_about_an_aux_area_say_whose_it_is() {
+        let mut bytes = Vec::new();
+        bytes.extend(abi::PERF_RECORD_AUX.to_ne_bytes());
+        bytes.extend([0, 0, 56, 0]);
+        for word in [4096u64, 128, 1, 8 << 32 | 7, 1000, 3] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        let raw = Raw::all(&bytes).next().unwrap();
+        assert_eq!(raw.aux(), Some((4096, 128, true)));
+        let (pid, tid, time_ns, cpu) = (7, 8, 1000, 3);
+        let expected = Record::Aux { pid, tid, time_ns, cpu, bytes: vec![1, 2], truncated: true };
+        assert_eq!(raw.aux_record(vec![1, 2], true), Some(expected));
+        assert_eq!(
+            (raw.record(), Raw { body: &raw.body[..40], ..raw }.aux_record(vec![], true)),
+            (None, None)
+        );
     }
 }

@@ -7,77 +7,40 @@
 //! for a page in a scan: that the page is used, not how much.
 
 use std::io;
-use std::time::Instant;
 
-use numapilot_sys::perf::{Event, Scope};
-use numapilot_sys::ring::{Record, Ring, SampledEvent};
+use numapilot_sys::ring::Record;
+use numapilot_sys::sampling::{SampledEvent, Sampling};
 use numapilot_topology::{CpuId, CpuSet};
 
+use crate::pmu::Attach;
+use crate::rings::Rings;
 use crate::sample::Sample;
-
-/// Whose faults are sampled.
-#[derive(Clone, Debug)]
-pub enum Faulting {
-    /// The program that the calling thread starts next, with all that it starts.
-    NextExec,
-    /// These threads, and what they start from now on.
-    Threads(Vec<i32>),
-}
 
 /// Page faults of a target as they come.
 #[derive(Debug)]
 pub struct HintFaults {
-    began: Instant,
-    rings: Vec<Ring>,
-    /// They write into the rings as well.
-    _events: Vec<SampledEvent>,
+    rings: Rings,
     lost: u64,
 }
 
 impl HintFaults {
+    /// As it is shown.
+    pub const NAME: &'static str = "NUMA hint faults";
+
     /// Begins to sample on these CPUs.
     ///
     /// # Errors
     /// `EACCES`/`EPERM` by `perf_event_paranoid`, ownership or seccomp, `EMFILE` at the limit
     /// of open files: one for each thread on each CPU.
-    pub fn open(whose: &Faulting, cpus: &CpuSet) -> io::Result<Self> {
-        let threads = match whose {
-            Faulting::NextExec => vec![Scope::NextExec],
-            Faulting::Threads(threads) => threads.iter().copied().map(Scope::Thread).collect(),
-        };
-        let (mut rings, mut events) = (Vec::new(), Vec::new());
-        for cpu in cpus.iter() {
-            let mut ring: Option<Ring> = None;
-            for &scope in &threads {
-                let event = match SampledEvent::open(Event::PAGE_FAULTS, 1, scope, cpu.0) {
-                    // It has ended since it was listed.
-                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => continue,
-                    event => event?,
-                };
-                match &ring {
-                    None => ring = Some(Ring::of(event)?),
-                    Some(ring) => {
-                        event.write_into(ring)?;
-                        events.push(event);
-                    }
-                }
-            }
-            rings.extend(ring);
-        }
-        Ok(Self { began: Instant::now(), rings, _events: events, lost: 0 })
-    }
-
-    /// Time since it began.
-    #[must_use]
-    pub fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    pub fn open(whose: &Attach, cpus: &CpuSet) -> io::Result<Self> {
+        let open = |scope, cpu| SampledEvent::open(&Sampling::PAGE_FAULTS, scope, cpu);
+        Ok(Self { rings: Rings::open(whose, cpus, false, open)?, lost: 0 })
     }
 
     /// Takes the samples that have come since the last time.
     pub fn samples(&mut self) -> Vec<Sample> {
-        let records: Vec<Record> = self.rings.iter_mut().flat_map(Ring::take).collect();
-        let mut samples = Vec::with_capacity(records.len());
-        for record in records {
+        let mut samples = Vec::new();
+        for record in self.rings.take() {
             match record {
                 Record::Sample { pid, time_ns, address, cpu, .. } => samples.push(Sample {
                     time_ns,
@@ -92,7 +55,7 @@ impl HintFaults {
                     latency_ns: None,
                 }),
                 Record::Lost(count) => self.lost += count,
-                Record::Throttled => self.lost += 1,
+                Record::Throttled | Record::Aux { .. } => self.lost += 1,
             }
         }
         samples
@@ -116,7 +79,7 @@ mod tests {
         numapilot_topology::read("/".as_ref()).unwrap().online_cpus()
     }
 
-    fn open(whose: &Faulting) -> Option<HintFaults> {
+    fn open(whose: &Attach) -> Option<HintFaults> {
         match HintFaults::open(whose, &cpus()) {
             Ok(faults) => Some(faults),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
@@ -129,7 +92,7 @@ mod tests {
 
     #[test]
     fn faults_of_the_next_program_and_its_children() {
-        let Some(mut faults) = open(&Faulting::NextExec) else { return };
+        let Some(mut faults) = open(&Attach::NextExec) else { return };
         let child = Command::new("sh")
             .args(["-c", "sh -c 'echo'; true"])
             .stdout(Stdio::null())
@@ -146,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_gone_is_left_out() {
-        let Some(faults) = open(&Faulting::Threads(vec![0, i32::MAX])) else { return };
+        let Some(faults) = open(&Attach::Threads(vec![0, i32::MAX])) else { return };
         assert_eq!(faults.rings.len(), cpus().len());
     }
 }

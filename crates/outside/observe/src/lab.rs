@@ -109,13 +109,21 @@ impl LabPmu {
     /// it. What was sampled before is forgotten.
     pub fn set_sample_period(&self, accesses: u64) {
         self.pmu.set_sample_period(accesses);
+        self.skip_samples();
+    }
+
+    /// Forgets what was sampled and not taken.
+    pub fn skip_samples(&self) {
         self.rings().for_each(|ring| ring.skip());
     }
 
-    /// Takes the samples that came since the last time, CPU by CPU. There must be one
-    /// reader at a time.
+    /// Takes the samples that came since the last time, CPU by CPU, of each no more than its
+    /// ring holds: one that gives them as fast as they are taken must not keep those of others
+    /// from being seen. There must be one reader at a time.
     pub fn samples(&self) -> impl Iterator<Item = Sample> + '_ {
-        self.rings().flat_map(|ring| std::iter::from_fn(move || ring.pop())).map(sample)
+        self.rings()
+            .flat_map(|ring| std::iter::from_fn(move || ring.pop()).take(ring.capacity()))
+            .map(sample)
     }
 
     /// Samples that were lost because they were not taken in time, since the machine was

@@ -5,6 +5,10 @@
 //!  perf_event_open (pmu) -----------------+--> Session --> Observation
 //!  /proc/vmstat, numastat (node_counters) +
 //!  PMU of an emulated machine (lab) ------+
+//!
+//!  IBS, PEBS, SPE (hardware) -------------+
+//!  page faults of AutoNUMA (hint_faults) -+--> Source --> Samples
+//!  PMU of an emulated machine (lab) ------+
 //! ```
 //!
 //! An [`Observation`] has every [`Metric`] either as a value or as the reason why there is
@@ -13,6 +17,7 @@
 
 mod error;
 mod footprint;
+pub mod hardware;
 pub mod hint_faults;
 pub mod lab;
 mod machine_wide;
@@ -23,8 +28,10 @@ pub mod node_counters;
 pub mod numa_maps;
 mod observation;
 pub mod pmu;
+mod rings;
 mod sample;
 mod session;
+pub mod source;
 mod statistics;
 mod threads;
 mod tree;

@@ -6,13 +6,13 @@
 
 use std::io;
 
+use numapilot_observe::hardware::AccessPmu;
 use numapilot_observe::lab::{LabError, LabPmu};
 use numapilot_sys::perf::{Counter, Event, Scope};
-use numapilot_sys::sampling::Sampler;
+use numapilot_sys::sampling::{SampledEvent, Sampling};
 
 use super::check::{Check, Files};
 
-const DEVICES: &str = "sys/bus/event_source/devices";
 const PARANOID: &str = "proc/sys/kernel/perf_event_paranoid";
 const MACHINE_WIDE: &str = "run as root, or: sudo setcap cap_perfmon+ep \"$(command -v numapilot)\", \
                             or: sudo sysctl kernel.perf_event_paranoid=0";
@@ -25,10 +25,14 @@ pub fn checks(files: &Files) -> Vec<Check> {
         hardware(files, open(Event::CYCLES, Scope::Thread(0), true)),
         software(files, open(Event::PAGE_FAULTS, Scope::Thread(0), true)),
         machine_wide(files, everywhere),
-        samples(files, |source| {
-            let open = |user_only| Sampler::open(source.event, PERIOD, source.precise, user_only);
-            // Older kernels cannot leave the kernel out of IBS.
-            open(true).or_else(|_| open(false)).map(drop)
+        samples(files, |pmu| {
+            let open = |user_only, scope| {
+                let sampling = Sampling { user_only, ..pmu.sampling };
+                SampledEvent::open(&sampling, scope, first_cpu(files)).map(drop)
+            };
+            // Older kernels cannot leave the kernel out of IBS, or follow a thread with it.
+            let trial = open(true, Scope::Thread(0)).or_else(|_| open(false, Scope::Thread(0)));
+            trial.or_else(|error| open(false, Scope::Cpu(first_cpu(files))).map_err(|_| error))
         }),
         paranoid(files, unbound),
     ]
@@ -54,9 +58,6 @@ fn emulated(found: Result<Option<LabPmu>, LabError>) -> Option<Check> {
         )),
     }
 }
-
-/// Events between two samples; no sample is taken, so that any permitted number will do.
-const PERIOD: u64 = 1_000_000;
 
 /// A CPU that is online; 0 can be taken away on some machines.
 fn first_cpu(files: &Files) -> u32 {
@@ -148,52 +149,10 @@ fn machine_wide(files: &Files, trial: io::Result<()>) -> Check {
     }
 }
 
-/// A source of sampled memory accesses.
-#[derive(Debug, PartialEq, Eq)]
-struct Source {
-    name: &'static str,
-    event: Event,
-    precise: u8,
-}
-
-/// The source this processor has, as its PMU directories tell.
-fn source(files: &Files) -> Option<Source> {
-    let pmu = |name: &str| files.number::<u32>(format!("{DEVICES}/{name}/type"));
-    let whole = |pmu| Event { pmu, config: 0, config1: 0 };
-    if let Some(pmu) = pmu("ibs_op") {
-        return Some(Source { name: "AMD IBS", event: whole(pmu), precise: 0 });
-    }
-    if let Some(pmu) = pmu("arm_spe_0") {
-        return Some(Source { name: "Arm SPE", event: whole(pmu), precise: 0 });
-    }
-    // Machines with two kinds of cores name the PMU of the larger ones so.
-    ["cpu", "cpu_core"].into_iter().find_map(|name| {
-        let terms = files.text(format!("{DEVICES}/{name}/events/mem-loads"))?;
-        Some(Source { name: "Intel PEBS", event: load_latency(&terms, pmu(name)?), precise: 2 })
-    })
-}
-
-/// The event of `event=0xcd,umask=0x1,ldlat=3`, by the PMU's format (`config:0-7`,
-/// `config:8-15`, `config1:0-15`).
-fn load_latency(terms: &str, pmu: u32) -> Event {
-    let mut event = Event { pmu, config: 0, config1: 0 };
-    for (key, value) in terms.split(',').filter_map(|term| term.split_once('=')) {
-        let digits = value.trim_start_matches("0x");
-        let radix = if digits.len() < value.len() { 16 } else { 10 };
-        let Ok(number) = u64::from_str_radix(digits, radix) else { continue };
-        match key {
-            "event" => event.config |= number & 0xff,
-            "umask" => event.config |= (number & 0xff) << 8,
-            "ldlat" => event.config1 = number & 0xffff,
-            _ => {}
-        }
-    }
-    event
-}
-
-fn samples(files: &Files, open: impl FnOnce(&Source) -> io::Result<()>) -> Check {
+/// What `balance` samples by.
+fn samples(files: &Files, open: impl FnOnce(&AccessPmu) -> io::Result<()>) -> Check {
     const NAME: &str = "memory access samples";
-    let Some(source) = source(files) else {
+    let Some(pmu) = AccessPmu::find(&files.path("")) else {
         return Check::missing(
             NAME,
             "no IBS, PEBS or SPE",
@@ -205,19 +164,14 @@ fn samples(files: &Files, open: impl FnOnce(&Source) -> io::Result<()>) -> Check
              6.1 or later (Arm: with the arm_spe_pmu module)",
         );
     };
-    match open(&source) {
-        Ok(()) => Check::works(NAME, format!("tried: {} can be opened", source.name)),
-        // The event is there and wants its auxiliary beside it.
-        Err(error) if error.raw_os_error() == Some(libc::ENODATA) => {
-            Check::works(NAME, format!("tried: {} with auxiliary event", source.name))
+    match open(&pmu) {
+        Ok(()) => Check::works(NAME, format!("tried: {} can be opened", pmu.name)),
+        Err(error) if forbidden(&error) => {
+            Check { found: pmu.name.to_owned(), ..no_permission(NAME, files, &error, MACHINE_WIDE) }
         }
-        Err(error) if forbidden(&error) => Check {
-            found: source.name.to_owned(),
-            ..no_permission(NAME, files, &error, MACHINE_WIDE)
-        },
         Err(error) => Check::missing(
             NAME,
-            source.name,
+            pmu.name,
             format!("opening it failed: {error}"),
             "end other profilers that hold it (perf record, the NMI watchdog), or update the kernel",
         ),
@@ -270,32 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn the_three_sources_are_told_apart() {
-        let (_dir, files) = recorded(&[(&format!("{DEVICES}/ibs_op/type"), "11\n")]);
-        let found = source(&files).unwrap();
-        assert_eq!((found.name, found.event.pmu), ("AMD IBS", 11));
-        let (_dir, files) = recorded(&[(&format!("{DEVICES}/arm_spe_0/type"), "9\n")]);
-        assert_eq!(source(&files).unwrap().name, "Arm SPE");
-        let (_dir, files) = recorded(&[
-            (&format!("{DEVICES}/cpu/type"), "4\n"),
-            (&format!("{DEVICES}/cpu/events/mem-loads"), "event=0xcd,umask=0x1,ldlat=3\n"),
-        ]);
-        let found = source(&files).unwrap();
-        assert_eq!((found.name, found.precise), ("Intel PEBS", 2));
-        assert_eq!(found.event, Event { pmu: 4, config: 0x1cd, config1: 3 });
-        let (_dir, files) = recorded(&[(&format!("{DEVICES}/cpu/type"), "4\n")]);
-        assert_eq!(source(&files), None);
-    }
-
-    #[test]
     fn a_source_must_open() {
         let (_dir, files) =
-            recorded(&[(&format!("{DEVICES}/ibs_op/type"), "11\n"), (PARANOID, "4\n")]);
+            recorded(&[("sys/bus/event_source/devices/ibs_op/type", "11\n"), (PARANOID, "4\n")]);
         assert_eq!(samples(&files, |_| Ok(())).state, State::Works);
         let check = samples(&files, |_| errno(libc::EACCES));
         assert!(check.cause.unwrap().contains("perf_event_paranoid is 4"));
         assert_eq!(samples(&files, |_| errno(libc::EBUSY)).state, State::Missing);
-        assert_eq!(samples(&files, |_| errno(libc::ENODATA)).state, State::Works);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub enum Attach {
 }
 
 impl Attach {
-    fn scopes(&self) -> Vec<Scope> {
+    pub(crate) fn scopes(&self) -> Vec<Scope> {
         match self {
             Self::NextExec => vec![Scope::NextExec],
             Self::Threads(tids) => tids.iter().copied().map(Scope::Thread).collect(),

@@ -1,0 +1,286 @@
+//! Accesses sampled by the processor: AMD's IBS, Intel's PEBS, Arm's SPE.
+//!
+//! Events follow the target's threads where the PMU can do that; else (IBS before Linux 6.2)
+//! they sample whole CPUs, and samples tell whose they are. What sampling costs the target is
+//! bounded: an interval with more samples than are wanted goes on without.
+
+mod access_pmu;
+mod data_source;
+mod spe;
+
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use numapilot_sys::ring::{Data, Record};
+use numapilot_sys::sampling::{SampledEvent, Sampling};
+use numapilot_topology::{CpuId, CpuSet};
+
+pub use access_pmu::AccessPmu;
+use data_source::DataSource;
+
+use crate::pmu::Attach;
+use crate::rings::Rings;
+use crate::sample::{Sample, ServedBy};
+
+/// Samples of a CPU in a second: at 2 microseconds each, 0.8 % of its time.
+const MOST_PER_CPU: u64 = 4000;
+
+/// A PMU while it samples.
+#[derive(Debug)]
+pub struct Hardware {
+    pmu: AccessPmu,
+    rings: Rings,
+    cpus: u64,
+    cycles_per_ns: Option<f64>,
+    interval: Duty,
+    lost: u64,
+}
+
+/// How long events were on in an interval.
+#[derive(Debug)]
+struct Duty {
+    began: Instant,
+    /// After how long they were paused.
+    paused_after: Option<Duration>,
+    /// Samples so far.
+    samples: u64,
+}
+
+impl Duty {
+    fn new() -> Self {
+        Self { began: Instant::now(), paused_after: None, samples: 0 }
+    }
+}
+
+impl Hardware {
+    /// Begins to sample.
+    ///
+    /// # Errors
+    /// As [`SampledEvent::open`], where neither the target's threads nor whole CPUs can be
+    /// sampled.
+    pub fn open(pmu: AccessPmu, whose: &Attach, cpus: &CpuSet) -> io::Result<Self> {
+        let everywhere = Attach::Cpus(cpus.iter().map(u32::from).collect());
+        let with = |user_only| Sampling { user_only, ..pmu.sampling };
+        let tries = [(whose, with(true)), (whose, with(false)), (&everywhere, with(false))];
+        let mut refused = None;
+        for (whose, sampling) in tries {
+            let open = |scope, cpu| SampledEvent::open(&sampling, scope, cpu);
+            match Rings::open(whose, cpus, pmu.writes_packets, open) {
+                Ok(rings) => {
+                    return Ok(Self {
+                        pmu,
+                        rings,
+                        cpus: cpus.len() as u64,
+                        cycles_per_ns: cycles_per_ns(),
+                        interval: Duty::new(),
+                        lost: 0,
+                    });
+                }
+                // The first reason is about what was wanted.
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        Err(refused.unwrap_or_else(|| io::Error::from_raw_os_error(libc::ENODEV)))
+    }
+
+    /// As it is shown.
+    pub const fn name(&self) -> &'static str {
+        self.pmu.name
+    }
+
+    /// Takes the samples of DRAM accesses that came since the last time.
+    pub fn take(&mut self, into: &mut Vec<Sample>) {
+        for record in self.rings.take() {
+            self.lost += match record {
+                Record::Lost(count) => count,
+                Record::Throttled | Record::Aux { truncated: true, .. } => 1,
+                _ => 0,
+            };
+            self.interval.samples += samples(&record, self.cycles_per_ns, into);
+        }
+        let most = MOST_PER_CPU * self.cpus;
+        let passed = self.interval.began.elapsed();
+        // More than a second's share comes in less than a second.
+        if self.interval.paused_after.is_none()
+            && self.interval.samples as f64 > most as f64 * passed.as_secs_f64().max(1.0)
+        {
+            self.rings.pause();
+            self.interval.paused_after = Some(passed);
+        }
+    }
+
+    /// Ends an interval: accesses that each of its samples stands for.
+    pub fn end_interval(&mut self) -> f64 {
+        let passed = self.interval.began.elapsed();
+        let on = self.interval.paused_after.unwrap_or(passed);
+        let share = on.as_secs_f64().max(1e-9) / passed.as_secs_f64().max(1e-9);
+        self.pmu.sampling.period as f64 / share
+    }
+
+    /// Forgets what has come since, and begins an interval.
+    pub fn skip(&mut self) {
+        if self.interval.paused_after.is_some() {
+            self.rings.resume();
+        }
+        self.rings.take();
+        self.interval = Duty::new();
+    }
+
+    /// Samples that were lost because they were not taken in time, and times that the kernel
+    /// held samples back.
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// Adds the DRAM accesses of a record; how many samples it had in all.
+fn samples(record: &Record, cycles_per_ns: Option<f64>, into: &mut Vec<Sample>) -> u64 {
+    let ns = |cycles: f64| {
+        let ns = cycles / cycles_per_ns?;
+        // An access that took longer than 4 s did not.
+        (ns >= 1.0 && ns < f64::from(u32::MAX)).then_some(ns as u32)
+    };
+    // What is not told may have come from DRAM.
+    let is_dram = |by: Option<ServedBy>| by.is_none_or(|by| by == ServedBy::Dram);
+    match record {
+        Record::Sample { pid, time_ns, address, cpu, data: Some(data), .. } => {
+            let Data { weight, source } = *data;
+            let source = DataSource(source);
+            let served_by = source.served_by();
+            if source.is_access() && is_user(*address) && is_dram(served_by) {
+                into.push(Sample {
+                    time_ns: *time_ns,
+                    pid: Some(*pid),
+                    virtual_address: *address,
+                    physical_address: None,
+                    cpu: CpuId(*cpu),
+                    home: None,
+                    write: source.is_store(),
+                    served_by,
+                    latency_ns: ns(weight as f64),
+                });
+            }
+            1
+        }
+        Record::Aux { pid, time_ns, cpu, bytes, .. } => {
+            let operations = spe::operations(bytes);
+            for operation in &operations {
+                if is_user(operation.address) && is_dram(operation.served_by) {
+                    into.push(Sample {
+                        time_ns: *time_ns,
+                        pid: Some(*pid),
+                        virtual_address: operation.address,
+                        physical_address: None,
+                        cpu: CpuId(*cpu),
+                        home: None,
+                        write: operation.write,
+                        served_by: operation.served_by,
+                        latency_ns: operation.latency_cycles.and_then(|c| ns(f64::from(c))),
+                    });
+                }
+            }
+            operations.len() as u64
+        }
+        _ => 0,
+    }
+}
+
+/// Whether an address is a process's: IBS cannot always leave out the kernel, and gives 0 for
+/// what has no address.
+const fn is_user(address: u64) -> bool {
+    address != 0 && address < 1 << 63
+}
+
+/// Cycles of a core in a nanosecond, at its nominal clock: what a latency in cycles is in time.
+fn cycles_per_ns() -> Option<f64> {
+    let frequency = "/sys/devices/system/cpu/cpu0/cpufreq";
+    let khz = ["base_frequency", "cpuinfo_max_freq"].into_iter().find_map(|file| {
+        fs::read_to_string(format!("{frequency}/{file}")).ok()?.trim().parse::<f64>().ok()
+    });
+    let of_cpuinfo = || {
+        let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+        let line = text.lines().find(|line| line.starts_with("cpu MHz"))?;
+        Some(line.split_once(':')?.1.trim().parse::<f64>().ok()? * 1e3)
+    };
+    khz.or_else(of_cpuinfo).map(|khz| khz / 1e6).filter(|cycles| *cycles > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LOAD | P(LVL, REM_RAM1) | REM | LEVEL(RAM), as PEBS and IBS tell a remote access.
+    const REMOTE_LOAD: u64 = 0x02 | 0x102 << 5 | 0xd << 33 | 1 << 37;
+
+    fn record(address: u64, source: u64, weight: u64) -> Record {
+        let data = Some(Data { weight, source });
+        Record::Sample { pid: 7, tid: 8, time_ns: 1000, address, cpu: 3, data }
+    }
+
+    fn taken(record: &Record) -> Vec<Sample> {
+        let mut into = Vec::new();
+        assert_eq!(samples(record, Some(2.5), &mut into), 1);
+        into
+    }
+
+    #[test]
+    fn a_dram_access_is_a_sample_with_its_latency() {
+        let found = taken(&record(0x7f00_1234_5678, REMOTE_LOAD, 500));
+        assert_eq!(
+            found,
+            [Sample {
+                time_ns: 1000,
+                pid: Some(7),
+                virtual_address: 0x7f00_1234_5678,
+                physical_address: None,
+                cpu: CpuId(3),
+                home: None,
+                write: false,
+                served_by: Some(ServedBy::Dram),
+                latency_ns: Some(200),
+            }]
+        );
+        // Latency not told.
+        assert_eq!(taken(&record(0x1000, REMOTE_LOAD, 0))[0].latency_ns, None);
+    }
+
+    #[test]
+    fn what_is_no_dram_access_of_a_process_is_left_out() {
+        let own_cache = 0x02 | 0x0a << 5 | 1 << 33;
+        for (address, source) in [
+            (0x1000, own_cache),
+            (0x1000, 0x01),
+            (0, REMOTE_LOAD),
+            (0xffff_8880_0000_1000, REMOTE_LOAD),
+        ] {
+            assert_eq!(taken(&record(address, source, 100)), []);
+        }
+    }
+
+    #[test]
+    fn packets_are_samples_of_the_thread_whose_area_it_is() {
+        // A store, address 0x1000, latency 250 cycles, last level missed, end.
+        let mut bytes = vec![0x49, 1, 0xb2];
+        bytes.extend(0x1000u64.to_le_bytes());
+        bytes.extend([0x98, 250, 0, 0x52, 0, 2, 0x01]);
+        let record = Record::Aux { pid: 7, tid: 8, time_ns: 1000, cpu: 3, bytes, truncated: false };
+        let found = taken(&record);
+        assert_eq!((found.len(), found[0].virtual_address, found[0].write), (1, 0x1000, true));
+        assert_eq!(
+            (found[0].pid, found[0].cpu, found[0].latency_ns),
+            (Some(7), CpuId(3), Some(100))
+        );
+    }
+
+    #[test]
+    fn a_machine_without_the_pmu_is_told() {
+        let sampling = Sampling {
+            event: numapilot_sys::perf::Event { pmu: u32::MAX, config: 0, config1: 0 },
+            ..Sampling::PAGE_FAULTS
+        };
+        let pmu = AccessPmu { name: "none", sampling, writes_packets: false };
+        let cpus: CpuSet = [CpuId(0)].into_iter().collect();
+        assert!(Hardware::open(pmu, &Attach::Threads(vec![0]), &cpus).is_err());
+    }
+}

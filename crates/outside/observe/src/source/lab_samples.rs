@@ -1,0 +1,109 @@
+//! Samples of the lab's PMU, as many as are wanted.
+
+use crate::lab::LabPmu;
+use crate::sample::{Sample, ServedBy};
+
+/// DRAM samples that are wanted for one decision: enough to decide by, and cheap.
+const WANTED: u64 = 4000;
+/// Accesses beyond the first level of cache for each sample, at first and at least and most.
+const FIRST_PERIOD: u64 = 1000;
+const PERIODS: std::ops::RangeInclusive<u64> = 20..=100_000_000;
+/// How much the period may change at once.
+const STEP: u64 = 8;
+
+/// The PMU while it samples.
+#[derive(Debug)]
+pub struct LabSamples {
+    pmu: LabPmu,
+    period: u64,
+    taken: u64,
+    /// Lost before it began, and before this interval.
+    lost_before: u64,
+    lost_then: u64,
+}
+
+impl LabSamples {
+    pub const NAME: &'static str = "the lab's PMU";
+
+    pub fn begin(pmu: LabPmu) -> Self {
+        pmu.set_sample_period(FIRST_PERIOD);
+        let lost_before = pmu.lost_samples();
+        let lost_then = lost_before;
+        Self { pmu, period: FIRST_PERIOD, taken: 0, lost_before, lost_then }
+    }
+
+    pub fn take(&mut self, into: &mut Vec<Sample>) {
+        let before = into.len();
+        into.extend(self.pmu.samples().filter(|sample| sample.served_by == Some(ServedBy::Dram)));
+        self.taken += (into.len() - before) as u64;
+    }
+
+    pub fn end_interval(&mut self) -> f64 {
+        let period = self.period;
+        // Busy CPUs lose more than others: what is seen of them is too little.
+        let came = std::mem::take(&mut self.taken) + (self.pmu.lost_samples() - self.lost_then);
+        let next = adapted(period, came);
+        if next != period {
+            self.pmu.set_sample_period(next);
+            self.period = next;
+        }
+        period as f64
+    }
+
+    pub fn skip(&mut self) {
+        self.pmu.skip_samples();
+        self.lost_then = self.pmu.lost_samples();
+    }
+
+    pub fn time_ns(&self) -> u64 {
+        self.pmu.time_ns()
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.pmu.lost_samples().saturating_sub(self.lost_before)
+    }
+}
+
+impl Drop for LabSamples {
+    fn drop(&mut self) {
+        self.pmu.set_sample_period(0);
+    }
+}
+
+/// The period by which about as many samples come as are wanted.
+fn adapted(period: u64, taken: u64) -> u64 {
+    if (WANTED / 2..=WANTED * 2).contains(&taken) {
+        return period;
+    }
+    let right = u128::from(period) * u128::from(taken) / u128::from(WANTED);
+    let right = u64::try_from(right).unwrap_or(u64::MAX);
+    let near = right.clamp(period / STEP, period.saturating_mul(STEP));
+    near.clamp(*PERIODS.start(), *PERIODS.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_period_follows_the_samples() {
+        assert_eq!(adapted(1000, WANTED), 1000);
+        assert_eq!(adapted(1000, 3 * WANTED), 3000);
+        assert_eq!(adapted(1000, 100 * WANTED), 8000);
+        assert_eq!(adapted(1000, 0), 125);
+        assert_eq!(adapted(*PERIODS.start(), 0), *PERIODS.start());
+    }
+
+    proptest! {
+        #[test]
+        fn a_steady_rate_settles(rate in 1_000_000u64..1_000_000_000_000) {
+            let mut period = FIRST_PERIOD;
+            for _ in 0..20 {
+                period = adapted(period, rate / period);
+            }
+            prop_assert!(adapted(period, rate / period) == period, "{}", period);
+        }
+    }
+}
