@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
 mod bad_input;
+mod balance;
 mod balancing;
 mod course;
 #[path = "../guests/mod.rs"]

@@ -26,10 +26,12 @@ impl Nodes {
         let figure = |matrix: &[Vec<Option<f64>>], i: usize, j: usize| {
             matrix.get(i).and_then(|row| row.get(j)).copied().flatten().filter(|v| *v > 0.0)
         };
+        // Firmware often tells a node's own latency alone: distances are ratios to that.
+        let local = |i: usize| figure(&machine.figures.latency_ns, i, i).unwrap_or(LOCAL_NS);
         let latency = |i: usize, j: usize| {
             figure(&machine.figures.latency_ns, i, j).unwrap_or_else(|| {
                 let distance = machine.distance(ids[i], ids[j]).map_or(LOCAL_DISTANCE, f64::from);
-                LOCAL_NS * distance / LOCAL_DISTANCE
+                local(i) * distance / LOCAL_DISTANCE
             })
         };
         let all = 0..ids.len();
@@ -111,7 +113,7 @@ mod tests {
         machine.figures.bandwidth_gb_per_s =
             vec![vec![Some(10.0), Some(5.0)], vec![None, Some(20.0)]];
         let nodes = Nodes::of(&machine);
-        assert_eq!((nodes.latency_ns(0, 1), nodes.latency_ns(1, 0)), (120.0, 210.0));
+        assert_eq!((nodes.latency_ns(0, 1), nodes.latency_ns(1, 0)), (120.0, 189.0));
         assert_eq!((nodes.bandwidth(0), nodes.bandwidth(1)), (10.0, 20.0));
     }
 }

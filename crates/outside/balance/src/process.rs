@@ -60,6 +60,17 @@ impl Process {
         self.fd.ended_within(Some(Duration::ZERO)).is_ok_and(|ended| !ended)
     }
 
+    /// Whether this process has this physical memory at a page: whose a sample is that does not
+    /// tell its process. Only root may know.
+    pub fn maps(&mut self, page: Page, physical: Page) -> bool {
+        let size = procfs::page_size();
+        self.refresh();
+        self.pagemap
+            .as_ref()
+            .and_then(|file| pagemap::frame(file, page.address() / size))
+            .is_some_and(|frame| frame == physical.address() / size)
+    }
+
     /// Opens the page tables, from time to time anew: an exec has other memory.
     fn refresh(&mut self) {
         if self.huge_since.elapsed() >= HUGE_FOR || self.pagemap.is_none() {

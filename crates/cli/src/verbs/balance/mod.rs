@@ -14,17 +14,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use numapilot_observe::Tree;
-use numapilot_observe::hint_faults::{Faulting, HintFaults};
+use numapilot_observe::pmu::Attach;
+use numapilot_observe::source::Source;
 use numapilot_place::{NumaBalancing, Options, Plan, Prepared, Running, Supervisor, prepare};
 use numapilot_topology::Machine;
 
 use self::options::{Decision, auto_numa};
+use self::output::Output;
 use self::session::Session;
 use super::run::finish;
 use crate::terminal::Terminal;
 
-/// How often samples are taken, so that none are lost.
+/// How often samples are taken, so that none are lost: while there are some, and while there
+/// are none.
 const SLICE: Duration = Duration::from_millis(50);
+const SLICE_AT_REST: Duration = Duration::from_millis(250);
 
 const DENIED: &str = "page faults cannot be sampled";
 const REMEDY: &str = "run as the target's user or as root, and see numapilot doctor for \
@@ -58,6 +62,10 @@ pub struct Args {
     /// Write a line of JSON for every process and interval to standard output.
     #[arg(long)]
     json: bool,
+
+    /// Write to FILE what goes to standard output, which is the program's as well.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
 
     /// How often to decide.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::units::duration)]
@@ -118,17 +126,26 @@ impl Args {
         if let Some(why) = nothing_to_balance(machine) {
             return unchanged(&why);
         }
-        // AutoNUMA gives the samples.
-        let program = prepared(NumaBalancing::On)?;
+        // AutoNUMA gives the samples where no PMU does, and must not fight where one does.
+        let cpus = machine.online_cpus();
+        let (pmu, passed_over) = Source::pmu(&Attach::NextExec, &cpus);
+        let balancing = if pmu.is_some() { NumaBalancing::Off } else { NumaBalancing::On };
+        let program = prepared(balancing)?;
         if let Some(note) = program.notes.first() {
             return unchanged(note);
         }
-        let source = match HintFaults::open(&Faulting::NextExec, &machine.online_cpus()) {
-            Ok(source) => source,
-            Err(error) => return unchanged(&format_args!("{DENIED} ({error}): {REMEDY}")),
+        let source = match pmu {
+            Some(pmu) => pmu,
+            None => match Source::hint_faults(&Attach::NextExec, &cpus) {
+                Ok(source) => source,
+                Err(error) => return unchanged(&format_args!("{DENIED} ({error}): {REMEDY}")),
+            },
         };
+        let kernel = source.needs_auto_numa();
+        let output = self.output(*terminal)?;
+        output.begin(&source, &passed_over, kernel);
         let signals = Supervisor::new()?;
-        let mut session = Session::new(self, machine, source, *terminal)?;
+        let mut session = Session::new(self, machine, source, kernel, output)?;
         let running = program.spawn(|_| {})?;
         session.follow(Tree::of_child(running.pid()));
         self.stay(&mut session, &signals, Some(&running))?;
@@ -144,21 +161,37 @@ impl Args {
         tree: Tree,
         terminal: &Terminal,
     ) -> anyhow::Result<ExitCode> {
-        if !auto_numa() {
-            bail!(
+        let (threads, cpus) = (Attach::Threads(tree.threads().collect()), machine.online_cpus());
+        let (pmu, passed_over) = Source::pmu(&threads, &cpus);
+        let kernel = auto_numa();
+        let source = match pmu {
+            Some(pmu) => pmu,
+            None if kernel => Source::hint_faults(&threads, &cpus)
+                .with_context(|| format!("{DENIED}; {REMEDY}"))?,
+            None => bail!(
                 "there is nothing to sample by: AutoNUMA is off, and with it hint faults; switch \
                  it on: sudo sysctl kernel.numa_balancing=1"
+            ),
+        };
+        if kernel && !source.needs_auto_numa() {
+            terminal.warn(
+                "AutoNUMA is on and moves pages to their users itself: pages are spread and not \
+                 collocated; to leave all to numapilot: sudo sysctl kernel.numa_balancing=0",
             );
         }
-        let faulting = Faulting::Threads(tree.threads().collect());
-        let source = HintFaults::open(&faulting, &machine.online_cpus())
-            .with_context(|| format!("{DENIED}; {REMEDY}"))?;
+        let output = self.output(*terminal)?;
+        output.begin(&source, &passed_over, kernel);
         let signals = Supervisor::new()?;
-        let mut session = Session::new(self, machine, source, *terminal)?;
+        let mut session = Session::new(self, machine, source, kernel, output)?;
         session.follow(tree);
         self.stay(&mut session, &signals, None)?;
         session.finish()?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn output(&self, terminal: Terminal) -> anyhow::Result<Output> {
+        let file = self.output.as_deref().map(create_private).transpose()?;
+        Ok(Output::new(terminal, file, self.json, self.dry_run, self.verbose))
     }
 
     /// Looks, decides and moves until the targets end, or a signal where they are not ours.
@@ -185,7 +218,8 @@ impl Args {
                 // A whole interval of samples, however long the last decision took.
                 next = Instant::now() + self.interval;
             }
-            let limit = next.saturating_duration_since(Instant::now()).min(SLICE);
+            let slice = if session.is_at_rest() { SLICE_AT_REST } else { SLICE };
+            let limit = next.saturating_duration_since(Instant::now()).min(slice);
             let over = match program {
                 Some(program) => signals.ended_within(program, limit)?,
                 None => asked.get() || signals.asked_to_end(limit)? || session.has_ended(),
@@ -211,7 +245,7 @@ fn nothing_to_balance(machine: &Machine) -> Option<String> {
     })
 }
 
-/// A trace file that only its owner may read: it tells where a program's memory is.
+/// A file that only its owner may read: it tells where a program's memory is.
 fn create_private(path: &std::path::Path) -> anyhow::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     std::fs::OpenOptions::new()

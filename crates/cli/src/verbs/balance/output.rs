@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::Write;
 
+use anyhow::Context;
 use numapilot_balance::{Interval, MemoryError, Metrics, Obstacle, Order, Page, State, Why};
+use numapilot_observe::source::{PassedOver, Source};
 use serde::Serialize;
 
 use crate::terminal::{self, Terminal};
@@ -135,6 +138,8 @@ fn merged(orders: &[Order]) -> Vec<Ordered> {
 /// Where the lines go.
 pub struct Output {
     terminal: Terminal,
+    /// Instead of standard output, which is the program's as well.
+    file: Option<File>,
     json: bool,
     dry_run: bool,
     verbose: bool,
@@ -145,19 +150,40 @@ pub struct Output {
 }
 
 impl Output {
-    pub const fn new(terminal: Terminal, json: bool, dry_run: bool, verbose: bool) -> Self {
-        let states = BTreeMap::new();
-        Self { terminal, json, dry_run, verbose, states, intervals: 0, samples: 0, pages: 0 }
+    pub const fn new(
+        terminal: Terminal,
+        file: Option<File>,
+        json: bool,
+        dry_run: bool,
+        verbose: bool,
+    ) -> Self {
+        Self {
+            terminal,
+            file,
+            json,
+            dry_run,
+            verbose,
+            states: BTreeMap::new(),
+            intervals: 0,
+            samples: 0,
+            pages: 0,
+        }
     }
 
-    /// Says where samples come from.
-    pub fn begin(&self) {
-        if self.verbose {
-            self.say(
-                "samples come from NUMA hint faults; the kernel (AutoNUMA) moves pages to their \
-                 only user itself",
-            );
+    /// Says where samples come from, why not from a better source, and what the kernel does
+    /// meanwhile.
+    pub fn begin(&self, source: &Source, passed_over: &[PassedOver], kernel_collocates: bool) {
+        if !self.verbose {
+            return;
         }
+        for PassedOver { name, why } in passed_over {
+            self.say(format_args!("{name} cannot be used: {why}"));
+        }
+        let kernel = match kernel_collocates {
+            true => "; the kernel (AutoNUMA) moves pages to their only user itself",
+            false => "",
+        };
+        self.say(format_args!("samples come from {}{kernel}", source.name()));
     }
 
     /// Writes an interval. People get those in which something is new.
@@ -167,27 +193,36 @@ impl Output {
         self.pages += line.done.as_ref().map_or(0, |done| done.pages as u64);
         let new = self.states.insert(line.pid, line.decision.state) != Some(line.decision.state);
         if self.json {
-            let mut out = self.terminal.out();
-            serde_json::to_writer(&mut out, line)?;
-            writeln!(out)?;
-            // Whoever reads wants it now.
-            out.flush()?;
-            return Ok(());
+            return self.write(&(serde_json::to_string(line)? + "\n"));
         }
         if self.dry_run {
-            let mut out = self.terminal.out();
-            for order in &line.orders {
-                let Ordered { address, pages, node, why } = order;
-                let why = format!("{why:?}").to_lowercase();
-                writeln!(
-                    out,
-                    "process {} {why} {pages} pages at {address:#x} to node {node}",
-                    line.pid
-                )?;
+            let mut text = String::new();
+            for Ordered { address, pages, node, why } in &line.orders {
+                let (pid, why) = (line.pid, format!("{why:?}").to_lowercase());
+                // Writing to a string cannot fail.
+                let _ = writeln!(
+                    text,
+                    "process {pid} {why} {pages} pages at {address:#x} to node {node}"
+                );
             }
+            self.write(&text)?;
         }
         if self.verbose || new || !line.orders.is_empty() {
             self.say(line.text());
+        }
+        Ok(())
+    }
+
+    /// Writes whole lines, at once: the program may write to the same place.
+    fn write(&mut self, text: &str) -> anyhow::Result<()> {
+        match &mut self.file {
+            Some(file) => file.write_all(text.as_bytes()).context("-o: cannot write")?,
+            None => {
+                let mut out = self.terminal.out();
+                out.write_all(text.as_bytes())?;
+                // Whoever reads wants it now.
+                out.flush()?;
+            }
         }
         Ok(())
     }

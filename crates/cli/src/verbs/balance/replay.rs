@@ -30,7 +30,7 @@ impl Args {
         let file = File::open(&self.file).with_context(name)?;
         let reader = Reader::begin(BufReader::new(file)).with_context(name)?;
         let mut replay = Replay::new(reader);
-        let mut output = Output::new(*terminal, self.json, false, true);
+        let mut output = Output::new(*terminal, None, self.json, false, true);
         while let Some((recorded, decision)) = replay.step().with_context(name)? {
             let done =
                 recorded.done.map(|(moved, took_ns)| Done { moved, took_ns, ..Done::default() });

@@ -7,14 +7,15 @@ use std::io::BufWriter;
 
 use anyhow::Context;
 use numapilot_balance::trace::{Header, Recorded, Writer};
-use numapilot_balance::{Evidence, Interval, MemoryError, Nodes, Process, Setup, Target};
-use numapilot_observe::hint_faults::HintFaults;
+use numapilot_balance::{
+    Evidence, Interval, MemoryError, Nodes, Process, Setup, Target, by_process,
+};
+use numapilot_observe::source::Source;
 use numapilot_observe::{Sample, Tree};
 use numapilot_topology::{CpuId, Machine, NodeId};
 
 use super::output::{Line, Output};
 use super::{Args, create_private, target_nodes};
-use crate::terminal::Terminal;
 
 /// Samples that are kept until the next interval; what comes beyond is lost.
 const MOST_SAMPLES: usize = 1 << 20;
@@ -26,13 +27,16 @@ pub struct Session<'a> {
     cpu_nodes: BTreeMap<CpuId, NodeId>,
     setup: Setup,
     dry_run: bool,
-    source: HintFaults,
+    /// AutoNUMA moves pages to their users.
+    kernel_collocates: bool,
+    source: Source,
     tree: Tree,
     /// `None` for processes that may not be balanced.
     targets: BTreeMap<i32, Option<Target<Process>>>,
     samples: Vec<Sample>,
+    at_rest: bool,
     dropped: u64,
-    decided_ns: u64,
+    accessed_ns: u64,
     trace: Option<Writer<BufWriter<File>>>,
     output: Output,
 }
@@ -41,8 +45,9 @@ impl<'a> Session<'a> {
     pub fn new(
         args: &Args,
         machine: &'a Machine,
-        source: HintFaults,
-        terminal: Terminal,
+        source: Source,
+        kernel_collocates: bool,
+        output: Output,
     ) -> anyhow::Result<Self> {
         let (nodes, setup) = (Nodes::of(machine), args.decision.setup());
         let trace = match &args.record {
@@ -54,19 +59,20 @@ impl<'a> Session<'a> {
             None => None,
         };
         let node_of = |cpu: &numapilot_topology::Cpu| Some((cpu.id, cpu.node?));
-        let output = Output::new(terminal, args.json, args.dry_run, args.verbose);
-        output.begin();
         Ok(Self {
             machine,
             nodes,
             cpu_nodes: machine.cpus.iter().filter_map(node_of).collect(),
             setup,
             dry_run: args.dry_run,
-            decided_ns: source.now_ns(),
+            kernel_collocates,
+            accessed_ns: source.accessed_ns(),
             source,
             tree: Tree::default(),
             targets: BTreeMap::new(),
             samples: Vec::new(),
+            // A program that starts has much to do.
+            at_rest: false,
             dropped: 0,
             trace,
             output,
@@ -80,11 +86,18 @@ impl<'a> Session<'a> {
 
     /// Takes samples.
     pub fn look(&mut self) {
-        self.samples.extend(self.source.samples());
+        let before = self.samples.len();
+        self.source.take(&mut self.samples);
+        self.at_rest = self.samples.len() == before;
         if self.samples.len() > MOST_SAMPLES {
             self.dropped += (self.samples.len() - MOST_SAMPLES) as u64;
             self.samples.truncate(MOST_SAMPLES);
         }
+    }
+
+    /// Whether there were no samples to take.
+    pub const fn is_at_rest(&self) -> bool {
+        self.at_rest
     }
 
     /// Whether no process is left.
@@ -96,13 +109,13 @@ impl<'a> Session<'a> {
     /// Decides for every process, and carries the orders out.
     pub fn interval(&mut self, stop: impl Fn() -> bool) -> anyhow::Result<()> {
         self.look();
-        let now_ns = self.source.now_ns();
-        let duration_ns = now_ns.saturating_sub(self.decided_ns);
-        self.decided_ns = now_ns;
+        let (now_ns, accessed_ns) = (self.source.now_ns(), self.source.accessed_ns());
+        let duration_ns = accessed_ns.saturating_sub(self.accessed_ns);
+        let accesses_per_sample = self.source.end_interval();
         let samples = std::mem::take(&mut self.samples);
         self.meet(&samples);
         let memory_used = target_nodes::memory_used();
-        for (pid, samples) in self.by_process(samples) {
+        for (pid, samples) in by_process(samples, &mut self.targets) {
             let Some(Some(target)) = self.targets.get_mut(&pid) else { continue };
             let accesses = match target.accesses(&samples, &self.cpu_nodes) {
                 Ok(accesses) => accesses,
@@ -114,11 +127,10 @@ impl<'a> Session<'a> {
             let evidence = Evidence {
                 duration_ns,
                 accesses,
-                accesses_per_sample: None,
+                accesses_per_sample,
                 counted: None,
                 memory_used,
-                // Where there are hint faults AutoNUMA is on.
-                kernel_collocates: true,
+                kernel_collocates: self.kernel_collocates,
                 usable: target_nodes::usable(pid, self.machine),
             };
             let interval = target.interval(&self.nodes, &evidence, now_ns, self.dry_run, &stop);
@@ -129,6 +141,8 @@ impl<'a> Session<'a> {
                 self.leave(pid, &error);
             }
         }
+        self.source.skip();
+        self.accessed_ns = self.source.accessed_ns();
         Ok(())
     }
 
@@ -159,7 +173,7 @@ impl<'a> Session<'a> {
     /// Takes hold of processes that have appeared, and lets go of those that have ended.
     fn meet(&mut self, samples: &[Sample]) {
         self.targets.retain(|_, target| target.as_ref().is_none_or(|t| t.memory.lives()));
-        let sampled = |pid: i32| samples.iter().any(|s| s.pid == Some(pid));
+        let sampled = |pid: i32| samples.iter().any(|s| s.pid.is_none_or(|own| own == pid));
         self.tree.refresh();
         let fresh: Vec<i32> =
             self.tree.pids().filter(|pid| !self.targets.contains_key(pid)).collect();
@@ -178,18 +192,6 @@ impl<'a> Session<'a> {
             }
         }
         self.targets.retain(|pid, _| members.contains(pid));
-    }
-
-    /// Every process with its samples.
-    fn by_process(&self, samples: Vec<Sample>) -> BTreeMap<i32, Vec<Sample>> {
-        let mut groups: BTreeMap<i32, Vec<Sample>> =
-            self.targets.keys().map(|pid| (*pid, Vec::new())).collect();
-        for sample in samples {
-            if let Some(group) = sample.pid.and_then(|pid| groups.get_mut(&pid)) {
-                group.push(sample);
-            }
-        }
-        groups
     }
 
     /// Has no more to do with a process; its end needs no words.

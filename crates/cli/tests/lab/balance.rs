@@ -1,0 +1,142 @@
+//! `balance` on a machine of four nodes, with the kernel's own pages: they go to who uses them,
+//! or are spread where all do; and whatever happens to a target meanwhile, neither it nor
+//! `balance` comes to harm.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::guests::{NUMAPILOT, boots, compiled, err};
+
+/// Guest seconds after which a case has failed; each ends as soon as its pages are placed.
+const LIMIT: u32 = 120;
+
+/// What a case has printed: pages by node, the lines of `balance --json`, and other words.
+#[derive(Debug, Default)]
+struct Case {
+    pages: BTreeMap<u32, u32>,
+    intervals: Vec<Value>,
+    words: Vec<String>,
+}
+
+impl Case {
+    fn pages(&self, node: u32) -> u32 {
+        self.pages.get(&node).copied().unwrap_or(0)
+    }
+
+    /// A metric of the first interval with enough samples to decide by, and of the last.
+    fn metric(&self, name: &str) -> (f64, f64) {
+        let known: Vec<f64> = self
+            .intervals
+            .iter()
+            .filter(|line| line["metrics"]["samples"].as_u64() > Some(200))
+            .filter_map(|line| line["metrics"][name].as_f64())
+            .collect();
+        (known[0], *known.last().unwrap())
+    }
+
+    /// Pages that were moved for a reason.
+    fn ordered(&self, why: &str) -> u64 {
+        let orders = self.intervals.iter().filter_map(|line| line["orders"].as_array()).flatten();
+        orders.filter(|o| o["why"] == why).filter_map(|o| o["pages"].as_u64()).sum()
+    }
+}
+
+fn cases(text: &str) -> BTreeMap<String, Case> {
+    let mut cases: BTreeMap<String, Case> = BTreeMap::new();
+    let mut name = String::new();
+    for line in text.lines() {
+        let case = cases.entry(name.clone()).or_default();
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["==", next] => next.clone_into(&mut name),
+            ["node", node, "pages", pages] => {
+                case.pages.insert(node.parse().unwrap(), pages.parse().unwrap());
+            }
+            _ if line.starts_with('{') => case.intervals.push(serde_json::from_str(line).unwrap()),
+            _ => case.words.push(line.to_owned()),
+        }
+    }
+    cases
+}
+
+/// Two CPUs on each node: 2 is the first of node 1, and so on.
+fn script(program: &str) -> String {
+    let balance = "numapilot balance --json -o /tmp/lines --interval 500ms";
+    format!(
+        "show() {{ echo $1 $?; cat /tmp/lines; }}\n\
+         echo 0 > /proc/sys/kernel/numa_balancing\n\
+         echo == collocate; {balance} -- {program} parts {LIMIT} 1024 0 2; show balance\n\
+         echo == paper; {balance} --mode paper -- {program} parts {LIMIT} 1024 0 2; show balance\n\
+         echo == interleave; {balance} -- {program} shared {LIMIT} 1024 0 2 4 6; show balance\n\
+         echo == dry; {balance} --dry-run -- {program} parts 4 512 0 2; show balance\n\
+         echo == restless; {balance} -- {program} restless 6 512 0 2; show balance\n\
+         echo == terminated\n\
+         {program} parts 8 512 0 2 & target=$!\n\
+         {balance} -p $target & balance=$!\n\
+         sleep 4; kill -TERM $balance; wait $balance; show balance\n\
+         wait $target; echo target $?\n\
+         echo == cpuset\n\
+         mkdir -p /tmp/groups; mount -t cgroup2 none /tmp/groups\n\
+         echo +cpuset > /tmp/groups/cgroup.subtree_control; mkdir /tmp/groups/target\n\
+         echo 0-1 > /tmp/groups/target/cpuset.mems\n\
+         sh -c 'echo $$ > /tmp/groups/target/cgroup.procs; exec {program} parts 10 512 0 2' &\n\
+         target=$!; sleep 1; {balance} -p $target & balance=$!\n\
+         sleep 3; echo 0 > /tmp/groups/target/cpuset.mems; echo shrunk $?\n\
+         wait $target; echo target $?; wait $balance; show balance\n"
+    )
+}
+
+#[test]
+fn pages_come_to_their_users_and_targets_to_no_harm() {
+    if !boots() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("workers.c", directory.path()) else { return };
+    let program = program.display().to_string();
+    let file = directory.path().join("script");
+    fs::write(&file, script(&program)).unwrap();
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run", "-m", "opteron-8385", "-o", "/dev/null", "--include"])
+        .args([&program, "--include", "mount", "--", "sh", file.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let (text, said) = (String::from_utf8(output.stdout.clone()).unwrap(), err(&output));
+    assert!(output.status.success(), "{text}{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    println!(
+        "{}",
+        text.lines().filter(|line| !line.starts_with('{')).collect::<Vec<_>>().join("\n")
+    );
+    let cases = cases(&text);
+    for name in ["collocate", "paper"] {
+        let case = &cases[name];
+        assert!(case.pages(1) > 400 && case.pages(0) > 400, "{name}: {case:?}");
+        let (first, last) = case.metric("local_access_ratio");
+        assert!(first < 0.75 && last > 0.9, "{name}: {first} to {last}");
+        assert!(case.ordered("collocate") > 400, "{name}: {case:?}");
+    }
+    let spread = &cases["interleave"];
+    assert!((0..4).all(|node| spread.pages(node) > 100), "{spread:?}");
+    let (first, last) = spread.metric("controller_imbalance");
+    assert!(first > 1.5 && last < 0.8, "imbalance {first} to {last}");
+    assert!(spread.ordered("interleave") > 400, "{spread:?}");
+    let dry = &cases["dry"];
+    assert!(dry.pages(0) == 512 && dry.ordered("collocate") > 100, "{dry:?}");
+    assert!(dry.intervals.iter().all(|line| line["done"].is_null()), "{dry:?}");
+    for (name, case) in cases.iter().filter(|(name, _)| !name.is_empty()) {
+        let expected: &[&str] = match name.as_str() {
+            "terminated" => &["balance 0", "target 0"],
+            "cpuset" => &["shrunk 0", "target 0", "balance 0"],
+            _ => &["balance 0"],
+        };
+        let said = |word: &&str| case.words.iter().any(|said| said == word);
+        assert!(expected.iter().all(said), "{name}: {:?}; {text}", case.words);
+        assert!(!case.intervals.is_empty(), "{name}");
+    }
+    assert_eq!(cases["cpuset"].pages(1), 0, "{:?}", cases["cpuset"]);
+}

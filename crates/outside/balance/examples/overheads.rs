@@ -1,0 +1,128 @@
+//! What balancing costs: time and memory of decisions on a large process, and CPU time while
+//! there is nothing to do.
+//!
+//! ```sh
+//! cargo run --release -p numapilot-balance --example overheads
+//! ```
+
+use std::error::Error;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use numapilot_balance::adaptive::Settings;
+use numapilot_balance::paper::Spread;
+use numapilot_balance::{Access, Balance, Evidence, Nodes, Page, Process, Setup, Target};
+use numapilot_observe::Tree;
+use numapilot_observe::pmu::Attach;
+use numapilot_observe::source::Source;
+use numapilot_topology::{Machine, NodeId};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const NODES: u32 = 8;
+/// The address space: 100 GB.
+const PAGES: u64 = 100_000_000_000 / Page::BYTES;
+/// Pages that are sampled in an interval.
+const SAMPLED: usize = 1_000_000;
+const INTERVALS: u64 = 15;
+const SECOND_NS: u64 = 1_000_000_000;
+/// How long it is at rest.
+const REST: Duration = Duration::from_secs(20);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let nodes = Nodes::of(&Machine::uniform(NODES, 8));
+    let paper = Setup::Paper { spread: Spread::Complement, seed: 1 };
+    for (name, setup) in [("default", Setup::Default(Settings::default())), ("paper", paper)] {
+        let mut times = decisions(&nodes, &mut setup.begin(&nodes));
+        times.sort_unstable();
+        println!(
+            "{name} mode: {SAMPLED} sampled pages of {} GB decided on in {:.1} ms (median; longest {:.1} ms)",
+            PAGES * Page::BYTES / 1_000_000_000,
+            times[times.len() / 2].as_secs_f64() * 1e3,
+            times[times.len() - 1].as_secs_f64() * 1e3,
+        );
+    }
+    println!("memory at most: {:.0} MB", peak_bytes()? as f64 / 1e6);
+    match at_rest(&nodes) {
+        Ok(share) => println!("at rest: {:.3} % of a CPU", share * 100.0),
+        Err(error) => println!("at rest: <not supported> ({error})"),
+    }
+    Ok(())
+}
+
+/// Intervals in which every page is sampled as often as any, half of all pages with an owner
+/// elsewhere; what each decision took.
+fn decisions(nodes: &Nodes, balance: &mut Balance) -> Vec<Duration> {
+    let mut random = StdRng::seed_from_u64(7);
+    let mut access = || {
+        let page = random.random_range(0..PAGES);
+        let owner = (page / 512 % u64::from(NODES)) as u32;
+        let from = if page % 2 == 0 { owner } else { random.random_range(0..NODES) };
+        Access {
+            page: Page(page),
+            from: NodeId(from),
+            home: NodeId(0),
+            write: page % 3 == 0,
+            huge: false,
+            latency_ns: Some(if from == 0 { 100 } else { 180 }),
+        }
+    };
+    let mut times = Vec::new();
+    for interval in 1..=INTERVALS {
+        let evidence = Evidence {
+            duration_ns: SECOND_NS,
+            accesses: (0..SAMPLED).map(|_| access()).collect(),
+            accesses_per_sample: Some(1000.0),
+            usable: nodes.ids().iter().copied().collect(),
+            ..Evidence::default()
+        };
+        let begun = Instant::now();
+        let decision = balance.decide(nodes, &evidence, interval * SECOND_NS);
+        times.push(begun.elapsed());
+        std::hint::black_box(decision.orders.len());
+    }
+    times
+}
+
+/// Share of a CPU that a process takes which has nothing to do, as `numapilot balance` goes
+/// about it.
+fn at_rest(nodes: &Nodes) -> Result<f64, Box<dyn Error>> {
+    let cpus = numapilot_topology::read("/".as_ref())?.online_cpus();
+    let mut child = Command::new("sleep").arg("600").stdout(Stdio::null()).spawn()?;
+    let pid = child.id().cast_signed();
+    let mut tree = Tree::of(&[pid])?;
+    let mut source = Source::hint_faults(&Attach::Threads(tree.threads().collect()), &cpus)?;
+    let mut target =
+        Target::new(Process::open(pid)?, Setup::Default(Settings::default()).begin(nodes));
+    let before = cpu_time()?;
+    let begun = Instant::now();
+    let mut samples = Vec::new();
+    while begun.elapsed() < REST {
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(250));
+            source.take(&mut samples);
+        }
+        tree.refresh();
+        let accesses = target.accesses(&samples, &std::collections::BTreeMap::new())?;
+        let evidence = Evidence { duration_ns: SECOND_NS, accesses, ..Evidence::default() };
+        target.interval(nodes, &evidence, source.now_ns(), false, || false);
+        samples.clear();
+    }
+    let share = (cpu_time()? - before) / begun.elapsed().as_secs_f64();
+    child.kill()?;
+    child.wait()?;
+    Ok(share)
+}
+
+/// Seconds of CPU time of this process so far.
+fn cpu_time() -> Result<f64, Box<dyn Error>> {
+    let text = std::fs::read_to_string("/proc/self/schedstat")?;
+    let ns: f64 = text.split_whitespace().next().ok_or("schedstat is empty")?.parse()?;
+    Ok(ns / 1e9)
+}
+
+/// Most memory of this process so far.
+fn peak_bytes() -> Result<u64, Box<dyn Error>> {
+    let status = procfs::process::Process::myself()?.status()?;
+    Ok(status.vmhwm.ok_or("no VmHWM")? * 1024)
+}
