@@ -114,7 +114,8 @@ impl Metrics {
             local_access_ratio: traffic.local_access_ratio(),
             controller_imbalance: traffic.imbalance(),
             maptu: scale.filter(|_| microseconds > 0.0).map(|s| traffic.total() * s / microseconds),
-            read_ratio: (!accesses.is_empty()).then(|| reads as f64 / accesses.len() as f64),
+            // Sources that cannot tell reads from writes say write of all.
+            read_ratio: (reads > 0).then(|| reads as f64 / accesses.len() as f64),
             latency_ns: (!latencies.is_empty()).then(|| sum / latencies.len() as f64),
         };
         (metrics, traffic)

@@ -30,6 +30,8 @@ pub struct AccessPmu {
     pub name: &'static str,
     /// What is sampled, and how.
     pub sampling: Sampling,
+    /// Whether stores are among its samples.
+    pub(super) sees_stores: bool,
     /// Whether it writes packets of its own ([`super::spe`]) instead of samples.
     pub(super) writes_packets: bool,
 }
@@ -51,6 +53,7 @@ fn ibs(root: &Path) -> Option<AccessPmu> {
     Some(AccessPmu {
         name: "AMD IBS",
         sampling: pmu.sampling(period, 0, None),
+        sees_stores: true,
         writes_packets: false,
     })
 }
@@ -63,6 +66,7 @@ fn spe(root: &Path) -> Option<AccessPmu> {
     Some(AccessPmu {
         name: "Arm SPE",
         sampling: pmu.sampling(SPE_PERIOD, 0, None),
+        sees_stores: true,
         writes_packets: true,
     })
 }
@@ -83,6 +87,7 @@ fn pebs(root: &Path) -> Option<AccessPmu> {
         Some(AccessPmu {
             name: "Intel PEBS",
             sampling: pmu.sampling(PEBS_PERIOD, 2, leader),
+            sees_stores: false,
             writes_packets: false,
         })
     })
@@ -191,6 +196,7 @@ mod tests {
         let pmu = found(&sapphire_rapids).unwrap();
         let event = |config, config1| Event { pmu: 4, config, config1 };
         assert_eq!((pmu.name, pmu.sampling.precise), ("Intel PEBS", 2));
+        assert!(!pmu.sees_stores);
         assert_eq!(pmu.sampling.event, event(0x1cd, PEBS_LATENCY_CYCLES));
         assert_eq!(pmu.sampling.leader, Some(event(0x8203, 0)));
         assert_eq!(found(&sapphire_rapids[..5]).unwrap().sampling.leader, None);

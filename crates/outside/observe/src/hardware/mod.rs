@@ -32,7 +32,7 @@ pub struct Hardware {
     pmu: AccessPmu,
     rings: Rings,
     cpus: u64,
-    cycles_per_ns: Option<f64>,
+    decoder: Decoder,
     interval: Duty,
     lost: u64,
 }
@@ -68,11 +68,12 @@ impl Hardware {
             let open = |scope, cpu| SampledEvent::open(&sampling, scope, cpu);
             match Rings::open(whose, cpus, pmu.writes_packets, open) {
                 Ok(rings) => {
+                    let (sees_stores, cycles_per_ns) = (pmu.sees_stores, cycles_per_ns());
                     return Ok(Self {
                         pmu,
                         rings,
                         cpus: cpus.len() as u64,
-                        cycles_per_ns: cycles_per_ns(),
+                        decoder: Decoder { cycles_per_ns, sees_stores },
                         interval: Duty::new(),
                         lost: 0,
                     });
@@ -97,7 +98,7 @@ impl Hardware {
                 Record::Throttled | Record::Aux { truncated: true, .. } => 1,
                 _ => 0,
             };
-            self.interval.samples += samples(&record, self.cycles_per_ns, into);
+            self.interval.samples += self.decoder.decode(&record, into);
         }
         let most = MOST_PER_CPU * self.cpus;
         let passed = self.interval.began.elapsed();
@@ -134,55 +135,63 @@ impl Hardware {
     }
 }
 
-/// Adds the DRAM accesses of a record; how many samples it had in all.
-fn samples(record: &Record, cycles_per_ns: Option<f64>, into: &mut Vec<Sample>) -> u64 {
-    let ns = |cycles: f64| {
-        let ns = cycles / cycles_per_ns?;
-        // An access that took longer than 4 s did not.
-        (ns >= 1.0 && ns < f64::from(u32::MAX)).then_some(ns as u32)
-    };
-    // What is not told may have come from DRAM.
-    let is_dram = |by: Option<ServedBy>| by.is_none_or(|by| by == ServedBy::Dram);
-    match record {
-        Record::Sample { pid, time_ns, address, cpu, data: Some(data), .. } => {
-            let Data { weight, source } = *data;
-            let source = DataSource(source);
-            let served_by = source.served_by();
-            if source.is_access() && is_user(*address) && is_dram(served_by) {
-                into.push(Sample {
-                    time_ns: *time_ns,
-                    pid: Some(*pid),
-                    virtual_address: *address,
-                    physical_address: None,
-                    cpu: CpuId(*cpu),
-                    home: None,
+/// What records mean.
+#[derive(Clone, Copy, Debug)]
+struct Decoder {
+    cycles_per_ns: Option<f64>,
+    sees_stores: bool,
+}
+
+impl Decoder {
+    /// Adds the DRAM accesses of a record; how many samples it had in all.
+    fn decode(self, record: &Record, into: &mut Vec<Sample>) -> u64 {
+        match record {
+            Record::Sample { pid, time_ns, address, cpu, data: Some(data), .. } => {
+                let Data { weight, source } = *data;
+                let source = DataSource(source);
+                let operation = spe::Operation {
+                    address: *address,
                     write: source.is_store(),
-                    served_by,
-                    latency_ns: ns(weight as f64),
-                });
-            }
-            1
-        }
-        Record::Aux { pid, time_ns, cpu, bytes, .. } => {
-            let operations = spe::operations(bytes);
-            for operation in &operations {
-                if is_user(operation.address) && is_dram(operation.served_by) {
-                    into.push(Sample {
-                        time_ns: *time_ns,
-                        pid: Some(*pid),
-                        virtual_address: operation.address,
-                        physical_address: None,
-                        cpu: CpuId(*cpu),
-                        home: None,
-                        write: operation.write,
-                        served_by: operation.served_by,
-                        latency_ns: operation.latency_cycles.and_then(|c| ns(f64::from(c))),
-                    });
+                    served_by: source.served_by(),
+                    latency_cycles: u32::try_from(weight).ok(),
+                };
+                if source.is_access() {
+                    into.extend(self.sample((*pid, *time_ns, *cpu), operation));
                 }
+                1
             }
-            operations.len() as u64
+            Record::Aux { pid, time_ns, cpu, bytes, .. } => {
+                let operations = spe::operations(bytes);
+                let samples = operations.iter();
+                into.extend(samples.filter_map(|one| self.sample((*pid, *time_ns, *cpu), *one)));
+                operations.len() as u64
+            }
+            _ => 0,
         }
-        _ => 0,
+    }
+
+    /// An operation as a sample, if it is a process's and went to DRAM. What is not told may
+    /// have.
+    fn sample(self, (pid, time_ns, cpu): (i32, u64, u32), one: spe::Operation) -> Option<Sample> {
+        let is_dram = one.served_by.is_none_or(|by| by == ServedBy::Dram);
+        (is_user(one.address) && is_dram).then_some(Sample {
+            time_ns,
+            pid: Some(pid),
+            virtual_address: one.address,
+            physical_address: None,
+            cpu: CpuId(cpu),
+            home: None,
+            // Where nothing tells, what may be written is not taken for read-only.
+            write: one.write || !self.sees_stores,
+            served_by: one.served_by,
+            latency_ns: one.latency_cycles.and_then(|cycles| self.ns(cycles)),
+        })
+    }
+
+    /// Cycles as time; `None` for a latency that is not told.
+    fn ns(self, cycles: u32) -> Option<u32> {
+        let ns = f64::from(cycles) / self.cycles_per_ns?;
+        (ns >= 1.0 && ns < f64::from(u32::MAX)).then_some(ns as u32)
     }
 }
 
@@ -220,7 +229,8 @@ mod tests {
 
     fn taken(record: &Record) -> Vec<Sample> {
         let mut into = Vec::new();
-        assert_eq!(samples(record, Some(2.5), &mut into), 1);
+        let decoder = Decoder { cycles_per_ns: Some(2.5), sees_stores: true };
+        assert_eq!(decoder.decode(record, &mut into), 1);
         into
     }
 
@@ -241,6 +251,10 @@ mod tests {
                 latency_ns: Some(200),
             }]
         );
+        let mut loads_alone = Vec::new();
+        Decoder { cycles_per_ns: None, sees_stores: false }
+            .decode(&record(0x1000, REMOTE_LOAD, 500), &mut loads_alone);
+        assert_eq!((loads_alone[0].write, loads_alone[0].latency_ns), (true, None));
         // Latency not told.
         assert_eq!(taken(&record(0x1000, REMOTE_LOAD, 0))[0].latency_ns, None);
     }
@@ -279,7 +293,7 @@ mod tests {
             event: numapilot_sys::perf::Event { pmu: u32::MAX, config: 0, config1: 0 },
             ..Sampling::PAGE_FAULTS
         };
-        let pmu = AccessPmu { name: "none", sampling, writes_packets: false };
+        let pmu = AccessPmu { name: "none", sampling, sees_stores: true, writes_packets: false };
         let cpus: CpuSet = [CpuId(0)].into_iter().collect();
         assert!(Hardware::open(pmu, &Attach::Threads(vec![0]), &cpus).is_err());
     }
