@@ -71,20 +71,20 @@ fn script(program: &str) -> String {
          echo == collocate; {balance} -- {program} parts {LIMIT} 1024 0 2; show balance\n\
          echo == paper; {balance} --mode paper -- {program} parts {LIMIT} 1024 0 2; show balance\n\
          echo == interleave; {balance} -- {program} shared {LIMIT} 1024 0 2 4 6; show balance\n\
-         echo == dry; {balance} --dry-run -- {program} parts 4 512 0 2; show balance\n\
+         echo == dry; {balance} --dry-run -- {program} parts 10 512 0 2; show balance\n\
          echo == restless; {balance} -- {program} restless 6 512 0 2; show balance\n\
          echo == terminated\n\
-         {program} parts 8 512 0 2 & target=$!\n\
+         {program} parts 12 512 0 2 & target=$!\n\
          {balance} -p $target & balance=$!\n\
-         sleep 4; kill -TERM $balance; wait $balance; show balance\n\
+         sleep 7; kill -TERM $balance; wait $balance; show balance\n\
          wait $target; echo target $?\n\
          echo == cpuset\n\
          mkdir -p /tmp/groups; mount -t cgroup2 none /tmp/groups\n\
          echo +cpuset > /tmp/groups/cgroup.subtree_control; mkdir /tmp/groups/target\n\
          echo 0-1 > /tmp/groups/target/cpuset.mems\n\
-         sh -c 'echo $$ > /tmp/groups/target/cgroup.procs; exec {program} parts 10 512 0 2' &\n\
+         sh -c 'echo $$ > /tmp/groups/target/cgroup.procs; exec {program} parts 14 512 0 2' &\n\
          target=$!; sleep 1; {balance} -p $target & balance=$!\n\
-         sleep 3; echo 0 > /tmp/groups/target/cpuset.mems; echo shrunk $?\n\
+         sleep 7; echo 0 > /tmp/groups/target/cpuset.mems; echo shrunk $?\n\
          wait $target; echo target $?; wait $balance; show balance\n"
     )
 }
