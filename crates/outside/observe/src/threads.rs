@@ -48,7 +48,7 @@ impl Threads {
     /// Looks at all threads of the tree.
     pub fn refresh(&mut self, tree: &Tree) {
         let mut found = false;
-        for (tid, text) in tree.thread_files() {
+        for (tid, text) in tree.thread_files("sched") {
             if let Some(counts) = Counts::parse(&text) {
                 found = true;
                 self.note(tid, counts);

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::time::Duration;
 
+use numapilot_sys::process;
 use procfs::ProcError;
 use procfs::process::{Process, Stat};
 
@@ -54,6 +55,11 @@ impl Used {
         }
     }
 
+    /// CPU time that this process has taken over from children it waited for.
+    fn taken_over(stat: &Stat) -> Duration {
+        ticks(u64::try_from(stat.cutime + stat.cstime).unwrap_or(0))
+    }
+
     /// CPU time in user mode.
     #[must_use]
     pub fn user(self) -> Duration {
@@ -76,6 +82,9 @@ struct Member {
     process: Process,
     parent: i32,
     used: Used,
+    taken_over: Duration,
+    /// It has ended, and its parent has not waited for it yet.
+    zombie: bool,
 }
 
 /// The named processes and all that descend from them.
@@ -114,7 +123,9 @@ impl Tree {
 
     fn insert(&mut self, process: Process) -> procfs::ProcResult<()> {
         let stat = process.stat()?;
-        let member = Member { parent: stat.ppid, used: Used::of(&stat), process };
+        let (used, taken_over) = (Used::of(&stat), Used::taken_over(&stat));
+        let zombie = is_zombie(&stat);
+        let member = Member { parent: stat.ppid, used, taken_over, zombie, process };
         self.members.insert(member.process.pid, member);
         Ok(())
     }
@@ -150,6 +161,8 @@ impl Tree {
             if let Ok(stat) = member.process.stat() {
                 member.parent = stat.ppid;
                 member.used = Used::of(&stat);
+                member.taken_over = Used::taken_over(&stat);
+                member.zombie = is_zombie(&stat);
             }
         }
         let mut born = self.newcomers.look();
@@ -175,6 +188,26 @@ impl Tree {
     #[must_use]
     pub fn used(&self) -> Used {
         self.members.values().fold(self.departed, |sum, m| sum.plus(m.used))
+    }
+
+    /// CPU time of all of them, for differences over intervals too short for the clock ticks
+    /// of [`Tree::used`].
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        let of = |(pid, member): (&i32, &Member)| match process::cpu_time(*pid) {
+            Ok(own) => own + member.taken_over,
+            // It has ended since the last look.
+            Err(_) => member.used.user() + member.used.system(),
+        };
+        let departed = self.departed.user() + self.departed.system();
+        self.members.iter().map(of).sum::<Duration>() + departed
+    }
+
+    /// Nanoseconds that each living thread has waited for a CPU so far (`run_delay`,
+    /// Documentation/scheduler/sched-stats.rst); none on a kernel without CONFIG_SCHED_INFO.
+    pub fn run_delays(&self) -> impl Iterator<Item = (i32, u64)> + '_ {
+        self.thread_files("schedstat")
+            .filter_map(|(tid, text)| Some((tid, text.split_whitespace().nth(1)?.parse().ok()?)))
     }
 
     /// Resident bytes of all living members; pages shared among them count for each.
@@ -216,6 +249,13 @@ impl Tree {
     /// The living members.
     pub fn pids(&self) -> impl Iterator<Item = i32> + '_ {
         self.members.keys().copied()
+    }
+
+    /// Whether any member still runs, as of the last look: one that has ended is a member
+    /// until its parent has waited for it.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.members.values().any(|member| !member.zombie)
     }
 
     /// Largest resident size that any one living member has had.
@@ -260,17 +300,25 @@ impl Tree {
         Ok(total)
     }
 
-    /// The scheduler's own file of every thread (`/proc/PID/task/TID/sched`).
-    pub(crate) fn thread_files(&self) -> impl Iterator<Item = (i32, String)> + '_ {
-        self.members.values().flat_map(|member| {
+    /// A file of every thread (`/proc/PID/task/TID/NAME`).
+    pub(crate) fn thread_files(
+        &self,
+        name: &'static str,
+    ) -> impl Iterator<Item = (i32, String)> + '_ {
+        self.members.values().flat_map(move |member| {
             let tasks = member.process.tasks().into_iter().flatten().flatten();
-            tasks.filter_map(|task| {
-                let path = format!("task/{}/sched", task.tid);
+            tasks.filter_map(move |task| {
+                let path = format!("task/{}/{name}", task.tid);
                 let file = member.process.open_relative(path).ok()?;
                 Some((task.tid, io::read_to_string(file).ok()?))
             })
         })
     }
+}
+
+/// proc_pid_stat(5): Z for a zombie, X for what is being buried.
+const fn is_zombie(stat: &Stat) -> bool {
+    matches!(stat.state, 'Z' | 'X')
 }
 
 /// Opens a process whose memory may be looked at.
