@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use numapilot_sys::process;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Setting;
@@ -41,7 +42,7 @@ pub(super) struct Changed {
 /// A process, whatever its number is given to later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Owner {
+pub struct Owner {
     /// Its number.
     pub pid: u32,
     /// Start in clock ticks since boot.
@@ -54,8 +55,10 @@ pub(super) struct Owner {
 
 /// Whether an owner still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub enum State {
+    /// It does.
     Alive,
+    /// It does not.
     Dead,
     /// The machine was started again since.
     OtherBoot,
@@ -65,8 +68,18 @@ pub(super) enum State {
 
 impl Owner {
     /// This process.
+    ///
+    /// # Errors
+    /// Those of reading `/proc`.
     pub fn this() -> io::Result<Self> {
-        let pid = std::process::id();
+        Self::of(std::process::id())
+    }
+
+    /// Another process.
+    ///
+    /// # Errors
+    /// `NotFound` where there is none with this number.
+    pub fn of(pid: u32) -> io::Result<Self> {
         Ok(Self {
             pid,
             start_time: process::start_time(pid)?,
@@ -75,6 +88,10 @@ impl Owner {
         })
     }
 
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// Those of reading `/proc`.
     pub fn state(&self) -> io::Result<State> {
         if self.boot != boot()? {
             return Ok(State::OtherBoot);
@@ -108,31 +125,38 @@ impl Entry {
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         directory.join(format!("{}-{}-{n}{SUFFIX}", self.owner.pid, self.owner.start_time))
     }
+}
 
-    /// Writes the file so that it is there completely or not at all.
-    pub fn save(&self, path: &Path) -> io::Result<()> {
-        let temporary = path.with_extension("new");
-        let result = (|| {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(&temporary)?;
-            file.write_all(&serde_json::to_vec_pretty(self)?)?;
-            file.sync_all()?;
-            fs::rename(&temporary, path)?;
-            File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
-        })();
-        if result.is_err() {
-            // A full disk leaves half a file; the error that matters is the first.
-            let _ = fs::remove_file(&temporary);
-        }
-        result
+/// Writes a file so that it is there completely or not at all, for its owner alone.
+///
+/// # Errors
+/// Those of the file system; the file is as it was then.
+pub fn save(value: &impl Serialize, path: &Path) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let result = (|| {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&temporary)?;
+        file.write_all(&serde_json::to_vec_pretty(value)?)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    })();
+    if result.is_err() {
+        // A full disk leaves half a file; the error that matters is the first.
+        let _ = fs::remove_file(&temporary);
     }
+    result
+}
 
-    pub fn load(path: &Path) -> io::Result<Self> {
-        Ok(serde_json::from_slice(&fs::read(path)?)?)
-    }
+/// Reads what [`save`] has written.
+///
+/// # Errors
+/// Those of the file system; `InvalidData` for anything else.
+pub fn load<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
 }

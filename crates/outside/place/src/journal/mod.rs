@@ -10,17 +10,20 @@
 //! them. The entry is on disk before the change, so that `kill -9` at any point leaves
 //! enough to put it back. All of it happens under a lock on the journal's directory.
 
+mod directory;
 mod entry;
 mod error;
 mod outcome;
 mod setting;
 
-use std::fs::{self, DirBuilder, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use entry::{Changed, Entry, Owner, State};
+pub use directory::Directory;
+use directory::file_error;
+use entry::{Changed, Entry};
+pub use entry::{Owner, State, load, save};
 pub use error::JournalError;
 pub use outcome::{Done, Outcome};
 pub use setting::{Change, Setting};
@@ -28,7 +31,7 @@ pub use setting::{Change, Setting};
 /// The journal of machine-wide changes.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    directory: PathBuf,
+    directory: Directory,
     root: PathBuf,
 }
 
@@ -49,23 +52,13 @@ impl Journal {
     /// # Errors
     /// [`JournalError::NoDirectory`] when neither is there.
     pub fn system() -> Result<Self, JournalError> {
-        let parent = if rustix::process::geteuid().is_root() {
-            PathBuf::from("/run")
-        } else {
-            std::env::var_os("XDG_RUNTIME_DIR")
-                .map(PathBuf::from)
-                .filter(|d| d.is_absolute())
-                .ok_or_else(|| JournalError::NoDirectory {
-                    cause: "XDG_RUNTIME_DIR is not set".to_owned(),
-                })?
-        };
-        Ok(Self::at(parent.join("numapilot"), PathBuf::from("/")))
+        Ok(Self { directory: Directory::system("numapilot")?, root: PathBuf::from("/") })
     }
 
     /// A journal in `directory` about the settings below `root`.
     #[must_use]
     pub fn at(directory: PathBuf, root: PathBuf) -> Self {
-        Self { directory, root }
+        Self { directory: Directory::at(directory), root }
     }
 
     /// Makes the changes and holds them; `None` when every setting has its value already
@@ -77,8 +70,8 @@ impl Journal {
         if changes.is_empty() {
             return Ok(None);
         }
-        self.make_directory()?;
-        let _lock = self.lock()?;
+        self.directory.make()?;
+        let _lock = self.directory.lock()?;
         self.settle_all(false)?;
         let (entries, _) = self.entries()?;
         let mut changed = Vec::new();
@@ -109,10 +102,10 @@ impl Journal {
         if changed.is_empty() {
             return Ok(None);
         }
-        let owner = Owner::this().map_err(|e| self.file_error(&self.directory, e))?;
+        let owner = Owner::this().map_err(|e| file_error(self.directory.path(), e))?;
         let entry = Entry { owner, command: command.to_owned(), changes: changed };
-        let path = entry.new_path(&self.directory);
-        entry.save(&path).map_err(|e| self.file_error(&path, e))?;
+        let path = entry.new_path(self.directory.path());
+        save(&entry, &path).map_err(|e| file_error(&path, e))?;
         for change in &entry.changes {
             if let Err(source) = change.setting.write(&self.root, &change.held) {
                 self.settle(&path, &entry);
@@ -132,18 +125,18 @@ impl Journal {
     /// [`JournalError`] when the journal cannot be read; an entry that cannot be settled
     /// is an [`Outcome`].
     pub fn restore(&self, force: bool) -> Result<Vec<Outcome>, JournalError> {
-        if !self.directory.try_exists().map_err(|e| self.file_error(&self.directory, e))? {
+        if !self.directory.path().try_exists().map_err(|e| file_error(self.directory.path(), e))? {
             return Ok(Vec::new());
         }
-        self.make_directory()?;
-        let _lock = self.lock()?;
+        self.directory.make()?;
+        let _lock = self.directory.lock()?;
         self.settle_all(force)
     }
 
     /// Whether no run holds anything, alive or dead.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.directory.exists()
+        !self.directory.path().exists()
             || self.entries().is_ok_and(|(e, bad)| e.is_empty() && bad.is_empty())
     }
 
@@ -151,7 +144,7 @@ impl Journal {
         let (entries, mut outcomes) = self.entries()?;
         for (path, entry) in &entries {
             let run = describe(entry);
-            let state = entry.owner.state().map_err(|e| self.file_error(path, e))?;
+            let state = entry.owner.state().map_err(|e| file_error(path, e))?;
             match state {
                 State::OtherBoot => remove(path, &run, &mut outcomes),
                 State::Alive | State::Unknown if !force => {
@@ -194,15 +187,15 @@ impl Journal {
     }
 
     fn entries(&self) -> Result<Contents, JournalError> {
-        let fail = |e| self.file_error(&self.directory, e);
+        let fail = |e| file_error(self.directory.path(), e);
         let mut entries = Vec::new();
         let mut unreadable = Vec::new();
-        for file in fs::read_dir(&self.directory).map_err(fail)? {
+        for file in fs::read_dir(self.directory.path()).map_err(fail)? {
             let path = file.map_err(fail)?.path();
             if !path.to_string_lossy().ends_with(entry::SUFFIX) {
                 continue;
             }
-            match Entry::load(&path) {
+            match load::<Entry>(&path) {
                 Ok(entry) => entries.push((path, entry)),
                 Err(error) => unreadable.push(Outcome {
                     setting: None,
@@ -213,40 +206,6 @@ impl Journal {
         }
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         Ok((entries, unreadable))
-    }
-
-    /// The directory is ours alone: another user's entries would tell root what to write.
-    fn make_directory(&self) -> Result<(), JournalError> {
-        match DirBuilder::new().mode(0o700).create(&self.directory) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(e) => {
-                let cause = format!("{}: {e}", self.directory.display());
-                return Err(JournalError::NoDirectory { cause });
-            }
-        }
-        let found = fs::symlink_metadata(&self.directory)
-            .map_err(|e| self.file_error(&self.directory, e))?;
-        let ours = rustix::process::geteuid().as_raw();
-        if !found.is_dir() || found.uid() != ours || found.mode() & 0o077 != 0 {
-            return Err(JournalError::NoDirectory {
-                cause: format!(
-                    "{} is not a directory that belongs to this user alone (mode 0700)",
-                    self.directory.display()
-                ),
-            });
-        }
-        Ok(())
-    }
-
-    fn lock(&self) -> Result<File, JournalError> {
-        let file = File::open(&self.directory).map_err(|e| self.file_error(&self.directory, e))?;
-        file.lock().map_err(|e| self.file_error(&self.directory, e))?;
-        Ok(file)
-    }
-
-    fn file_error(&self, path: &Path, source: io::Error) -> JournalError {
-        JournalError::File { path: path.to_owned(), source }
     }
 }
 
@@ -266,11 +225,11 @@ impl Held {
                 done: Done::Failed(error.to_string()),
             }]
         };
-        let _lock = match self.journal.lock() {
+        let _lock = match self.journal.directory.lock() {
             Ok(lock) => lock,
             Err(error) => return failed(&error),
         };
-        match Entry::load(&path) {
+        match load::<Entry>(&path) {
             Ok(entry) => self.journal.settle(&path, &entry),
             // `restore --force` was here before us.
             Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -1,5 +1,7 @@
 //! The journal on a made-up machine.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::*;
 
 struct Lab {
@@ -32,9 +34,9 @@ impl Lab {
     fn kill(&self, held: Held) {
         let path = held.path.clone().unwrap();
         std::mem::forget(held);
-        let mut entry = Entry::load(&path).unwrap();
+        let mut entry = load::<Entry>(&path).unwrap();
         entry.owner.start_time += 1;
-        entry.save(&path).unwrap();
+        save(&entry, &path).unwrap();
     }
 
     fn entries(&self) -> usize {
@@ -148,9 +150,9 @@ fn a_new_boot_has_put_everything_back() {
     let held = lab.acquire("0").unwrap().unwrap();
     let path = held.path.clone().unwrap();
     std::mem::forget(held);
-    let mut entry = Entry::load(&path).unwrap();
+    let mut entry = load::<Entry>(&path).unwrap();
     entry.owner.boot = "earlier".into();
-    entry.save(&path).unwrap();
+    save(&entry, &path).unwrap();
     assert!(lab.journal.restore(false).unwrap().is_empty());
     assert_eq!((lab.value().as_str(), lab.entries()), ("0", 0));
 }
@@ -159,7 +161,7 @@ fn a_new_boot_has_put_everything_back() {
 fn a_broken_entry_is_named_and_hides_no_other() {
     let lab = Lab::new();
     lab.kill(lab.acquire("0").unwrap().unwrap());
-    fs::write(lab.journal.directory.join("1-1-1.json"), "{\"owner\":").unwrap();
+    fs::write(lab.journal.directory.path().join("1-1-1.json"), "{\"owner\":").unwrap();
     let outcomes = lab.journal.restore(false).unwrap();
     assert!(outcomes.iter().any(|o| matches!(o.done, Done::Failed(_))), "{outcomes:?}");
     assert!(outcomes.iter().any(|o| o.done == restored("0", "1")), "{outcomes:?}");
@@ -169,11 +171,11 @@ fn a_broken_entry_is_named_and_hides_no_other() {
 fn a_directory_others_can_write_is_not_trusted() {
     use std::os::unix::fs::PermissionsExt;
     let lab = Lab::new();
-    fs::create_dir(&lab.journal.directory).unwrap();
-    fs::set_permissions(&lab.journal.directory, PermissionsExt::from_mode(0o777)).unwrap();
+    fs::create_dir(lab.journal.directory.path()).unwrap();
+    fs::set_permissions(lab.journal.directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
     assert!(matches!(lab.acquire("0"), Err(JournalError::NoDirectory { .. })));
-    fs::remove_dir(&lab.journal.directory).unwrap();
-    std::os::unix::fs::symlink(lab.root.path(), &lab.journal.directory).unwrap();
+    fs::remove_dir(lab.journal.directory.path()).unwrap();
+    std::os::unix::fs::symlink(lab.root.path(), lab.journal.directory.path()).unwrap();
     assert!(matches!(lab.acquire("0"), Err(JournalError::NoDirectory { .. })));
     assert_eq!(lab.value(), "1");
 }
