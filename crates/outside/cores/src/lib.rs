@@ -14,8 +14,18 @@
 //! process, in the simulator and in a test.
 #![forbid(unsafe_code)]
 
+pub mod actuator;
+mod daemon;
 pub mod decide;
+mod error;
 pub mod layout;
+mod meter;
 pub mod net;
+mod record;
+pub mod seats;
 pub mod share;
 pub mod simulator;
+
+pub use daemon::{Daemon, Left, Report, Settings};
+pub use error::CoresError;
+pub use record::{Outcome, Records};

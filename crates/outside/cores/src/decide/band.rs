@@ -10,16 +10,19 @@
 //! - More: when the cores are busy *and* threads wait. As many as the threads that ran and
 //!   waited; where it is not known how many wait, the load decides, and threefold when all
 //!   cores were busy.
-//! - Fewer: half of what is too much in each tick.
+//! - Fewer: half of what is too much in each tick, by the largest load of the last four: what
+//!   comes and goes from tick to tick keeps its cores.
 //! - A growth that raised neither W nor the memory traffic while threads still wait (they
 //!   are pinned, or wait for something else) is taken back; a release that made threads
 //!   wait, too. Either is then not tried for some ticks, twice as many each time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Decision, Limits, Load, Thresholds, Why};
 use crate::net::Verdict;
 
+/// Ticks whose largest load decides on fewer cores.
+const PEAK_TICKS: usize = 4;
 /// Waiting that is none: 5 % of the time, or 5 % of a thread for each core.
 const NO_PRESSURE: f64 = 0.05;
 /// All cores are busy: nobody knows how many more would be.
@@ -44,6 +47,8 @@ const PAUSE_TICKS: (u64, u64) = (10, 640);
 pub struct Band {
     thresholds: Thresholds,
     tick: u64,
+    /// Loads of the last ticks.
+    recent: VecDeque<f64>,
     /// Number of cores, and the load at which they were too few, and when.
     too_few: BTreeMap<u32, (f64, u64)>,
     last: Option<Step>,
@@ -93,6 +98,7 @@ impl Band {
         Self {
             thresholds,
             tick: 0,
+            recent: VecDeque::with_capacity(PEAK_TICKS),
             too_few: BTreeMap::new(),
             last: None,
             growth: Pause::default(),
@@ -107,6 +113,10 @@ impl Band {
         let Some(busy) = load.busy else {
             return Decision::stay(Verdict::Stable, cores, Why::NoSample);
         };
+        if self.recent.len() == PEAK_TICKS {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(busy);
         let mut decision = match last.and_then(|step| self.judge(step, load, busy, cores)) {
             Some(decision) => decision,
             None => self.step(load, busy, cores, limits),
@@ -147,9 +157,15 @@ impl Band {
     }
 
     fn step(&mut self, load: &Load, busy: f64, cores: u32, limits: Limits) -> Decision {
-        let utilisation = busy / f64::from(cores.max(1));
-        let verdict =
-            Verdict::of(Some(utilisation), self.thresholds.idle, self.thresholds.overload);
+        let peak = self.recent.iter().copied().fold(busy, f64::max);
+        let of = |busy: f64| {
+            let utilisation = busy / f64::from(cores.max(1));
+            Verdict::of(Some(utilisation), self.thresholds.idle, self.thresholds.overload)
+        };
+        let verdict = match of(busy) {
+            Verdict::Idle if of(peak) != Verdict::Idle => Verdict::Stable,
+            verdict => verdict,
+        };
         let waits = waits(load, cores);
         match verdict {
             Verdict::Stable => Decision::stay(verdict, cores, Why::InBand),
@@ -171,7 +187,7 @@ impl Band {
             Verdict::Idle if self.release.is_on(self.tick, busy) => {
                 Decision::stay(Verdict::Stable, cores, Why::BackingOff)
             }
-            Verdict::Idle => self.fewer(busy, cores, limits),
+            Verdict::Idle => self.fewer(peak, cores, limits),
         }
     }
 

@@ -17,18 +17,24 @@ pub enum Trace {
     Square,
     /// A slow wave.
     Sine,
+    /// A database under queries of several clients, recorded.
+    Database,
 }
 
 /// Ticks of what is not recorded.
 const TICKS: u32 = 120;
 /// Half a period of what repeats.
 const HALF: u32 = 20;
+/// Recorded with `numapilot cores --json`: busy and waiting threads for each tick of 100 ms.
+const DATABASE: &str = include_str!("../../traces/database.txt");
 
 impl Trace {
     /// The load of each tick for a machine of so many cores, of which "much" is three
-    /// quarters and "little" an eighth.
-    #[must_use]
-    pub fn demand(self, cores: u32) -> Vec<f64> {
+    /// quarters and "little" an eighth. The recorded one is scaled so that its peak needs all.
+    ///
+    /// # Errors
+    /// Where the recording cannot be read.
+    pub fn demand(self, cores: u32) -> Result<Vec<f64>, TraceError> {
         let all = f64::from(cores);
         let (much, little) = (all * 0.75, all * 0.125);
         let shape = |tick: u32| match self {
@@ -43,8 +49,14 @@ impl Trace {
                 let phase = f64::from(tick) / f64::from(3 * HALF) * TAU;
                 f64::midpoint(much, little) - (much - little) / 2.0 * phase.cos()
             }
+            Self::Database => 0.0,
         };
-        (0..TICKS).map(shape).collect()
+        if self != Self::Database {
+            return Ok((0..TICKS).map(shape).collect());
+        }
+        let recorded = read(DATABASE)?;
+        let peak = recorded.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        Ok(recorded.into_iter().map(|demand| demand * all / peak).collect())
     }
 }
 
@@ -101,6 +113,13 @@ mod tests {
         assert_eq!(read("1\nx\n"), Err(TraceError::Line { line: 2, text: "x".into() }));
         assert!(read("NaN").is_err() && read("-1").is_err() && read("inf").is_err());
         assert_eq!(read("# nothing"), Err(TraceError::Empty));
+    }
+
+    #[test]
+    fn the_recording_peaks_at_all_cores() {
+        let demand = Trace::Database.demand(16).unwrap();
+        assert!(demand.len() > 100);
+        assert_eq!(demand.iter().copied().fold(0.0, f64::max), 16.0);
     }
 
     proptest! {

@@ -1,0 +1,376 @@
+//! CPUs by a control group.
+//!
+//! Sources: Documentation/admin-guide/cgroup-v2.rst (cpuset, "no internal processes"),
+//! Documentation/admin-guide/cgroup-v1/cpusets.rst, cgroups(7).
+//!
+//! In version 1 a group of ours is made below the target's: the cpuset hierarchy is one of its
+//! own, so that nothing but its CPUs changes. In version 2 a group has all controllers: moving
+//! a target to another would take it out of its limits. So its own group is used where it
+//! is alone in it (a service), and a child is made at the root only, which has no limits.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use numapilot_observe::Tree;
+use numapilot_sys::affinity;
+use numapilot_topology::CpuSet;
+use procfs::process::Process;
+use serde::{Deserialize, Serialize};
+
+use crate::CoresError;
+
+/// What our groups are called.
+const PREFIX: &str = "numapilot-cores-";
+/// Rounds in which processes are moved: they may fork meanwhile.
+const ROUNDS: u32 = 20;
+
+/// The versions of control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Version {
+    /// A hierarchy for each controller.
+    V1,
+    /// One for all.
+    V2,
+}
+
+/// A group whose CPUs are set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpuset {
+    version: Version,
+    /// Whose CPUs are set.
+    group: PathBuf,
+    /// Where the target was: the parent of a group of ours, or the group itself.
+    origin: PathBuf,
+    /// The same two as the kernel names them (`/proc/PID/cgroup`).
+    paths: Paths,
+    /// What was in `cpuset.cpus` of a group that was there before.
+    before: String,
+    /// Whether the controller was switched on for it.
+    enabled: bool,
+}
+
+/// Groups by their path in the hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Paths {
+    group: String,
+    origin: String,
+}
+
+impl Cpuset {
+    /// Looks where the target is, and whether that can be used.
+    pub(super) fn plan(version: Version, root: i32, tree: &Tree) -> Result<Self, String> {
+        let name = match version {
+            Version::V1 => "cgroup v1",
+            Version::V2 => "cgroup v2",
+        };
+        let fail = |cause: &str| format!("{name}: {cause}");
+        let (origin, path) =
+            group_of(version, root).ok_or_else(|| fail("no cpuset hierarchy is mounted"))?;
+        if path.contains(PREFIX) {
+            return Err(fail(
+                "it is in a group of another numapilot cores (or one that was \
+                             killed: numapilot restore)",
+            ));
+        }
+        if has_own_affinity(tree, &origin, version) {
+            return Err(fail(
+                "threads have an affinity of their own, which a cpuset would override",
+            ));
+        }
+        let writable = |path: PathBuf| {
+            let file = OpenOptions::new().write(true).open(&path);
+            file.map(drop).map_err(|error| fail(&format!("{}: {error}", path.display())))
+        };
+        let name = format!("{PREFIX}{root}-{}", std::process::id());
+        let ours = |enabled| {
+            let below = format!("{}/{name}", path.trim_end_matches('/'));
+            let paths = Paths { group: below, origin: path.clone() };
+            let (group, before) = (origin.join(&name), String::new());
+            Ok(Self { version, group, origin: origin.clone(), paths, before, enabled })
+        };
+        if version == Version::V1 {
+            writable(origin.join("cgroup.procs"))?;
+            return ours(false);
+        }
+        let controllers = fs::read_to_string(origin.join("cgroup.controllers"));
+        let has = |text: &str| text.split_whitespace().any(|name| name == "cpuset");
+        if !has(&controllers.unwrap_or_default()) {
+            return Err(fail("the cpuset controller is not there"));
+        }
+        // The root alone has no type.
+        if !origin.join("cgroup.type").exists() {
+            writable(origin.join("cgroup.procs"))?;
+            let subtree = origin.join("cgroup.subtree_control");
+            let enabled = has(&fs::read_to_string(&subtree).unwrap_or_default());
+            writable(subtree)?;
+            return ours(!enabled);
+        }
+        let own = origin.join("cpuset.cpus");
+        let members: Vec<i32> = tree.pids().collect();
+        if !processes(&origin).iter().all(|pid| members.contains(pid)) || has_children(&origin) {
+            return Err(fail(
+                "other processes are in its group, whose limits it would lose elsewhere",
+            ));
+        }
+        let before = fs::read_to_string(&own)
+            .map_err(|error| fail(&format!("{}: {error}", own.display())))?;
+        writable(own)?;
+        let paths = Paths { group: path.clone(), origin: path };
+        let before = before.trim().to_owned();
+        Ok(Self { version, group: origin.clone(), origin, paths, before, enabled: false })
+    }
+
+    /// Makes the group and moves the target into it.
+    pub(super) fn begin(&self, tree: &Tree) -> Result<(), CoresError> {
+        if !self.is_ours() {
+            return Ok(());
+        }
+        if self.enabled {
+            write(&self.origin.join("cgroup.subtree_control"), "+cpuset")?;
+        }
+        fs::create_dir(&self.group).map_err(file("making the group", &self.group))?;
+        if self.version == Version::V1 {
+            for name in ["cpuset.mems", "cpuset.cpus"] {
+                let text = read(&self.origin.join(name))?;
+                write(&self.group.join(name), text.trim())?;
+            }
+        }
+        self.enter(tree)
+    }
+
+    /// Moves those members of the target that are where it was.
+    fn enter(&self, tree: &Tree) -> Result<(), CoresError> {
+        let target = self.group.join("cgroup.procs");
+        for _ in 0..ROUNDS {
+            let mut moved = false;
+            let mut all: Vec<i32> = tree.pids().collect();
+            all.extend(children_of(&all));
+            for pid in all {
+                if self.is_in(pid, &self.paths.origin) {
+                    moved |= join(&target, pid)?;
+                }
+            }
+            if !moved {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn is_ours(&self) -> bool {
+        self.group != self.origin
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let version = if self.version == Version::V1 { "v1" } else { "v2" };
+        format!("cgroup {version}, {}", self.group.display())
+    }
+
+    /// CPUs of the group above.
+    pub(super) fn available(&self) -> Result<CpuSet, CoresError> {
+        let effective = match self.version {
+            Version::V1 => "cpuset.effective_cpus",
+            Version::V2 => "cpuset.cpus.effective",
+        };
+        if self.is_ours() {
+            return read_set(&self.origin.join(effective));
+        }
+        let above = self.origin.parent().map(|parent| parent.join(effective));
+        let above = match above.filter(|path| path.exists()) {
+            Some(path) => read_set(&path)?,
+            None => read_set("/sys/devices/system/cpu/online".as_ref())?,
+        };
+        let own = CpuSet::parse_list(&self.before).unwrap_or_default();
+        Ok(if own.is_empty() { above } else { above.intersection(&own) })
+    }
+
+    fn is_in(&self, pid: i32, path: &str) -> bool {
+        path_of(self.version, pid).is_some_and(|own| own == path)
+    }
+
+    /// Writes the CPUs where they are not in effect, which a CPU that went offline may have
+    /// changed.
+    pub(super) fn set(&self, root: i32, cpus: &CpuSet, tree: &Tree) -> Result<(), CoresError> {
+        let moved = || CoresError::MovedAway { group: self.group.clone() };
+        if !self.group.is_dir() {
+            return Err(moved());
+        }
+        let file = self.group.join("cpuset.cpus");
+        let held = read_set(&file)?;
+        if held != *cpus {
+            write(&file, &cpus.to_string())?;
+        }
+        let is_in = |pid| self.is_in(pid, &self.paths.group);
+        if is_in(root) || tree.pids().any(is_in) {
+            return Ok(());
+        }
+        // What has ended is in no group.
+        if !tree.pids().any(runs) {
+            return Err(CoresError::Gone);
+        }
+        // cgroup v1: the last CPU of a group went offline, and its processes to its parent.
+        if held.is_empty() && self.is_ours() {
+            return self.enter(tree);
+        }
+        Err(moved())
+    }
+
+    pub(super) fn put_back(&self) -> Result<(), CoresError> {
+        if !self.group.is_dir() {
+            return Ok(());
+        }
+        if !self.is_ours() {
+            let text = if self.before.is_empty() { "\n" } else { self.before.as_str() };
+            return write(&self.group.join("cpuset.cpus"), text);
+        }
+        let origin = self.origin.join("cgroup.procs");
+        for _ in 0..ROUNDS {
+            let left = processes(&self.group);
+            if left.is_empty() {
+                break;
+            }
+            for pid in left {
+                join(&origin, pid)?;
+            }
+        }
+        self.remove()?;
+        if self.enabled && !has_ours(&self.origin) {
+            write(&self.origin.join("cgroup.subtree_control"), "-cpuset")?;
+        }
+        Ok(())
+    }
+
+    /// A group can be removed when the last of its processes has been buried, which takes the
+    /// kernel a moment.
+    fn remove(&self) -> Result<(), CoresError> {
+        let mut result = Ok(());
+        for _ in 0..100 {
+            result = fs::remove_dir(&self.group);
+            match &result {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                _ => break,
+            }
+        }
+        result.map_err(file("removing the group", &self.group))
+    }
+
+    pub(super) fn pressure_file(&self) -> Option<PathBuf> {
+        let path = self.group.join("cpu.pressure");
+        (self.version == Version::V2 && path.exists()).then_some(path)
+    }
+}
+
+/// A process's group in the hierarchy with the cpuset controller, as the kernel names it.
+fn path_of(version: Version, pid: i32) -> Option<String> {
+    let is_cpuset = |controllers: &[String]| match version {
+        Version::V1 => controllers.iter().any(|name| name == "cpuset"),
+        Version::V2 => controllers.iter().all(String::is_empty),
+    };
+    let groups = Process::new(pid).ok()?.cgroups().ok()?;
+    Some(groups.into_iter().find(|group| is_cpuset(&group.controllers))?.pathname)
+}
+
+fn runs(pid: i32) -> bool {
+    let stat = Process::new(pid).and_then(|process| process.stat());
+    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
+
+/// The directory of a process's group, and its path.
+fn group_of(version: Version, pid: i32) -> Option<(PathBuf, String)> {
+    let path = path_of(version, pid)?;
+    let kind = match version {
+        Version::V1 => "cgroup",
+        Version::V2 => "cgroup2",
+    };
+    let mounts = Process::myself().ok()?.mountinfo().ok()?;
+    let mount = mounts.into_iter().find(|mount| {
+        mount.fs_type == kind
+            && (version == Version::V2 || mount.super_options.contains_key("cpuset"))
+    })?;
+    // Outside of what is mounted here (a container) there is nothing to be done.
+    let below = path.strip_prefix(mount.root.trim_end_matches('/'))?.trim_matches('/');
+    if below.split('/').any(|part| part == "..") {
+        return None;
+    }
+    let point = mount.mount_point;
+    Some((if below.is_empty() { point } else { point.join(below) }, path))
+}
+
+/// Whether any thread may use less than its group.
+fn has_own_affinity(tree: &Tree, group: &Path, version: Version) -> bool {
+    let effective = match version {
+        Version::V1 => "cpuset.effective_cpus",
+        Version::V2 => "cpuset.cpus.effective",
+    };
+    let Ok(all) = read_set(&group.join(effective)) else { return false };
+    tree.threads().any(|tid| {
+        affinity::get(tid).is_ok_and(|words| CpuSet::from_words(&words).intersection(&all) != all)
+    })
+}
+
+fn processes(group: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect()
+}
+
+fn children_of(pids: &[i32]) -> Vec<i32> {
+    let of = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok();
+    let texts: Vec<String> = pids.iter().filter_map(of).collect();
+    texts
+        .iter()
+        .flat_map(|text| text.split_whitespace())
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+fn directories(group: &Path) -> impl Iterator<Item = fs::DirEntry> {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+}
+
+fn has_children(group: &Path) -> bool {
+    directories(group).next().is_some()
+}
+
+fn has_ours(group: &Path) -> bool {
+    directories(group).any(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
+}
+
+/// Moves a process; whether it was still there.
+fn join(procs: &Path, pid: i32) -> Result<bool, CoresError> {
+    match write(procs, &pid.to_string()) {
+        Ok(()) => Ok(true),
+        Err(CoresError::File { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn read_set(path: &Path) -> Result<CpuSet, CoresError> {
+    let text = read(path)?;
+    CpuSet::parse_list(&text).map_err(|error| {
+        let source = io::Error::new(io::ErrorKind::InvalidData, error);
+        file("reading", path)(source)
+    })
+}
+
+fn read(path: &Path) -> Result<String, CoresError> {
+    fs::read_to_string(path).map_err(file("reading", path))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CoresError> {
+    // Without O_CREAT: only what the kernel has there.
+    let opened = OpenOptions::new().write(true).open(path);
+    opened.and_then(|mut open| open.write_all(text.as_bytes())).map_err(file("writing", path))
+}
+
+fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CoresError {
+    let path = path.to_owned();
+    move |source| CoresError::File { what, path, source }
+}

@@ -1,0 +1,443 @@
+//! Targets under control: measured, decided on and put on their CPUs, a tick at a time.
+
+use std::time::SystemTime;
+
+use numapilot_observe::Tree;
+use numapilot_topology::{CpuSet, Machine};
+
+use crate::CoresError;
+use crate::actuator::{Hold, Way, pinned};
+use crate::decide::{Controller, Decision, Limits, Load};
+use crate::layout::{Layout, NodeUse, NodeUses, Spread};
+use crate::meter::{Meter, Pace};
+use crate::net::{Net, Run, Transition};
+use crate::record::{Claim, Records};
+use crate::seats::{Seat, seat};
+use crate::share;
+
+/// What is the same for all targets.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The rule.
+    pub controller: Controller,
+    /// How cores are spread.
+    pub spread: Spread,
+    /// Fewest cores of a target.
+    pub minimum: u32,
+    /// Most cores of a target; all, where none is said.
+    pub maximum: Option<u32>,
+    /// How a target is held; what works, where none is said.
+    pub way: Option<Way>,
+    /// Nothing is changed.
+    pub dry_run: bool,
+}
+
+/// What a tick brought for one target.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The target.
+    pub pid: i32,
+    /// What was seen.
+    pub load: Load,
+    /// Cores that it had.
+    pub cores: u32,
+    /// What follows.
+    pub decision: Decision,
+    /// What fired.
+    pub firings: Vec<Transition>,
+    /// CPUs that it has now.
+    pub cpus: CpuSet,
+    /// Threads that the program has pinned itself.
+    pub pinned: usize,
+}
+
+/// A target that is under control no more.
+#[derive(Debug)]
+pub struct Left {
+    /// Which.
+    pub pid: i32,
+    /// Why; `None` when it has ended.
+    pub why: Option<CoresError>,
+}
+
+struct Target {
+    root: i32,
+    weight: u32,
+    tree: Tree,
+    look: Pace,
+    meter: Meter,
+    controller: Controller,
+    run: Run,
+    hold: Hold,
+    /// `None` in a dry run.
+    claim: Option<Claim>,
+    available: CpuSet,
+    layout: Layout,
+    cpus: CpuSet,
+    uses: NodeUses,
+    use_look: Pace,
+    pinned: usize,
+    pin_look: Pace,
+}
+
+/// All targets of this process.
+pub struct Daemon {
+    machine: Machine,
+    records: Records,
+    settings: Settings,
+    targets: Vec<Target>,
+    /// CPUs of other daemons, as of a change of the records.
+    others: (Option<SystemTime>, CpuSet),
+}
+
+impl Daemon {
+    /// Begins without targets.
+    ///
+    /// # Errors
+    /// Where there is no place for records.
+    pub fn new(machine: Machine, settings: Settings) -> Result<Self, CoresError> {
+        Ok(Self {
+            machine,
+            records: Records::system()?,
+            settings,
+            targets: Vec::new(),
+            others: Default::default(),
+        })
+    }
+
+    /// Takes a target under control; how it is held. [`Daemon::begin`] comes next.
+    ///
+    /// # Errors
+    /// [`CoresError`]; nothing is left changed.
+    pub fn add(&mut self, root: i32, tree: Tree, weight: u32) -> Result<String, CoresError> {
+        for other in &self.targets {
+            if other.tree.pids().any(|pid| pid == root) {
+                return Err(CoresError::Related { child: root, parent: other.root });
+            }
+            if tree.pids().any(|pid| pid == other.root) {
+                return Err(CoresError::Related { child: other.root, parent: root });
+            }
+        }
+        self.records.make_way(root, &tree)?;
+        let plan = Hold::plan(root, &tree, self.settings.way)?;
+        let available = plan.available()?.difference(&self.records.cpus_of_others()?);
+        let others = self.settings.minimum as usize * self.targets.len();
+        let there = available.len().saturating_sub(others);
+        if there < self.settings.minimum as usize {
+            let wanted = self.settings.minimum;
+            return Err(CoresError::TooFew { pid: root, wanted, there });
+        }
+        let described = plan.describe();
+        let (hold, claim) = if self.settings.dry_run {
+            (plan, None)
+        } else {
+            let claim = self.records.claim(root, &tree, plan)?;
+            if let Err(error) = claim.record.hold.begin(&tree) {
+                // What was made is put back; the first error is the one that matters.
+                let _ = claim.release();
+                return Err(error);
+            }
+            (claim.record.hold.clone(), Some(claim))
+        };
+        let layout = Layout::of(&self.machine, &available, self.settings.spread);
+        let meter = Meter::new(&tree, hold.pressure_file().as_deref());
+        let cores = number(available.len());
+        self.targets.push(Target {
+            root,
+            weight,
+            look: Pace::new(),
+            meter,
+            controller: self.settings.controller.clone(),
+            run: Run::new(Net::new(self.settings.minimum, cores), cores),
+            hold,
+            claim,
+            cpus: CpuSet::new(),
+            layout,
+            available,
+            uses: NodeUses::new(),
+            use_look: Pace::new(),
+            pinned: 0,
+            pin_look: Pace::new(),
+            tree,
+        });
+        Ok(described)
+    }
+
+    /// Gives every target its first cores: the fewest, if it was started just now, else as
+    /// many as there are.
+    pub fn begin(&mut self, started: bool) -> Vec<Left> {
+        let first = if started { self.settings.minimum } else { u32::MAX };
+        let wanted: Vec<u32> =
+            self.targets.iter().map(|t| first.min(self.limits(t).maximum)).collect();
+        let seated = self.seat(&wanted);
+        let mut failed = Vec::new();
+        for (at, cpus) in self.shrinking_first(&seated) {
+            let target = &mut self.targets[at];
+            let limits = limits(&self.settings, target);
+            target.run = Run::new(Net::new(limits.minimum, limits.maximum), number(cpus.len()));
+            if let Err(error) = target.put(&cpus) {
+                failed.push((target.root, error));
+            }
+        }
+        self.drop_failed(failed)
+    }
+
+    /// Whether no target is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// Net, marking and last firings of every target.
+    pub fn runs(&self) -> impl Iterator<Item = (i32, &Run)> {
+        self.targets.iter().map(|target| (target.root, &target.run))
+    }
+
+    /// Measures, decides and acts.
+    pub fn tick(&mut self) -> (Vec<Report>, Vec<Left>) {
+        let mut left = self.drop_ended();
+        let mut failed = Vec::new();
+        let others = match self.others() {
+            Ok(others) => others,
+            Err(error) => {
+                // Without the records nobody knows which cores are free: all is left as it is.
+                let pids: Vec<i32> = self.targets.iter().map(|target| target.root).collect();
+                let failed = pids.first().map(|pid| (*pid, error)).into_iter().collect();
+                left.extend(self.drop_failed(failed));
+                left.extend(self.end());
+                return (Vec::new(), left);
+            }
+        };
+        let mut decided = Vec::new();
+        for target in &mut self.targets {
+            if let Err(error) = target.see(&mut self.machine, &others, &self.settings) {
+                failed.push((target.root, error));
+            }
+            let most = self.machine.cpus.len();
+            let file = target.hold.pressure_file();
+            let load = target.meter.read(&target.tree, file.as_deref(), most);
+            let cores = number(target.cpus.len());
+            let limits = limits(&self.settings, target);
+            let decision = target.controller.decide(&load, cores, limits);
+            decided.push((load, cores, decision));
+        }
+        let wanted: Vec<u32> = decided.iter().map(|(.., decision)| decision.wanted).collect();
+        let seated = self.seat(&wanted);
+        let mut reports: Vec<Option<Report>> = decided.iter().map(|_| None).collect();
+        for (at, cpus) in self.shrinking_first(&seated) {
+            let target = &mut self.targets[at];
+            let (load, before, decision) = decided[at];
+            let (now, own) = (number(cpus.len()), limits(&self.settings, target));
+            // Others have the rest: for the net that is all there is.
+            let most = if now < decision.wanted { now } else { own.maximum };
+            target.run.limit(own.minimum.min(now.max(1)), most.max(now));
+            target.run.tick(decision.verdict, now);
+            let done = if cpus == target.cpus { target.keep() } else { target.put(&cpus) };
+            if let Err(error) = done {
+                failed.push((target.root, error));
+            }
+            reports[at] = Some(Report {
+                pid: target.root,
+                load,
+                cores: before,
+                decision,
+                firings: target.run.firings().to_vec(),
+                cpus,
+                pinned: target.pinned,
+            });
+        }
+        left.extend(self.drop_failed(failed));
+        (reports.into_iter().flatten().collect(), left)
+    }
+
+    /// Puts everything back; the targets that were left, and why something could not be put
+    /// back.
+    pub fn end(&mut self) -> Vec<Left> {
+        let targets = std::mem::take(&mut self.targets);
+        let release = |target: Target| Left {
+            pid: target.root,
+            why: target.claim.and_then(|claim| claim.release().err()),
+        };
+        targets.into_iter().map(release).collect()
+    }
+
+    fn others(&mut self) -> Result<CpuSet, CoresError> {
+        let changed = self.records.changed();
+        if changed.is_none() || changed != self.others.0 {
+            self.others = (changed, self.records.cpus_of_others()?);
+        }
+        Ok(self.others.1.clone())
+    }
+
+    fn limits(&self, target: &Target) -> Limits {
+        limits(&self.settings, target)
+    }
+
+    fn seat(&self, wanted: &[u32]) -> Vec<CpuSet> {
+        let minimum = self.settings.minimum;
+        let claims: Vec<share::Claim> = self
+            .targets
+            .iter()
+            .zip(wanted)
+            .map(|(target, wanted)| share::Claim {
+                minimum,
+                wanted: *wanted,
+                weight: target.weight,
+            })
+            .collect();
+        let pool = self.targets.iter().fold(CpuSet::new(), |all, t| all.union(&t.available));
+        let granted = share::share(&claims, number(pool.len()));
+        let seats: Vec<Seat<'_>> = self
+            .targets
+            .iter()
+            .zip(granted)
+            .map(|(target, granted)| Seat {
+                layout: &target.layout,
+                available: &target.available,
+                held: &target.cpus,
+                uses: &target.uses,
+                granted,
+                minimum,
+            })
+            .collect();
+        seat(&seats)
+    }
+
+    /// Who gives a core goes before who gets it: at no time do two have it.
+    fn shrinking_first(&self, seated: &[CpuSet]) -> Vec<(usize, CpuSet)> {
+        let mut all: Vec<(usize, CpuSet)> = seated.iter().cloned().enumerate().collect();
+        all.sort_by_key(|(at, cpus)| !cpus.is_subset(&self.targets[*at].cpus));
+        all
+    }
+
+    fn drop_ended(&mut self) -> Vec<Left> {
+        let mut ended = Vec::new();
+        for target in &mut self.targets {
+            let tree = &mut target.tree;
+            if target.look.when_due(|| tree.refresh()).is_some() && !tree.runs() {
+                ended.push(target.root);
+            }
+        }
+        let why = |pid| Left { pid, why: None };
+        ended.into_iter().map(|pid| self.leave(pid).unwrap_or(why(pid))).collect()
+    }
+
+    fn drop_failed(&mut self, failed: Vec<(i32, CoresError)>) -> Vec<Left> {
+        let mut left = Vec::new();
+        for (pid, error) in failed {
+            // Its record stays where that fails, too: numapilot restore tells why.
+            if self.leave(pid).is_some() {
+                left.push(Left { pid, why: Some(error) });
+            }
+        }
+        left
+    }
+
+    /// Has no more to do with a target; what could not be put back.
+    fn leave(&mut self, pid: i32) -> Option<Left> {
+        let at = self.targets.iter().position(|target| target.root == pid)?;
+        let target = self.targets.remove(at);
+        Some(target.release())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Target {
+    /// Looks at what may have changed around it.
+    fn see(
+        &mut self,
+        machine: &mut Machine,
+        others: &CpuSet,
+        settings: &Settings,
+    ) -> Result<(), CoresError> {
+        let available = self.hold.available()?.difference(others);
+        if available.is_empty() {
+            return Err(CoresError::TooFew { pid: self.root, wanted: settings.minimum, there: 0 });
+        }
+        if available != self.available {
+            let known = machine.online_cpus();
+            if !available.is_subset(&known) {
+                *machine = numapilot_topology::read("/".as_ref())
+                    .map_err(|error| CoresError::Machine(error.to_string()))?;
+            }
+            self.layout = Layout::of(machine, &available, settings.spread);
+            self.available = self.layout.all();
+        }
+        if settings.spread == Spread::Adaptive
+            && let Some(Ok(nodes)) = self.use_look.when_due(|| self.tree.node_bytes())
+        {
+            // Which controller has room is not counted here.
+            let node_use = |(node, bytes)| (node, NodeUse { bytes, room: 1.0 });
+            self.uses = nodes.into_iter().map(node_use).collect();
+        }
+        if matches!(self.hold, Hold::Cpuset(_))
+            && !self.cpus.is_empty()
+            && self.claim.is_some()
+            && let Some(count) = self.pin_look.when_due(|| pinned(&self.tree, &self.cpus))
+        {
+            self.pinned = count;
+        }
+        Ok(())
+    }
+
+    /// Puts it on these CPUs.
+    fn put(&mut self, cpus: &CpuSet) -> Result<(), CoresError> {
+        let Some(claim) = &mut self.claim else {
+            self.cpus = cpus.clone();
+            return Ok(());
+        };
+        // While it changes both count as taken, so that no other daemon takes a core that is
+        // not free yet, or not any more.
+        self.hold.announce(cpus, &self.tree);
+        claim.record.hold = self.hold.clone();
+        claim.record.cpus = self.cpus.union(cpus);
+        claim.save()?;
+        let pinned = self.hold.set(self.root, cpus, &self.tree)?;
+        if matches!(self.hold, Hold::Affinity(_)) {
+            self.pinned = pinned;
+        }
+        if claim.record.cpus != *cpus {
+            claim.record.cpus = cpus.clone();
+            claim.save()?;
+        }
+        self.cpus = cpus.clone();
+        Ok(())
+    }
+
+    fn keep(&mut self) -> Result<(), CoresError> {
+        let Some(claim) = &mut self.claim else { return Ok(()) };
+        if self.hold.is_behind(&self.tree) {
+            self.hold.announce(&self.cpus, &self.tree);
+            claim.record.hold = self.hold.clone();
+            claim.save()?;
+        }
+        self.hold.keep(self.root, &self.cpus, &self.tree)
+    }
+
+    /// Puts it back as it was; what could not be.
+    fn release(mut self) -> Left {
+        self.tree.refresh();
+        self.hold.announce(&self.cpus, &self.tree);
+        let release = |mut claim: Claim| {
+            claim.record.hold = self.hold;
+            claim.release().err()
+        };
+        Left { pid: self.root, why: self.claim.and_then(release) }
+    }
+}
+
+fn limits(settings: &Settings, target: &Target) -> Limits {
+    let all = number(target.available.len()).max(1);
+    let minimum = settings.minimum.min(all);
+    let maximum = settings.maximum.map_or(all, |maximum| maximum.min(all)).max(minimum);
+    Limits { minimum, maximum }
+}
+
+fn number(cpus: usize) -> u32 {
+    u32::try_from(cpus).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,88 @@
+//! Why the cores of a target cannot be held.
+
+use std::io;
+use std::path::PathBuf;
+
+use numapilot_place::journal::JournalError;
+use thiserror::Error;
+
+/// Why the cores of a target cannot be held; nothing is left changed.
+#[derive(Debug, Error)]
+pub enum CoresError {
+    /// It has ended.
+    #[error("the target has ended")]
+    Gone,
+    /// Another numapilot does.
+    #[error(
+        "process {target} is under numapilot cores already (process {pid}); end that one first, \
+         or give it all targets: numapilot cores -p PID,PID"
+    )]
+    Taken {
+        /// The target.
+        target: u32,
+        /// Who has it.
+        pid: u32,
+    },
+    /// One of two targets of one run descends from the other.
+    #[error("process {child} belongs to process {parent}; give only the latter")]
+    Related {
+        /// The descendant.
+        child: i32,
+        /// Its ancestor.
+        parent: i32,
+    },
+    /// There are not enough CPUs.
+    #[error(
+        "{wanted} cores are asked for and {there} are free for process {pid}: lower --min, or end \
+         what holds the others (numapilot cores of another program, a cpuset, CPUs offline)"
+    )]
+    TooFew {
+        /// The target.
+        pid: i32,
+        /// Its minimum.
+        wanted: u32,
+        /// CPUs that there are.
+        there: usize,
+    },
+    /// None of the ways works.
+    #[error("the cores of process {pid} cannot be held: {causes}; run as root or as its user")]
+    NoWay {
+        /// The target.
+        pid: i32,
+        /// Each way with what is in it.
+        causes: String,
+    },
+    /// Somebody else took it out of the group that was made for it.
+    #[error(
+        "it is not in {} any more: somebody else moved it; its cores are left as they are",
+        group.display()
+    )]
+    MovedAway {
+        /// The group.
+        group: PathBuf,
+    },
+    /// A file of a group.
+    #[error("{what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A thread's affinity.
+    #[error("the affinity of thread {tid} cannot be set ({source}); run as root or as its user")]
+    Affinity {
+        /// Which.
+        tid: i32,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The record of what is to be put back.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The machine.
+    #[error("the machine's CPUs cannot be read: {0}")]
+    Machine(String),
+}

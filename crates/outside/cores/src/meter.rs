@@ -1,0 +1,182 @@
+//! What a target uses of its cores, by the kernel's files.
+//!
+//! Sources: clock_getcpuclockid(3); Documentation/scheduler/sched-stats.rst;
+//! Documentation/accounting/psi.rst.
+//!
+//! Busy cores come from the CPU clocks of its processes, which have nanoseconds where
+//! `/proc/PID/stat` has ticks of 10 ms. Waiting threads come from the time each thread has
+//! waited for a CPU: a file for each thread, so with thousands of them it is read less often
+//! than every tick, and what is known is then an average of a longer time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use numapilot_observe::Tree;
+
+use crate::decide::Load;
+
+/// A costly look takes at most one part in so many of the time.
+const REST: u32 = 1000;
+/// Waiting that is older than so many ticks is not known any more.
+const FRESH_TICKS: u32 = 3;
+
+/// Costly looks at a bounded share of the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    next: Instant,
+}
+
+impl Pace {
+    /// Due at once.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { next: Instant::now() }
+    }
+
+    /// Does what is due, and says how long to rest by what it took.
+    pub fn when_due<T>(&mut self, look: impl FnOnce() -> T) -> Option<T> {
+        let begin = Instant::now();
+        if begin < self.next {
+            return None;
+        }
+        let result = look();
+        self.next = begin + begin.elapsed() * REST;
+        Some(result)
+    }
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What was read last.
+#[derive(Debug)]
+pub struct Meter {
+    at: Instant,
+    cpu: Duration,
+    pressure_us: Option<u64>,
+    delays: BTreeMap<i32, u64>,
+    delays_at: Instant,
+    waiting: Option<f64>,
+    pace: Pace,
+}
+
+impl Meter {
+    /// Begins to measure.
+    #[must_use]
+    pub fn new(tree: &Tree, pressure_file: Option<&Path>) -> Self {
+        let now = Instant::now();
+        Self {
+            at: now,
+            cpu: tree.cpu_time(),
+            pressure_us: pressure_file.and_then(pressure_us),
+            delays: tree.run_delays().collect(),
+            delays_at: now,
+            waiting: None,
+            pace: Pace::new(),
+        }
+    }
+
+    /// What was used since the last call.
+    pub fn read(&mut self, tree: &Tree, pressure_file: Option<&Path>, most: usize) -> Load {
+        let now = Instant::now();
+        let interval = now.duration_since(self.at);
+        let seconds = interval.as_secs_f64();
+        let cpu = tree.cpu_time();
+        // A process that ended between two looks takes its last moments with it.
+        let busy = cpu.saturating_sub(self.cpu).as_secs_f64() / seconds;
+        let pressure_us = pressure_file.and_then(pressure_us);
+        let pressed = pressure_us
+            .zip(self.pressure_us)
+            .map(|(now, before)| (now.saturating_sub(before) as f64 / 1e6 / seconds).min(1.0));
+        (self.at, self.cpu, self.pressure_us) = (now, cpu, pressure_us);
+        self.wait(tree, now);
+        let fresh = now.duration_since(self.delays_at) <= interval * FRESH_TICKS;
+        Load {
+            // A number that was given to another process would count as its work.
+            busy: (seconds > 0.0).then_some(busy.min(most as f64)),
+            waiting: self.waiting.filter(|_| fresh),
+            pressure: pressed,
+            traffic: None,
+        }
+    }
+
+    fn wait(&mut self, tree: &Tree, now: Instant) {
+        let mut pace = self.pace;
+        let Some(delays) = pace.when_due(|| tree.run_delays().collect::<BTreeMap<i32, u64>>())
+        else {
+            return;
+        };
+        self.pace = pace;
+        let seconds = now.duration_since(self.delays_at).as_secs_f64();
+        let since = |(tid, delay): (&i32, &u64)| {
+            delay.saturating_sub(self.delays.get(tid).copied().unwrap_or(0))
+        };
+        let waited: u64 = delays.iter().map(since).sum();
+        let known = !delays.is_empty() && seconds > 0.0;
+        self.waiting = known.then_some(waited as f64 / 1e9 / seconds);
+        (self.delays, self.delays_at) = (delays, now);
+    }
+}
+
+/// `some ... total=N` of a pressure file, in microseconds.
+fn pressure_us(path: &Path) -> Option<u64> {
+    parse_pressure(&fs::read_to_string(path).ok()?)
+}
+
+fn parse_pressure(text: &str) -> Option<u64> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    some.split_whitespace().find_map(|field| field.strip_prefix("total="))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn pressure_is_that_of_some() {
+        let text = "some avg10=5.62 avg60=5.71 avg300=7.31 total=29529\nfull avg10=0.00 total=7\n";
+        assert_eq!(parse_pressure(text), Some(29529));
+        assert_eq!(parse_pressure("full total=7\n"), None);
+    }
+
+    #[test]
+    fn a_busy_process_is_busy_and_an_idle_one_is_not() {
+        let read = |script: &str| {
+            let mut child =
+                Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+            let tree = Tree::of(&[i32::try_from(child.id()).unwrap()]).unwrap();
+            let mut meter = Meter::new(&tree, None);
+            std::thread::sleep(Duration::from_millis(200));
+            let load = meter.read(&tree, None, 8);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            load.busy.unwrap()
+        };
+        let (busy, idle) = (read("while :; do :; done"), read("read x"));
+        assert!(busy > 0.05 && busy < 1.1, "{busy}");
+        assert!(idle < busy, "{idle} {busy}");
+    }
+
+    #[test]
+    fn a_costly_look_is_rare() {
+        let mut pace = Pace::new();
+        assert!(pace.when_due(|| std::thread::sleep(Duration::from_millis(5))).is_some());
+        assert!(pace.when_due(|| ()).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "\\PC*") {
+            let _ = parse_pressure(&text);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Who holds which target: a file for each, written before anything is changed.
+//!
+//! It keeps two daemons from one target and one core from two targets, and it is what
+//! `numapilot restore` puts back after a daemon that was killed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use numapilot_observe::Tree;
+use numapilot_place::journal::{Directory, JournalError, Owner, State, load, save};
+use numapilot_topology::CpuSet;
+use serde::{Deserialize, Serialize};
+
+use crate::CoresError;
+use crate::actuator::Hold;
+
+/// One target and its daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The daemon.
+    owner: Owner,
+    /// The target's first process.
+    target: Owner,
+    /// CPUs that the target has to itself.
+    pub cpus: CpuSet,
+    /// What was changed.
+    pub hold: Hold,
+}
+
+/// All records of this user.
+#[derive(Clone, Debug)]
+pub struct Records(Directory);
+
+/// A record that is kept on disk until it is released.
+#[derive(Debug)]
+pub struct Claim {
+    records: Records,
+    path: PathBuf,
+    /// What is in it.
+    pub record: Record,
+}
+
+/// What became of a record whose daemon is dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// For people.
+    pub text: String,
+    /// Whether it could not be put back.
+    pub failed: bool,
+}
+
+impl Records {
+    /// Those of this machine.
+    ///
+    /// # Errors
+    /// Where there is no place for them.
+    pub fn system() -> Result<Self, CoresError> {
+        Ok(Self(Directory::system("numapilot-cores")?))
+    }
+
+    /// Puts back what daemons that were killed have left, so that a target is found as it was.
+    ///
+    /// # Errors
+    /// [`CoresError::Taken`] when another daemon has the target or one of its processes.
+    pub fn make_way(&self, root: i32, tree: &Tree) -> Result<(), CoresError> {
+        self.0.make()?;
+        let _lock = self.0.lock()?;
+        self.conflict(root, tree)
+    }
+
+    /// Claims a target for this process.
+    ///
+    /// # Errors
+    /// As [`Records::make_way`].
+    pub fn claim(&self, root: i32, tree: &Tree, hold: Hold) -> Result<Claim, CoresError> {
+        let target = number(root).and_then(|pid| Owner::of(pid).ok()).ok_or(CoresError::Gone)?;
+        let _lock = self.0.lock()?;
+        self.conflict(root, tree)?;
+        let owner = Owner::this().map_err(|error| self.error(error))?;
+        let path = self.0.path().join(format!("{}-{}.json", target.pid, target.start_time));
+        let record = Record { owner, target, cpus: CpuSet::new(), hold };
+        let claim = Claim { records: self.clone(), path, record };
+        claim.save()?;
+        Ok(claim)
+    }
+
+    /// Settles the dead, and fails where one that lives has the target.
+    fn conflict(&self, root: i32, tree: &Tree) -> Result<(), CoresError> {
+        let mut members: BTreeSet<u32> = tree.pids().filter_map(number).collect();
+        members.extend(ancestors(root));
+        for (path, record) in self.all()? {
+            let lives = record.owner.state().map_err(|error| self.error(error))?;
+            let is_its = record.target.state().is_ok_and(|state| state == State::Alive)
+                && (members.contains(&record.target.pid) || below(&record.target, root));
+            if matches!(lives, State::Dead | State::OtherBoot) {
+                settle(&path, &record);
+            } else if is_its && record.owner.pid != std::process::id() {
+                let (target, pid) = (record.target.pid, record.owner.pid);
+                return Err(CoresError::Taken { target, pid });
+            }
+        }
+        Ok(())
+    }
+
+    /// CPUs that targets of other daemons have.
+    ///
+    /// # Errors
+    /// Where the records cannot be read.
+    pub fn cpus_of_others(&self) -> Result<CpuSet, CoresError> {
+        let me = std::process::id();
+        let mut cpus = CpuSet::new();
+        for (_, record) in self.all()? {
+            if record.owner.pid != me && record.owner.state().is_ok_and(|s| s == State::Alive) {
+                cpus = cpus.union(&record.cpus);
+            }
+        }
+        Ok(cpus)
+    }
+
+    /// When a record came or went last.
+    pub(crate) fn changed(&self) -> Option<SystemTime> {
+        fs::metadata(self.0.path()).and_then(|about| about.modified()).ok()
+    }
+
+    /// Puts back what daemons that are dead have left, and with `force` what live ones hold.
+    ///
+    /// # Errors
+    /// Where the records cannot be read.
+    pub fn restore(&self, force: bool) -> Result<Vec<Outcome>, CoresError> {
+        if !self.0.path().is_dir() {
+            return Ok(Vec::new());
+        }
+        self.0.make()?;
+        let _lock = self.0.lock()?;
+        let mut outcomes = Vec::new();
+        for (path, record) in self.all()? {
+            match record.owner.state().map_err(|error| self.error(error))? {
+                State::Alive | State::Unknown if !force => outcomes.push(Outcome {
+                    text: format!("{}: in use; --force puts it back nevertheless", record.name()),
+                    failed: false,
+                }),
+                // Nobody has survived that, and no group.
+                State::OtherBoot => {
+                    fs::remove_file(&path).map_err(|error| self.error(error))?;
+                }
+                _ => outcomes.push(settle(&path, &record)),
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn all(&self) -> Result<Vec<(PathBuf, Record)>, CoresError> {
+        let entries = match fs::read_dir(self.0.path()) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(self.error(error)),
+        };
+        let mut all = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|error| self.error(error))?.path();
+            if path.extension().is_some_and(|suffix| suffix == "json") {
+                match load(&path) {
+                    Ok(record) => all.push((path, record)),
+                    // It was released a moment ago.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(source) => return Err(JournalError::File { path, source }.into()),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn error(&self, source: io::Error) -> CoresError {
+        JournalError::File { path: self.0.path().to_owned(), source }.into()
+    }
+}
+
+impl Record {
+    fn name(&self) -> String {
+        format!("cores of process {} ({})", self.target.pid, self.hold.describe())
+    }
+}
+
+impl Claim {
+    /// Writes it anew.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn save(&self) -> Result<(), CoresError> {
+        save(&self.record, &self.path).map_err(|error| self.records.error(error))
+    }
+
+    /// Puts everything back and forgets the target.
+    ///
+    /// # Errors
+    /// [`CoresError`]; the record stays, so that `numapilot restore` can try again.
+    pub fn release(self) -> Result<(), CoresError> {
+        self.record.hold.put_back()?;
+        match fs::remove_file(&self.path) {
+            // `restore --force` was here before us.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.records.error(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn settle(path: &Path, record: &Record) -> Outcome {
+    let name = record.name();
+    let done = record.hold.put_back().map_err(|error| error.to_string());
+    match done.and_then(|()| fs::remove_file(path).map_err(|error| error.to_string())) {
+        Ok(()) => Outcome { text: format!("{name}: put back"), failed: false },
+        Err(error) => Outcome { text: format!("{name}: not put back: {error}"), failed: true },
+    }
+}
+
+fn number(pid: i32) -> Option<u32> {
+    u32::try_from(pid).ok()
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    Some(procfs::process::Process::new(pid).ok()?.stat().ok()?.ppid).filter(|parent| *parent > 0)
+}
+
+/// The processes that a process descends from.
+fn ancestors(pid: i32) -> Vec<u32> {
+    std::iter::successors(parent(pid), |pid| parent(*pid)).filter_map(number).collect()
+}
+
+/// Whether a target descends from a process.
+fn below(target: &Owner, root: i32) -> bool {
+    let pid = i32::try_from(target.pid).unwrap_or_default();
+    number(root).is_some_and(|root| ancestors(pid).contains(&root))
+}
