@@ -10,6 +10,7 @@ use crate::terminal::Terminal;
 mod balance;
 mod bench;
 mod completions;
+mod cores;
 mod deferred;
 mod doctor;
 mod lab;
@@ -38,6 +39,8 @@ pub enum Verb {
     Stat(Deferred<stat::Args>),
     /// Keep a program's pages on the nodes that use them.
     Balance(Deferred<balance::Args>),
+    /// Give a program as many cores as it needs, near its data.
+    Cores(Deferred<cores::Args>),
     /// Run a built-in workload.
     Bench(Deferred<bench::Args>),
     /// Repeat a study: values beside those of its source.
@@ -65,6 +68,7 @@ impl Verb {
             Self::Tune(Deferred(args)) => args.run(terminal),
             Self::Stat(Deferred(args)) => args.run(terminal),
             Self::Balance(Deferred(args)) => args.run(terminal),
+            Self::Cores(Deferred(args)) => args.run(terminal),
             Self::Bench(Deferred(args)) => args.run(terminal),
             Self::Study(Deferred(args)) => args.run(terminal),
             Self::Lab(Deferred(args)) => args.run(terminal),

@@ -1,8 +1,10 @@
-//! `numapilot restore`: puts back machine-wide settings that a killed run left changed.
+//! `numapilot restore`: puts back machine-wide settings that a killed run left changed, and the
+//! CPUs of programs whose `numapilot cores` was killed.
 
 use std::io::Write;
 use std::process::ExitCode;
 
+use numapilot_cores::Records;
 use numapilot_place::journal::{Done, Journal};
 
 use crate::terminal::Terminal;
@@ -18,14 +20,19 @@ pub struct Args {
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let outcomes = Journal::system()?.restore(self.force)?;
+        let cores = Records::system()?.restore(self.force)?;
         let mut out = terminal.out();
-        if outcomes.is_empty() {
+        if outcomes.is_empty() && cores.is_empty() {
             writeln!(out, "nothing to restore")?;
         }
         for outcome in &outcomes {
             writeln!(out, "{outcome}")?;
         }
-        if outcomes.iter().any(|o| matches!(o.done, Done::Failed(_))) {
+        for outcome in &cores {
+            writeln!(out, "{}", outcome.text)?;
+        }
+        let failed = cores.iter().any(|o| o.failed);
+        if failed || outcomes.iter().any(|o| matches!(o.done, Done::Failed(_))) {
             anyhow::bail!("not everything could be put back; the journal keeps what was not");
         }
         Ok(ExitCode::SUCCESS)

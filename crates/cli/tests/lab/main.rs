@@ -7,6 +7,7 @@
 mod bad_input;
 mod balance;
 mod balancing;
+mod cores;
 mod course;
 #[path = "../guests/mod.rs"]
 mod guests;

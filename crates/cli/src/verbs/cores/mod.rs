@@ -1,0 +1,275 @@
+//! `numapilot cores`: gives a program as many cores as it needs, where its data are.
+
+mod options;
+mod output;
+mod picture;
+mod simulate;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use numapilot_cores::Daemon;
+use numapilot_cores::net::{Net, Run};
+use numapilot_observe::Tree;
+use numapilot_place::{Options, Plan, Running, Supervisor, prepare};
+use numapilot_topology::Machine;
+
+use self::options::Decision;
+use self::output::Output;
+use self::picture::{Panel, draw};
+use super::run::finish;
+use crate::file::{Existing, check, put};
+use crate::terminal::Terminal;
+
+/// Below this a tick measures nothing but noise.
+const SHORTEST_TICK: Duration = Duration::from_millis(10);
+
+/// Arguments of `cores`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:\n  numapilot cores -- ./server --port 80\n  \
+numapilot cores -p $(pidof server) --placement sparse\n  \
+numapilot cores -p 4711,4712 --weight 3,1\n  \
+numapilot cores simulate --load burst --svg burst.svg"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    /// Control running processes, each with what descends from it, until they end or Ctrl-C.
+    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
+          value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Vec<i32>,
+
+    /// With -p: part of each process in what is scarce, relative to the others.
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "pid",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    weight: Vec<u32>,
+
+    #[command(flatten)]
+    decision: Decision,
+
+    /// How often to decide.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = crate::units::duration)]
+    tick: Duration,
+
+    /// Print what would be done and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Write a line of JSON for every process and tick to standard output.
+    #[arg(long)]
+    json: bool,
+
+    /// Print the Petri net, its marking and what fired last; with a target at the end.
+    #[arg(long)]
+    explain: bool,
+
+    /// Print the Petri net as a graph for dot(1).
+    #[arg(long)]
+    dot: bool,
+
+    /// Draw load and cores into FILE at the end.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Say how a target is held, and every change.
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// The program and its arguments.
+    #[arg(
+        value_name = "COMMAND",
+        last = true,
+        required_unless_present_any = ["pid", "explain", "dot"],
+        conflicts_with = "pid"
+    )]
+    command: Vec<OsString>,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Show what the modes would do with a load.
+    Simulate(simulate::Args),
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        if let Some(Action::Simulate(args)) = &self.action {
+            return args.run(terminal);
+        }
+        let settings = self.decision.settings(self.dry_run)?;
+        if self.tick < SHORTEST_TICK {
+            bail!("--tick {:?} is too short to measure anything; give at least 10ms", self.tick);
+        }
+        if !self.weight.is_empty() && self.weight.len() != self.pid.len() {
+            bail!(
+                "{} weights for {} processes; give one for each",
+                self.weight.len(),
+                self.pid.len()
+            );
+        }
+        if let Some(path) = &self.svg {
+            check(path, Existing::Replace)?;
+        }
+        let machine = numapilot_topology::read("/".as_ref())?;
+        if self.pid.is_empty() && self.command.is_empty() {
+            return self.net(&machine, terminal);
+        }
+        let mut daemon = Daemon::new(machine, settings)?;
+        let output = Output::new(*terminal, self.json, self.dry_run, self.verbose);
+        if self.command.is_empty() {
+            self.running(&mut daemon, output, terminal)
+        } else {
+            self.started(&mut daemon, output, terminal)
+        }
+    }
+
+    /// A program that is started here.
+    fn started(
+        &self,
+        daemon: &mut Daemon,
+        mut output: Output,
+        terminal: &Terminal,
+    ) -> anyhow::Result<ExitCode> {
+        let here = numapilot_topology::read("/".as_ref())?;
+        let program = prepare(&Plan::default(), &here, &self.command, &Options::default())?;
+        let signals = Supervisor::new()?;
+        let running = program.spawn(|_| {})?;
+        let pid = running.pid();
+        match daemon.add(pid, Tree::of_child(pid), 1) {
+            Ok(how) => output.begin(pid, &how),
+            // It has ended already.
+            Err(_) if running.ended_within(Some(Duration::ZERO))? => {}
+            Err(error) => terminal.warn(format_args!("{error}; the command runs unchanged")),
+        }
+        self.stay(daemon, &mut output, &signals, Some(&running))?;
+        self.explain(daemon, &mut terminal.err())?;
+        for left in daemon.end() {
+            output.left(&left);
+        }
+        let ends = signals.wait(vec![running])?;
+        self.finish(&output)?;
+        Ok(finish(terminal, &ends))
+    }
+
+    /// Processes that run already.
+    fn running(
+        &self,
+        daemon: &mut Daemon,
+        mut output: Output,
+        terminal: &Terminal,
+    ) -> anyhow::Result<ExitCode> {
+        let signals = Supervisor::new()?;
+        for (at, &pid) in self.pid.iter().enumerate() {
+            let weight = self.weight.get(at).copied().unwrap_or(1);
+            let how = daemon.add(pid, Tree::of(&[pid])?, weight)?;
+            output.begin(pid, &how);
+        }
+        self.stay(daemon, &mut output, &signals, None)?;
+        self.explain(daemon, &mut terminal.out())?;
+        for left in daemon.end() {
+            output.left(&left);
+        }
+        self.finish(&output)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// A tick after the other until the targets end, or a signal where they are not ours.
+    fn stay(
+        &self,
+        daemon: &mut Daemon,
+        output: &mut Output,
+        signals: &Supervisor,
+        program: Option<&Running>,
+    ) -> anyhow::Result<()> {
+        for left in daemon.begin(program.is_some()) {
+            output.left(&left);
+        }
+        let begin = Instant::now();
+        let mut next = begin + self.tick;
+        while !daemon.is_empty() {
+            let limit = next.saturating_duration_since(Instant::now());
+            let over = match program {
+                Some(program) => signals.ended_within(program, limit)?,
+                None => signals.asked_to_end(limit)?,
+            };
+            if over {
+                return Ok(());
+            }
+            if Instant::now() < next {
+                continue;
+            }
+            let (reports, left) = daemon.tick();
+            let time = begin.elapsed().as_secs_f64();
+            for report in &reports {
+                output.tick(time, report)?;
+            }
+            for left in &left {
+                output.left(left);
+            }
+            // A whole tick of measurement, however long this one took.
+            next = (next + self.tick).max(Instant::now() + self.tick / 2);
+        }
+        Ok(())
+    }
+
+    fn finish(&self, output: &Output) -> anyhow::Result<()> {
+        if let Some(path) = &self.svg {
+            let all = numapilot_topology::read("/".as_ref())?.online_cpus().len();
+            let panels: Vec<Panel<'_>> = output
+                .points()
+                .map(|(pid, points)| Panel { title: format!("process {pid}"), points })
+                .collect();
+            let all = u32::try_from(all).unwrap_or(u32::MAX);
+            let svg = draw("Cores and load", all, self.tick.as_secs_f64(), &panels);
+            put(path, &svg, Existing::Replace)?;
+        }
+        if !self.json {
+            output.end();
+        }
+        Ok(())
+    }
+
+    /// The net of a target that does not run yet.
+    fn net(&self, machine: &Machine, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let all = u32::try_from(machine.allowed.cpus.len()).unwrap_or(u32::MAX);
+        let (minimum, maximum) = self.decision.limits(all);
+        let run = Run::new(Net::new(minimum, maximum), minimum);
+        self.print(&run, &mut terminal.out())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn explain(&self, daemon: &Daemon, to: &mut impl Write) -> anyhow::Result<()> {
+        for (pid, run) in daemon.runs() {
+            if self.explain || self.dot {
+                // A remark in DOT.
+                let sign = if self.dot { "// " } else { "" };
+                writeln!(to, "{sign}process {pid}")?;
+                self.print(run, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, run: &Run, to: &mut impl Write) -> anyhow::Result<()> {
+        if self.dot {
+            return Ok(to.write_all(run.net().dot(run.marking()).as_bytes())?);
+        }
+        let thresholds = self.decision.thresholds()?;
+        writeln!(
+            to,
+            "{}thresholds   thmin = {:.0} %, thmax = {:.0} %",
+            run.explain(),
+            thresholds.idle * 100.0,
+            thresholds.overload * 100.0
+        )?;
+        Ok(())
+    }
+}

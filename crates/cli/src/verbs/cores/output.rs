@@ -1,0 +1,200 @@
+//! What is written of every tick: a line of JSON for programs, words for people.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use numapilot_cores::decide::{Load, Why};
+use numapilot_cores::net::{Transition, Verdict};
+use numapilot_cores::{CoresError, Left, Report};
+use numapilot_topology::CpuSet;
+use serde::Serialize;
+
+use super::picture::Point;
+use crate::terminal::{self, Terminal};
+
+/// A target's tick.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// Seconds since the beginning.
+    time: f64,
+    pid: i32,
+    metrics: Metrics,
+    decision: Decided<'a>,
+    orders: Cores<'a>,
+    /// `null` in a dry run.
+    done: Option<Cores<'a>>,
+}
+
+#[derive(Serialize)]
+struct Metrics {
+    #[serde(flatten)]
+    load: Load,
+    utilisation: Option<f64>,
+    cores: u32,
+    pinned_threads: usize,
+}
+
+#[derive(Serialize)]
+struct Decided<'a> {
+    verdict: Verdict,
+    why: Why,
+    wanted: u32,
+    firings: &'a [Transition],
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Cores<'a> {
+    cores: usize,
+    cpus: &'a CpuSet,
+}
+
+/// What is told of a target at its end.
+#[derive(Default)]
+struct Sum {
+    ticks: u32,
+    changes: u32,
+    cores: u64,
+    busy: f64,
+    least: u32,
+    most: u32,
+    pins: bool,
+    points: Vec<Point>,
+}
+
+/// Where it goes.
+pub struct Output {
+    terminal: Terminal,
+    json: bool,
+    dry_run: bool,
+    verbose: bool,
+    sums: BTreeMap<i32, Sum>,
+}
+
+impl Output {
+    pub const fn new(terminal: Terminal, json: bool, dry_run: bool, verbose: bool) -> Self {
+        Self { terminal, json, dry_run, verbose, sums: BTreeMap::new() }
+    }
+
+    /// Says how a target is held.
+    pub fn begin(&self, pid: i32, how: &str) {
+        if self.verbose {
+            self.say(format_args!("process {pid} is held by {how}"));
+        }
+    }
+
+    pub fn tick(&mut self, time: f64, report: &Report) -> anyhow::Result<()> {
+        let cores = u32::try_from(report.cpus.len()).unwrap_or(u32::MAX);
+        let sum = self.sums.entry(report.pid).or_default();
+        sum.least = if sum.ticks == 0 { report.cores } else { sum.least.min(report.cores) };
+        sum.most = sum.most.max(report.cores);
+        sum.ticks += 1;
+        sum.cores += u64::from(report.cores);
+        let busy = report.load.busy.unwrap_or(0.0);
+        sum.busy += busy;
+        sum.points
+            .push(Point { load: busy + report.load.waiting.unwrap_or(0.0), cores: report.cores });
+        let changed = cores != report.cores;
+        sum.changes += u32::from(changed);
+        if report.pinned > 0 && !std::mem::replace(&mut sum.pins, true) {
+            self.terminal.warn(format_args!(
+                "{} threads of process {} have an affinity of their own: they are where the \
+                 program wants them; switch that off in the program to have them moved",
+                report.pinned, report.pid
+            ));
+        }
+        if self.json {
+            return self.line(time, report);
+        }
+        if changed && (self.verbose || self.dry_run) {
+            let text = text(time, report);
+            if self.dry_run {
+                writeln!(self.terminal.out(), "{text}")?;
+            } else {
+                self.say(text);
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&self, time: f64, report: &Report) -> anyhow::Result<()> {
+        let cores = Cores { cores: report.cpus.len(), cpus: &report.cpus };
+        let line = Line {
+            time,
+            pid: report.pid,
+            metrics: Metrics {
+                load: report.load,
+                utilisation: report.load.utilisation(report.cores),
+                cores: report.cores,
+                pinned_threads: report.pinned,
+            },
+            decision: Decided {
+                verdict: report.decision.verdict,
+                why: report.decision.why,
+                wanted: report.decision.wanted,
+                firings: &report.firings,
+            },
+            orders: cores,
+            done: (!self.dry_run).then_some(cores),
+        };
+        let mut out = self.terminal.out();
+        serde_json::to_writer(&mut out, &line)?;
+        writeln!(out)?;
+        // Whoever reads wants it now.
+        out.flush()?;
+        Ok(())
+    }
+
+    /// Says why a target was left, unless it has ended.
+    pub fn left(&self, left: &Left) {
+        match &left.why {
+            None | Some(CoresError::Gone) => {}
+            Some(error) => {
+                self.terminal.warn(format_args!("process {} is left: {error}", left.pid));
+            }
+        }
+    }
+
+    /// Says what was done in all.
+    pub fn end(&self) {
+        for (pid, sum) in self.sums.iter().filter(|(_, sum)| sum.ticks > 0) {
+            let ticks = f64::from(sum.ticks);
+            self.say(format_args!(
+                "process {pid}: {} to {} cores, {:.2} on average, of which {:.2} were busy; {} \
+                 changes in {} ticks",
+                sum.least,
+                sum.most,
+                sum.cores as f64 / ticks,
+                sum.busy / ticks,
+                sum.changes,
+                sum.ticks
+            ));
+        }
+    }
+
+    /// Load and cores of every target.
+    pub fn points(&self) -> impl Iterator<Item = (i32, &[Point])> {
+        self.sums.iter().map(|(pid, sum)| (*pid, sum.points.as_slice()))
+    }
+
+    fn say(&self, what: impl std::fmt::Display) {
+        // A closed stderr must not end a run that works.
+        let _ = writeln!(self.terminal.err(), "numapilot: cores: {what}");
+    }
+}
+
+fn text(time: f64, report: &Report) -> String {
+    let load = &report.load;
+    let waiting = load.waiting.map_or(String::new(), |waiting| format!(", {waiting:.2} waiting"));
+    let pressure =
+        load.pressure.map_or(String::new(), |p| format!(", pressure {:.0} %", p * 100.0));
+    format!(
+        "{}, process {}: {} to {} cores (CPUs {}); {:.2} busy{waiting}{pressure}: {}",
+        terminal::seconds(time),
+        report.pid,
+        report.cores,
+        report.cpus.len(),
+        report.cpus,
+        load.busy.unwrap_or(0.0),
+        report.decision.why.text()
+    )
+}

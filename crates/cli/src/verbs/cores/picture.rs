@@ -1,0 +1,105 @@
+//! Load as a line, cores as bars: prt-pro figure 2b.
+
+use crate::svg::{Area, Svg};
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 180.0;
+const LEFT: f64 = 64.0;
+const TOP: f64 = 78.0;
+const GAP: f64 = 74.0;
+const MARGIN: f64 = 24.0;
+
+/// A tick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Threads that ran or wanted to.
+    pub load: f64,
+    /// Cores that the target had.
+    pub cores: u32,
+}
+
+/// One run.
+pub struct Panel<'a> {
+    pub title: String,
+    pub points: &'a [Point],
+}
+
+/// Runs below each other, on the same scale.
+pub fn draw(title: &str, all: u32, tick_s: f64, panels: &[Panel<'_>]) -> String {
+    let mut svg = Svg::default();
+    svg.text("strong large", MARGIN, 30.0, title);
+    svg.text(
+        "dim",
+        MARGIN,
+        52.0,
+        "bars: cores that the program has; line: threads that run or want to",
+    );
+    let load =
+        panels.iter().flat_map(|panel| panel.points).map(|point| point.load).fold(0.0, f64::max);
+    // What is far beyond all cores is drawn at the top.
+    let top = f64::from(all.max(1)).max(load.min(f64::from(all) * 1.5));
+    let mut y = TOP;
+    for panel in panels {
+        draw_panel(&mut svg, panel, top, tick_s, y);
+        y += HEIGHT + GAP;
+    }
+    svg.finish(LEFT + WIDTH + MARGIN, y - GAP + 52.0, title)
+}
+
+fn draw_panel(svg: &mut Svg, panel: &Panel<'_>, top: f64, tick_s: f64, y: f64) {
+    let bottom = y + 14.0 + HEIGHT;
+    let height = |value: f64| (value / top).clamp(0.0, 1.0) * HEIGHT;
+    svg.text("strong", LEFT, y, &panel.title);
+    let step = (top / 4.0).ceil().max(1.0);
+    for at in 0..=4 {
+        let value = step * f64::from(at);
+        if value <= top {
+            let line = bottom - height(value);
+            svg.line("grid", (LEFT, line), (LEFT + WIDTH, line));
+            svg.text("dim small end", LEFT - 8.0, line + 4.0, &format!("{value:.0}"));
+        }
+    }
+    let wide = WIDTH / panel.points.len().max(1) as f64;
+    let mut path = String::new();
+    let mut start = 0;
+    for (at, point) in panel.points.iter().enumerate() {
+        // Neighbours with as many cores are one bar: thousands of ticks stay a small file.
+        let ends = panel.points.get(at + 1).is_none_or(|next| next.cores != point.cores);
+        if ends {
+            let tall = height(f64::from(point.cores));
+            let width = wide * (at + 1 - start) as f64;
+            let x = LEFT + wide * start as f64;
+            svg.heat(Area { x, y: bottom - tall, width, height: tall }, 0.0, 0.5);
+            start = at + 1;
+        }
+        let x = LEFT + wide * (at as f64 + 0.5);
+        let command = if at == 0 { "M" } else { "L" };
+        path += &format!("{command}{x:.1} {:.1}", bottom - height(point.load));
+    }
+    svg.path(0, 1.8, &path);
+    svg.line("axis", (LEFT, bottom), (LEFT + WIDTH, bottom));
+    let seconds = panel.points.len() as f64 * tick_s;
+    for at in 0..=4 {
+        let share = f64::from(at) / 4.0;
+        let label = format!("{:.1} s", seconds * share);
+        svg.text("dim small middle", LEFT + WIDTH * share, bottom + 18.0, &label);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_neighbours_are_one_bar() {
+        let point = |cores| Point { load: 1.5, cores };
+        let points = [point(1), point(1), point(4), point(4)];
+        let panel = Panel { title: "a".to_owned(), points: &points };
+        let svg = draw("title", 4, 0.1, &[panel]);
+        assert_eq!(svg.matches("class=\"heat\"").count(), 2);
+        assert!(
+            draw("empty", 4, 0.1, &[Panel { title: "b".to_owned(), points: &[] }])
+                .contains("</svg>")
+        );
+    }
+}

@@ -1,0 +1,405 @@
+//! `numapilot cores` as a user runs it: every way to hold a target that works here, and that it
+//! is as it was afterwards. cgroup v2 is tried on an emulated machine (`lab/cores.rs`).
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+mod guests;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use guests::{NUMAPILOT, compiled, err, signal};
+use predicates::prelude::*;
+use serde_json::Value;
+
+fn cores(arguments: &[&str]) -> assert_cmd::Command {
+    let mut command = assert_cmd::Command::cargo_bin("numapilot").unwrap();
+    command.arg("cores").args(arguments);
+    command
+}
+
+/// No core belongs to two targets: two tests at a time would take them from each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A target that is ended when this is dropped.
+struct Target(Child);
+
+impl Target {
+    fn start(command: &mut Command) -> Self {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut target = Self(child);
+        let mut line = String::new();
+        BufReader::new(target.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        target
+    }
+
+    fn idle() -> Self {
+        Self::start(Command::new("sh").args(["-c", "echo ready; read x"]))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    /// CPUs that each of its threads may use.
+    fn cpus(&self) -> BTreeSet<String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap();
+        let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).ok();
+        let texts: Vec<String> = tasks.flatten().filter_map(status).collect();
+        let list = |text: &String| {
+            let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            line.unwrap().trim().to_owned()
+        };
+        texts.iter().map(list).collect()
+    }
+
+    fn groups(&self) -> String {
+        fs::read_to_string(format!("/proc/{}/cgroup", self.0.id())).unwrap()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn daemon(arguments: &[&str]) -> Child {
+    let mut command = Command::new(NUMAPILOT);
+    command.arg("cores").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Waits for what comes soon, but on a machine that others use, too.
+fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn all_cpus() -> usize {
+    numapilot_topology::read("/".as_ref()).unwrap().allowed.cpus.len()
+}
+
+/// The ways to hold a target that work here, with more than one CPU to choose from.
+fn ways() -> Vec<&'static str> {
+    if all_cpus() < 2 {
+        println!("skipped: one CPU");
+        return Vec::new();
+    }
+    let works = |way: &&str| {
+        let target = Target::idle();
+        let output = cores(&["-p", &target.pid(), "--actuator", way, "--dry-run"])
+            .timeout(Duration::from_secs(1))
+            .output()
+            .unwrap();
+        let refused = err(&output).contains("cannot be held");
+        if refused {
+            println!("skipped: {}", err(&output).trim());
+        }
+        !refused
+    };
+    ["cgroup-v1", "affinity"].into_iter().filter(works).collect()
+}
+
+#[test]
+fn the_status_of_the_program_is_passed_through() {
+    let _alone = alone();
+    for status in [0, 7] {
+        let script = format!("echo out; exit {status}");
+        cores(&["--", "sh", "-c", &script]).assert().code(status).stdout("out\n");
+    }
+    cores(&["--", "sh", "-c", "kill -9 $$"]).assert().code(137);
+    cores(&["--", "/nonexistent/program"]).assert().code(127);
+    cores(&["--", "/etc/passwd"]).assert().code(126);
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let _alone = alone();
+    let fails = |arguments: &[&str], why: &str| {
+        cores(arguments).assert().code(125).stderr(predicate::str::contains(why));
+    };
+    fails(&["-p", "2147483647"], "process 2147483647 does not exist");
+    fails(&[], "COMMAND");
+    fails(&["--thmin", "80", "--", "true"], "--thmin 80 is not below --thmax 70");
+    fails(&["--thmax", "130", "--", "true"], "is not a percentage");
+    fails(&["--min", "3", "--max", "2", "--", "true"], "--max is below --min");
+    fails(&["--min", "0", "--", "true"], "0 is not in 1..");
+    fails(&["--tick", "1ms", "--", "true"], "too short");
+    fails(&["-p", "1,2", "--weight", "1", "--dry-run"], "give one for each");
+    fails(&["--svg", "/nonexistent/x.svg", "--", "true"], "/nonexistent/x.svg");
+    fails(&["simulate", "--trace", "/nonexistent"], "/nonexistent");
+    let target = Target::idle();
+    fails(&["-p", &target.pid(), "--min", "5000"], "5000 cores are asked for");
+}
+
+#[test]
+fn the_net_is_explained_and_drawn() {
+    let _alone = alone();
+    cores(&["--explain"]).assert().success().stdout(
+        predicate::str::contains("release a core").and(predicate::str::contains("marking")),
+    );
+    cores(&["--dot"]).assert().success().stdout(predicate::str::starts_with("digraph cores {"));
+    let target = Target::idle();
+    let mut daemon = daemon(&["-p", &target.pid(), "--explain", "--dry-run"]);
+    std::thread::sleep(Duration::from_millis(700));
+    signal(&daemon, libc::SIGINT);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut daemon.stdout.take().unwrap(), &mut text).unwrap();
+    assert!(daemon.wait().unwrap().success());
+    assert!(text.contains("last tick    t"), "{text}");
+}
+
+#[test]
+fn a_load_is_simulated_in_both_modes() {
+    let directory = tempfile::tempdir().unwrap();
+    let svg = directory.path().join("burst.svg");
+    let output =
+        cores(&["simulate", "--load", "burst", "--svg", svg.to_str().unwrap()]).output().unwrap();
+    insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap(), @r"
+     mode     cores  most  changes  waited
+     paper    14.13    16       15   6.5 %
+     default   9.76    16        4   2.1 %
+    ");
+    assert!(fs::read_to_string(svg).unwrap().contains("default mode"));
+    let trace = directory.path().join("trace");
+    fs::write(&trace, "1\n2\nthree\n").unwrap();
+    cores(&["simulate", "--trace", trace.to_str().unwrap()])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("line 3: 'three'"));
+}
+
+#[test]
+fn a_target_gets_fewer_cores_and_all_of_them_back() {
+    let _alone = alone();
+    for way in ways() {
+        for end in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            let target = Target::idle();
+            let before = (target.cpus(), target.groups());
+            let arguments = ["-p", &target.pid(), "--actuator", way, "--tick", "20ms"];
+            let mut daemon = daemon(&arguments);
+            let first: BTreeSet<String> = ["0".to_owned()].into();
+            soon("one core", || {
+                target.cpus() == first || target.cpus().iter().all(|c| !c.contains(['-', ',']))
+            });
+            signal(&daemon, end);
+            assert!(daemon.wait().unwrap().success(), "{way}");
+            assert_eq!((target.cpus(), target.groups()), before, "{way}, signal {end}");
+        }
+    }
+}
+
+#[test]
+fn restore_puts_back_what_a_killed_daemon_left() {
+    let _alone = alone();
+    for way in ways() {
+        let target = Target::idle();
+        let before = (target.cpus(), target.groups());
+        let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--tick", "20ms"]);
+        soon("fewer cores", || target.cpus() != before.0);
+        // A second one is refused, by whatever way.
+        cores(&["-p", &target.pid()])
+            .assert()
+            .code(125)
+            .stderr(predicate::str::contains("numapilot cores"));
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        assert_ne!(target.cpus(), before.0, "{way}");
+        let restored =
+            assert_cmd::Command::cargo_bin("numapilot").unwrap().arg("restore").output().unwrap();
+        // Another test's daemon may have put it back before.
+        assert!(restored.status.success(), "{}", err(&restored));
+        assert_eq!((target.cpus(), target.groups()), before, "{way}");
+    }
+}
+
+#[test]
+fn thousands_of_threads_are_held_and_let_go() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("threads.c", directory.path()) else { return };
+    for way in ways() {
+        let target = Target::start(Command::new(&program).arg("3000"));
+        let before = target.cpus();
+        let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--max", "1"]);
+        soon("one core for all", || target.cpus().len() == 1 && target.cpus() != before);
+        signal(&daemon, libc::SIGTERM);
+        assert!(daemon.wait().unwrap().success());
+        assert_eq!(target.cpus(), before, "{way}");
+    }
+}
+
+#[test]
+fn threads_that_pin_themselves_are_left_alone_and_named() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("threads.c", directory.path()) else { return };
+    if ways().is_empty() {
+        return;
+    }
+    let target = Target::start(Command::new(&program).args(["3", "pin"]));
+    let before = target.cpus();
+    assert_eq!(before.len(), 2, "{before:?}");
+    // A cpuset would override it.
+    cores(&["-p", &target.pid(), "--actuator", "cgroup-v1"]).assert().code(125).stderr(
+        predicate::str::contains("have an affinity of their own")
+            .or(predicate::str::contains("cgroup v1: no")),
+    );
+    let mut daemon = daemon(&["-p", &target.pid(), "--tick", "20ms"]);
+    soon("one core for the others", || target.cpus().iter().all(|cpus| !cpus.contains(['-', ','])));
+    std::thread::sleep(Duration::from_millis(100));
+    signal(&daemon, libc::SIGTERM);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
+    daemon.wait().unwrap();
+    assert!(text.contains("1 threads of process"), "{text}");
+    assert_eq!(target.cpus(), before);
+}
+
+#[test]
+fn two_targets_share_no_core() {
+    let _alone = alone();
+    let ways = ways();
+    for way in ways {
+        let (one, two) = (Target::idle(), Target::idle());
+        let pids = format!("{},{}", one.pid(), two.pid());
+        let mut daemon = daemon(&[
+            "-p",
+            &pids,
+            "--weight",
+            "2,1",
+            "--actuator",
+            way,
+            "--tick",
+            "20ms",
+            "--json",
+        ]);
+        let mut held = BTreeSet::new();
+        soon("a core for each", || {
+            held = one.cpus().union(&two.cpus()).cloned().collect();
+            held.len() == 2 && held.iter().all(|cpus| !cpus.contains(['-', ',']))
+        });
+        signal(&daemon, libc::SIGINT);
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut daemon.stdout.take().unwrap(), &mut text).unwrap();
+        assert!(daemon.wait().unwrap().success());
+        for pair in text.lines().collect::<Vec<_>>().chunks(2).filter(|pair| pair.len() == 2) {
+            let cpus = |line: &str| {
+                let line: Value = serde_json::from_str(line).unwrap();
+                let cpus = line["done"]["cpus"].as_array().unwrap().clone();
+                assert!(!cpus.is_empty() && line["metrics"]["busy"].is_number());
+                cpus
+            };
+            let (a, b) = (cpus(pair[0]), cpus(pair[1]));
+            assert!(a.iter().all(|cpu| !b.contains(cpu)), "{pair:?}");
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let _alone = alone();
+    let target = Target::idle();
+    let before = (target.cpus(), target.groups());
+    let mut daemon = daemon(&["-p", &target.pid(), "--dry-run", "--tick", "20ms"]);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!((target.cpus(), target.groups()), before);
+    signal(&daemon, libc::SIGINT);
+    let output = {
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut daemon.stdout.take().unwrap(), &mut text).unwrap();
+        text
+    };
+    assert!(daemon.wait().unwrap().success());
+    if all_cpus() > 1 {
+        assert!(output.contains(&format!("process {}: ", target.pid())), "{output}");
+    }
+}
+
+/// The target's end ends the run, and nothing is left of its group.
+#[test]
+fn a_target_that_dies_leaves_nothing() {
+    let _alone = alone();
+    for way in ways() {
+        let mut target = Target::idle();
+        let (pid, before) = (target.pid(), target.cpus());
+        let mut daemon = daemon(&["-p", &pid, "--actuator", way, "--tick", "20ms"]);
+        soon("fewer cores", || target.cpus() != before);
+        // Nobody has waited for it yet: it is a zombie.
+        target.0.kill().unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
+        assert!(daemon.wait().unwrap().success(), "{way}");
+        assert!(!text.contains("warning"), "{way}: {text}");
+        target.0.wait().unwrap();
+        let left = format!("numapilot-cores-{pid}-");
+        let groups = fs::read_dir(CPUSET).into_iter().flatten().flatten();
+        assert!(groups.into_iter().all(|g| !g.file_name().to_string_lossy().starts_with(&left)));
+        let records = fs::read_dir("/run/numapilot-cores").into_iter().flatten().flatten();
+        assert!(
+            records
+                .into_iter()
+                .all(|r| !r.file_name().to_string_lossy().starts_with(&format!("{pid}-")))
+        );
+    }
+}
+
+const CPUSET: &str = "/sys/fs/cgroup/cpuset";
+
+/// Whoever takes the target out of its group has it; nothing is left, and that is said.
+#[test]
+fn a_target_that_is_moved_away_is_left_as_it_is() {
+    let _alone = alone();
+    if !ways().contains(&"cgroup-v1") {
+        return;
+    }
+    let target = Target::idle();
+    let before = (target.cpus(), target.groups());
+    let mut daemon = daemon(&["-p", &target.pid(), "--actuator", "cgroup-v1", "--tick", "20ms"]);
+    soon("fewer cores", || target.cpus() != before.0);
+    fs::write(format!("{CPUSET}/cgroup.procs"), target.pid()).unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
+    daemon.wait().unwrap();
+    assert!(text.contains("somebody else moved it"), "{text}");
+    assert_eq!((target.cpus(), target.groups()), before);
+}
+
+/// In a mount namespace of its own the hierarchy is read-only.
+#[test]
+fn where_no_group_may_be_written_affinity_does() {
+    let _alone = alone();
+    if !ways().contains(&"cgroup-v1") {
+        return;
+    }
+    let target = Target::idle();
+    let before = target.cpus();
+    let script = format!(
+        "mount -o remount,bind,ro {CPUSET} && exec {NUMAPILOT} cores -v -p {} --tick 20ms",
+        target.pid()
+    );
+    let mut daemon = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    soon("fewer cores", || target.cpus() != before);
+    signal(&daemon, libc::SIGTERM);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
+    assert!(daemon.wait().unwrap().success(), "{text}");
+    assert!(text.contains("is held by the affinity of every thread"), "{text}");
+    assert_eq!(target.cpus(), before);
+}

@@ -1,0 +1,80 @@
+//! Cores of a program by cgroup v2, on a machine of four nodes: given, taken, put back, and CPUs
+//! that go offline.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::guests::{NUMAPILOT, boots, compiled, err};
+
+/// Four threads that compute, held by every way; `where` prints the CPUs that they may use.
+const SCRIPT: &str = r#"
+where() { echo "$1 $(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/$P/status)"; }
+settle() { sleep 4; where "$1"; }
+start() { mkfifo "/tmp/$1"; PROGRAM 4 < "/tmp/$1" > /dev/null & P=$!; exec 3> "/tmp/$1"; }
+for way in cgroup-v2 affinity; do
+    start $way
+    where before
+    numapilot cores -p $P --actuator $way -v 2> /tmp/said & D=$!
+    settle busy
+    kill $D; wait $D; echo "status $?"
+    where after
+    echo "way $(grep -o 'held by .*' /tmp/said)"
+    numapilot cores -p $P --actuator $way --placement sparse --max 4 & D=$!
+    settle sparse
+    kill -9 $D; wait $D
+    numapilot restore
+    where restored
+    exec 3>&-; wait $P
+done
+start online
+numapilot cores -p $P --max 2 & D=$!
+settle two
+echo 0 > /sys/devices/system/cpu/cpu1/online
+settle offline
+echo 1 > /sys/devices/system/cpu/cpu1/online
+kill $D; wait $D; echo "status $?"
+where after
+ls -d /sys/fs/cgroup/numapilot* 2>/dev/null
+echo "left $(ls /run/numapilot-cores | wc -l) $(cat /sys/fs/cgroup/cgroup.subtree_control)"
+"#;
+
+#[test]
+fn cores_are_given_taken_and_put_back_by_cgroup_v2() {
+    if !boots() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("busy.c", directory.path()) else { return };
+    let file = directory.path().join("script");
+    fs::write(&file, SCRIPT.replace("PROGRAM", program.to_str().unwrap())).unwrap();
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run", "-m", "opteron-8387", "--no-model", "--include"])
+        .arg(&program)
+        .args(["--include", "sed", "--include", "grep", "--include", "mkfifo"])
+        .args(["--", "sh", file.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(output.status.success(), "{text}{}", err(&output));
+    println!("{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    let values = |name: &str| -> Vec<&str> {
+        lines.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).collect()
+    };
+    let all = values("before")[0];
+    assert_eq!(all, "0-15", "{text}");
+    // Four busy threads: at least four cores, on the first nodes.
+    for busy in values("busy") {
+        let cpus = numapilot_topology::CpuSet::parse_list(busy).unwrap();
+        assert!((4..16).contains(&cpus.len()), "{text}");
+        assert_eq!(cpus.to_string(), format!("0-{}", cpus.len() - 1), "{text}");
+    }
+    assert_eq!(values("sparse"), ["0,4,8,12"; 2], "{text}");
+    assert!(values("way")[0].starts_with("held by cgroup v2, /sys/fs/cgroup/numapilot-cores-"));
+    assert_eq!(values("after"), [all; 3], "{text}");
+    assert_eq!(values("restored"), [all; 2], "{text}");
+    assert_eq!(values("status"), ["0"; 3], "{text}");
+    assert_eq!((values("two"), values("offline")), (vec!["0-1"], vec!["0,2"]), "{text}");
+    assert_eq!(values("left"), ["0 "], "{text}");
+}
