@@ -18,13 +18,16 @@ import threading
 import time
 
 output_lock = threading.Lock()
+# Whatever else the engine prints belongs to the messages, not between the answers.
+output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+os.dup2(2, 1)
 
 
 def say(message):
     line = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
     with output_lock:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        output.write(line + "\n")
+        output.flush()
 
 
 def text(value):
@@ -43,8 +46,11 @@ def answer(client, sql, limit):
         rows = client.rows(sql, limit)
         seconds = time.perf_counter() - began
     except Exception as error:
-        late = limit > 0 and time.perf_counter() - began >= limit
+        late = 0 < limit <= time.perf_counter() - began
         return {"error": f"ended after {limit:g} s" if late else str(error)}
+    if 0 < limit <= seconds:
+        # Over before it could be ended.
+        return {"error": f"took longer than {limit:g} s"}
     return {"seconds": seconds, "rows": [[text(value) for value in row] for row in rows]}
 
 
@@ -79,7 +85,6 @@ def main():
     if mode == "load":
         database.close()
     # Threads in the middle of a query are not waited for.
-    sys.stdout.flush()
     os._exit(0)
 
 

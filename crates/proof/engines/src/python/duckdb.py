@@ -22,6 +22,8 @@ class Database:
 class Client:
     def __init__(self, connection):
         self.connection = connection
+        # It would be printed from two seconds on, terminal or not.
+        connection.execute("set enable_progress_bar = false")
 
     def rows(self, sql, limit):
         timer = threading.Timer(limit, self.connection.interrupt) if limit > 0 else None

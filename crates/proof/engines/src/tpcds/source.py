@@ -13,6 +13,8 @@ import duckdb
 
 def connect(path=":memory:", read_only=False):
     connection = duckdb.connect(path, read_only=read_only)
+    # It would be printed from two seconds on, terminal or not, among the rows.
+    connection.execute("set enable_progress_bar = false")
     try:
         import duckdb_extension_tpcds
 
