@@ -8,9 +8,9 @@
 //!  execution   (machine):   access, budget, kernel, idle, marks -> Simulation -> report, PMU
 //! ```
 //!
-//! Instructions are counted by code that QEMU puts into the translation; a call comes for
-//! every access of user mode, and after so many instructions. The kernel's accesses are
-//! not seen, only its instructions are counted. What the kernel does to the TLB is: its
+//! Instructions are counted by code that QEMU puts into the translation, and so are accesses
+//! that tell nothing new (repeats); a call comes for all others of user mode, and after so
+//! many instructions. The kernel's accesses are not seen, only its instructions are counted. What the kernel does to the TLB is: its
 //! `mov` to CR3 and CR4, `invlpg` and `invpcid` are recognised when they are translated.
 //!
 //! Source: QEMU, docs/devel/tcg-plugins.rst; API version 4 (QEMU 9.1).
@@ -19,6 +19,8 @@ mod arguments;
 mod install;
 mod machine;
 mod qemu;
+mod repeats;
 mod report;
+mod score;
 mod translate;
 mod turnstile;

@@ -7,16 +7,15 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use numapilot_lab_model::{Core, Model, Probe, Regions, Simulation};
+use numapilot_lab_model::{Core, Executed, Model, Probe, Regions, Simulation};
 use numapilot_lab_pmu::{Mark, PmuError, Snapshot};
 use numapilot_sys::shared::SharedWords;
 
 use crate::qemu;
 use crate::report::ReportFile;
+use crate::score::{BUDGET, Score};
 use crate::turnstile::{Left, Turnstile};
 
-/// User instructions after which a CPU publishes its clock and looks at the others'.
-pub const BUDGET: u64 = 4096;
 /// What a CPU that is ahead may execute before it waits again: enough to take an interrupt.
 const ALLOWANCE: u64 = 64;
 /// Turns of a waiting loop in the kernel before its CPU gives the host's processor away for
@@ -24,34 +23,6 @@ const ALLOWANCE: u64 = 64;
 const SPINS: u64 = 16;
 /// For how long it does.
 const NAP: Duration = Duration::from_micros(20);
-
-/// What QEMU's translated code counts for each CPU.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct Score {
-    /// Kernel instructions.
-    pub kernel: AtomicU64,
-    /// User instructions since a [`BUDGET`] was last used up.
-    pub budget: AtomicU64,
-    /// Those before; the translated code leaves them alone.
-    before: AtomicU64,
-}
-
-impl Score {
-    /// Instructions in user mode and in the kernel.
-    fn executed(&self) -> (u64, u64) {
-        let user = self.before.load(Relaxed).wrapping_add(self.budget.load(Relaxed));
-        (user, self.kernel.load(Relaxed))
-    }
-
-    /// Says how much of the budget is used, without a change to what was executed. To be
-    /// called by the CPU itself.
-    fn set_budget(&self, used: u64) {
-        let (user, _) = self.executed();
-        self.before.store(user.wrapping_sub(used), Relaxed);
-        self.budget.store(used, Relaxed);
-    }
-}
 
 /// The PMU's memory: shared with the guest, or nobody's.
 #[derive(Debug)]
@@ -121,8 +92,8 @@ impl Probe for Access {
         unsafe { qemu::qemu_plugin_mem_get_value(self.info) }.low
     }
 
-    fn instructions(&self) -> (u64, u64) {
-        self.score.map_or((0, 0), Score::executed)
+    fn executed(&self) -> Executed {
+        self.score.map_or_else(Executed::default, Score::executed)
     }
 }
 
@@ -174,8 +145,7 @@ impl Machine {
         // SAFETY: passed on to the caller.
         let (core, score) = unsafe { self.cpu(cpu) }?;
         if let Some(score) = score {
-            let (user, kernel) = score.executed();
-            core.executed(user, kernel);
+            core.executed(score.executed());
         }
         Some((core, score))
     }
@@ -195,6 +165,13 @@ impl Machine {
         // SAFETY: called from the CPU's memory callback, which calls nothing that comes back.
         let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
         self.simulation.access(core, address, write, &Access { info, address, score });
+    }
+
+    /// An access of a string instruction that is repeated.
+    pub fn access_element(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, write: bool) {
+        // SAFETY: as in `access`.
+        let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
+        self.simulation.access_element(core, address, write, &Access { info, address, score });
     }
 
     /// A CPU has used up its budget of user instructions, or runs user code for the first

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use numapilot_lab_pmu::Mark;
 
-use crate::machine::{BUDGET, Score, machine};
+use crate::machine::machine;
 use crate::qemu::{self, Insn, Scoreboard, Tb, Word};
+use crate::repeats::{self, Told};
+use crate::score::{BUDGET, Block, Score};
 
 /// Addresses below are user mode's (x86-64, four and five levels of page tables alike for
 /// code).
@@ -107,73 +109,94 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
             return;
         }
         let kernel = address >= KERNEL;
-        let add = |offset| {
+        let add = |offset, value| {
             qemu::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
                 tb,
                 qemu::ADD,
                 word(offset),
-                count as u64,
+                value,
             );
         };
+        let insns = (0..count).map(|i| qemu::qemu_plugin_tb_get_insn(tb, i));
+        let insns: Vec<(*mut Insn, Code)> = insns.map(|insn| (insn, Code::of(insn))).collect();
         if kernel {
-            add(offset_of!(Score, kernel));
-        } else {
-            add(offset_of!(Score, budget));
-            qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
-                tb,
-                on_budget,
-                qemu::NO_REGS,
-                qemu::AT_LEAST,
-                word(offset_of!(Score, budget)),
-                BUDGET,
-                ptr::null_mut(),
-            );
+            add(offset_of!(Score, kernel), count as u64);
+            insns.iter().for_each(|(insn, code)| special(*insn, code, true));
+            return;
         }
-        for index in 0..count {
-            let insn = qemu::qemu_plugin_tb_get_insn(tb, index);
-            translate_instruction(insn, kernel);
+        let (told, reads, writes) = repeats::told(address, insns.iter().map(|(_, c)| c.bytes()));
+        add(offset_of!(Score, block), Block { instructions: count as u64, reads, writes }.pack());
+        qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
+            tb,
+            on_budget,
+            qemu::NO_REGS,
+            qemu::AT_LEAST,
+            word(offset_of!(Score, block)),
+            Block { instructions: BUDGET, ..Block::default() }.pack(),
+            ptr::null_mut(),
+        );
+        for ((insn, code), told) in insns.iter().zip(told) {
+            special(*insn, code, false);
+            tell(*insn, told);
         }
+    }
+}
+
+/// An instruction's bytes.
+struct Code {
+    bytes: [u8; 16],
+    length: usize,
+}
+
+impl Code {
+    /// # Safety
+    /// `insn` belongs to the block being translated.
+    unsafe fn of(insn: *const Insn) -> Self {
+        let mut bytes = [0u8; 16];
+        // SAFETY: the caller vouches for the instruction; no more is written than there is
+        // room.
+        let length =
+            unsafe { qemu::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len()) };
+        Self { length: length.min(bytes.len()), bytes }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 
 /// # Safety
 /// `insn` belongs to the block being translated.
-unsafe fn translate_instruction(insn: *mut Insn, kernel: bool) {
-    let mut code = [0u8; 16];
-    // SAFETY: the caller vouches for the instruction; no more is written than there is room.
-    let length = unsafe { qemu::qemu_plugin_insn_data(insn, code.as_mut_ptr().cast(), code.len()) };
-    if let Some(special) = Special::of(&code[..length.min(code.len())], kernel) {
-        let callback = match special {
-            Special::Mark(_) => on_mark,
-            Special::FlushTlb => on_flush_tlb,
-            Special::EnterKernel => on_enter_kernel,
-            Special::Spin => on_spin,
-        };
-        // SAFETY: as above.
+unsafe fn special(insn: *mut Insn, code: &Code, kernel: bool) {
+    let Some(special) = Special::of(code.bytes(), kernel) else { return };
+    let callback = match special {
+        Special::Mark(_) => on_mark,
+        Special::FlushTlb => on_flush_tlb,
+        Special::EnterKernel => on_enter_kernel,
+        Special::Spin => on_spin,
+    };
+    let data = special.pack();
+    // SAFETY: the caller vouches for the instruction.
+    unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, qemu::NO_REGS, data) }
+}
+
+/// # Safety
+/// `insn` belongs to the block being translated.
+unsafe fn tell(insn: *mut Insn, told: Told) {
+    // One callback for each direction, so that none has to ask for it.
+    let [read, write]: [qemu::MemCallback; 2] =
+        if told.repeated { [on_element_read, on_element_write] } else { [on_read, on_write] };
+    let ways = [(told.reads, read, qemu::READS), (told.writes, write, qemu::WRITES)];
+    for (_, callback, accesses) in ways.into_iter().filter(|(told, ..)| *told) {
+        // SAFETY: the caller vouches for the instruction.
         unsafe {
-            qemu::qemu_plugin_register_vcpu_insn_exec_cb(
+            qemu::qemu_plugin_register_vcpu_mem_cb(
                 insn,
                 callback,
                 qemu::NO_REGS,
-                special.pack(),
+                accesses,
+                ptr::null_mut(),
             );
-        }
-    }
-    if !kernel {
-        // One callback for each direction, so that none has to ask for it.
-        for (callback, accesses) in
-            [(on_read as qemu::MemCallback, qemu::READS), (on_write, qemu::WRITES)]
-        {
-            // SAFETY: as above.
-            unsafe {
-                qemu::qemu_plugin_register_vcpu_mem_cb(
-                    insn,
-                    callback,
-                    qemu::NO_REGS,
-                    accesses,
-                    ptr::null_mut(),
-                );
-            }
         }
     }
 }
@@ -187,6 +210,18 @@ extern "C" fn on_read(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mu
 extern "C" fn on_write(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
     if let Some(machine) = machine() {
         machine.access(cpu, info, address, true);
+    }
+}
+
+extern "C" fn on_element_read(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.access_element(cpu, info, address, false);
+    }
+}
+
+extern "C" fn on_element_write(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.access_element(cpu, info, address, true);
     }
 }
 

@@ -41,8 +41,9 @@ pub struct Parts {
 /// effect on a program: `lpj`, because calibrating delay loops takes seconds per package in
 /// emulation; `tsc` and `no_timer_check`, so that clocks are not compared with each other.
 /// `mitigations=off` keeps page tables and TLBs as the programs see them; `no5lvl` keeps page
-/// walks at four levels.
-const KERNEL: [&str; 17] = [
+/// walks at four levels; `nokaslr` and `norandmaps` give every run the same addresses, on which
+/// it depends what shares a set of a cache or a huge page.
+const KERNEL: [&str; 18] = [
     "console=ttyS0",
     "quiet",
     "panic=-1",
@@ -54,6 +55,7 @@ const KERNEL: [&str; 17] = [
     "no_timer_check",
     "mitigations=off",
     "nokaslr",
+    "norandmaps",
     "no5lvl",
     "cryptomgr.notests",
     "apparmor=0",

@@ -10,6 +10,7 @@ use super::filter::Filter;
 use super::overlap::Overlap;
 use super::tlb::TlbState;
 use crate::Model;
+use crate::model::LINE_BYTES;
 
 /// One CPU. The thread that runs the CPU owns it.
 #[derive(Debug)]
@@ -21,9 +22,8 @@ pub struct Core {
     pub(crate) overlap: Overlap,
     pub(crate) fights: Fights,
     ps_per_instruction: f64,
-    /// Instructions so far, as of the last time the caller said.
-    instructions: u64,
-    pub(crate) kernel_instructions: u64,
+    /// As of the last time the caller said.
+    executed: Executed,
     /// Time beyond instructions.
     pub(crate) stall_ps: u64,
     /// Time it was taken forward while it was idle.
@@ -31,8 +31,23 @@ pub struct Core {
     pub(crate) counts: Counts,
     /// Line of the last miss: further loads from it may bring the next address.
     pub(crate) missed_line: u64,
+    /// Virtual lines that string instructions read and wrote last.
+    element_lines: [u64; 2],
     /// Misses until the next sample.
     pub(crate) until_sample: u64,
+}
+
+/// What the emulator counts of a CPU by itself, since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Executed {
+    /// Instructions in user mode.
+    pub user: u64,
+    /// Instructions in the kernel.
+    pub kernel: u64,
+    /// Reads of user mode that were not shown, since they hit the first level for certain.
+    pub reads: u64,
+    /// Writes likewise.
+    pub writes: u64,
 }
 
 /// Counts since the beginning.
@@ -72,12 +87,12 @@ impl Core {
             overlap: Overlap::new(model.memory_level_parallelism),
             fights: Fights::new(),
             ps_per_instruction: model.base_cpi * model.ps_per_cycle,
-            instructions: 0,
-            kernel_instructions: 0,
+            executed: Executed::default(),
             stall_ps: 0,
             idle_ps: 0,
             counts: Counts::default(),
             missed_line: u64::MAX,
+            element_lines: [u64::MAX; 2],
             until_sample: 0,
         }
     }
@@ -88,11 +103,16 @@ impl Core {
         self.cpu
     }
 
-    /// Says how many instructions the CPU has executed by now, in user mode and in the
-    /// kernel.
-    pub fn executed(&mut self, user: u64, kernel: u64) {
-        self.instructions = user;
-        self.kernel_instructions = kernel;
+    /// Says what the CPU has executed by now.
+    pub fn executed(&mut self, executed: Executed) {
+        self.executed = executed;
+    }
+
+    /// Whether a string instruction comes to another line.
+    #[inline]
+    pub(crate) fn first_in_line(&mut self, address: u64, write: bool) -> bool {
+        let line = address / LINE_BYTES;
+        std::mem::replace(&mut self.element_lines[usize::from(write)], line) != line
     }
 
     /// Its clock.
@@ -104,7 +124,7 @@ impl Core {
 
     #[inline]
     fn busy_ps(&self) -> u64 {
-        (self.instructions as f64 * self.ps_per_instruction) as u64 + self.stall_ps
+        (self.executed.user as f64 * self.ps_per_instruction) as u64 + self.stall_ps
     }
 
     /// Takes the clock forward.
@@ -122,12 +142,12 @@ impl Core {
     pub(crate) fn write_counters(&self, counters: &CpuCounters<'_>) {
         let c = &self.counts;
         let values = [
-            (Scalar::Instructions, self.instructions),
-            (Scalar::KernelInstructions, self.kernel_instructions),
+            (Scalar::Instructions, self.executed.user),
+            (Scalar::KernelInstructions, self.executed.kernel),
             (Scalar::ClockPs, self.now_ps()),
             (Scalar::BusyPs, self.busy_ps()),
-            (Scalar::Reads, c.reads),
-            (Scalar::Writes, c.writes),
+            (Scalar::Reads, c.reads + self.executed.reads),
+            (Scalar::Writes, c.writes + self.executed.writes),
             (Scalar::FirstMisses, c.first_misses),
             (Scalar::LastReferences, c.last_references),
             (Scalar::LastMisses, c.last_misses),

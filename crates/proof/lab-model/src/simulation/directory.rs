@@ -4,6 +4,7 @@
 //! Sets of seven entries behind a lock each, so that what happens to one line happens in
 //! one order. Two host cache lines make a set: lock and keys, then the holders.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WAYS: usize = 7;
@@ -57,11 +58,23 @@ impl Directory {
         Self { sets: (0..sets).map(set).collect() }
     }
 
-    /// Locks the set of a line.
-    pub(crate) fn lock(&self, line: u64) -> Locked<'_> {
+    fn set(&self, line: u64) -> &Set {
         // Neighbouring lines go to different sets, regular strides do not pile up.
         let hash = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let set = &self.sets[hash as usize & (self.sets.len() - 1)];
+        &self.sets[hash as usize & (self.sets.len() - 1)]
+    }
+
+    /// Brings the set of a line into the host's caches while there is other work: it is asked
+    /// for in an order that no prefetcher follows.
+    #[inline]
+    pub(crate) fn prepare(&self, line: u64) {
+        let set = self.set(line);
+        black_box((set.lock.load(Ordering::Relaxed), set.hand.load(Ordering::Relaxed)));
+    }
+
+    /// Locks the set of a line.
+    pub(crate) fn lock(&self, line: u64) -> Locked<'_> {
+        let set = self.set(line);
         let mut spins = 0;
         while set.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             spins += 1;

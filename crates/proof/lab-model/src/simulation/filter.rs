@@ -7,6 +7,9 @@
 //! taken out by either. A line that is here is in the first level of cache, and its page in
 //! the TLB: whatever takes them out there takes them out here. What the filter hides is how
 //! recently a line was used, so all lines of a set leave it when another comes into the set.
+//!
+//! The line of the latest miss stands apart: it may be used again as well, but what is read
+//! from it must be told.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,32 +22,68 @@ const SLOTS: usize = 64;
 pub(crate) struct Filter {
     /// `virtual line << 1 | may be written`, 0 when empty.
     slots: [AtomicU64; SLOTS],
+    /// The line that stands apart, likewise.
+    watched: AtomicU64,
+}
+
+/// A slot for the line of this virtual address.
+#[inline]
+fn slot_of(address: u64, writable: bool) -> u64 {
+    (address >> 6) << 1 | u64::from(writable)
+}
+
+/// Whether a slot lets an access to this virtual address through.
+#[inline]
+fn grants(slot: &AtomicU64, address: u64, write: bool) -> bool {
+    let (slot, wanted) = (slot.load(Relaxed), slot_of(address, true));
+    if write { slot == wanted } else { slot | 1 == wanted }
 }
 
 impl Filter {
     pub(crate) fn new() -> Self {
-        Self { slots: std::array::from_fn(|_| AtomicU64::new(0)) }
+        let empty = || AtomicU64::new(0);
+        Self { slots: std::array::from_fn(|_| empty()), watched: empty() }
     }
 
     /// Whether an access to this virtual address changes nothing.
     #[inline]
     pub(crate) fn allows(&self, address: u64, write: bool) -> bool {
-        let line = address >> 6;
-        let slot = self.slots[line as usize % SLOTS].load(Relaxed);
-        if write { slot == line << 1 | 1 } else { slot >> 1 == line }
+        grants(&self.slots[(address >> 6) as usize % SLOTS], address, write)
+    }
+
+    /// Whether an access to this virtual address changes nothing, but must be told if it is
+    /// a read.
+    #[inline]
+    pub(crate) fn watches(&self, address: u64, write: bool) -> bool {
+        grants(&self.watched, address, write)
+    }
+
+    /// Watches the line of this virtual address from now on, and no other.
+    #[inline]
+    pub(crate) fn watch(&self, address: u64, writable: bool) {
+        self.watched.store(slot_of(address, writable), Relaxed);
+    }
+
+    /// Watches no line whose number in its page is one of those.
+    #[inline]
+    fn unwatch(&self, these: impl Fn(usize) -> bool) {
+        if these((self.watched.load(Relaxed) >> 1) as usize % SLOTS) {
+            self.watched.store(0, Relaxed);
+        }
     }
 
     /// Lets the line of this virtual address through from now on.
     #[inline]
     pub(crate) fn put(&self, address: u64, writable: bool) {
-        let line = address >> 6;
-        self.slots[line as usize % SLOTS].store(line << 1 | u64::from(writable), Relaxed);
+        let slot = &self.slots[(address >> 6) as usize % SLOTS];
+        slot.store(slot_of(address, writable), Relaxed);
     }
 
     /// Takes a line out, by its virtual or physical number.
     #[inline]
     pub(crate) fn forget(&self, line: u64) {
         self.slots[line as usize % SLOTS].store(0, Relaxed);
+        self.unwatch(|number| number == line as usize % SLOTS);
     }
 
     /// Takes out what is in the same set as this line in a cache of so many sets, a power
@@ -55,11 +94,13 @@ impl Filter {
         for slot in self.slots.iter().skip(line as usize % step).step_by(step) {
             slot.store(0, Relaxed);
         }
+        self.unwatch(|number| number % step == line as usize % step);
     }
 
     /// Takes out the slots of a mask.
     #[inline]
     pub(crate) fn forget_all(&self, mut slots: u64) {
+        self.unwatch(|number| slots >> number & 1 != 0);
         while slots != 0 {
             self.slots[slots.trailing_zeros() as usize].store(0, Relaxed);
             slots &= slots - 1;
@@ -82,6 +123,30 @@ mod tests {
         filter.put(LINE << 6, true);
         assert!(filter.allows(LINE << 6, false) && filter.allows(LINE << 6 | 63, true));
         assert!(!filter.allows((LINE + 64) << 6, false), "another page");
+    }
+
+    #[test]
+    fn the_watched_line_stands_apart_and_leaves_as_others_do() {
+        let filter = Filter::new();
+        let watched = |write| filter.watches(LINE << 6 | 7 << 6 | 3, write);
+        let watch = || filter.watch((LINE + 7) << 6, true);
+        watch();
+        assert!(watched(true) && watched(false) && !filter.allows((LINE + 7) << 6, false));
+        filter.put((LINE + 71) << 6, true);
+        assert!(watched(true), "a line of the same slot");
+        filter.forget(8);
+        filter.forget_set(6, 32);
+        filter.forget_all(!(1 << 7));
+        assert!(watched(true));
+        let ways: [fn(&Filter); 3] =
+            [|f| f.forget(7), |f| f.forget_set(39, 32), |f| f.forget_all(128)];
+        for leaves in ways {
+            watch();
+            leaves(&filter);
+            assert!(!watched(false));
+        }
+        filter.watch((LINE + 7) << 6, false);
+        assert!(watched(false) && !watched(true));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use numapilot_lab_pmu::{Level, Link, Pmu, PmuError, Record, Scalar, Vector};
 use self::clocks::Clocks;
 pub use self::clocks::QUANTUM_PS;
 use self::contests::Contests;
-pub use self::core::Core;
+pub use self::core::{Core, Executed};
 use self::directory::Directory;
 use self::first::FirstLevel;
 use self::last::LastLevel;
@@ -49,8 +49,8 @@ pub trait Probe {
     fn physical_address(&self) -> Option<u64>;
     /// The value loaded.
     fn value(&self) -> u64;
-    /// Instructions that the CPU has executed by now, in user mode and in the kernel.
-    fn instructions(&self) -> (u64, u64);
+    /// What the CPU has executed by now.
+    fn executed(&self) -> Executed;
 }
 
 /// See the module. `M` is the memory of the PMU.
@@ -162,8 +162,21 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     pub fn access(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
         if core.filter.allows(address, write) {
             core.counts.add(write);
+        } else if core.filter.watches(address, write) {
+            core.counts.add(write);
+            if !write {
+                core.overlap.loaded(probe.value());
+            }
         } else {
             self.look_up(core, address, write, probe);
+        }
+    }
+
+    /// One of the accesses of a string instruction, an element each: what is in a line counts
+    /// as one.
+    pub fn access_element(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
+        if core.first_in_line(address, write) {
+            self.access(core, address, write, probe);
         }
     }
 
@@ -181,10 +194,13 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let line = page.physical_page << 6 | address >> 6 & 63;
         let found = self.first[core.cpu].touch(line);
         if found == Found::Writable || (!write && found == Found::Shared) {
+            core.tlb.filtered(address);
             if line != core.missed_line {
                 core.filter.put(address, found == Found::Writable);
-                core.tlb.filtered(address);
-            } else if !write {
+                return;
+            }
+            core.filter.watch(address, found == Found::Writable);
+            if !write {
                 core.overlap.loaded(probe.value());
             }
             return;
@@ -222,19 +238,20 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         found: Found,
         probe: &impl Probe,
     ) {
-        let (user, kernel) = probe.instructions();
-        core.executed(user, kernel);
+        core.executed(probe.executed());
         let Some(counters) = self.pmu.counters(core.cpu) else { return };
         let mut had = found != Found::No;
         let mut middle = Found::No;
         if !had {
+            self.directory.prepare(line);
             core.counts.first_misses += 1;
             middle = self.middle.get(core.cpu).map_or(Found::No, |c| c.touch(line));
             had = middle != Found::No;
         }
         let kind = core.overlap.classify(address, core.now_ps());
-        let served = if let Some(served) = self.contested(core, line, write, &counters) {
-            served
+        let contested = self.contested(core, line, write, &counters);
+        let (served, kept) = if let Some(served) = contested {
+            (served, None)
         } else {
             let mut writable = write || middle == Found::Writable;
             let served = if middle == Found::Writable || (!write && middle == Found::Shared) {
@@ -250,19 +267,24 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                     }
                 }
             };
-            if core.fights.since_ps(line).is_some() {
+            let fights = core.fights.since_ps(line).is_some();
+            if fights {
                 self.remove_private(core.cpu, line);
             } else if found == Found::No {
                 self.fill(core.cpu, line, writable, middle != Found::No);
             } else {
                 self.allow_writing(core.cpu, line);
             }
-            served
+            (served, (!fights).then_some(writable))
         };
         core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps, core.now_ps());
         core.missed_line = line;
         // Further loads from it tell what was loaded, so they must be seen.
         core.filter.forget(line);
+        if let Some(writable) = kept {
+            core.filter.watch(address, writable);
+            core.tlb.filtered(address);
+        }
         if !write {
             core.overlap.loaded(probe.value());
         }

@@ -62,8 +62,8 @@ impl Probe for Known {
         self.value
     }
 
-    fn instructions(&self) -> (u64, u64) {
-        (self.instructions, 0)
+    fn executed(&self) -> Executed {
+        Executed { user: self.instructions, ..Executed::default() }
     }
 }
 
@@ -83,7 +83,7 @@ impl<'a> Runner<'a> {
         self.instructions += instructions;
         let probe = Known { physical, value, instructions: self.instructions };
         self.simulation.access(&mut self.core, physical + OFFSET, write, &probe);
-        self.core.executed(self.instructions, 0);
+        self.core.executed(probe.executed());
         self.simulation.publish(&self.core);
     }
 
@@ -303,4 +303,19 @@ proptest! {
             remote + total(Vector::Writebacks) + total(Vector::Transfers));
         prop_assert_eq!(simulation.pmu().time_ns(), clock.get() / 1000);
     }
+}
+
+#[test]
+fn what_is_not_shown_is_counted_and_elements_of_a_line_count_once() {
+    let simulation = simulation(model());
+    let mut runner = Runner::new(&simulation, 0);
+    let probe = Known { physical: 4096, value: 0, instructions: 0 };
+    for byte in 0..256 {
+        simulation.access_element(&mut runner.core, OFFSET + 4096 + byte, true, &probe);
+    }
+    runner.core.executed(Executed { user: 9, kernel: 2, reads: 5, writes: 3 });
+    simulation.publish(&runner.core);
+    assert_eq!(simulation.counter(0, Scalar::Writes), 4 + 3);
+    assert_eq!(simulation.counter(0, Scalar::Reads), 5);
+    assert_eq!(simulation.counter(0, Scalar::FirstMisses), 4);
 }
