@@ -25,14 +25,14 @@ pub enum EngineError {
     )]
     NoCache,
     /// A file operation.
-    #[error("cannot {doing} {}: {source}{}", path.display(), hint(source))]
+    #[error("cannot {doing} {}: {cause}{}", path.display(), hint(cause))]
     File {
         /// What was tried.
         doing: &'static str,
         /// Where.
         path: PathBuf,
         /// Why it failed.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Less room than the data takes.
     #[error(
@@ -113,7 +113,7 @@ impl EngineError {
     /// For `map_err` after a file operation.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::File { doing, path, source }
+        move |cause| Self::File { doing, path, cause }
     }
 }
 

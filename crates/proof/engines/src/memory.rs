@@ -18,7 +18,7 @@ const SHARE: f64 = 200.0;
 /// The shortest time between two looks.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The longest, unless there are too many points: what an engine holds matters at rest as well.
-const LONGEST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(2);
 /// Most points kept; every other one is dropped when there are as many.
 const MAX_POINTS: usize = 1024;
 
@@ -233,7 +233,7 @@ mod tests {
     fn a_busy_engine_is_looked_at_more_often() {
         let cost = Duration::from_millis(2);
         assert_eq!(pause(cost, 2.0), Duration::from_millis(200));
-        assert_eq!(pause(cost, 0.5), LONGEST);
+        assert_eq!(pause(cost, 0.1), LONGEST);
         assert_eq!(pause(cost, 16.0), INTERVAL);
         assert_eq!((pause(cost, 0.0), pause(Duration::ZERO, 0.0)), (LONGEST, LONGEST));
     }

@@ -46,7 +46,19 @@ pub fn load(
         }
         fs::remove_file(&csv).map_err(EngineError::file("remove", &csv))?;
     }
-    Box::new(child).stop()
+    Box::new(child).stop()?;
+    sync(directory)
+}
+
+/// Has the files of a directory on the disk before anything says that they are whole: not every
+/// engine sees to that (DataFusion writes Parquet files and leaves them to the kernel).
+fn sync(directory: &Path) -> Result<(), EngineError> {
+    for entry in fs::read_dir(directory).map_err(EngineError::file("read", directory))? {
+        let path = entry.map_err(EngineError::file("read", directory))?.path();
+        let is_synced = File::open(&path).and_then(|file| file.sync_all());
+        is_synced.map_err(EngineError::file("sync", &path))?;
+    }
+    Ok(())
 }
 
 /// A path between single quotes.
