@@ -65,6 +65,11 @@ pub fn arrivals(caption: &Caption, outcome: &Outcome, watched: &Watched) -> Stri
     document("Arrivals", caption, &[latency, memory])
 }
 
+/// A mark between two numbers of clients has no label.
+fn whole(clients: f64) -> String {
+    if clients.fract() == 0.0 { format!("{clients:.0}") } else { String::new() }
+}
+
 /// Throughput and latency over clients.
 pub fn clients(caption: &Caption, rows: &[Row]) -> String {
     let over_clients = |name, of: &dyn Fn(&Row) -> Option<f64>| Series {
@@ -74,14 +79,14 @@ pub fn clients(caption: &Caption, rows: &[Row]) -> String {
     };
     let throughput = Plot {
         title: "Throughput",
-        x: &|clients| format!("{clients:.0}"),
+        x: &whole,
         y: &|rate| format!("{rate:.3}/s").replace(".000", ""),
         series: vec![over_clients("queries/s", &|row| row.outcome.queries_per_second())],
     };
     let quantile = |share: f64| move |row: &Row| row.outcome.latency.quantile(share);
     let latency = Plot {
         title: "Latency",
-        x: &|clients| format!("{clients:.0}"),
+        x: &whole,
         y: &terminal::seconds,
         series: vec![over_clients("median", &quantile(0.5)), over_clients("p95", &quantile(0.95))],
     };
