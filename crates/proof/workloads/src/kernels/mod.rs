@@ -57,7 +57,7 @@ use serde::Serialize;
 use self::area::Area;
 use self::clock::Clock;
 use self::crew::Crew;
-use self::prediction::{Load, Prediction, predict, predict_beside};
+use self::prediction::{Load, Neighbour, Prediction, predict, predict_beside};
 use self::stage::{Run, Stage};
 use crate::memory::{available_bytes, peak_rss_bytes};
 use crate::outcome::Figures;
@@ -98,13 +98,13 @@ struct Step {
     /// How often it is done.
     times: f64,
     loads: Vec<Load>,
-    /// The share of a node's controller that somebody else wants.
-    taken: Option<(usize, f64)>,
+    /// Who works beside them.
+    neighbour: Option<Neighbour>,
 }
 
 impl Step {
     fn once(loads: Vec<Load>) -> Self {
-        Self { times: 1.0, loads, taken: None }
+        Self { times: 1.0, loads, neighbour: None }
     }
 }
 
@@ -227,8 +227,8 @@ fn refuse(kernel: Kernel, options: &Options, crew: &Crew) -> Result<(), KernelEr
 /// The time of all steps, and what bounds the longest.
 fn predicted(model: &Model, steps: &[Step]) -> Option<Prediction> {
     let one = |step: &Step| {
-        let prediction = match step.taken {
-            Some((node, share)) => predict_beside(model, &step.loads, node, share)?,
+        let prediction = match step.neighbour {
+            Some(neighbour) => predict_beside(model, &step.loads, neighbour)?,
             None => predict(model, &step.loads)?,
         };
         Some(Prediction { seconds: prediction.seconds * step.times, ..prediction })

@@ -41,9 +41,12 @@ impl Parts {
         });
     }
 
-    /// Goes through the part of a thread once.
+    /// Goes through the part of a thread once, each thread from another page on: interleaved
+    /// parts would else all begin on one node, and all threads go from node to node together.
     pub fn pass(&self, thread: usize) -> u64 {
-        advance(&self.area.words()[self.range(thread)])
+        let words = &self.area.words()[self.range(thread)];
+        let (first, rest) = words.split_at(words.len().min(thread * page_words()));
+        advance(rest).wrapping_add(advance(first))
     }
 
     /// What all passes of all threads return together.

@@ -18,7 +18,7 @@ use numapilot_lab_model::{Model, PREFETCH_FACTOR};
 use numapilot_topology::CpuId;
 
 use super::crew::Seat;
-use super::traffic::{Traffic, seconds_of};
+use super::traffic::Traffic;
 
 /// Lines of a page of 4 KiB.
 const PAGE_LINES: f64 = 64.0;
@@ -110,21 +110,34 @@ pub fn predict(model: &Model, loads: &[Load]) -> Option<Prediction> {
     solve(model, loads, None)
 }
 
-/// The same while somebody else wants a share of a node's controller: when both ask for more
-/// than it has, each gets as much of it as of what is asked for.
+/// Threads that stream through memory of one node beside the loads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Neighbour {
+    /// The node.
+    pub node: usize,
+    /// The share of its controller that they want.
+    pub share: f64,
+    /// How many they are.
+    pub threads: usize,
+}
+
+/// The same beside a neighbour. When both together want more than the controller has, they
+/// get of it as they have lines in flight there, and the neighbour not more than it wants.
 #[must_use]
-pub fn predict_beside(
-    model: &Model,
-    loads: &[Load],
-    node: usize,
-    share: f64,
-) -> Option<Prediction> {
-    let alone = solve(model, loads, None)?;
+pub fn predict_beside(model: &Model, loads: &[Load], beside: Neighbour) -> Option<Prediction> {
+    let Neighbour { node, share, threads } = beside;
     let waiting = solve(model, loads, Some((node, share)))?;
-    // As a share of the controller.
-    let asked = Traffic::of(model, loads, |_| true).controller_seconds(node)? / alone.seconds;
-    let shared = alone.seconds * (asked + share);
-    if asked == 0.0 || shared <= waiting.seconds {
+    let there = |load: &Load| {
+        let lines = || load.accesses.iter().map(|access| &access.lines);
+        let all: f64 = lines().flatten().sum();
+        let there: f64 = lines().filter_map(|lines| lines.get(node)).sum();
+        if all > 0.0 { there / all } else { 0.0 }
+    };
+    // In units of the lines that a thread has in flight.
+    let others: f64 = loads.iter().map(there).sum();
+    let left = 1.0 - share.min(threads as f64 / (threads as f64 + others));
+    let shared = Traffic::of(model, loads).controller_seconds(node)? / left;
+    if shared <= waiting.seconds {
         return Some(waiting);
     }
     Some(Prediction { seconds: shared, bound: Bound::Controller(node) })
@@ -144,17 +157,17 @@ fn solve(model: &Model, loads: &[Load], taken: Option<(usize, f64)>) -> Option<P
         return None;
     }
     let slowest = |a: &Prediction, b: &Prediction| a.seconds.total_cmp(&b.seconds);
-    let streams = Traffic::of(model, loads, |access| access.pattern == Pattern::Stream);
+    let is_stream = |access: &Access| access.pattern == Pattern::Stream;
+    let streams = Traffic::of_those(model, loads, is_stream);
     let streams_ns = streams.bounds().map(|bound| bound.seconds).fold(0.0, f64::max) * 1e9;
-    let loaded_ns = loaded_latency_ns(model, loads);
-    let all = Traffic::of(model, loads, |_| true);
+    let all = Traffic::of(model, loads);
     let threads = |within_seconds: f64| {
-        let waits = Waits { queues_ns: all.waits_ns(within_seconds, taken), loaded_ns: &loaded_ns };
+        let waits_ns = all.waits_ns(within_seconds, taken);
         let mut cpus: BTreeMap<CpuId, Prediction> = BTreeMap::new();
         for load in loads {
             let bound = Bound::Thread(load.node);
             cpus.entry(load.cpu).or_insert(Prediction { seconds: 0.0, bound }).seconds +=
-                thread_ns(model, load, streams_ns, &waits) * 1e-9;
+                thread_ns(model, load, streams_ns, &waits_ns[load.node]) * 1e-9;
         }
         cpus.into_values().max_by(slowest)
     };
@@ -183,52 +196,18 @@ fn overlap(model: &Model, pattern: Pattern) -> f64 {
     }
 }
 
-/// What a line waits beyond the latency of an idle machine.
-struct Waits<'a> {
-    /// In the queues on its way, by node of the CPU and home node.
-    queues_ns: Vec<Vec<f64>>,
-    /// When it is accessed at random: behind the lines in flight of streams, by home node.
-    loaded_ns: &'a [f64],
-}
-
-/// What an access at random waits at each home node beyond the latency of an idle machine,
-/// because streams keep the controller busy: by Little's law a line takes as long as all
-/// lines in flight before it.
-fn loaded_latency_ns(model: &Model, loads: &[Load]) -> Vec<f64> {
-    let mut in_flight = vec![0.0; model.nodes()];
-    for load in loads {
-        let streams = || load.accesses.iter().filter(|a| a.pattern == Pattern::Stream);
-        let lines: f64 = streams().flat_map(|access| &access.lines).sum();
-        for access in streams() {
-            for (home, count) in access.lines.iter().enumerate().filter(|_| lines > 0.0) {
-                in_flight[home] += overlap(model, Pattern::Stream) * count / lines;
-            }
-        }
-    }
-    let controllers = in_flight.iter().zip(&model.controllers_gb_per_s);
-    let times = controllers.map(|(lines, rate)| seconds_of(*lines, *rate) * 1e9);
-    times.enumerate().map(|(home, ns)| (ns - model.latency_ns[home][home]).max(0.0)).collect()
-}
-
 /// A stream's lines come while the thread computes; for all others it waits, and its streams
-/// with it: these take their time (`streams_ns`, of all threads) besides.
-fn thread_ns(model: &Model, load: &Load, streams_ns: f64, waits: &Waits<'_>) -> f64 {
+/// with it: these take their time (`streams_ns`, of all threads) besides. `waits_ns`: what a
+/// line waits in queues, by home node.
+fn thread_ns(model: &Model, load: &Load, streams_ns: f64, waits_ns: &[f64]) -> f64 {
     let (mut streamed, mut waited) = (0.0, 0.0);
     let latencies_ns = &model.latency_ns[load.node];
-    let queues_ns = &waits.queues_ns[load.node];
     for access in &load.accesses {
         let cached = cached_share(model, access);
         let total: f64 = access.lines.iter().sum();
-        let latency = |home: usize| {
-            let queue = queues_ns[home];
-            let wait = match access.pattern {
-                Pattern::Stream => queue,
-                Pattern::Independent | Pattern::Dependent => queue.max(waits.loaded_ns[home]),
-            };
-            latencies_ns[home] + wait
-        };
         let lines = access.lines.iter().enumerate();
-        let memory: f64 = lines.map(|(home, lines)| lines * latency(home)).sum();
+        let memory: f64 =
+            lines.map(|(home, lines)| lines * (latencies_ns[home] + waits_ns[home])).sum();
         let lines_ns = (memory * (1.0 - cached) + total * cached * last_level_ns(model))
             / overlap(model, access.pattern);
         waited += total * walk_ns(model, access);
@@ -378,12 +357,15 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_between_streams_waits_in_their_queue() {
+    fn what_waits_between_streams_makes_them_longer() {
         let mut mixed = load(0, Pattern::Stream, [1000.0, 0.0], false);
         let write = load(0, Pattern::Independent, [100.0, 0.0], false);
         mixed.accesses.extend(write.accesses);
-        // 10 us of streams at 10 ns a line; 40 lines in flight make 400 ns of 100.
-        assert_eq!(predicted(&[mixed]).0, 10_000.0 + 100.0 * 400.0 / 5.0);
+        // 10 us of streams at 10 ns a line, then 20 ns for each of 100.
+        assert_eq!(without_queues(std::slice::from_ref(&mixed)).0, 2500.0 + 2000.0);
+        let (ns, bound) = predicted(&[mixed]);
+        assert_eq!(bound, Bound::Thread(0));
+        assert!((12_000.0..13_000.0).contains(&ns), "{ns}");
     }
 
     #[test]
@@ -406,18 +388,21 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_takes_what_it_asks_for() {
-        let beside = |loads: &[Load], share| {
-            let prediction = predict_beside(&model(), loads, 0, share).unwrap();
+    fn a_neighbour_takes_what_it_asks_for_or_its_share() {
+        let beside = |loads: &[Load], share, threads| {
+            let neighbour = Neighbour { node: 0, share, threads };
+            let prediction = predict_beside(&model(), loads, neighbour).unwrap();
             ((prediction.seconds * 1e9).round(), prediction.bound)
         };
         // Half of the controller, through the link.
         let remote = [load(1, Pattern::Stream, [1000.0, 0.0], false)];
-        assert_eq!(beside(&remote, 0.5), (20_000.0, Bound::Link(0, 1)));
-        // 0.5 and 0.75 of it: two fifths of it are left.
-        assert_eq!(beside(&remote, 0.75), (25_000.0, Bound::Controller(0)));
+        assert_eq!(beside(&remote, 0.5, 1), (20_000.0, Bound::Link(0, 1)));
+        // Three of four threads are the neighbour's: a quarter of the controller is left.
+        assert_eq!(beside(&remote, 0.9, 3), (40_000.0, Bound::Controller(0)));
+        // It wants less.
+        assert_eq!(beside(&remote, 0.6, 3), (25_000.0, Bound::Controller(0)));
         let elsewhere = [load(1, Pattern::Stream, [0.0, 1000.0], false)];
-        assert_eq!(beside(&elsewhere, 0.75).1, Bound::Controller(1));
+        assert_eq!(beside(&elsewhere, 0.75, 1).1, Bound::Controller(1));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::copies::Copies;
 use super::crew::Crew;
 use super::init_readall::{TWIN_WORDS, read_all};
 use super::loops::{compute_ns, fill, filled, part, sum};
+use super::prediction::Neighbour;
 use super::stage::Stage;
 use super::{Area, Illness, Kernel, KernelError, Options, Place, Step};
 
@@ -141,7 +142,8 @@ impl Illness for Skew {
             std::hint::black_box(sum(twin));
         });
         let steps = read_all(&self.data, crew, &self.others, pace)?;
-        let taken = Some((self.node, TAKEN));
-        Ok(steps.into_iter().map(|step| Step { taken, ..step }).collect())
+        let threads = self.neighbours.len();
+        let neighbour = Some(Neighbour { node: self.node, share: TAKEN, threads });
+        Ok(steps.into_iter().map(|step| Step { neighbour, ..step }).collect())
     }
 }

@@ -27,8 +27,13 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// The accesses of loads that count.
-    pub fn of(model: &Model, loads: &[Load], counts: impl Fn(&Access) -> bool) -> Self {
+    /// All accesses of loads.
+    pub fn of(model: &Model, loads: &[Load]) -> Self {
+        Self::of_those(model, loads, |_| true)
+    }
+
+    /// Those that count.
+    pub fn of_those(model: &Model, loads: &[Load], counts: impl Fn(&Access) -> bool) -> Self {
         let nodes = model.nodes();
         let ends: Vec<_> = model.links.iter().map(|l| (l.from, l.to, l.gb_per_s)).collect();
         let controller = |rate: &f64| Busy { seconds: 0.0, line_ns: seconds_of(1.0, *rate) * 1e9 };
