@@ -92,7 +92,7 @@ fn large_block<N: NoMemory>(size: usize, align: usize) -> Block {
         is_sampled = profile::is_due(heap, size);
         let region = match space.nodes().interleaved() {
             Some(region) if size >= INTERLEAVE_FROM => region,
-            _ => heap.here(space),
+            _ => space.nodes().blocks(heap.here(space)),
         };
         large::allocate(space, region, size, align)
     });

@@ -3,6 +3,12 @@
 //! Node ids may have holes, nodes may have no memory, a cpuset may allow few: the kernel
 //! says which ones this process may use. Where it says nothing (a seccomp filter, no NUMA
 //! support) there is one node, placed by first touch.
+//!
+//! Where there are several, a node has two regions of memory. That of its small objects is
+//! bound to it: they are asked for and used by the same thread. That of its large blocks is
+//! not: their pages come from where they are first touched, which is not always where they were
+//! asked for. A thread asks for its buffers when it starts, before the scheduler takes it to
+//! another node; a main thread asks for the array that all others fill.
 
 use numapilot_bind::sysfs;
 
@@ -11,8 +17,8 @@ use crate::{config, cpus};
 
 /// Most nodes that are told apart; those beyond share the state of earlier ones.
 pub const MAX_NODES: usize = 63;
-/// Most regions: one for each node, and one that is interleaved.
-pub const MAX_REGIONS: usize = MAX_NODES + 1;
+/// Most regions: two for each node, and one that is interleaved.
+pub const MAX_REGIONS: usize = 2 * MAX_NODES + 1;
 /// Node ids that Linux can have.
 const IDS: usize = 1024;
 /// The id of a node that the kernel did not name.
@@ -45,15 +51,22 @@ impl Nodes {
         self.count
     }
 
-    /// How many regions there are: one for each node, and perhaps one that is interleaved.
+    /// How many regions there are: those for small objects, those for large blocks, and perhaps
+    /// one that is interleaved.
     #[inline]
     pub fn regions(&self) -> usize {
-        self.count + usize::from(self.interleaved)
+        self.blocks(self.count) + usize::from(self.interleaved)
+    }
+
+    /// The region of a node's large blocks.
+    #[inline]
+    pub fn blocks(&self, node: usize) -> usize {
+        if self.placed { self.count + node } else { node }
     }
 
     /// The region for large blocks that are to be spread.
     pub fn interleaved(&self) -> Option<usize> {
-        self.interleaved.then_some(self.count)
+        self.interleaved.then(|| self.blocks(self.count))
     }
 
     /// Where the memory of a region is asked from.
@@ -62,6 +75,8 @@ impl Nodes {
             Home::Anywhere
         } else if region < self.count {
             Home::Node(u32::from(self.ids[region]))
+        } else if self.interleaved() != Some(region) {
+            Home::Anywhere
         } else {
             let mut mask = NodeMask::default();
             for &id in &self.ids[..self.count] {
@@ -71,8 +86,7 @@ impl Nodes {
         }
     }
 
-    /// Id of a dense number's node; `None` when the kernel names none, and of the region
-    /// that is interleaved.
+    /// Id of a dense number's node; `None` when the kernel names none.
     pub fn id(&self, node: usize) -> Option<u32> {
         let id = *self.ids[..self.count].get(node)?;
         (id != UNKNOWN).then_some(u32::from(id))
@@ -140,6 +154,23 @@ fn nearest(id: usize, allowed: &[u16]) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regions_are_told_apart() {
+        let one = Nodes { count: 1, ..Nodes::NONE };
+        assert_eq!((one.regions(), one.blocks(0), one.interleaved()), (1, 0, None));
+        // The user's policy holds for everything.
+        let unplaced = Nodes { count: 3, ..Nodes::NONE };
+        assert_eq!((unplaced.regions(), unplaced.blocks(2)), (3, 2));
+        assert!((0..3).all(|region| matches!(unplaced.home(region), Home::Anywhere)));
+        let mut ids = [UNKNOWN; MAX_NODES];
+        ids[..3].copy_from_slice(&[0, 4, 9]);
+        let spread = Nodes { count: 3, placed: true, interleaved: true, ids, ..Nodes::NONE };
+        assert_eq!((spread.regions(), spread.blocks(1), spread.interleaved()), (7, 4, Some(6)));
+        assert!(matches!(spread.home(1), Home::Node(4)));
+        assert!(matches!(spread.home(4), Home::Anywhere));
+        assert!(matches!(spread.home(6), Home::All(mask) if mask[0] == 1 | 1 << 4 | 1 << 9));
+    }
 
     #[test]
     fn there_is_a_node_and_we_run_on_one() {

@@ -40,7 +40,9 @@ pub fn look_at_the_clock(space: &Space, heap: &mut Heap) {
     let now_ms = kernel::now_ms();
     if node.tick_due(now_ms, TICK_MS) {
         tick(space, node);
-        purge(space, node, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
+        for region in [heap.node, space.nodes().blocks(heap.node)] {
+            purge(space, space.node(region), (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
+        }
     }
     // The other threads' hoards are theirs, or the helper's.
     step(space, node, node.depots().chain(heap.hoard().depots()), STEP);

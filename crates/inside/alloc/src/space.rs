@@ -7,7 +7,9 @@
 //!                                            ---- for every page -----
 //! ```
 //!
-//! Nodes are counted densely here: 0 is the first one that this process may use. Payload
+//! Nodes are counted densely here: 0 is the first one that this process may use. On machines
+//! with several there are further regions behind them, with a state of their own each, which
+//! hold large blocks only. Payload
 //! carries no headers. What describes it lies in tables by page number, out of the reach of
 //! an overflowing program, and on the same node as the pages described (numalloc section
 //! 3.1: the location of an object is computed from its address).
@@ -122,7 +124,9 @@ impl Space {
         // SAFETY: the one thread that starts the space, before anything reads the settings.
         unsafe { crate::config::read() };
         self.nodes = nodes::find();
-        let mut shift = STRIDE_SHIFT_MAX;
+        // Pages are numbered over all regions, in 32 bits.
+        let most = u32::BITS + PAGE_SHIFT - self.nodes.regions().next_power_of_two().ilog2();
+        let mut shift = STRIDE_SHIFT_MAX.min(most);
         if let Some(limit) = kernel::address_space_limit() {
             // Half of what is allowed: the program, its stacks and files need the rest.
             let share = limit / 2 / self.nodes.regions();

@@ -43,8 +43,8 @@ pub const TABLE: &[Variable] = &[
     Variable {
         name: ALLOC_LARGE,
         format: "local or interleave",
-        meaning: "where libnumapilot_alloc.so takes blocks of 1 MiB and more from: the \
-                  caller's node, or page by page from all; local",
+        meaning: "where the pages of blocks of 1 MiB and more of libnumapilot_alloc.so come \
+                  from: the node that first touches them, or all in turns; local",
     },
     Variable {
         name: ALLOC_ORIGIN,

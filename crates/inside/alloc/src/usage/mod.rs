@@ -82,8 +82,9 @@ impl fmt::Display for Place {
     }
 }
 
-/// Memory of one node, or of the region that is interleaved. What was ever handed out, `reached_bytes`, is the sum of
-/// [`Self::in_use_bytes`], [`Self::cached_bytes`], `free_bytes` and `returned_bytes`.
+/// Memory of one node, or of the region that is interleaved. What was ever handed out,
+/// `reached_bytes`, is the sum of [`Self::in_use_bytes`], [`Self::cached_bytes`], `free_bytes`
+/// and `returned_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeUsage {
     /// Where it lies.
@@ -201,7 +202,7 @@ impl Usage {
     /// The error number when there is no memory for the result.
     pub fn count() -> Result<Self, i32> {
         let space = space::get().ok_or(libc::ENOMEM)?;
-        let count = space.nodes().regions();
+        let count = walk::places(space.nodes());
         let bytes = count * size_of::<NodeUsage>();
         let start = kernel::reserve(bytes).map_err(|Refused(number)| number)?;
         let usage = Self { nodes: start as *mut NodeUsage, count };
@@ -209,7 +210,7 @@ impl Usage {
         unsafe {
             kernel::commit(start, bytes).map_err(|Refused(number)| number)?;
             for node in 0..count {
-                usage.nodes.add(node).write(walk::node(space, node));
+                usage.nodes.add(node).write(walk::place(space, node));
             }
         }
         Ok(usage)

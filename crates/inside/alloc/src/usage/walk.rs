@@ -7,6 +7,7 @@ use crate::class::{CLASSES, PAGE, TABLE};
 use crate::heap::Heap;
 use crate::magazine::Magazine;
 use crate::node::Node;
+use crate::nodes::Nodes;
 use crate::space::Space;
 use crate::span::Use;
 use crate::usage::{NodeUsage, Place};
@@ -14,39 +15,46 @@ use crate::usage::{NodeUsage, Place};
 /// Runs looked at under the lock at a time.
 const BATCH: usize = 1024;
 
-/// Counts a node.
-pub fn node(space: &Space, number: usize) -> NodeUsage {
-    let node = space.node(number);
+/// How many places memory is counted by: the nodes, and what is interleaved.
+pub fn places(nodes: &Nodes) -> usize {
+    nodes.count() + usize::from(nodes.interleaved().is_some())
+}
+
+/// Counts a place: a node with both its regions, or what is interleaved.
+pub fn place(space: &Space, number: usize) -> NodeUsage {
     let nodes = space.nodes();
-    let place = match nodes.id(number) {
-        _ if nodes.interleaved() == Some(number) => Place::Interleaved,
-        Some(id) => Place::Node(id),
-        None => Place::Unknown,
-    };
+    if let Some(region) = nodes.interleaved().filter(|_| number == nodes.count()) {
+        let mut usage = NodeUsage { place: Place::Interleaved, ..NodeUsage::NONE };
+        count_region(space, space.node(region), &mut usage);
+        return usage;
+    }
+    let place = nodes.id(number).map_or(Place::Unknown, Place::Node);
     let mut usage = NodeUsage { place, ..NodeUsage::NONE };
-    count_runs(space, node, &mut usage);
+    let node = space.node(number);
+    count_region(space, node, &mut usage);
+    if nodes.blocks(number) != number {
+        count_region(space, space.node(nodes.blocks(number)), &mut usage);
+    }
     usage.spans_counted();
-    count_pages(space, node, &mut usage);
     for class in 1..CLASSES {
         usage.classes[class].in_depots = node.depot(class).objects(space);
     }
-    // The interleaved region has large blocks only.
-    if number < nodes.count() {
-        count_inbox(space, node, &mut usage);
-        count_heaps(space, number, &mut usage);
-    }
+    count_inbox(space, node, &mut usage);
+    count_heaps(space, number, &mut usage);
     usage
 }
 
-fn count_pages(space: &Space, node: &Node, usage: &mut NodeUsage) {
-    let pages = node.pages.lock().totals();
+/// Adds the pages of a region and what they are used for.
+fn count_region(space: &Space, region: &Node, usage: &mut NodeUsage) {
+    count_runs(space, region, usage);
+    let pages = region.pages.lock().totals();
     let bytes = |pages: u32| pages as usize * PAGE;
-    usage.reached_bytes = bytes(pages.reached);
-    usage.accessible_bytes = bytes(pages.accessible);
-    usage.free_bytes = bytes(pages.dirty);
-    usage.returned_bytes = bytes(pages.clean);
-    usage.overhead_bytes = node.slot_bytes(space);
-    usage.empty_magazines = node.empty_magazines(space);
+    usage.reached_bytes += bytes(pages.reached);
+    usage.accessible_bytes += bytes(pages.accessible);
+    usage.free_bytes += bytes(pages.dirty);
+    usage.returned_bytes += bytes(pages.clean);
+    usage.overhead_bytes += region.slot_bytes(space);
+    usage.empty_magazines += region.empty_magazines(space);
 }
 
 fn count_runs(space: &Space, node: &Node, usage: &mut NodeUsage) {
