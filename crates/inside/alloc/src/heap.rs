@@ -185,12 +185,14 @@ impl Heap {
         unsafe { Self::hoard_of(self) }
     }
 
-    /// Keeps a magazine without objects, here or on the node.
+    /// Keeps a magazine without objects, here or on its node. One of another node, in which
+    /// objects came home, goes back there: it will be read and written often.
     ///
     /// # Safety
     /// Nothing refers to it.
     unsafe fn keep_empty(&mut self, space: &Space, magazine: *mut Magazine) {
-        if self.empty_count == EMPTIES {
+        let is_local = space.node_of_slot(space.slot_index(magazine)) == self.node;
+        if self.empty_count == EMPTIES || !is_local {
             // SAFETY: by contract.
             return unsafe { Node::recycle(space, magazine) };
         }
