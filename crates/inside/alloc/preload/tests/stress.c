@@ -1,7 +1,10 @@
-/* stress [THREADS [ROUNDS [OPERATIONS]]]: every function at once from many threads, that end
- * and are replaced each round; each block is filled from its own seed and read whole before
- * it is freed, mostly by another thread than the one that asked for it. The operations of a
- * thread are the same in every run; how threads interleave is not.
+/* stress [THREADS [ROUNDS [OPERATIONS [SECONDS]]]]: every function at once from many threads,
+ * that end and are replaced each round; each block is filled from its own seed and read whole
+ * before it is freed, mostly by another thread than the one that asked for it. The operations
+ * of a thread are the same in every run; how threads interleave is not.
+ *
+ * With SECONDS it is a soak: after a warm-up the rounds go on for so long, always with other
+ * operations, and the resident set at the end of each, with its blocks live, must not grow.
  *
  * With -DPREFIX=numapilot_ it calls the functions by the names that stand beside those of
  * the C library, so that a sanitizer may keep malloc for itself. */
@@ -9,6 +12,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <time.h>
 
 #ifdef PREFIX
 #define JOIN_(a, b) a##b
@@ -24,7 +28,7 @@ size_t NAME(malloc_usable_size)(void *);
 #define NAME(function) function
 #endif
 
-enum { SLOTS = 4096 };
+enum { SLOTS = 4096, WARM_UP = 32 };
 
 /* A block tells its own size and seed, and the rest of it follows from them. */
 struct block {
@@ -34,7 +38,7 @@ struct block {
 };
 
 static struct block *slots[SLOTS];
-static unsigned threads = 8, rounds = 6, operations = 20000;
+static unsigned threads = 8, rounds = 6, operations = 20000, seconds;
 
 static struct block *check(struct block *block) {
   CHECK_AT(block->size >= sizeof *block, block->size, block->seed);
@@ -112,20 +116,70 @@ static void *work(void *argument) {
   return NULL;
 }
 
-int main(int count, char **arguments) {
+/* The rounds, one after the other; `first` makes their operations others than before. */
+static void run_rounds(uintptr_t first) {
   pthread_t running[512];
-  unsigned *settings[] = {&threads, &rounds, &operations};
-  for (int i = 1; i < count && i <= 3; i++) *settings[i - 1] = (unsigned)strtoul(arguments[i], NULL, 10);
   CHECK(threads <= COUNT(running));
-  alarm(560);
   for (unsigned round = 0; round < rounds; round++) {
     for (uintptr_t i = 0; i < threads; i++)
-      CHECK(pthread_create(&running[i], NULL, work, (void *)(i + round * 1000)) == 0);
+      CHECK(pthread_create(&running[i], NULL, work, (void *)(i + (first + round) * 1000)) == 0);
     for (unsigned i = 0; i < threads; i++) CHECK(pthread_join(running[i], NULL) == 0);
   }
+}
+
+static void free_all(void) {
   for (unsigned i = 0; i < SLOTS; i++) {
     struct block *left = exchange(i, NULL);
     if (left) NAME(free)(check(left));
   }
+}
+
+static unsigned since(const struct timespec *start) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (unsigned)(now.tv_sec - start->tv_sec);
+}
+
+/* The rounds once: the resident set with the blocks live. Every other time they are freed, so
+ * that spans become free and memory goes back. */
+static size_t cycle(uintptr_t number) {
+  run_rounds(number * rounds);
+  size_t live = status_bytes("VmRSS:");
+  if (number % 2) free_all();
+  return live;
+}
+
+/* The highest resident set of the first half is the mark for the second. */
+static void soak(void) {
+  struct timespec start;
+  size_t mark = 0, highest = 0;
+  unsigned said = 0;
+  uintptr_t cycles = 0;
+  while (cycles < WARM_UP) cycle(cycles++);
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  for (unsigned now = 0; now < seconds; now = since(&start)) {
+    size_t live = cycle(cycles++);
+    size_t *peak = now < (seconds + 1) / 2 ? &mark : &highest;
+    if (live > *peak) *peak = live;
+    CHECK_AT(highest <= mark + mark / 4, highest, mark);
+    if (now >= said) {
+      printf("%8u s %10zu cycles %8.1f MiB live\n", now, (size_t)cycles, (double)live / (1 << 20));
+      fflush(stdout);
+      said = now + (seconds < 600 ? seconds / 10 + 1 : 60);
+    }
+  }
+  printf("%zu cycles, at most %.1f MiB in the first half, %.1f MiB in the second\n", (size_t)cycles,
+         (double)mark / (1 << 20), (double)highest / (1 << 20));
+}
+
+int main(int count, char **arguments) {
+  unsigned *settings[] = {&threads, &rounds, &operations, &seconds};
+  for (int i = 1; i < count && i <= 4; i++) *settings[i - 1] = (unsigned)strtoul(arguments[i], NULL, 10);
+  alarm(560 + seconds);
+  if (seconds > 0)
+    soak();
+  else
+    run_rounds(0);
+  free_all();
   return 0;
 }

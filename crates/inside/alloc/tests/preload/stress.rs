@@ -29,3 +29,9 @@ fn one_thread_for_long() {
 fn the_optimised_library() {
     stress(&Subject::optimised(), &["8", "10", "50000"]);
 }
+
+/// `scripts/soak` goes on for hours.
+#[test]
+fn a_short_soak() {
+    stress(&Subject::optimised(), &["4", "2", "5000", "4"]);
+}
