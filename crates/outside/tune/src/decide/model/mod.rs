@@ -129,7 +129,7 @@ pub fn draws(shape: &Shape, seen: &[Seen], noise: f64, count: usize, seed: u64) 
             causes.step(&mut rng);
         }
         Surface {
-            costs: chain.terms.costs(shape),
+            costs: chain.terms.costs(shape, &mut rng),
             fails: causes.fails(shape),
             noise: chain.noise.sqrt(),
         }

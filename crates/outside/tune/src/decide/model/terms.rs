@@ -3,6 +3,8 @@
 //! Effects of the same origin (a factor, a pair of factors) form a group: they are of about
 //! the same size, and about the same share of them is nil.
 
+use std::collections::BTreeMap;
+
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use rand_distr::{Beta, Distribution};
@@ -50,23 +52,41 @@ impl Place {
 
 struct Term {
     place: Place,
-    /// Runs it applies to.
-    runs: Vec<usize>,
+    /// Plans it applies to, of those that ran.
+    plans: Vec<usize>,
     effect: f64,
     is_nil: bool,
 }
 
 struct Group {
+    /// Effects that the runs tell about.
     terms: Vec<Term>,
+    /// Where effects apply that no run tells about.
+    unseen: Vec<Place>,
     size: f64,
     /// Log-odds that an effect is not nil.
     odds: f64,
     prior: (f64, f64),
 }
 
+/// What the runs of one plan say together.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    /// Precision over that of a run that is no outlier.
+    weight: f64,
+    /// What is left of the costs, weighted.
+    rest: f64,
+    /// By how much the effects that apply have grown.
+    effect: f64,
+}
+
 /// All effects.
 pub struct Terms {
     groups: Vec<Group>,
+    /// The plan of each run, as an index into `sums`.
+    plan_of: Vec<usize>,
+    /// One for each plan that ran.
+    sums: Vec<Sum>,
 }
 
 impl Terms {
@@ -84,45 +104,62 @@ impl Terms {
                 groups.push((pairs.collect(), prior::PAIR));
             }
         }
-        let mut ran: Vec<Candidate> = plans.to_vec();
-        ran.sort_unstable();
-        let again: Vec<Place> = ran
-            .chunk_by(|a, b| a == b)
-            .filter(|runs| runs.len() > 1 && shape.coordinates(runs[0]).is_some())
-            .map(|runs| Place::Plan(runs[0]))
-            .collect();
-        groups.push((again, prior::OWN));
+        let mut runs: BTreeMap<Candidate, usize> = BTreeMap::new();
+        for &plan in plans {
+            *runs.entry(plan).or_default() += 1;
+        }
+        let is_cell = |plan: Candidate| (plan.0 as usize) < shape.cells();
+        let again = runs.iter().filter(|&(&plan, &count)| count > 1 && is_cell(plan));
+        groups.push((again.map(|(&plan, _)| Place::Plan(plan)).collect(), prior::OWN));
         groups.push((shape.extras().map(Place::Plan).collect(), prior::EXTRA));
 
-        let points: Vec<Option<Vec<usize>>> =
-            plans.iter().map(|&plan| shape.coordinates(plan)).collect();
-        let term = |place: Place| {
-            let applies = |i: &usize| place.includes(plans[*i], points[*i].as_deref());
-            let runs = (0..plans.len()).filter(applies).collect();
-            Term { place, runs, effect: 0.0, is_nil: true }
+        let ran: Vec<(Candidate, Option<Vec<usize>>)> =
+            runs.keys().map(|&plan| (plan, shape.coordinates(plan))).collect();
+        let group = |(places, prior): (Vec<Place>, (f64, f64))| {
+            let plans = |place: Place| -> Vec<usize> {
+                let applies = |i: &usize| place.includes(ran[*i].0, ran[*i].1.as_deref());
+                (0..ran.len()).filter(applies).collect()
+            };
+            let (seen, unseen): (Vec<_>, Vec<_>) =
+                places.into_iter().map(|p| (p, plans(p))).partition(|(_, plans)| !plans.is_empty());
+            let term = |(place, plans)| Term { place, plans, effect: 0.0, is_nil: true };
+            Group {
+                terms: seen.into_iter().map(term).collect(),
+                unseen: unseen.into_iter().map(|(place, _)| place).collect(),
+                size: 0.08,
+                odds: (prior.0 / prior.1).ln(),
+                prior,
+            }
         };
-        let group = |(places, prior): (Vec<Place>, (f64, f64))| Group {
-            terms: places.into_iter().map(term).collect(),
-            size: 0.08,
-            odds: (prior.0 / prior.1).ln(),
-            prior,
-        };
-        Self { groups: groups.into_iter().map(group).collect() }
+        let index = |plan: &Candidate| ran.partition_point(|(known, _)| known < plan);
+        Self {
+            groups: groups.into_iter().map(group).collect(),
+            plan_of: plans.iter().map(index).collect(),
+            sums: vec![Sum::default(); ran.len()],
+        }
     }
 
     /// Draws all effects anew; `rest` is what they and all else leave of the costs.
     pub fn step(&mut self, rest: &mut [f64], weights: &[f64], noise: f64, rng: &mut SmallRng) {
+        self.sums.fill(Sum::default());
+        for ((&plan, rest), weight) in self.plan_of.iter().zip(&*rest).zip(weights) {
+            self.sums[plan].weight += weight;
+            self.sums[plan].rest += weight * rest;
+        }
         for group in &mut self.groups {
             let variance = group.size * group.size;
             for term in &mut group.terms {
-                term.step(variance, group.odds, rest, weights, noise, rng);
+                term.step(variance, group.odds, &mut self.sums, noise, rng);
             }
             group.step(rng);
         }
+        for (&plan, rest) in self.plan_of.iter().zip(rest) {
+            *rest -= self.sums[plan].effect;
+        }
     }
 
-    /// Costs of all candidates.
-    pub fn costs(&self, shape: &Shape) -> Vec<f64> {
+    /// Costs of all candidates; effects that no run tells about are drawn.
+    pub fn costs(&self, shape: &Shape, rng: &mut SmallRng) -> Vec<f64> {
         let factors = shape.levels.len();
         let mut main: Vec<Vec<f64>> = shape.levels.iter().map(|&l| vec![0.0; l]).collect();
         // By both factors, then levels of the first by levels of the second.
@@ -130,13 +167,18 @@ impl Terms {
             .map(|i| vec![0.0; shape.levels[i / factors] * shape.levels[i % factors]])
             .collect();
         let mut costs = vec![0.0; shape.cells() + shape.extras];
-        for term in self.groups.iter().flat_map(|group| &group.terms) {
-            match term.place {
-                Place::Level(f, level) => main[f][level] = term.effect,
-                Place::Pair((f, a), (g, b)) => {
-                    pair[f * factors + g][a * shape.levels[g] + b] = term.effect;
-                }
-                Place::Plan(plan) => costs[plan.0 as usize] = term.effect,
+        let mut set = |place: Place, effect: f64| match place {
+            Place::Level(f, level) => main[f][level] = effect,
+            Place::Pair((f, a), (g, b)) => {
+                pair[f * factors + g][a * shape.levels[g] + b] = effect;
+            }
+            Place::Plan(plan) => costs[plan.0 as usize] = effect,
+        };
+        for group in &self.groups {
+            group.terms.iter().for_each(|term| set(term.place, term.effect));
+            for &place in &group.unseen {
+                let acts = happens(group.odds, rng);
+                set(place, if acts { group.size * normal(rng) } else { 0.0 });
             }
         }
         let mut point = vec![0; factors];
@@ -160,21 +202,13 @@ impl Terms {
 }
 
 impl Term {
-    fn step(
-        &mut self,
-        variance: f64,
-        odds: f64,
-        rest: &mut [f64],
-        weights: &[f64],
-        noise: f64,
-        rng: &mut SmallRng,
-    ) {
+    fn step(&mut self, variance: f64, odds: f64, sums: &mut [Sum], noise: f64, rng: &mut SmallRng) {
         let (mut precision, mut sum) = (0.0, 0.0);
-        for &run in &self.runs {
-            precision += weights[run];
-            sum += weights[run] * (rest[run] + self.effect);
+        for &plan in &self.plans {
+            precision += sums[plan].weight;
+            sum += sums[plan].rest;
         }
-        let (precision, sum) = (precision / noise, sum / noise);
+        let (precision, sum) = (precision / noise, (sum + precision * self.effect) / noise);
         let shrink = 1.0 + precision * variance;
         // The likelihood of the runs with the effect over that without.
         let gain = (sum * sum * variance / shrink - shrink.ln()) / 2.0;
@@ -187,8 +221,10 @@ impl Term {
             sum * spread + spread.sqrt() * normal(rng)
         };
         if self.effect != before {
-            for &run in &self.runs {
-                rest[run] += before - self.effect;
+            let change = self.effect - before;
+            for &plan in &self.plans {
+                sums[plan].rest -= sums[plan].weight * change;
+                sums[plan].effect += change;
             }
         }
     }
