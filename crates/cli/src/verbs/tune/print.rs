@@ -16,23 +16,23 @@ use crate::terminal::{BOLD, DIM, GOOD, Terminal, WARN, seconds, table, trimmed};
 pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
     let mut err = terminal.err();
     let shape = setup.space.shape();
-    let factors: Vec<String> = setup
+    let mut plans: Vec<String> = setup
         .space
         .factors
         .iter()
         .map(|f| format!("{} ({})", f.name.name(), f.levels.len()))
         .collect();
-    let mut plans = factors.join(" x ");
+    if plans.is_empty() {
+        plans.push("the default".to_owned());
+    }
+    let mut plans = plans.join(" x ");
     if shape.extras > 0 {
         plans = format!("{plans} and {} of your own", shape.extras);
     }
     let count = shape.candidates().count();
+    let noun = if count == 1 { "plan" } else { "plans" };
     // A closed stderr must not end a search.
-    let _ = writeln!(
-        err,
-        "numapilot: {count} plans: {}",
-        if plans.is_empty() { "the default alone" } else { &plans }
-    );
+    let _ = writeln!(err, "numapilot: {count} {noun}: {plans}");
     for left_out in &setup.space.left_out {
         let _ = writeln!(err, "numapilot: left out: {}", describe(left_out));
     }
@@ -92,6 +92,9 @@ fn heading(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
 }
 
 fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
+    if report.plans.is_empty() {
+        return Ok(());
+    }
     let title = format!("{:.0} % interval", 100.0 * report.confidence);
     let mut rows = table(&["plan", "ratio", &title, "runs", "status"], &[1, 3]);
     let shown = |plan: &&PlanFigures| plan.status != Status::Screened;
