@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::decide::model::Surface;
 use crate::decide::race::{Difference, Race};
-use crate::decide::{self, Settings, Stop, Verdict, verdict};
+use crate::decide::{self, Settings, Stop, Verdict, verdict_by};
 use crate::evidence::{Failure, Goal, Outcome, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT};
 use crate::space::{LeftOut, Space};
@@ -147,7 +147,7 @@ impl Report {
             .collect();
         let shape = space.shape();
         let draws = decide::surfaces(&shape, settings, evidence, DRAWS);
-        let verdict = verdict(&shape, settings, evidence);
+        let verdict = verdict_by(&shape, settings, evidence, || &draws);
         let teller = Teller { space, settings, evidence, draws: &draws, verdict };
         let plans = teller.plans();
         let best = plans.iter().find(|plan| plan.status == Status::Best).cloned();
@@ -159,7 +159,8 @@ impl Report {
             goal: settings.goal,
             noise: (noise.len() > 1).then(|| deviation(&noise)),
             runs: evidence.len(),
-            seconds: evidence.iter().map(|t| t.seconds).sum(),
+            // An empty sum of f64 is -0.
+            seconds: evidence.iter().fold(0.0, |sum, trial| sum + trial.seconds),
             candidates: shape.candidates().count(),
             confidence: settings.confidence,
             resolution: settings.resolution,
@@ -422,5 +423,6 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["default"]["median"], serde_json::Value::Null);
         assert_eq!(json["best"], serde_json::Value::Null);
+        assert_eq!(json["seconds"].to_string(), "0.0");
     }
 }

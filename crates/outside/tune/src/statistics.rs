@@ -4,9 +4,11 @@
 //! Mathematical Statistics 35 (1964): the location below and its standard error.
 //! G. K. Smyth, "Linear Models and Empirical Bayes Methods", Statistical Applications in
 //! Genetics and Molecular Biology 3 (2004): the moderated t, by which few observations
-//! borrow the variance of many.
+//! borrow the variance of many. H. Robbins, "Statistical Methods Related to the Law of the
+//! Iterated Logarithm", Annals of Mathematical Statistics 41 (1970): intervals that hold at
+//! all times together.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// Scales the median absolute deviation to the standard deviation of a normal variable.
 const MAD_TO_SIGMA: f64 = 1.4826;
@@ -14,6 +16,16 @@ const MAD_TO_SIGMA: f64 = 1.4826;
 /// Observations farther from the centre than this many standard deviations count as if
 /// they lay there. At 2, 95 % efficiency is kept on clean normal data.
 const CLIP: f64 = 2.0;
+
+/// Steps that bring a clipped variance to its fixed point.
+const VARIANCE_STEPS: usize = 25;
+
+/// Mean square of a standard normal variable clipped like that.
+const CLIPPED_SQUARE: f64 = 0.920_6;
+
+/// Weight of Robbins' mixture, in observations: after about nine times as many the intervals
+/// are narrowest against one that holds at that time alone.
+const MIXTURE: f64 = 2.0;
 
 /// Middle value; the mean of the two middle ones of an even number. NaN for none.
 #[must_use]
@@ -86,6 +98,45 @@ pub fn location(values: &[f64], sigma: f64) -> Location {
     Location { centre, variance, n }
 }
 
+/// Variance about their own centres that samples have in common, outliers clipped (Huber's
+/// "Proposal 2"), and its degrees of freedom; (0, 0) where no sample has two values.
+#[must_use]
+pub fn common_variance(samples: &[Vec<f64>]) -> (f64, f64) {
+    let samples: Vec<&Vec<f64>> = samples.iter().filter(|sample| sample.len() > 1).collect();
+    let values: usize = samples.iter().map(|sample| sample.len()).sum();
+    let df = (values - samples.len()) as f64;
+    if samples.is_empty() {
+        return (0.0, 0.0);
+    }
+    let centred = |sample: &&Vec<f64>| {
+        let centre = median(sample);
+        sample.iter().map(|value| (value - centre).abs()).collect::<Vec<f64>>()
+    };
+    let residuals: Vec<f64> = samples.iter().flat_map(centred).collect();
+    // The mean is no less than what outliers leave of the variance: a start from above.
+    let mut variance = residuals.iter().map(|r| r * r).sum::<f64>() / df;
+    for _ in 0..VARIANCE_STEPS {
+        let sigma = variance.sqrt();
+        let reach = CLIP * sigma;
+        let squares = |sample: &&Vec<f64>| {
+            let centre = location(sample, sigma).centre;
+            let clipped = sample.iter().map(|v| (v - centre).clamp(-reach, reach).powi(2));
+            clipped.sum::<f64>()
+        };
+        variance = samples.iter().map(squares).sum::<f64>() / (df * CLIPPED_SQUARE);
+    }
+    (variance, df)
+}
+
+/// The error of an interval about the mean of `n` observations such that the intervals of
+/// all numbers of observations hold together with the error `alpha`.
+#[must_use]
+pub fn error_at(n: usize, alpha: f64) -> f64 {
+    let n = n as f64;
+    let reach = ((1.0 + MIXTURE / n) * ((n + MIXTURE) / (MIXTURE * alpha * alpha)).ln()).sqrt();
+    2.0 * Normal::standard().sf(reach)
+}
+
 /// Half the width of the two-sided interval at level `alpha` about a [`Location`], its
 /// variance pooled with `prior_variance`, which weighs `prior_df` degrees of freedom.
 #[must_use]
@@ -137,6 +188,52 @@ mod tests {
         let far = location(&[1.0, 1.1, 0.9, 1.05, 5000.0], 0.1).centre;
         assert!((near - far).abs() < 1e-9);
         assert!((near - 1.0).abs() < 0.08);
+    }
+
+    #[test]
+    fn a_common_variance_is_that_of_clean_data_and_little_moved_by_outliers() {
+        // Quantiles of the standard normal distribution, about several centres.
+        let clean = |centre: f64| -> Vec<f64> {
+            (1..40).map(|i| centre + Normal::standard().inverse_cdf(f64::from(i) / 40.0)).collect()
+        };
+        let samples = [clean(0.0), clean(5.0), vec![7.0]];
+        let (variance, df) = common_variance(&samples);
+        assert!((variance - 1.0).abs() < 0.1, "{variance}");
+        assert_eq!(df, 76.0);
+        let mut spoilt = samples;
+        spoilt[0][3] = 1e6;
+        let (moved, _) = common_variance(&spoilt);
+        assert!(moved > variance && moved < 1.2 * variance, "{moved}");
+        assert_eq!(common_variance(&[vec![1.0], vec![]]), (0.0, 0.0));
+    }
+
+    #[test]
+    fn looking_at_every_time_costs_width_but_less_than_a_looks_share() {
+        let errors: Vec<f64> = (1..1000).map(|n| error_at(n, 0.05)).collect();
+        assert!(errors.iter().all(|error| *error > 0.0 && *error < 0.004));
+        // Robbins' boundary at 16 observations, in standard errors.
+        let reach = ((18.0 / 16.0) * (18.0_f64 / (2.0 * 0.0025)).ln()).sqrt();
+        assert!((Normal::standard().cdf(-reach) * 2.0 - errors[15]).abs() < 1e-12);
+        assert!(error_at(16, 0.05) > error_at(16, 0.01));
+    }
+
+    /// Of many walks without drift the allowed share at most ever leaves its interval.
+    #[test]
+    fn intervals_of_all_times_hold_together() {
+        use rand::SeedableRng;
+        use rand_distr::{Distribution, StandardNormal};
+        let mut rng = rand::rngs::SmallRng::seed_from_u64(1);
+        let mut leaves = || {
+            let mut sum = 0.0;
+            (1..200).any(|n| {
+                let step: f64 = StandardNormal.sample(&mut rng);
+                sum += step;
+                let reach = Normal::standard().inverse_cdf(1.0 - error_at(n, 0.1) / 2.0);
+                sum.abs() / (n as f64).sqrt() > reach
+            })
+        };
+        let left = (0..2000).filter(|_| leaves()).count();
+        assert!((40..=200).contains(&left), "{left}");
     }
 
     #[test]

@@ -2,20 +2,22 @@
 //!
 //! The shares were chosen with the simulator in `tests/simulator`.
 
+use super::race::LEAST_ROUNDS;
 use super::{Settings, Stop};
 use crate::evidence::{Phase, Trial};
 use crate::shape::Shape;
 
-/// Runs of one screening or refinement block.
+/// Runs of one screening block, and of a refinement block at least.
 pub const BLOCK: usize = 8;
 /// Spaces of at most this many candidates are raced without screening.
 const SMALL: usize = 9;
 /// Plans in the race of a large space at most, the default among them.
 const RACERS: usize = 4;
-/// Rounds that a race, and a final, must have room for.
-const LEAST_ROUNDS: usize = 3;
 /// Runs that a space gets for each level of each factor.
 const RUNS_PER_LEVEL: usize = 12;
+/// Runs for each level of each factor that the screening and the refinement need, before the
+/// final gets more than its least share.
+const LEAST_PER_LEVEL: usize = 4;
 /// Standard errors that a difference must be from 0 to be shown in a final.
 const SHOWN: f64 = 5.5;
 
@@ -25,14 +27,18 @@ pub fn is_large(shape: &Shape) -> bool {
     shape.candidates().count() > SMALL
 }
 
+/// What there is to learn about a space: levels, and plans outside the grid.
+fn learnt(shape: &Shape) -> usize {
+    shape.levels.iter().sum::<usize>() + shape.extras
+}
+
 impl Settings {
     /// Runs that a space gets unless the user says otherwise: by what there is to learn, which
     /// grows with the levels and not with their combinations; never fewer than it takes to
     /// tell a handful of plans apart.
     #[must_use]
     pub fn default_max_runs(shape: &Shape) -> usize {
-        let learnt = shape.levels.iter().sum::<usize>() + shape.extras;
-        (learnt * RUNS_PER_LEVEL).clamp(80, 750)
+        (learnt(shape) * RUNS_PER_LEVEL).clamp(80, 750)
     }
 
     /// The least `max_runs` with which a search can come to an end.
@@ -73,6 +79,8 @@ pub struct Shares {
     pub last: usize,
     /// Plans that start in the race.
     pub racers: usize,
+    /// Runs that the refinement leaves to the race and the final at most.
+    most_kept: usize,
     /// Runs to divide: all but those that measure the noise.
     runs: usize,
 }
@@ -97,6 +105,9 @@ impl Shares {
             screen,
             last: last.max(2 * LEAST_ROUNDS),
             racers,
+            most_kept: runs
+                .saturating_sub(LEAST_PER_LEVEL * learnt(shape))
+                .clamp(runs * 22 / 100, runs * 60 / 100),
             runs,
         }
     }
@@ -114,8 +125,13 @@ impl Shares {
         let rounds = 2.0 * (SHOWN * noise / gain.max(0.0)).powi(2);
         let last = (rounds as usize).saturating_sub(LEAST_ROUNDS).saturating_mul(2);
         let kept = (RACERS * LEAST_ROUNDS).saturating_add(last);
-        let kept = kept.clamp(self.runs * 22 / 100, self.runs * 45 / 100);
+        let kept = kept.clamp(self.runs * 22 / 100, self.most_kept);
         self.left(evidence).saturating_sub(kept)
+    }
+
+    /// Runs of one refinement block: what they tell is made use of some ten times.
+    pub fn refinement_block(&self) -> usize {
+        BLOCK.max(self.runs / 12)
     }
 
     /// Runs left to the race.

@@ -25,7 +25,7 @@ use crate::evidence::{Goal, Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use budget::{BLOCK, Shares};
 pub use propose::surfaces;
-pub use rounds::{Verdict, verdict};
+pub use rounds::{Verdict, verdict, verdict_by};
 
 /// What the user asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

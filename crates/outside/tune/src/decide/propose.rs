@@ -16,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::budget::{BLOCK, Shares};
+use super::budget::Shares;
 use super::model::{self, Seen, Surface};
 use super::{Settings, failed};
 use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
-use crate::statistics::{deviation, median};
+use crate::statistics::{median, robust_sigma};
 
 /// Draws for choosing plans.
-const DRAWS: usize = 100;
+pub const DRAWS: usize = 100;
 /// Draws in which a challenger is looked for.
 const CHALLENGES: usize = 30;
 
@@ -51,7 +51,7 @@ pub fn promising(
         let challenger = (0..CHALLENGES).map(|_| draw()).find(|&other| other != winner);
         challenger.filter(|_| run % 2 == 1).unwrap_or(winner)
     };
-    (0..left.min(BLOCK)).map(pick).collect()
+    (0..left.min(shares.refinement_block())).map(pick).collect()
 }
 
 /// The default, every candidate outside the grid, and of the plans that worked those most
@@ -84,15 +84,9 @@ pub fn racers(
     racers.into_iter().collect()
 }
 
-/// Of these plans the one that is expected to be best from all runs.
-pub fn best(
-    shape: &Shape,
-    settings: &Settings,
-    evidence: &[Trial],
-    plans: &[Candidate],
-) -> Option<Candidate> {
-    let draws = surfaces(shape, settings, evidence, DRAWS);
-    plans.iter().copied().min_by(|&a, &b| mean(&draws, a).total_cmp(&mean(&draws, b)))
+/// Of these plans the one that these surfaces expect to be best.
+pub fn best(draws: &[Surface], plans: &[Candidate]) -> Option<Candidate> {
+    plans.iter().copied().min_by(|&a, &b| mean(draws, a).total_cmp(&mean(draws, b)))
 }
 
 /// The model's expectation of a plan's cost, up to a constant.
@@ -119,5 +113,5 @@ pub fn surfaces(
         .filter_map(|t| t.cost(settings.goal))
         .collect();
     let seed = settings.seed ^ evidence.len() as u64;
-    model::draws(shape, &seen, deviation(&noise), count, seed)
+    model::draws(shape, &seen, robust_sigma(&noise), count, seed)
 }

@@ -4,10 +4,10 @@
 //! what slows a whole round (another tenant, a hot processor) cancels out. A plan is
 //! dropped when the confidence interval of its difference to the leader lies above 0.
 //!
-//! Errors over the whole race stay below `1 - confidence`, whenever it stops: the error
-//! allowed is split evenly over all comparisons of the race (plans but one) and all
-//! looks it may take (Bonferroni), and looks become rarer as rounds go by. The same
-//! interval against the default decides whether a plan is called better.
+//! Nothing has to be said about when one looks: the intervals of all rounds hold together
+//! with the confidence asked for ([`crate::statistics::error_at`]), each with its share of the
+//! error, which the plans but one divide among them (Bonferroni). The same interval against
+//! the default decides whether a plan is called better.
 //!
 //! Sources: O. Maron, A. W. Moore, "The Racing Algorithm", Artificial Intelligence Review
 //! 11 (1997); M. Birattari et al., "A Racing Algorithm for Configuring Metaheuristics",
@@ -18,26 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Settings;
 use crate::evidence::{Goal, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT};
-use crate::statistics::{half_width, location, median, robust_sigma};
+use crate::statistics::{common_variance, error_at, half_width, location};
 
-/// Rounds after which plans may be dropped: ever farther apart, since each look costs
-/// width.
-const LOOKS: [usize; 18] =
-    [3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 85, 115, 150, 200, 270, 360, 500];
+/// Rounds before which no plan is dropped and nothing is called decided.
+pub const LEAST_ROUNDS: usize = 3;
 
 /// Degrees of freedom that the spread of all plans counts at most beside a plan's own.
 const PRIOR_DF: f64 = 12.0;
-
-/// Whether plans may be dropped after this many rounds.
-#[must_use]
-pub fn is_look(rounds: usize) -> bool {
-    LOOKS.binary_search(&rounds).is_ok() || rounds > 500 && rounds.is_multiple_of(100)
-}
-
-/// Looks of a race of at most this many rounds, and the one at its end.
-fn looks(rounds: usize) -> usize {
-    LOOKS.iter().filter(|&&look| look <= rounds).count() + rounds.saturating_sub(500) / 100 + 1
-}
 
 /// Difference of costs with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,7 +49,7 @@ impl Difference {
 /// All costs of a race, by plan and round.
 #[derive(Clone, Debug)]
 pub struct Race {
-    /// Plans of the first round in ascending order.
+    /// Plans that ran, in ascending order.
     pub racers: Vec<Candidate>,
     /// Costs by round.
     costs: BTreeMap<Candidate, BTreeMap<u32, f64>>,
@@ -70,7 +57,7 @@ pub struct Race {
     failed: BTreeSet<Candidate>,
     /// Plans in the order ran, by round.
     ran: BTreeMap<u32, BTreeSet<Candidate>>,
-    /// Error allowed to one interval.
+    /// Error allowed to all intervals of one comparison.
     alpha: f64,
     /// Variance of a difference, and how sure it is.
     prior: (f64, f64),
@@ -92,10 +79,10 @@ impl Race {
                 None => drop(failed.insert(plan)),
             }
         }
-        let racers: Vec<Candidate> = ran.values().next().into_iter().flatten().copied().collect();
+        let racers: BTreeSet<Candidate> = ran.values().flatten().copied().collect();
         let comparisons = racers.len().saturating_sub(1).max(1);
-        let alpha =
-            (1.0 - settings.confidence) / (comparisons * looks(settings.max_runs / 2)) as f64;
+        let alpha = (1.0 - settings.confidence) / comparisons as f64;
+        let racers = racers.into_iter().collect();
         let mut race = Self { racers, costs, failed, ran, alpha, prior: (0.0, 0.0) };
         race.prior = race.spread(evidence, goal);
         race
@@ -123,8 +110,7 @@ impl Race {
     }
 
     /// Plans still in the race after `rounds` rounds: they have run in the last of them,
-    /// have not failed, and are not excluded if plans may be dropped now. The default
-    /// stays to the end: every ratio is to it.
+    /// have not failed, and are not excluded. The default stays to the end: every ratio is to it.
     #[must_use]
     pub fn survivors(&self, rounds: u32) -> Vec<Candidate> {
         let Some(last) = rounds.checked_sub(1).and_then(|round| self.ran.get(&round)) else {
@@ -132,7 +118,7 @@ impl Race {
         };
         let present: Vec<Candidate> =
             last.iter().copied().filter(|c| !self.failed.contains(c)).collect();
-        if !is_look(rounds as usize) {
+        if (rounds as usize) < LEAST_ROUNDS {
             return present;
         }
         let leader = self.leader(&present);
@@ -169,7 +155,7 @@ impl Race {
         }
         let (variance, df) = self.prior;
         let estimate = location(&differences, variance.sqrt());
-        let half = half_width(&estimate, variance, df, self.alpha);
+        let half = half_width(&estimate, variance, df, error_at(estimate.n, self.alpha));
         Difference {
             centre: estimate.centre,
             low: estimate.centre - half,
@@ -193,27 +179,14 @@ impl Race {
             .filter(|t| t.order.phase == Phase::Noise)
             .filter_map(|t| t.cost(goal))
             .collect();
-        let of_racers = self.racers.iter().filter(|&&c| c != DEFAULT);
+        let of_racers = self.racers.iter().filter(|&&plan| plan != DEFAULT);
         let differences = of_racers.map(|&plan| self.differences(plan, DEFAULT));
-        let (mut residuals, mut df) = (Vec::new(), Vec::new());
         // A difference has the noise of two runs.
-        for (sample, runs) in differences.map(|d| (d, 2.0)).chain([(noise, 1.0)]) {
-            let n = sample.len() as f64;
-            if n < 2.0 {
-                continue;
-            }
-            let centre = median(&sample);
-            // Residuals about their own centre are too small by this factor.
-            let grow = (2.0 / runs * n / (n - 1.0)).sqrt();
-            residuals.extend(sample.iter().map(|value| (value - centre) * grow));
-            df.push(n - 1.0);
-        }
-        let own = df.iter().copied().fold(0.0, f64::max);
-        let others = df.iter().sum::<f64>() - if df.len() > 1 { own } else { 0.0 };
-        if others <= 0.0 {
-            return (0.0, 0.0);
-        }
-        (robust_sigma(&residuals).powi(2), others.min(PRIOR_DF))
+        let noise = noise.iter().map(|cost| cost * 2.0_f64.sqrt()).collect();
+        let samples: Vec<Vec<f64>> = differences.chain([noise]).collect();
+        let own = samples.iter().map(|sample| sample.len().saturating_sub(1)).max().unwrap_or(0);
+        let (variance, df) = common_variance(&samples);
+        (variance, (df - own as f64).min(PRIOR_DF))
     }
 }
 
@@ -267,11 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_dropped_between_looks_or_before_the_first() {
-        let race = Race::new(&race(7), Phase::Race, &settings(Goal::Minimize, 100));
-        assert_eq!(race.survivors(2).len(), 3);
-        assert_eq!(race.survivors(7).len(), 3);
+    fn nobody_is_dropped_before_the_third_round() {
+        let race = Race::new(&race(4), Phase::Race, &settings(Goal::Minimize, 100));
         assert_eq!(race.survivors(0).len(), 3);
+        assert_eq!(race.survivors(2).len(), 3);
+        assert_eq!(race.survivors(4).len(), 2);
     }
 
     #[test]
@@ -300,17 +273,19 @@ mod tests {
     }
 
     #[test]
-    fn more_plans_and_more_looks_widen_the_interval() {
-        let narrow = Race::new(&race(4), Phase::Race, &settings(Goal::Minimize, 8));
-        let wide = Race::new(&race(4), Phase::Race, &settings(Goal::Minimize, 800));
-        let width = |race: &Race| {
+    fn more_plans_widen_the_interval() {
+        let width = |trials: &[Trial]| {
+            let race = Race::new(trials, Phase::Race, &settings(Goal::Minimize, 100));
             let difference = race.difference(Candidate(1), DEFAULT);
             difference.high - difference.low
         };
-        assert!(width(&wide) > width(&narrow));
-        let one_plan: Vec<Trial> =
-            race(4).into_iter().filter(|t| t.order.candidate != Candidate(2)).collect();
-        let single = Race::new(&one_plan, Phase::Race, &settings(Goal::Minimize, 8));
-        assert!(single.alpha > narrow.alpha);
+        let twice = |t: Trial| {
+            let mut other = t.clone();
+            other.order.candidate.0 += 2;
+            let raced = t.order.phase == Phase::Race && t.order.candidate != DEFAULT;
+            raced.then_some(other).into_iter().chain([t])
+        };
+        let many: Vec<Trial> = race(12).into_iter().flat_map(twice).collect();
+        assert!(width(&many) > width(&race(12)));
     }
 }

@@ -1,16 +1,18 @@
 //! Rounds: who runs in the next one, when losers leave, and when it is enough.
 //!
 //! The race says which plans are left. Its leader is, of these, the one that the screening
-//! model expects to be best from all runs: the rounds alone are few. Where it leaves open whether the leader beats the default,
-//! a final of these two alone, on fresh runs, decides. The final is a single comparison,
-//! and the leader was picked before it began, so its figure carries no luck of the pick.
+//! model expects to be best from all runs: the rounds alone are few. Where it leaves open
+//! whether the leader beats the default, a final of these two alone, on fresh runs, decides.
+//! The final is a single comparison, and the leader was picked before it began, so its figure
+//! carries no luck of the pick.
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use super::budget::{Shares, is_large};
-use super::race::{Difference, Race, is_look};
+use super::model::Surface;
+use super::race::{Difference, LEAST_ROUNDS, Race};
 use super::{Decision, Settings, Stop, failed, propose};
 use crate::evidence::{Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
@@ -35,6 +37,19 @@ impl Verdict {
 /// What the evidence says about the best plan, at any time.
 #[must_use]
 pub fn verdict(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Verdict {
+    verdict_by(shape, settings, evidence, || {
+        propose::surfaces(shape, settings, evidence, propose::DRAWS)
+    })
+}
+
+/// The same, where the surfaces that agree with the evidence are known, or can be had.
+#[must_use]
+pub fn verdict_by<D: AsRef<[Surface]>>(
+    shape: &Shape,
+    settings: &Settings,
+    evidence: &[Trial],
+    draws: impl FnOnce() -> D,
+) -> Verdict {
     let out = failed(evidence);
     let last = Race::new(evidence, Phase::Final, settings);
     let finalist = last.racers.iter().find(|plan| **plan != DEFAULT && !out.contains(plan));
@@ -44,17 +59,16 @@ pub fn verdict(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Verdic
     let race = Race::new(evidence, Phase::Race, settings);
     let survivors: Vec<Candidate> =
         race.standing().into_iter().filter(|plan| !out.contains(plan)).collect();
-    let leader = leader(shape, settings, evidence, &race, &survivors);
+    let leader = leader(shape, &race, &survivors, draws);
     Verdict { leader, difference: race.difference(leader, DEFAULT) }
 }
 
 /// The plan expected to be best among the survivors of a race.
-fn leader(
+fn leader<D: AsRef<[Surface]>>(
     shape: &Shape,
-    settings: &Settings,
-    evidence: &[Trial],
     race: &Race,
     survivors: &[Candidate],
+    draws: impl FnOnce() -> D,
 ) -> Candidate {
     let of_race = race.leader(survivors);
     if !is_large(shape) || survivors.len() < 2 {
@@ -66,7 +80,7 @@ fn leader(
         survivors.iter().copied().filter(|&plan| plan != DEFAULT || !is_shown).collect();
     match open.as_slice() {
         [only] => *only,
-        several => propose::best(shape, settings, evidence, several).unwrap_or(of_race),
+        several => propose::best(draws().as_ref(), several).unwrap_or(of_race),
     }
 }
 
@@ -123,10 +137,14 @@ fn next_of_race(
         return fits.then(|| round(settings, Phase::Race, last, missing, left, shares.exhausted));
     }
     let survivors = race.survivors(last + 1);
-    let leader = leader(shape, settings, evidence, race, &survivors);
+    if (last as usize + 1) < LEAST_ROUNDS && survivors.len() <= left {
+        return Some(round(settings, Phase::Race, last + 1, survivors, left, shares.exhausted));
+    }
+    let draws = || propose::surfaces(shape, settings, evidence, propose::DRAWS);
+    let leader = leader(shape, race, &survivors, draws);
     let against_default = race.difference(leader, DEFAULT);
     let others = || survivors.iter().copied().filter(|&plan| plan != leader && plan != DEFAULT);
-    if is_look(last as usize + 1) {
+    if last as usize + 1 >= LEAST_ROUNDS {
         if others().next().is_none() && (leader == DEFAULT || against_default.high < 0.0) {
             return Some(Decision::Stop(Stop::Decided));
         }
@@ -171,7 +189,7 @@ fn next_of_final(
             return round(settings, Phase::Final, rounds - 1, missing, left, shares.exhausted);
         }
         let difference = last.difference(leader, DEFAULT);
-        if is_look(rounds as usize) {
+        if rounds as usize >= LEAST_ROUNDS {
             if difference.high < 0.0 || difference.low > 0.0 {
                 return Decision::Stop(Stop::Decided);
             }
