@@ -104,7 +104,7 @@ impl Area {
         crew: &Crew,
         home: impl Fn(usize) -> usize,
     ) -> Result<(), KernelError> {
-        let addresses = self.addresses();
+        let addresses = addresses(self.words());
         let wanted: Vec<i32> =
             (0..addresses.len()).map(|page| crew.id(home(page)).0.cast_signed()).collect();
         let mut left: Vec<(usize, i32)> = addresses.into_iter().zip(wanted).collect();
@@ -132,19 +132,12 @@ impl Area {
         Err(KernelError::Stayed { failed: left.len(), pages, cause })
     }
 
-    /// The node of every page; `None` for untouched ones.
+    /// As [`homes`].
     ///
     /// # Errors
     /// [`KernelError::Placement`].
     pub fn homes(&self, crew: &Crew) -> Result<Vec<Option<usize>>, KernelError> {
-        let mut homes = Vec::new();
-        for addresses in self.addresses().chunks(BATCH) {
-            let status = mempolicy::move_pages(0, addresses, None, 0).map_err(moving)?;
-            homes.extend(
-                status.into_iter().map(|node| crew.position(NodeId(u32::try_from(node).ok()?))),
-            );
-        }
-        Ok(homes)
+        homes(self.words(), crew)
     }
 
     /// So many accesses at random, by the node they go to.
@@ -152,11 +145,7 @@ impl Area {
     /// # Errors
     /// As [`Area::homes`].
     pub fn spread(&self, crew: &Crew, accesses: f64) -> Result<Vec<f64>, KernelError> {
-        let homes = self.homes(crew)?;
-        let mut spread = vec![0.0; crew.nodes()];
-        let each = accesses / homes.iter().flatten().count().max(1) as f64;
-        homes.into_iter().flatten().for_each(|node| spread[node] += each);
-        Ok(spread)
+        Ok(spread(&self.homes(crew)?, crew, accesses))
     }
 
     /// Gives all pages back to the kernel: every word is 0, and untouched again.
@@ -170,11 +159,36 @@ impl Area {
             remedy: "unlock the process's memory (mlockall)",
         })
     }
+}
 
-    fn addresses(&self) -> Vec<usize> {
-        let start = self.mapping.start() + self.first * size_of::<u64>();
-        (start..start + self.words * size_of::<u64>()).step_by(page_bytes()).collect()
+/// Pages of words that begin with one.
+fn addresses(words: &[AtomicU64]) -> Vec<usize> {
+    let start = words.as_ptr() as usize;
+    (start..start + size_of_val(words)).step_by(page_bytes()).collect()
+}
+
+/// The node of every page of words that begin with one; `None` for untouched ones.
+///
+/// # Errors
+/// [`KernelError::Placement`].
+pub fn homes(words: &[AtomicU64], crew: &Crew) -> Result<Vec<Option<usize>>, KernelError> {
+    let mut homes = Vec::new();
+    for addresses in addresses(words).chunks(BATCH) {
+        let status = mempolicy::move_pages(0, addresses, None, 0).map_err(moving)?;
+        homes.extend(
+            status.into_iter().map(|node| crew.position(NodeId(u32::try_from(node).ok()?))),
+        );
     }
+    Ok(homes)
+}
+
+/// So many accesses at random, by the node they go to.
+#[must_use]
+pub fn spread(homes: &[Option<usize>], crew: &Crew, accesses: f64) -> Vec<f64> {
+    let mut spread = vec![0.0; crew.nodes()];
+    let each = accesses / homes.iter().flatten().count().max(1) as f64;
+    homes.iter().flatten().for_each(|node| spread[*node] += each);
+    spread
 }
 
 /// `-ENOENT`: nothing has been there yet.

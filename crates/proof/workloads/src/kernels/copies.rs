@@ -1,8 +1,14 @@
-//! Data that all threads read: once, or a copy on every node that has a thread.
+//! Data that all threads read: once, or a copy on every node, by `numapilot-replicate` as any
+//! program would have it.
 
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::area::{Area, Pages};
+use numapilot_replicate::{Current, Replicated};
+use numapilot_topology::NodeId;
+
+use super::area::{Area, Pages, homes};
 use super::crew::Crew;
 use super::loops::part;
 use super::stage::Stage;
@@ -13,61 +19,121 @@ use super::{KernelError, Place};
 pub(super) struct Copies {
     place: Place,
     original: Area,
-    /// By position of the node; none where the original is used.
-    replicas: Vec<Option<Area>>,
+    /// Made once the original is filled, where each node has a copy.
+    replicated: OnceLock<Replicated<[AtomicU64]>>,
 }
 
 impl Copies {
     /// So many words, untouched.
     pub fn new(words: usize, place: Place, crew: &Crew) -> Result<Self, KernelError> {
-        let area = || Area::new(words, place, Pages::Small, crew);
-        // The main thread fills the original, on its own node.
-        let needs = |node: usize| {
-            place == Place::Replicate && crew.manned().contains(&node) && node != crew.seat(0).node
-        };
-        let replicas = (0..crew.nodes())
-            .map(|node| needs(node).then(area).transpose())
-            .collect::<Result<_, _>>()?;
-        Ok(Self { place, original: area()?, replicas })
+        let original = Area::new(words, place, Pages::Small, crew)?;
+        Ok(Self { place, original, replicated: OnceLock::new() })
     }
 
     /// Fills and places the data; all threads call it. `fill` writes a range of words.
     pub fn fill(&self, stage: &Stage<'_>, fill: impl Fn(&Area, std::ops::Range<usize>)) {
-        let words = self.original.words().len();
+        let words = self.original.words();
         let crew = stage.crew();
         stage.prepare(|| match self.place {
             Place::Local => {
                 let (thread, threads) = (stage.thread(), crew.threads());
-                let own = part(words, thread, threads);
+                let own = part(words.len(), thread, threads);
                 // The rest that is no whole page falls to the last.
-                let end = if thread + 1 == threads { words } else { own.end };
+                let end = if thread + 1 == threads { words.len() } else { own.end };
                 fill(&self.original, own.start..end);
             }
-            _ if stage.thread() == 0 => fill(&self.original, 0..words),
+            _ if stage.thread() == 0 => fill(&self.original, 0..words.len()),
             _ => {}
         });
-        stage.prepare(|| {
-            let node = stage.seat().node;
-            if let (true, Some(copy)) = (crew.leads(stage.thread()), &self.replicas[node]) {
-                for (to, from) in copy.words().iter().zip(self.original.words()) {
-                    to.store(from.load(Relaxed), Relaxed);
-                }
+        stage.cure(|| {
+            if self.place == Place::Replicate {
+                let word = |index: usize| AtomicU64::new(words[index].load(Relaxed));
+                let copies = numapilot_replicate::Copies::from_fn(words.len(), word)?;
+                self.replicated.get_or_init(|| Replicated::new(copies));
             }
+            Ok(())
         });
     }
 
-    /// What a thread on this node reads.
-    pub fn of(&self, node: usize) -> &Area {
-        self.replicas[node].as_ref().unwrap_or(&self.original)
+    /// Does something with what the calling thread is to read.
+    pub fn read<R>(&self, stage: &Stage<'_>, work: impl FnOnce(&[AtomicU64]) -> R) -> R {
+        match self.replicated.get().map(Replicated::reader) {
+            Some(Ok(mut reader)) => work(reader.read()),
+            Some(Err(error)) => {
+                stage.note(Err(error.into()));
+                // The others wait for this thread.
+                work(self.original.words())
+            }
+            None => work(self.original.words()),
+        }
+    }
+
+    /// Does something with all that is read: the copies with their nodes, or the original.
+    pub fn each<R>(
+        &self,
+        stage: &Stage<'_>,
+        work: impl FnOnce(&[(Option<NodeId>, &[AtomicU64])]) -> R,
+    ) -> R {
+        match self.replicated.get().map(Replicated::reader) {
+            Some(Ok(mut reader)) => work(&nodes_and_words(&reader.copies())),
+            Some(Err(error)) => {
+                stage.note(Err(error.into()));
+                work(&[(None, self.original.words())])
+            }
+            None => work(&[(None, self.original.words())]),
+        }
+    }
+
+    /// How many there are to read.
+    pub fn count(&self) -> usize {
+        let reader = self.replicated.get().and_then(|replicated| replicated.reader().ok());
+        reader.map_or(1, |mut reader| nodes_and_words(&reader.copies()).len())
+    }
+
+    /// The node of every page, of each copy or of the original, with the node that it is for.
+    fn homes_by_node(&self, crew: &Crew) -> Result<Vec<(Option<NodeId>, Homes)>, KernelError> {
+        let Some(replicated) = self.replicated.get() else {
+            return Ok(vec![(None, self.original.homes(crew)?)]);
+        };
+        let mut reader = replicated.reader()?;
+        let copies = reader.copies();
+        let copies = nodes_and_words(&copies).into_iter();
+        copies.map(|(node, words)| Ok((node, homes(words, crew)?))).collect()
+    }
+
+    /// The node of every page, for each copy that is read.
+    pub fn all_homes(&self, crew: &Crew) -> Result<Vec<Homes>, KernelError> {
+        Ok(self.homes_by_node(crew)?.into_iter().map(|(_, homes)| homes).collect())
+    }
+
+    /// The node of every page that a thread on this node reads.
+    pub fn homes(&self, node: usize, crew: &Crew) -> Result<Homes, KernelError> {
+        let all = self.homes_by_node(crew)?;
+        let near = all.iter().position(|(id, _)| *id == Some(crew.id(node))).unwrap_or(0);
+        Ok(all.into_iter().nth(near).map_or_else(Vec::new, |(_, homes)| homes))
+    }
+
+    /// The node of every page that is not one of the original.
+    pub fn replica_homes(&self, crew: &Crew) -> Result<Homes, KernelError> {
+        Ok(if self.replicated.get().is_some() {
+            self.all_homes(crew)?.concat()
+        } else {
+            Vec::new()
+        })
     }
 
     /// The original.
     pub fn original(&self) -> &Area {
         &self.original
     }
+}
 
-    /// All copies, the original first.
-    pub fn all(&self) -> impl Iterator<Item = &Area> {
-        std::iter::once(&self.original).chain(self.replicas.iter().flatten())
-    }
+/// The node of every page; `None` for those that are nowhere.
+type Homes = Vec<Option<usize>>;
+
+fn nodes_and_words<'c>(
+    copies: &'c Option<Current<'_, [AtomicU64]>>,
+) -> Vec<(Option<NodeId>, &'c [AtomicU64])> {
+    let each = copies.iter().flat_map(|copies| copies.each());
+    each.map(|(node, words)| (Some(NodeId(node)), words)).collect()
 }

@@ -18,6 +18,9 @@ pub enum KernelError {
     /// The description could not be read.
     #[error(transparent)]
     Description(#[from] numapilot_topology::description::DescriptionError),
+    /// There are no copies.
+    #[error(transparent)]
+    Replicate(#[from] numapilot_replicate::Error),
     /// The lab's PMU is there and cannot be used.
     #[error(transparent)]
     Lab(#[from] numapilot_observe::lab::LabError),

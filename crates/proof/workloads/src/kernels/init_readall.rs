@@ -35,7 +35,11 @@ impl InitReadall {
 
 impl Illness for InitReadall {
     fn areas(&self) -> Vec<&Area> {
-        self.data.all().collect()
+        vec![self.data.original()]
+    }
+
+    fn copies(&self) -> Option<&Copies> {
+        Some(&self.data)
     }
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
@@ -44,9 +48,10 @@ impl Illness for InitReadall {
             let last = stage.crew().seat(self.threads - 1).node;
             stage.cure(|| self.data.original().move_pages(stage.crew(), |_| last));
         }
-        let words = self.data.of(stage.seat().node).words();
-        let begin = part(words.len(), stage.thread(), self.threads).start;
-        stage.work(|| sum(&words[begin..]).wrapping_add(sum(&words[..begin])))
+        let begin = part(self.words(), stage.thread(), self.threads).start;
+        self.data.read(stage, |words| {
+            stage.work(|| sum(&words[begin..]).wrapping_add(sum(&words[..begin])))
+        })
     }
 
     fn expected(&self) -> u64 {
@@ -77,7 +82,7 @@ pub(super) fn read_all(
 ) -> Result<Vec<Step>, KernelError> {
     let words = data.original().words().len();
     let homes = (0..crew.nodes()).map(|node| match crew.manned().contains(&node) {
-        true => data.of(node).homes(crew),
+        true => data.homes(node, crew),
         false => Ok(Vec::new()),
     });
     let homes = homes.collect::<Result<Vec<_>, _>>()?;

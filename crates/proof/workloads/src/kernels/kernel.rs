@@ -190,7 +190,7 @@ impl Kernel {
     /// How many times its size it needs.
     pub(super) fn areas(self, place: Place, crew: &Crew) -> u64 {
         let copies = match place {
-            Place::Replicate | Place::Best => crew.manned().len() as u64,
+            Place::Replicate | Place::Best => crew.memory().len() as u64,
             _ => 0,
         };
         match self {

@@ -56,6 +56,7 @@ use serde::Serialize;
 
 use self::area::Area;
 use self::clock::Clock;
+use self::copies::Copies;
 use self::crew::Crew;
 use self::prediction::{Load, Neighbour, Prediction, predict, predict_beside};
 use self::stage::{Run, Stage};
@@ -115,6 +116,10 @@ trait Illness: Sync {
     /// A thread's part: all threads fill, cure and work together. Returns what it adds to
     /// the checksum.
     fn run(&self, stage: &Stage<'_>) -> u64;
+    /// Those of its data that are copied to every node, beside the areas.
+    fn copies(&self) -> Option<&Copies> {
+        None
+    }
     /// The checksum by other means.
     fn expected(&self) -> u64;
     /// Items of work.
@@ -196,7 +201,7 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
         checksum: computed,
         peak_rss_bytes,
         nodes: crew.manned().len(),
-        pages: pages(&illness.areas(), &crew)?,
+        pages: pages(illness.as_ref(), &crew)?,
         predicted_seconds: predicted.map(|p| p.seconds),
         predicted_bound: predicted.map(|p| p.bound.to_string()),
         unsupported,
@@ -239,10 +244,12 @@ fn predicted(model: &Model, steps: &[Step]) -> Option<Prediction> {
     Some(Prediction { seconds, ..longest })
 }
 
-fn pages(areas: &[&Area], crew: &Crew) -> Result<Vec<NodePages>, KernelError> {
+fn pages(illness: &dyn Illness, crew: &Crew) -> Result<Vec<NodePages>, KernelError> {
     let mut counts = vec![0; crew.nodes()];
-    for area in areas {
-        area.homes(crew)?.into_iter().flatten().for_each(|node| counts[node] += 1);
+    let areas = illness.areas().into_iter().map(|area| area.homes(crew));
+    let copies = illness.copies().map(|copies| copies.replica_homes(crew));
+    for homes in areas.chain(copies) {
+        homes?.into_iter().flatten().for_each(|node| counts[node] += 1);
     }
     let nodes = counts.into_iter().enumerate();
     Ok(nodes.map(|(node, pages)| NodePages { node: crew.id(node).0, pages }).collect())

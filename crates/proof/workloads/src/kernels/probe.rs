@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::area::spread;
 use super::clock::Clock;
 use super::copies::Copies;
 use super::crew::Crew;
@@ -76,13 +77,18 @@ fn follow(words: &[AtomicU64], mut wanted: u64, probes: usize) -> u64 {
 
 impl Illness for Probe {
     fn areas(&self) -> Vec<&Area> {
-        self.table.all().collect()
+        vec![self.table.original()]
+    }
+
+    fn copies(&self) -> Option<&Copies> {
+        Some(&self.table)
     }
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
         self.table.fill(stage, |area, range| write(area.words(), range, self.cycle));
-        let words = self.table.of(stage.seat().node).words();
-        stage.work(|| follow(words, self.first(stage.thread()), self.probes()))
+        self.table.read(stage, |words| {
+            stage.work(|| follow(words, self.first(stage.thread()), self.probes()))
+        })
     }
 
     fn expected(&self) -> u64 {
@@ -111,12 +117,11 @@ impl Illness for Probe {
         let probes = self.probes() as f64;
         let load = |thread: usize| {
             let seat = crew.seat(thread);
-            let area = self.table.of(seat.node);
             let access = Access {
                 pattern: Pattern::Dependent,
-                lines: area.spread(crew, probes)?,
+                lines: spread(&self.table.homes(seat.node, crew)?, crew, probes),
                 written: false,
-                footprint_bytes: (area.words().len() * 8) as u64,
+                footprint_bytes: size_of_val(self.table.original().words()) as u64,
                 huge: false,
             };
             Ok(Load::new(seat, pace * probes, vec![access]))

@@ -10,7 +10,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use numapilot_lab_model::Model;
+use numapilot_topology::NodeId;
 
+use super::area::spread;
 use super::clock::Clock;
 use super::copies::Copies;
 use super::crew::Crew;
@@ -104,7 +106,11 @@ fn read(words: &[AtomicU64]) -> u64 {
 
 impl Illness for ReadMostly {
     fn areas(&self) -> Vec<&Area> {
-        self.data.all().collect()
+        vec![self.data.original()]
+    }
+
+    fn copies(&self) -> Option<&Copies> {
+        Some(&self.data)
     }
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
@@ -114,10 +120,8 @@ impl Illness for ReadMostly {
             }
         });
         let thread = stage.thread();
-        let words = self.data.of(stage.seat().node).words();
-        let begin = part(words.len(), thread, self.threads).start;
-        let copies: Vec<&[AtomicU64]> = self.data.all().map(Area::words).collect();
-        let mut sum = stage.work(|| {
+        let begin = part(self.words(), thread, self.threads).start;
+        let work = |words: &[AtomicU64], copies: &[(Option<NodeId>, &[AtomicU64])]| {
             let mut draws = Draws::of(self.seed, thread as u64);
             let mut sum = 0u64;
             let mut reads = 0;
@@ -131,30 +135,31 @@ impl Illness for ReadMostly {
                     if reads == self.every {
                         reads = 0;
                         let index = draws.below(words.len() as u64) as usize;
-                        for copy in &copies {
+                        for (_, copy) in copies {
                             copy[index].fetch_add(1, Relaxed);
                         }
                     }
                 }
             }
             sum
-        });
-        stage.prepare(|| {
-            if thread == 0 {
+        };
+        self.data.each(stage, |copies| {
+            let sum = self.data.read(stage, |words| stage.work(|| work(words, copies)));
+            stage.prepare(|| match thread {
                 // Every write has reached every copy.
-                for copy in &copies {
+                0 => copies.iter().fold(sum, |sum, (_, copy)| {
                     let counted = copy.iter().map(|word| word.load(Relaxed) & LOW);
-                    sum = sum.wrapping_add(counted.fold(0, u64::wrapping_add));
-                }
-            }
-        });
-        sum
+                    sum.wrapping_add(counted.fold(0, u64::wrapping_add))
+                }),
+                _ => sum,
+            })
+        })
     }
 
     fn expected(&self) -> u64 {
         let read = (0..self.words())
             .fold(0u64, |sum, index| sum.wrapping_add(value(self.seed, index) >> 32));
-        let written = self.writes() * self.threads * self.data.all().count();
+        let written = self.writes() * self.threads * self.data.count();
         read.wrapping_mul(self.threads as u64).wrapping_add(written as u64)
     }
 
@@ -170,10 +175,10 @@ impl Illness for ReadMostly {
         });
         let mut steps = read_all(&self.data, crew, &(0..self.threads).collect::<Vec<_>>(), pace)?;
         let writes = self.writes() as f64 / steps.len() as f64;
-        for copy in self.data.all() {
+        for homes in self.data.all_homes(crew)? {
             let write = Access {
                 pattern: Pattern::Independent,
-                lines: copy.spread(crew, writes)?,
+                lines: spread(&homes, crew, writes),
                 written: true,
                 footprint_bytes: (words * 8) as u64,
                 huge: false,

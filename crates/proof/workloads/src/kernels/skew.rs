@@ -82,7 +82,7 @@ impl Skew {
 
 impl Illness for Skew {
     fn areas(&self) -> Vec<&Area> {
-        self.data.all().collect()
+        vec![self.data.original()]
     }
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
@@ -111,7 +111,7 @@ impl Illness for Skew {
             *self.alone.lock().unwrap_or_else(PoisonError::into_inner) = took;
             Ok(())
         });
-        let words = self.data.of(stage.seat().node).words();
+        let words = self.data.original().words();
         let begin = part(words.len(), thread, crew.threads()).start;
         stage.work(|| match own {
             Some(area) => {
