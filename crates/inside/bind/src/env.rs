@@ -30,6 +30,12 @@ pub const TABLE: &[Variable] = &[
                   each process counts for itself",
     },
     Variable {
+        name: REHOME,
+        format: "bytes",
+        meaning: "in a forked child, private writable mappings of this size and more that were \
+                  inherited are copied to the node where the child runs; nothing",
+    },
+    Variable {
         name: ALLOC_THP,
         format: "0 or 1",
         meaning: "whether libnumapilot_alloc.so asks for huge pages where they pay; 1",
@@ -98,6 +104,8 @@ pub const TABLE: &[Variable] = &[
 pub const BIND_CPUS: &str = "NUMAPILOT_BIND_CPUS";
 /// Path of the ledger of `libnumapilot_bind.so`.
 pub const BIND_LEDGER: &str = "NUMAPILOT_BIND_LEDGER";
+/// Inherited memory of forked children, by `libnumapilot_bind.so`.
+pub const REHOME: &str = "NUMAPILOT_REHOME";
 /// Huge pages in `libnumapilot_alloc.so`.
 pub const ALLOC_THP: &str = "NUMAPILOT_ALLOC_THP";
 /// Where `libnumapilot_alloc.so` takes large blocks from.

@@ -179,24 +179,30 @@ impl File {
     }
 
     /// Fills as much of `buffer` as there is from an offset on; how much that was.
-    pub fn read(&self, mut offset: usize, buffer: &mut [u8]) -> Result<usize, c_int> {
+    pub fn read(&self, offset: usize, buffer: &mut [u8]) -> Result<usize, c_int> {
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            // SAFETY: pointer and length are those of the slice.
-            let result = unsafe {
-                libc::pread(self.0, rest.as_mut_ptr().cast(), rest.len(), offset as libc::off_t)
-            };
-            match check(result as c_long) {
-                Ok(0) => break,
-                Ok(read) => {
-                    filled += read as usize;
-                    offset += read as usize;
-                }
-                Err(libc::EINTR) => {}
-                Err(errno) => return Err(errno),
+            match self.read_some(offset + filled, rest)? {
+                0 => break,
+                read => filled += read,
             }
         }
         Ok(filled)
+    }
+
+    /// Fills some of `buffer` from an offset on; 0 at the end.
+    pub fn read_some(&self, offset: usize, buffer: &mut [u8]) -> Result<usize, c_int> {
+        loop {
+            // SAFETY: pointer and length are those of the slice.
+            let result = unsafe {
+                let (start, offset) = (buffer.as_mut_ptr().cast(), offset as libc::off_t);
+                libc::pread(self.0, start, buffer.len(), offset)
+            };
+            match check(result as c_long) {
+                Err(libc::EINTR) => {}
+                result => return result.map(|read| read as usize),
+            }
+        }
     }
 }
 

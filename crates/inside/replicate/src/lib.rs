@@ -17,7 +17,7 @@
 //! | `replicated` | a value that is replaced as a whole while others read it |
 //! | `swap`, `slots` | how versions come and go: lock-free, modelled in `tests/models.rs` |
 //! | `file`, `lease` | copies of a file that are dropped when somebody writes to it |
-//! | `rehome` | inherited memory of forked children |
+//! | `rehome`, `inherited` | inherited memory of forked children |
 //! | `nodes`, `here` | which nodes there are, and on which one a thread runs |
 //! | `kernel`, `error` | system calls, and what can fail |
 //!
@@ -28,6 +28,7 @@ mod copies;
 mod error;
 mod file;
 mod here;
+mod inherited;
 mod kernel;
 mod lease;
 mod nodes;
@@ -41,6 +42,7 @@ pub use copies::{Copies, Current, Home};
 pub use error::Error;
 pub use file::{FileCopies, FileReader};
 pub use here::Way;
+pub use inherited::rehome_inherited;
 pub use rehome::{Rehomed, rehome, rehome_range};
 pub use replicated::{Reader, Replicated};
 

@@ -5,6 +5,7 @@
 //! it is what copy-on-write does in any case. What the child has alone already is moved.
 
 use core::ffi::c_int;
+use core::ops::Range;
 
 use crate::error::Error;
 use crate::kernel;
@@ -52,14 +53,24 @@ pub fn rehome_range(start: usize, bytes: usize) -> Result<Rehomed, Error> {
     // Refused: pages come from where the caller runs when they are copied, which is here.
     let _ = kernel::prefer_node(address, bytes, here, false);
     let mut copied = Ok(());
+    // Neighbours are copied by one call.
+    let mut run = start..start;
+    let mut copy = |run: &Range<usize>| {
+        if copied.is_ok() && !run.is_empty() {
+            copied = kernel::populate(run.start, run.len());
+        }
+    };
     each_page(start, bytes, |page_start, node| {
         if node >= 0 && node != here.cast_signed() {
             rehomed.found += 1;
-            if copied.is_ok() {
-                copied = kernel::populate(page_start, page);
+            if run.end != page_start {
+                copy(&run);
+                run = page_start..page_start;
             }
+            run.end += page;
         }
     })?;
+    copy(&run);
     copied.map_err(refused)?;
     // Those that nobody shared were not copied.
     let _ = kernel::prefer_node(address, bytes, here, true);

@@ -10,6 +10,7 @@
 //!  pthread_create --> create: take a CPU, create, pin the new thread, let it go
 //!  fork           --> process::forked: the child is a new process and takes a CPU
 //!  exec           --> state::init again: the ledger knows the process, its CPU is kept
+//!                 --> rehome: the child's memory follows it, if NUMAPILOT_REHOME says so
 //!  sched_*affinity -> affinity: the program's own wish wins and is noted
 //! ```
 //!
@@ -23,6 +24,7 @@ mod create;
 mod kernel;
 mod next;
 mod process;
+mod rehome;
 mod state;
 
 numapilot_bind::freestanding!();

@@ -9,7 +9,7 @@ use numapilot_bind::cpus::{CpuList, CpuMask, MAX_CPUS};
 use numapilot_bind::env::{BIND_CPUS, BIND_LEDGER};
 use numapilot_bind::ledger::{Event, Holds, Ledger};
 
-use crate::{kernel, process};
+use crate::{kernel, process, rehome};
 
 /// The state of a process in which threads are placed.
 pub struct State {
@@ -99,6 +99,7 @@ pub fn get() -> Option<&'static State> {
 
 extern "C" fn constructor() {
     get();
+    rehome::watch_forks();
 }
 
 extern "C" fn destructor() {
@@ -160,7 +161,7 @@ fn fill(state: &mut State) -> Option<()> {
 }
 
 /// A variable, unless the process has rights its caller lacks.
-fn variable(name: &str) -> Option<&'static CStr> {
+pub fn variable(name: &str) -> Option<&'static CStr> {
     let mut buffer = [0u8; 64];
     buffer.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
     // SAFETY: takes a number and cannot fail.
@@ -175,7 +176,8 @@ fn variable(name: &str) -> Option<&'static CStr> {
     }
 }
 
-fn complain(parts: &[&str]) -> Option<()> {
+/// Says why a variable cannot be used.
+pub fn complain(parts: &[&str]) -> Option<()> {
     let mut line = [0u8; 256];
     let mut end = 0;
     for part in ["numapilot: "].iter().chain(parts) {
