@@ -14,5 +14,6 @@ mod guests;
 mod machines;
 mod placement;
 mod programs;
+mod replicate;
 mod samples;
 mod shell;
