@@ -19,6 +19,7 @@ mod restore;
 mod run;
 mod stat;
 mod study;
+mod top;
 mod topo;
 mod tune;
 
@@ -37,6 +38,8 @@ pub enum Verb {
     Tune(Deferred<tune::Args>),
     /// Show the NUMA figures of a run, of processes or of the machine.
     Stat(Deferred<stat::Args>),
+    /// Watch nodes, links, traffic and hot regions.
+    Top(Deferred<top::Args>),
     /// Keep a program's pages on the nodes that use them.
     Balance(Deferred<balance::Args>),
     /// Give a program as many cores as it needs, near its data.
@@ -67,6 +70,7 @@ impl Verb {
             Self::Restore(Deferred(args)) => args.run(terminal),
             Self::Tune(Deferred(args)) => args.run(terminal),
             Self::Stat(Deferred(args)) => args.run(terminal),
+            Self::Top(Deferred(args)) => args.run(terminal),
             Self::Balance(Deferred(args)) => args.run(terminal),
             Self::Cores(Deferred(args)) => args.run(terminal),
             Self::Bench(Deferred(args)) => args.run(terminal),

@@ -198,10 +198,22 @@ impl LabCounters {
         ])
     }
 
+    /// What was counted since an earlier moment.
+    #[must_use]
+    pub fn counted_since(&self, earlier: &Self) -> Snapshot {
+        self.counted.since(&earlier.counted)
+    }
+
+    /// Simulated time since an earlier moment.
+    #[must_use]
+    pub fn seconds_since(&self, earlier: &Self) -> f64 {
+        self.time_ns.saturating_sub(earlier.time_ns) as f64 * 1e-9
+    }
+
     /// What follows from what was counted since an earlier moment.
     pub(crate) fn derived_since(&self, earlier: &Self) -> Figures {
-        let seconds = self.time_ns.saturating_sub(earlier.time_ns) as f64 * 1e-9;
-        let counted = self.counted.since(&earlier.counted);
+        let seconds = self.seconds_since(earlier);
+        let counted = self.counted_since(earlier);
         let (local, remote) = counted.local_remote();
         let no_access = || "no DRAM access was counted".to_owned();
         let no_time = || "no simulated time has passed: the guest was idle".to_owned();
