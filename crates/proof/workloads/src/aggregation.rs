@@ -87,7 +87,7 @@ pub fn validate(
         || format!("{workload} over {} records and {} groups", Grouped(records), Grouped(groups)),
         || {
             let check = if options.check { ", or leave --check out" } else { "" };
-            format!("lower --records or --groups{check}")
+            format!("lower --records, --groups or --threads{check}")
         },
     )
 }
