@@ -16,6 +16,12 @@ fn doctor(arguments: &[&str]) -> Output {
     Command::new(NUMAPILOT).arg("doctor").args(arguments).output().unwrap()
 }
 
+/// Copies the binary by a process of its own: a child that another test forks meanwhile would
+/// inherit a descriptor that writes to it, and a program that is written to cannot be started.
+fn copy_program(to: &Path) {
+    assert!(Command::new("cp").arg(NUMAPILOT).arg(to).status().unwrap().success());
+}
+
 /// Checks by name.
 fn checks(output: &Output) -> BTreeMap<String, Value> {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -117,7 +123,7 @@ fn the_status_says_whether_something_essential_is_missing() {
     // A binary alone, without its library.
     let dir = tempfile::tempdir().unwrap();
     let alone = dir.path().join("numapilot");
-    fs::copy(NUMAPILOT, &alone).unwrap();
+    copy_program(&alone);
     let output = Command::new(&alone)
         .args(["doctor", "--json"])
         .env("NUMAPILOT_LIB_DIR", dir.path())
@@ -145,7 +151,7 @@ fn an_unprivileged_user_is_told_what_root_could_do() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let binary = dir.path().join("numapilot");
-    fs::copy(NUMAPILOT, &binary).unwrap();
+    copy_program(&binary);
     for entry in fs::read_dir(Path::new(NUMAPILOT).parent().unwrap()).unwrap() {
         let library = entry.unwrap();
         let name = library.file_name().into_string().unwrap();

@@ -225,7 +225,9 @@ fn another_users_process_is_refused_with_a_remedy() {
     // A copy that any user may execute, and root to start it as another one.
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let copy = directory.path().join("numapilot");
-    fs::copy(assert_cmd::cargo::cargo_bin("numapilot"), &copy).unwrap();
+    // By a process of its own: see `doctor`'s tests.
+    let binary = assert_cmd::cargo::cargo_bin("numapilot");
+    assert!(Process::new("cp").arg(binary).arg(&copy).status().unwrap().success());
     let open = |path: &std::path::Path| {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -50,6 +50,8 @@ impl Copies {
                 let word = |index: usize| AtomicU64::new(words[index].load(Relaxed));
                 let copies = numapilot_replicate::Copies::from_fn(words.len(), word)?;
                 self.replicated.get_or_init(|| Replicated::new(copies));
+                // As a program lets go of what it has copied.
+                self.original.discard()?;
             }
             Ok(())
         });
