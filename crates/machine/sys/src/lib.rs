@@ -15,6 +15,7 @@ pub mod mark;
 pub mod mempolicy;
 pub mod pagemap;
 pub mod perf;
+mod perf_area;
 pub mod prctl;
 pub mod prefetch;
 pub mod process;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perf_event_open_sys::bindings as abi;
 
 use crate::aux_area::AuxArea;
+use crate::perf_area::PerfArea;
 use crate::sampling::SampledEvent;
 
 /// Pages of samples in a ring; a power of two. With the one before it this stays within what
@@ -69,10 +70,10 @@ pub enum Record {
 #[derive(Debug)]
 pub struct Ring {
     event: SampledEvent,
-    header: NonNull<abi::perf_event_mmap_page>,
-    bytes: usize,
-    page: usize,
+    /// Goes before the ring whose header it uses.
     aux: Option<AuxArea>,
+    area: PerfArea,
+    page: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone, and the kernel does not care which thread
@@ -87,23 +88,8 @@ impl Ring {
     pub fn of(event: SampledEvent) -> io::Result<Self> {
         // SAFETY: sysconf takes an integer.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-        let bytes = (1 + DATA_PAGES) * page;
-        // SAFETY: a new mapping at an address the kernel chooses aliases nothing of ours.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                event.raw(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let header = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { event, header, bytes, page, aux: None })
+        let area = PerfArea::map(event.raw(), (1 + DATA_PAGES) * page, 0)?;
+        Ok(Self { event, aux: None, area, page })
     }
 
     /// As [`Ring::of`], for a PMU that writes into an AUX area (Arm's SPE).
@@ -112,8 +98,13 @@ impl Ring {
     /// As there.
     pub fn with_aux(event: SampledEvent) -> io::Result<Self> {
         let mut ring = Self::of(event)?;
-        ring.aux = Some(AuxArea::map(ring.event.raw(), ring.header, ring.bytes as u64)?);
+        let bytes = ring.area.bytes() as u64;
+        ring.aux = Some(AuxArea::map(ring.event.raw(), ring.header(), bytes)?);
         Ok(ring)
+    }
+
+    fn header(&self) -> NonNull<abi::perf_event_mmap_page> {
+        self.area.start().cast()
     }
 
     /// The event whose ring it is.
@@ -124,8 +115,7 @@ impl Ring {
 
     /// Takes what has come since the last time.
     pub fn take(&mut self) -> Vec<Record> {
-        let size = DATA_PAGES * self.page;
-        let header = self.header.as_ptr();
+        let header = self.header().as_ptr();
         // SAFETY: both fields are aligned words of the mapped header; the kernel writes the
         // head while we read it, which is what atomics are for.
         let (head, tail) = unsafe {
@@ -135,17 +125,9 @@ impl Ring {
             )
         };
         let (from, until) = (tail.load(Ordering::Relaxed), head.load(Ordering::Acquire));
-        let length = usize::try_from(until.wrapping_sub(from)).unwrap_or(0).min(size);
-        let mut bytes = vec![0u8; length];
-        let at = usize::try_from(from % size as u64).unwrap_or(0);
-        let first = length.min(size - at);
-        // SAFETY: the data begin one page after the header and have `size` bytes; the kernel
-        // writes none of those between tail and head.
-        unsafe {
-            let data = header.cast::<u8>().add(self.page);
-            std::ptr::copy_nonoverlapping(data.add(at), bytes.as_mut_ptr(), first);
-            std::ptr::copy_nonoverlapping(data, bytes.as_mut_ptr().add(first), length - first);
-        }
+        // SAFETY: the data begin one page after the header; the kernel writes none of those
+        // between tail and head.
+        let bytes = unsafe { self.area.copy(self.page, from, until.wrapping_sub(from)) };
         tail.store(until, Ordering::Release);
         let mut records = Vec::new();
         for raw in Raw::all(&bytes) {
@@ -159,15 +141,6 @@ impl Ring {
             }
         }
         records
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // Its area is behind it.
-        self.aux = None;
-        // SAFETY: start and length are those of our own mmap, unmapped exactly once.
-        unsafe { libc::munmap(self.header.as_ptr().cast(), self.bytes) };
     }
 }
 
