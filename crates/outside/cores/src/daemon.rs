@@ -105,6 +105,12 @@ impl Daemon {
         })
     }
 
+    /// The machine, as it was read last.
+    #[must_use]
+    pub const fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// Takes a target under control; how it is held. [`Daemon::begin`] comes next.
     ///
     /// # Errors
@@ -168,7 +174,7 @@ impl Daemon {
     pub fn begin(&mut self, started: bool) -> Vec<Left> {
         let first = if started { self.settings.minimum } else { u32::MAX };
         let wanted: Vec<u32> =
-            self.targets.iter().map(|t| first.min(self.limits(t).maximum)).collect();
+            self.targets.iter().map(|t| first.min(limits(&self.settings, t).maximum)).collect();
         let seated = self.seat(&wanted);
         let mut failed = Vec::new();
         for (at, cpus) in self.shrinking_first(&seated) {
@@ -253,12 +259,7 @@ impl Daemon {
     /// Puts everything back; the targets that were left, and why something could not be put
     /// back.
     pub fn end(&mut self) -> Vec<Left> {
-        let targets = std::mem::take(&mut self.targets);
-        let release = |target: Target| Left {
-            pid: target.root,
-            why: target.claim.and_then(|claim| claim.release().err()),
-        };
-        targets.into_iter().map(release).collect()
+        std::mem::take(&mut self.targets).into_iter().map(Target::release).collect()
     }
 
     fn others(&mut self) -> Result<CpuSet, CoresError> {
@@ -267,10 +268,6 @@ impl Daemon {
             self.others = (changed, self.records.cpus_of_others()?);
         }
         Ok(self.others.1.clone())
-    }
-
-    fn limits(&self, target: &Target) -> Limits {
-        limits(&self.settings, target)
     }
 
     fn seat(&self, wanted: &[u32]) -> Vec<CpuSet> {

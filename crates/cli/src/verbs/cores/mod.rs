@@ -138,8 +138,8 @@ impl Args {
         mut output: Output,
         terminal: &Terminal,
     ) -> anyhow::Result<ExitCode> {
-        let here = numapilot_topology::read("/".as_ref())?;
-        let program = prepare(&Plan::default(), &here, &self.command, &Options::default())?;
+        let options = Options::default();
+        let program = prepare(&Plan::default(), daemon.machine(), &self.command, &options)?;
         let signals = Supervisor::new()?;
         let running = program.spawn(|_| {})?;
         let pid = running.pid();
@@ -155,7 +155,7 @@ impl Args {
             output.left(&left);
         }
         let ends = signals.wait(vec![running])?;
-        self.finish(&output)?;
+        self.finish(daemon.machine(), &output)?;
         Ok(finish(terminal, &ends))
     }
 
@@ -177,7 +177,7 @@ impl Args {
         for left in daemon.end() {
             output.left(&left);
         }
-        self.finish(&output)?;
+        self.finish(daemon.machine(), &output)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -220,9 +220,9 @@ impl Args {
         Ok(())
     }
 
-    fn finish(&self, output: &Output) -> anyhow::Result<()> {
+    fn finish(&self, machine: &Machine, output: &Output) -> anyhow::Result<()> {
         if let Some(path) = &self.svg {
-            let all = numapilot_topology::read("/".as_ref())?.online_cpus().len();
+            let all = machine.online_cpus().len();
             let panels: Vec<Panel<'_>> = output
                 .points()
                 .map(|(pid, points)| Panel { title: format!("process {pid}"), points })

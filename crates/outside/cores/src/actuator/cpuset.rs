@@ -35,6 +35,23 @@ pub enum Version {
     V2,
 }
 
+impl Version {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "cgroup v1",
+            Self::V2 => "cgroup v2",
+        }
+    }
+
+    /// The file of a group with the CPUs that it really has.
+    const fn effective(self) -> &'static str {
+        match self {
+            Self::V1 => "cpuset.effective_cpus",
+            Self::V2 => "cpuset.cpus.effective",
+        }
+    }
+}
+
 /// A group whose CPUs are set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpuset {
@@ -61,11 +78,7 @@ struct Paths {
 impl Cpuset {
     /// Looks where the target is, and whether that can be used.
     pub(super) fn plan(version: Version, root: i32, tree: &Tree) -> Result<Self, String> {
-        let name = match version {
-            Version::V1 => "cgroup v1",
-            Version::V2 => "cgroup v2",
-        };
-        let fail = |cause: &str| format!("{name}: {cause}");
+        let fail = |cause: &str| format!("{}: {cause}", version.name());
         let (origin, path) =
             group_of(version, root).ok_or_else(|| fail("no cpuset hierarchy is mounted"))?;
         if path.contains(PREFIX) {
@@ -164,16 +177,12 @@ impl Cpuset {
     }
 
     pub(super) fn describe(&self) -> String {
-        let version = if self.version == Version::V1 { "v1" } else { "v2" };
-        format!("cgroup {version}, {}", self.group.display())
+        format!("{}, {}", self.version.name(), self.group.display())
     }
 
     /// CPUs of the group above.
     pub(super) fn available(&self) -> Result<CpuSet, CoresError> {
-        let effective = match self.version {
-            Version::V1 => "cpuset.effective_cpus",
-            Version::V2 => "cpuset.cpus.effective",
-        };
+        let effective = self.version.effective();
         if self.is_ours() {
             return read_set(&self.origin.join(effective));
         }
@@ -303,11 +312,7 @@ fn group_of(version: Version, pid: i32) -> Option<(PathBuf, String)> {
 
 /// Whether any thread may use less than its group.
 fn has_own_affinity(tree: &Tree, group: &Path, version: Version) -> bool {
-    let effective = match version {
-        Version::V1 => "cpuset.effective_cpus",
-        Version::V2 => "cpuset.cpus.effective",
-    };
-    let Ok(all) = read_set(&group.join(effective)) else { return false };
+    let Ok(all) = read_set(&group.join(version.effective())) else { return false };
     tree.threads().any(|tid| {
         affinity::get(tid).is_ok_and(|words| CpuSet::from_words(&words).intersection(&all) != all)
     })
