@@ -6,6 +6,7 @@
 //! is a fault; perf reports those with address, thread and CPU. There is at most one sample
 //! for a page in a scan: that the page is used, not how much.
 
+use std::fs;
 use std::io;
 
 use numapilot_sys::ring::Record;
@@ -15,6 +16,15 @@ use numapilot_topology::{CpuId, CpuSet};
 use crate::pmu::Attach;
 use crate::rings::Rings;
 use crate::sample::Sample;
+
+/// Whether AutoNUMA samples and moves pages of all programs without a policy of their own;
+/// `None` on a kernel without it.
+#[must_use]
+pub fn auto_numa() -> Option<bool> {
+    let text = fs::read_to_string("/proc/sys/kernel/numa_balancing").ok()?;
+    // Bit 0 is balancing, bit 1 memory tiering.
+    Some(text.trim().parse::<u32>().is_ok_and(|bits| bits & 1 != 0))
+}
 
 /// Page faults of a target as they come.
 #[derive(Debug)]

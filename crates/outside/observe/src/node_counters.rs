@@ -113,8 +113,8 @@ pub fn auto_numa(root: &Path) -> Figures {
     VMSTAT.iter().map(|(name, metric)| (*metric, figure(name))).collect()
 }
 
-/// One figure of `/proc/vmstat`.
-pub(crate) fn pairs(text: &str) -> impl Iterator<Item = (&str, u64)> {
+/// Figures of `/proc/vmstat` by their names.
+pub fn pairs(text: &str) -> impl Iterator<Item = (&str, u64)> {
     text.lines().filter_map(|line| {
         let (name, value) = line.split_once(' ')?;
         Some((name, value.trim().parse().ok()?))

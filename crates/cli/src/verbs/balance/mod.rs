@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use numapilot_observe::Tree;
+use numapilot_observe::hint_faults::auto_numa;
 use numapilot_observe::pmu::Attach;
 use numapilot_observe::source::Source;
 use numapilot_place::{NumaBalancing, Options, Plan, Prepared, Running, Supervisor, prepare};
 use numapilot_topology::Machine;
 
-use self::options::{Decision, auto_numa};
+use self::options::Decision;
 use self::output::Output;
 use self::session::Session;
 use super::run::finish;
@@ -163,7 +164,7 @@ impl Args {
     ) -> anyhow::Result<ExitCode> {
         let (threads, cpus) = (Attach::Threads(tree.threads().collect()), machine.online_cpus());
         let (pmu, passed_over) = Source::pmu(&threads, &cpus);
-        let kernel = auto_numa();
+        let kernel = auto_numa() == Some(true);
         let source = match pmu {
             Some(pmu) => pmu,
             None if kernel => Source::hint_faults(&threads, &cpus)

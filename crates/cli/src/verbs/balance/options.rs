@@ -60,10 +60,3 @@ impl Decision {
         }
     }
 }
-
-/// Whether AutoNUMA samples and moves pages of all programs without a policy of their own.
-pub fn auto_numa() -> bool {
-    let text = std::fs::read_to_string("/proc/sys/kernel/numa_balancing").unwrap_or_default();
-    // Bit 0 is balancing, bit 1 memory tiering.
-    text.trim().parse::<u32>().is_ok_and(|bits| bits & 1 != 0)
-}

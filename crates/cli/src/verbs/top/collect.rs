@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use numapilot_observe::hint_faults::auto_numa;
 use numapilot_observe::lab::LabCounters;
 use numapilot_observe::pmu::Attach;
 use numapilot_observe::source::Source;
@@ -191,21 +192,17 @@ fn source(machine: &Machine, pids: &[i32]) -> Known<Source> {
     if let (Some(source), _) = Source::pmu(&threads, &cpus) {
         return Ok(source);
     }
-    let mode = std::fs::read_to_string("/proc/sys/kernel/numa_balancing");
-    match mode.as_deref().map(str::trim) {
-        Err(_) => return Err("this kernel has no automatic NUMA balancing to sample by".to_owned()),
-        Ok("0") => {
-            return Err("AutoNUMA is off: sudo sysctl kernel.numa_balancing=1".to_owned());
-        }
-        Ok(_) => {}
+    match auto_numa() {
+        None => Err("this kernel has no automatic NUMA balancing to sample by".to_owned()),
+        Some(false) => Err("AutoNUMA is off: sudo sysctl kernel.numa_balancing=1".to_owned()),
+        Some(true) => Source::hint_faults(&threads, &cpus)
+            .map_err(|error| format!("the kernel does not let page faults be sampled: {error}")),
     }
-    Source::hint_faults(&threads, &cpus)
-        .map_err(|error| format!("the kernel does not let page faults be sampled: {error}"))
 }
 
 /// Pages moved so far, machine-wide.
 fn moved_pages() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/vmstat").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("pgmigrate_success "))?;
-    line.trim().parse().ok()
+    let mut pairs = node_counters::pairs(&text);
+    pairs.find_map(|(name, count)| (name == "pgmigrate_success").then_some(count as f64))
 }
