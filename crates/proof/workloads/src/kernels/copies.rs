@@ -92,27 +92,26 @@ impl Copies {
         reader.map_or(1, |mut reader| nodes_and_words(&reader.copies()).len())
     }
 
-    /// The node of every page, of each copy or of the original, with the node that it is for.
-    fn homes_by_node(&self, crew: &Crew) -> Result<Vec<(Option<NodeId>, Homes)>, KernelError> {
+    /// The node of every page, for each copy that is read.
+    pub fn all_homes(&self, crew: &Crew) -> Result<Vec<Homes>, KernelError> {
         let Some(replicated) = self.replicated.get() else {
-            return Ok(vec![(None, self.original.homes(crew)?)]);
+            return Ok(vec![self.original.homes(crew)?]);
         };
         let mut reader = replicated.reader()?;
         let copies = reader.copies();
-        let copies = nodes_and_words(&copies).into_iter();
-        copies.map(|(node, words)| Ok((node, homes(words, crew)?))).collect()
-    }
-
-    /// The node of every page, for each copy that is read.
-    pub fn all_homes(&self, crew: &Crew) -> Result<Vec<Homes>, KernelError> {
-        Ok(self.homes_by_node(crew)?.into_iter().map(|(_, homes)| homes).collect())
+        nodes_and_words(&copies).into_iter().map(|(_, words)| homes(words, crew)).collect()
     }
 
     /// The node of every page that a thread on this node reads.
     pub fn homes(&self, node: usize, crew: &Crew) -> Result<Homes, KernelError> {
-        let all = self.homes_by_node(crew)?;
+        let Some(replicated) = self.replicated.get() else {
+            return self.original.homes(crew);
+        };
+        let mut reader = replicated.reader()?;
+        let copies = reader.copies();
+        let all = nodes_and_words(&copies);
         let near = all.iter().position(|(id, _)| *id == Some(crew.id(node))).unwrap_or(0);
-        Ok(all.into_iter().nth(near).map_or_else(Vec::new, |(_, homes)| homes))
+        all.get(near).map_or_else(|| Ok(Vec::new()), |(_, words)| homes(words, crew))
     }
 
     /// The node of every page that is not one of the original.
