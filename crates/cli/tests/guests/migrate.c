@@ -10,19 +10,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "go_to.h"
 
 enum { PAGES = 1024, PAGE = 4096, NODES = 64 };
-
-static void go_to(int cpu)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    if (sched_setaffinity(0, sizeof set, &set) != 0) {
-        perror("sched_setaffinity");
-        exit(1);
-    }
-}
 
 static long hinted(void)
 {

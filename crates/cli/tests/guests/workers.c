@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "go_to.h"
 
 enum { PAGE = 4096, NODES = 64, MOST = 64, LINE = 64, PASSING = 64, SHOWN = 6 };
 
@@ -26,17 +27,6 @@ static long pages, threads;
 static int parts;
 static int cpus[MOST], nodes[MOST];
 static atomic_int over;
-
-static void go_to(int cpu)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    if (sched_setaffinity(0, sizeof set, &set) != 0) {
-        perror("sched_setaffinity");
-        exit(1);
-    }
-}
 
 static void *work(void *argument)
 {

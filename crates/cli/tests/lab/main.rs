@@ -17,3 +17,5 @@ mod programs;
 mod replicate;
 mod samples;
 mod shell;
+#[path = "../terminal/mod.rs"]
+mod terminal;
