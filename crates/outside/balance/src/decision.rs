@@ -5,7 +5,7 @@ use std::fmt;
 use numapilot_topology::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::Page;
+use crate::evidence::{Page, Region};
 use crate::traffic::Metrics;
 
 /// Why pages are to be moved.
@@ -37,6 +37,12 @@ impl Order {
     /// The pages.
     pub fn each(self) -> impl Iterator<Item = Page> {
         (self.start.0..self.start.0 + u64::from(self.pages)).map(Page)
+    }
+
+    /// Whether it covers a region.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.pages == Region::PAGES
     }
 
     /// Bytes at the most.

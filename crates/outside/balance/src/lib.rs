@@ -22,6 +22,7 @@ mod evidence;
 mod memory;
 mod nodes;
 mod ownership;
+mod page_map;
 pub mod paper;
 mod process;
 pub mod simulator;

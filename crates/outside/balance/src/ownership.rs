@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use numapilot_observe::Sample;
 
-use crate::adaptive::PageMap;
 use crate::evidence::Page;
+use crate::page_map::PageMap;
 use crate::process::Process;
 use crate::target::Target;
 

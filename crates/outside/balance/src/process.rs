@@ -12,9 +12,9 @@ use numapilot_sys::process::{PidFd, start_time};
 use numapilot_sys::{mempolicy, pagemap};
 use numapilot_topology::NodeId;
 
-use crate::adaptive::PageMap;
 use crate::evidence::{Page, Region};
 use crate::memory::{Memory, MemoryError, Obstacle, Whereabouts};
+use crate::page_map::PageMap;
 
 /// How long it is believed that a region is a huge page, or none.
 const HUGE_FOR: Duration = Duration::from_secs(10);

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use numapilot_observe::Sample;
 use numapilot_topology::{CpuId, NodeId};
 
-use crate::adaptive::PageMap;
 use crate::balance::Balance;
 use crate::carry_out::{Done, carry_out};
 use crate::decision::Decision;
 use crate::evidence::{Access, Evidence, Page, Region};
 use crate::memory::{Memory, MemoryError};
 use crate::nodes::Nodes;
+use crate::page_map::PageMap;
 
 /// Pages that are asked after in one call.
 const BATCH: usize = 4096;

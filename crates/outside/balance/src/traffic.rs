@@ -107,8 +107,8 @@ impl Metrics {
         let microseconds = evidence.duration_ns as f64 / 1e3;
         let accesses = &evidence.accesses;
         let reads = accesses.iter().filter(|a| !a.write).count();
-        let latencies: Vec<u32> = accesses.iter().filter_map(|a| a.latency_ns).collect();
-        let sum: f64 = latencies.iter().copied().map(f64::from).sum();
+        let latencies = accesses.iter().filter_map(|a| a.latency_ns);
+        let (timed, sum) = latencies.fold((0u64, 0.0), |(n, sum), ns| (n + 1, sum + f64::from(ns)));
         let metrics = Self {
             samples: accesses.len() as u64,
             local_access_ratio: traffic.local_access_ratio(),
@@ -116,7 +116,7 @@ impl Metrics {
             maptu: scale.filter(|_| microseconds > 0.0).map(|s| traffic.total() * s / microseconds),
             // Sources that cannot tell reads from writes say write of all.
             read_ratio: (reads > 0).then(|| reads as f64 / accesses.len() as f64),
-            latency_ns: (!latencies.is_empty()).then(|| sum / latencies.len() as f64),
+            latency_ns: (timed > 0).then(|| sum / timed as f64),
         };
         (metrics, traffic)
     }

@@ -28,6 +28,11 @@ impl Bucket {
         self.bytes = self.bytes.saturating_add(come).min(self.bytes_per_second);
     }
 
+    /// What is in it.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Takes bytes out; whether there were enough.
     pub fn take(&mut self, bytes: u64) -> bool {
         let enough = self.bytes >= bytes;

@@ -5,7 +5,7 @@
 //! than another's, its controller is congested. Weights in proportion to bandwidth: Gureya
 //! et al., "Bandwidth-aware page placement in NUMA" (BWAP), IPDPS 2020.
 
-use super::Candidate;
+use super::accesses::One;
 use crate::evidence::Evidence;
 use crate::nodes::Nodes;
 use crate::traffic::Traffic;
@@ -60,11 +60,11 @@ impl Controllers {
         self.loads[at] - self.target[at] * self.total
     }
 
-    /// Reckons with a move from now on.
-    pub fn shift(&mut self, candidate: &Candidate) {
-        for one in &candidate.unit.uses {
-            self.loads[one.home] -= one.count;
-            self.loads[candidate.to] += one.count;
+    /// Reckons from now on with a move of what these accesses went to.
+    pub fn shift(&mut self, accesses: &[One], to: usize) {
+        for one in accesses {
+            self.loads[one.home()] -= 1.0;
+            self.loads[to] += 1.0;
         }
     }
 }

@@ -2,47 +2,25 @@
 //!
 //! A page has one count for each node that fades with a time constant of 1 s, which shows
 //! what is, and one with 30 s, which shows what lasts. When the table is full the half with
-//! the least lasting use is forgotten.
+//! the least lasting use is forgotten; of new pages that still find no room those with the most
+//! accesses are taken up.
+//!
+//! ```text
+//!  keys   12  17  40   in order: an interval's pages, in order as well, are found on one way
+//!  slots   2   0   1   of counts, which stay where they are when others come between
+//! ```
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use super::sorted::seek;
 
 const SHORT_NS: f32 = 1e9;
 /// Time constant of the counts that last.
 pub const LONG_NS: u64 = 30_000_000_000;
 
-/// Bytes of an entry beside its counts: number, times, and its place in the index, which is
-/// at least 7/16 full.
-const ENTRY_BYTES: usize = 64;
+/// Bytes of an entry beside its counts: key, slot, times, and a slot that became free.
+const ENTRY_BYTES: usize = 32;
 
-/// Hashes one number: page numbers are no secret worth the time of a keyed hash.
-#[derive(Default)]
-pub struct Mixed(u64);
-
-impl Hasher for Mixed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // Fibonacci hashing, with the high bits brought down to where tables look.
-        let product = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ (product >> 32);
-    }
-}
-
-/// A map from pages or regions.
-pub type PageMap<K, V> = HashMap<K, V, BuildHasherDefault<Mixed>>;
-
-#[derive(Clone, Copy, Debug)]
-struct Entry<K> {
-    key: K,
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
     born_ns: u64,
     counted_ns: u64,
 }
@@ -52,9 +30,12 @@ struct Entry<K> {
 pub struct Table<K> {
     nodes: usize,
     most: usize,
-    index: PageMap<K, u32>,
-    entries: Vec<Entry<K>>,
-    /// `nodes` short counts, then `nodes` long ones, for each entry.
+    keys: Vec<K>,
+    /// Slot of each key.
+    slots: Vec<u32>,
+    free: Vec<u32>,
+    times: Vec<Times>,
+    /// `nodes` short counts, then `nodes` long ones, for each slot.
     counts: Vec<f32>,
 }
 
@@ -69,98 +50,156 @@ pub struct Known<'a> {
     pub long: &'a [f32],
 }
 
-impl<K: Copy + Eq + Ord + Hash> Table<K> {
+impl<K: Copy + Ord> Table<K> {
     /// An empty table for a machine of so many nodes that takes at most so many bytes.
     pub fn new(nodes: usize, bytes: usize) -> Self {
+        let most = bytes / (ENTRY_BYTES + 2 * nodes * size_of::<f32>());
         Self {
             nodes,
-            most: (bytes / (ENTRY_BYTES + 2 * nodes * size_of::<f32>())).max(2),
-            index: PageMap::default(),
-            entries: Vec::new(),
+            most: most.clamp(2, u32::MAX as usize),
+            keys: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            times: Vec::new(),
             counts: Vec::new(),
         }
     }
 
-    /// Counts an access by the node at this position. Whether the page was known before.
-    pub fn add(&mut self, key: K, node: usize, now_ns: u64) -> bool {
-        let known = self.index.contains_key(&key);
-        let at = self.entry(key, now_ns);
-        let counts = &mut self.counts[at * 2 * self.nodes..][..2 * self.nodes];
-        counts[node] += 1.0;
-        counts[self.nodes + node] += 1.0;
-        known
-    }
-
-    /// Makes it known without an access.
-    pub fn meet(&mut self, key: K, now_ns: u64) -> bool {
-        let known = self.index.contains_key(&key);
-        self.entry(key, now_ns);
-        known
-    }
-
-    /// What is known of a page that was counted in this interval.
-    pub fn get(&self, key: K) -> Option<Known<'_>> {
-        let at = *self.index.get(&key)? as usize;
-        let counts = &self.counts[at * 2 * self.nodes..][..2 * self.nodes];
-        let (short, long) = counts.split_at(self.nodes);
-        Some(Known { born_ns: self.entries[at].born_ns, short, long })
-    }
-
-    /// The place of a page, its counts faded to now.
-    fn entry(&mut self, key: K, now_ns: u64) -> usize {
-        if let Some(&at) = self.index.get(&key) {
-            let at = at as usize;
-            let passed = now_ns.saturating_sub(self.entries[at].counted_ns);
-            if passed > 0 {
-                self.entries[at].counted_ns = now_ns;
-                let counts = &mut self.counts[at * 2 * self.nodes..][..2 * self.nodes];
-                let (short, long) = counts.split_at_mut(self.nodes);
-                let fade = |counts: &mut [f32], tau: f32| {
-                    let factor = (-(passed as f32) / tau).exp();
-                    counts.iter_mut().for_each(|count| *count *= factor);
-                };
-                fade(short, SHORT_NS);
-                fade(long, LONG_NS as f32);
+    /// Counts accesses by nodes at these positions, in order of keys.
+    pub fn count(&mut self, accesses: impl Iterator<Item = (K, usize)> + Clone, now_ns: u64) {
+        self.meet(accesses.clone().map(|(key, _)| key), now_ns);
+        let mut at = 0;
+        for (key, node) in accesses {
+            if let Some(slot) = self.find(&mut at, key) {
+                let counts = self.faded(slot, now_ns);
+                let half = counts.len() / 2;
+                counts[node] += 1.0;
+                counts[half + node] += 1.0;
             }
-            return at;
         }
-        if self.entries.len() >= self.most {
+    }
+
+    /// Makes these known, in order, without an access.
+    pub fn meet(&mut self, keys: impl Iterator<Item = K>, now_ns: u64) {
+        let mut fresh: Vec<(K, u32)> = Vec::new();
+        let mut at = 0;
+        for key in keys {
+            match fresh.last_mut() {
+                Some((last, times)) if *last == key => *times += 1,
+                _ if seek(&self.keys, &mut at, &key, |key| key) => {}
+                _ => fresh.push((key, 1)),
+            }
+        }
+        if self.keys.len() + fresh.len() > self.most {
             self.forget(now_ns);
+            let room = self.most - self.keys.len();
+            if fresh.len() > room {
+                fresh.select_nth_unstable_by(room, |a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+                fresh.truncate(room);
+                fresh.sort_unstable();
+            }
         }
-        let at = self.entries.len();
-        self.index.insert(key, u32::try_from(at).unwrap_or(u32::MAX));
-        self.entries.push(Entry { key, born_ns: now_ns, counted_ns: now_ns });
+        self.insert(&fresh, now_ns);
+    }
+
+    /// The slot of a key, looked for from `at` on: keys must ascend from call to call.
+    pub fn find(&self, at: &mut usize, key: K) -> Option<u32> {
+        seek(&self.keys, at, &key, |key| key).then(|| self.slots[*at])
+    }
+
+    /// What is known in a slot, when it was last counted.
+    pub fn known(&self, slot: u32) -> Known<'_> {
+        let (short, long) = self.counts[self.range(slot)].split_at(self.nodes);
+        Known { born_ns: self.times[slot as usize].born_ns, short, long }
+    }
+
+    fn range(&self, slot: u32) -> std::ops::Range<usize> {
+        let width = 2 * self.nodes;
+        slot as usize * width..(slot as usize + 1) * width
+    }
+
+    /// The counts of a slot, faded to now.
+    fn faded(&mut self, slot: u32, now_ns: u64) -> &mut [f32] {
+        let range = self.range(slot);
+        let (counts, times) = (&mut self.counts[range], &mut self.times[slot as usize]);
+        let passed = now_ns.saturating_sub(times.counted_ns);
+        if passed > 0 {
+            times.counted_ns = now_ns;
+            let (short, long) = counts.split_at_mut(self.nodes);
+            let fade = |counts: &mut [f32], tau: f32| {
+                let factor = (-(passed as f32) / tau).exp();
+                counts.iter_mut().for_each(|count| *count *= factor);
+            };
+            fade(short, SHORT_NS);
+            fade(long, LONG_NS as f32);
+        }
+        counts
+    }
+
+    /// Takes up new keys, which are in order.
+    fn insert(&mut self, fresh: &[(K, u32)], now_ns: u64) {
+        let (Some(&(first, _)), old) = (fresh.first(), self.keys.len()) else { return };
+        let all = old + fresh.len();
+        self.keys.reserve_exact(fresh.len());
+        self.keys.resize(all, first);
+        self.slots.reserve_exact(fresh.len());
+        self.slots.resize(all, 0);
+        // From the end, so that everything finds its place free.
+        let (mut from, mut to) = (old, all);
+        for &(key, _) in fresh.iter().rev() {
+            let before = self.keys[..from].partition_point(|old| *old < key);
+            self.keys.copy_within(before..from, to - (from - before));
+            self.slots.copy_within(before..from, to - (from - before));
+            to -= from - before + 1;
+            from = before;
+            self.keys[to] = key;
+            self.slots[to] = self.slot(now_ns);
+        }
+    }
+
+    /// An empty slot.
+    fn slot(&mut self, now_ns: u64) -> u32 {
+        let times = Times { born_ns: now_ns, counted_ns: now_ns };
+        if let Some(slot) = self.free.pop() {
+            self.times[slot as usize] = times;
+            let range = self.range(slot);
+            self.counts[range].fill(0.0);
+            return slot;
+        }
+        let slot = u32::try_from(self.times.len()).unwrap_or(u32::MAX);
+        self.times.push(times);
         self.counts.resize(self.counts.len() + 2 * self.nodes, 0.0);
-        at
+        slot
     }
 
     /// Drops the half with the least use.
     fn forget(&mut self, now_ns: u64) {
-        let width = 2 * self.nodes;
-        let use_of = |at: usize| {
-            let long = &self.counts[at * width + self.nodes..][..self.nodes];
-            let passed = now_ns.saturating_sub(self.entries[at].counted_ns) as f32;
-            long.iter().sum::<f32>() * (-passed / LONG_NS as f32).exp()
+        let use_of = |slot: u32| {
+            let passed = now_ns.saturating_sub(self.times[slot as usize].counted_ns) as f32;
+            self.known(slot).long.iter().sum::<f32>() * (-passed / LONG_NS as f32).exp()
         };
-        let mut order: Vec<(f32, K, usize)> =
-            (0..self.entries.len()).map(|at| (use_of(at), self.entries[at].key, at)).collect();
+        // Positions in order of keys: the lower one stays among equals.
+        let mut order: Vec<(f32, u32)> =
+            (0u32..).zip(&self.slots).map(|(at, slot)| (use_of(*slot), at)).collect();
         let half = order.len() / 2;
-        order.select_nth_unstable_by(half, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut kept: Vec<usize> = order[..half].iter().map(|(_, _, at)| *at).collect();
-        kept.sort_unstable();
-        self.index.clear();
-        for (to, &from) in kept.iter().enumerate() {
-            self.entries[to] = self.entries[from];
-            self.counts.copy_within(from * width..(from + 1) * width, to * width);
-            self.index.insert(self.entries[to].key, u32::try_from(to).unwrap_or(u32::MAX));
+        if order.is_empty() {
+            return;
         }
-        self.entries.truncate(half);
-        self.counts.truncate(half * width);
-    }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.entries.len()
+        order.select_nth_unstable_by(half, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut dropped: Vec<u32> = order[half..].iter().map(|(_, at)| *at).collect();
+        dropped.sort_unstable();
+        let (mut next, mut kept) = (dropped.iter().copied().peekable(), 0);
+        for at in 0..self.keys.len() {
+            if next.next_if(|dropped| *dropped as usize == at).is_some() {
+                self.free.push(self.slots[at]);
+            } else {
+                self.keys[kept] = self.keys[at];
+                self.slots[kept] = self.slots[at];
+                kept += 1;
+            }
+        }
+        self.keys.truncate(kept);
+        self.slots.truncate(kept);
     }
 }
 
@@ -170,45 +209,67 @@ mod tests {
 
     use super::*;
 
+    fn get(table: &Table<u64>, key: u64) -> Option<Known<'_>> {
+        table.find(&mut 0, key).map(|slot| table.known(slot))
+    }
+
     #[test]
     fn counts_fade_at_two_rates() {
         let mut table = Table::new(2, 1 << 20);
-        assert!(!table.add(7u64, 0, 0));
-        assert!(table.add(7, 1, 1_000_000_000));
-        let known = table.get(7).unwrap();
+        table.count([(7u64, 0)].into_iter(), 0);
+        table.count([(7, 1), (7, 1)].into_iter(), 1_000_000_000);
+        let known = get(&table, 7).unwrap();
         assert!((known.short[0] - (-1f32).exp()).abs() < 1e-6, "{known:?}");
         assert!((known.long[0] - (-1f32 / 30.0).exp()).abs() < 1e-6, "{known:?}");
-        assert_eq!((known.short[1], known.long[1], known.born_ns), (1.0, 1.0, 0));
-        assert!(table.get(8).is_none());
+        assert_eq!((known.short[1], known.long[1], known.born_ns), (2.0, 2.0, 0));
+        assert!(get(&table, 8).is_none());
     }
 
     #[test]
     fn a_full_table_forgets_what_is_used_least() {
-        let mut table = Table::new(1, 80 * 4);
-        for key in 0..4u64 {
-            for _ in 0..=key {
-                table.add(key, 0, 0);
-            }
-        }
-        let most = table.len() as u64;
-        table.add(100, 0, 0);
-        assert!(
-            table.get(most - 1).is_some() && table.get(0).is_none() && table.get(100).is_some()
+        let mut table = Table::new(1, 40 * 4);
+        let often = |key: u64| std::iter::repeat_n((key, 0), key as usize + 1);
+        table.count((0..4u64).flat_map(often), 0);
+        table.count([(100, 0)].into_iter(), 0);
+        let kept: Vec<u64> = (0..101).filter(|key| get(&table, *key).is_some()).collect();
+        assert_eq!(kept, [2, 3, 100]);
+        // More than there is room for: those that are used most.
+        table.count(
+            (200..300u64).flat_map(|key| often(key - 200)).map(|(key, _)| (key + 200, 0)),
+            0,
         );
+        let kept: Vec<u64> = (0..300).filter(|key| get(&table, *key).is_some()).collect();
+        assert_eq!(kept, [3, 297, 298, 299]);
     }
 
     proptest! {
+        /// As a map would have it, and within its memory.
         #[test]
-        fn memory_is_bounded(keys in proptest::collection::vec(0u64..10_000, 0..2000), nodes in 1usize..9) {
-            let bytes = 16 << 10;
-            let mut table = Table::new(nodes, bytes);
-            for (at, &key) in keys.iter().enumerate() {
-                table.add(key, at % nodes, at as u64);
-                prop_assert!(table.get(key).is_some());
-                let used = table.entries.len() * size_of::<Entry<u64>>()
-                    + table.counts.len() * 4 + table.index.len() * 16 * 16 / 7;
+        fn nothing_is_mixed_up(
+            intervals in proptest::collection::vec(proptest::collection::vec((0u64..500, 0usize..3), 0..80), 1..20),
+            roomy: bool,
+        ) {
+            let bytes = if roomy { 1 << 20 } else { 4 << 10 };
+            let mut table = Table::new(3, bytes);
+            let mut expected = std::collections::BTreeMap::<u64, [f32; 3]>::new();
+            for mut accesses in intervals {
+                accesses.sort_unstable();
+                // All at one time: nothing fades.
+                table.count(accesses.iter().copied(), 5);
+                for (key, node) in accesses {
+                    expected.entry(key).or_default()[node] += 1.0;
+                }
+                let used = table.keys.capacity() * 12 + table.free.len() * 4 + table.times.len() * 16 + table.counts.len() * 4;
                 prop_assert!(used <= bytes, "{used}");
+                prop_assert!(table.keys.is_sorted_by(|a, b| a < b));
+                for (key, counts) in &expected {
+                    let known = get(&table, *key).map(|known| known.long.to_vec());
+                    prop_assert!(known.as_deref() == Some(counts) || !roomy);
+                }
             }
+            let mut slots = [table.slots.clone(), table.free.clone()].concat();
+            slots.sort_unstable();
+            prop_assert!(slots.iter().map(|slot| *slot as usize).eq(0..table.times.len()));
         }
     }
 }

@@ -24,7 +24,9 @@ pub fn wilson_lower(part: f64, all: f64) -> f64 {
 pub fn owner(counts: &[f32]) -> Option<usize> {
     let all: f64 = counts.iter().copied().map(f64::from).sum();
     let (top, count) = counts.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
-    (wilson_lower(f64::from(*count), all) > MAJORITY).then_some(top)
+    let count = f64::from(*count);
+    // The bound is below the share: most pages need no root.
+    (count > all * MAJORITY && wilson_lower(count, all) > MAJORITY).then_some(top)
 }
 
 #[cfg(test)]

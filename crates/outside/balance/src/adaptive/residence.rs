@@ -1,7 +1,9 @@
 //! One order for a page in every residence: what was moved stays for a while, right or wrong,
 //! so that no page is carried to and fro.
 
-use super::counts::{LONG_NS, PageMap};
+use super::counts::LONG_NS;
+use super::sorted::seek;
+use crate::decision::Order;
 use crate::evidence::{Page, Region};
 
 /// How long a page stays where it was moved to.
@@ -15,65 +17,110 @@ struct Barred {
     any_ns: u64,
 }
 
-/// What may not be moved yet. It holds what was ordered within a residence and no more,
+/// What may not be moved yet, in order. It holds what was ordered within a residence and no more,
 /// which the token bucket bounds.
 #[derive(Clone, Debug, Default)]
 pub struct Residence {
-    pages: PageMap<Page, u64>,
-    regions: PageMap<Region, Barred>,
+    pages: Vec<(Page, u64)>,
+    regions: Vec<(Region, Barred)>,
     pruned_ns: u64,
 }
 
+/// How far one has looked: pages and regions that are asked after ascend.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    pages: usize,
+    regions: usize,
+}
+
 impl Residence {
+    fn region(&self, asked: &mut Asked, region: Region) -> Barred {
+        let found = seek(&self.regions, &mut asked.regions, &region, |row| &row.0);
+        if found { self.regions[asked.regions].1 } else { Barred::default() }
+    }
+
     /// Whether a page may be moved.
-    pub fn allows_page(&self, page: Page, now_ns: u64) -> bool {
-        let whole = self.regions.get(&page.region()).map_or(0, |barred| barred.whole_ns);
-        now_ns >= whole && self.pages.get(&page).is_none_or(|until| now_ns >= *until)
+    pub fn allows_page(&self, asked: &mut Asked, page: Page, now_ns: u64) -> bool {
+        let free = self.region(asked, page.region()).whole_ns <= now_ns;
+        let barred = seek(&self.pages, &mut asked.pages, &page, |row| &row.0);
+        free && !(barred && now_ns < self.pages[asked.pages].1)
     }
 
     /// Whether all of a region may be moved.
-    pub fn allows_region(&self, region: Region, now_ns: u64) -> bool {
-        self.regions.get(&region).is_none_or(|b| now_ns >= b.whole_ns.max(b.any_ns))
+    pub fn allows_region(&self, asked: &mut Asked, region: Region, now_ns: u64) -> bool {
+        let barred = self.region(asked, region);
+        now_ns >= barred.whole_ns.max(barred.any_ns)
     }
 
-    /// A page was ordered to move, and stays until then.
-    pub fn bar_page(&mut self, page: Page, until_ns: u64) {
-        let until = self.pages.entry(page).or_default();
-        *until = (*until).max(until_ns);
-        let barred = self.regions.entry(page.region()).or_default();
-        barred.any_ns = barred.any_ns.max(until_ns);
-    }
-
-    /// A region was ordered to move, and stays until then.
-    pub fn bar_region(&mut self, region: Region, until_ns: u64) {
-        let barred = self.regions.entry(region).or_default();
-        barred.whole_ns = barred.whole_ns.max(until_ns);
+    /// Pages were ordered to move, and stay until then.
+    pub fn bar(&mut self, orders: &[Order], until_ns: u64) {
+        if orders.is_empty() {
+            return;
+        }
+        for order in orders {
+            let (whole_ns, any_ns) = if order.is_whole() { (until_ns, 0) } else { (0, until_ns) };
+            self.regions.push((order.start.region(), Barred { whole_ns, any_ns }));
+            if !order.is_whole() {
+                self.pages.extend(order.each().map(|page| (page, until_ns)));
+            }
+        }
+        merge(&mut self.pages, |kept, new| *kept = (*kept).max(new));
+        merge(&mut self.regions, |kept, new| {
+            kept.whole_ns = kept.whole_ns.max(new.whole_ns);
+            kept.any_ns = kept.any_ns.max(new.any_ns);
+        });
     }
 
     /// Forgets what may be moved again.
     pub fn prune(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.pruned_ns) >= RESIDENCE_NS / 10 {
             self.pruned_ns = now_ns;
-            self.pages.retain(|_, until| now_ns < *until);
-            self.regions.retain(|_, b| now_ns < b.whole_ns.max(b.any_ns));
+            self.pages.retain(|(_, until)| now_ns < *until);
+            self.regions.retain(|(_, b)| now_ns < b.whole_ns.max(b.any_ns));
         }
     }
 }
 
+/// Puts rows in order, those of the same key in one.
+fn merge<K: Ord, V: Copy>(rows: &mut Vec<(K, V)>, one: impl Fn(&mut V, V)) {
+    rows.sort_by(|a, b| a.0.cmp(&b.0));
+    rows.dedup_by(|new, kept| {
+        let same = new.0 == kept.0;
+        if same {
+            one(&mut kept.1, new.1);
+        }
+        same
+    });
+}
+
 #[cfg(test)]
 mod tests {
+    use numapilot_topology::NodeId;
+
     use super::*;
+    use crate::decision::Why;
+
+    fn order(start: Page, pages: u32) -> Order {
+        Order { start, pages, to: NodeId(0), why: Why::Collocate }
+    }
 
     #[test]
     fn pages_and_regions_bar_each_other() {
         let mut residence = Residence::default();
         let (region, page) = (Region(3), Region(3).start());
-        residence.bar_page(page, 10);
-        assert!(!residence.allows_page(page, 9) && residence.allows_page(page, 10));
-        assert!(!residence.allows_region(region, 9) && residence.allows_region(region, 10));
-        assert!(residence.allows_page(Page(page.0 + 1), 0));
-        residence.bar_region(region, 20);
-        assert!(!residence.allows_page(Page(page.0 + 1), 19));
+        let next = Page(page.0 + 1);
+        residence.bar(&[order(page, 1)], 10);
+        let allows = |residence: &Residence, page, now| {
+            residence.allows_page(&mut Asked::default(), page, now)
+        };
+        let all = |residence: &Residence, now| {
+            residence.allows_region(&mut Asked::default(), region, now)
+        };
+        assert!(!allows(&residence, page, 9) && allows(&residence, page, 10));
+        assert!(!all(&residence, 9) && all(&residence, 10));
+        assert!(allows(&residence, next, 0));
+        residence.bar(&[order(page, Region::PAGES), order(page, 1)], 20);
+        assert!(!allows(&residence, next, 19) && !allows(&residence, page, 19));
         residence.prune(RESIDENCE_NS);
         assert!(residence.pages.is_empty() && residence.regions.is_empty());
     }

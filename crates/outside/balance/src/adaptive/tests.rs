@@ -6,6 +6,7 @@ use numapilot_topology::{Machine, NodeId, NodeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::evidence::Access;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

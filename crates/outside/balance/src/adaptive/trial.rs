@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 
 use numapilot_topology::NodeId;
 
-use super::counts::PageMap;
+use super::accesses::One;
 use super::residence::RESIDENCE_NS;
+use super::sorted::seek;
 use crate::decision::{Moved, Order, Why};
-use crate::evidence::{Page, Region};
+use crate::evidence::Page;
 
 /// What an access must cost afterwards, of what it cost before.
 const MOST_AFTER: f64 = 0.95;
@@ -45,8 +46,8 @@ impl Cost {
 #[derive(Clone, Debug)]
 struct Trial {
     began_ns: u64,
-    /// Pages, with where they were.
-    moved: PageMap<Page, NodeId>,
+    /// Pages, with where they were, in order.
+    moved: Vec<(Page, NodeId)>,
     before: Cost,
     after: Cost,
     rounds: u32,
@@ -63,10 +64,8 @@ impl Trial {
 
     /// Orders that bring its pages back, neighbours together.
     fn undone(self) -> Vec<Order> {
-        let mut pages: Vec<(Page, NodeId)> = self.moved.into_iter().collect();
-        pages.sort_unstable();
         let mut orders: Vec<Order> = Vec::new();
-        for (page, to) in pages {
+        for (page, to) in self.moved {
             match orders.last_mut() {
                 Some(last)
                     if last.to == to
@@ -98,24 +97,28 @@ impl Trials {
     /// Begins with moves that were just made of pages whose accesses cost `before`.
     pub fn begin(&mut self, moved: &[Moved], before: Cost, now_ns: u64) {
         if !moved.is_empty() {
-            let moved = moved.iter().map(|moved| (moved.page, moved.from)).collect();
+            let mut moved: Vec<(Page, NodeId)> =
+                moved.iter().map(|moved| (moved.page, moved.from)).collect();
+            moved.sort_unstable();
             let after = Cost::default();
             self.open.push_back(Trial { began_ns: now_ns, moved, before, after, rounds: 0 });
         }
     }
 
-    /// Counts the accesses of an interval, `(page, accesses, ns)`, and judges what can be:
-    /// the orders that undo what did not help.
+    /// Counts the accesses of an interval, which are in order of pages, at what each costs in
+    /// nanoseconds, and judges what can be: the orders that undo what did not help.
     pub fn judge(
         &mut self,
-        accesses: impl Iterator<Item = (Page, f64, f64)> + Clone,
+        accesses: &[One],
+        cost: impl Fn(&One) -> f64,
         now_ns: u64,
     ) -> Vec<Order> {
         for trial in &mut self.open {
-            let mut seen = false;
-            for (page, count, ns) in accesses.clone() {
-                if trial.moved.contains_key(&page) {
-                    trial.after.add(count, ns);
+            let (mut seen, mut at) = (false, 0);
+            for (page, _) in &trial.moved {
+                seek(accesses, &mut at, page, |one| &one.page);
+                for one in accesses[at..].iter().take_while(|one| one.page == *page) {
+                    trial.after.add(1.0, cost(one));
                     seen = true;
                 }
             }
@@ -148,11 +151,6 @@ impl Trials {
     }
 }
 
-/// Whether an order covers a region.
-pub const fn is_whole(order: &Order) -> bool {
-    order.pages == Region::PAGES
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,12 +163,18 @@ mod tests {
         Cost { accesses: 100.0, ns: 10_000.0 }
     }
 
+    /// Accesses to a page that take so long each.
+    fn judged(trials: &mut Trials, page: u64, count: usize, ns: u32, now: u64) -> Vec<Order> {
+        let accesses = vec![One::new(Page(page), 0, 0, Some(ns)); count];
+        trials.judge(&accesses, |one| one.latency_ns().map_or(0.0, f64::from), now)
+    }
+
     #[test]
     fn what_helps_stays() {
         let mut trials = Trials::new();
         trials.begin(&[moved(1)], before(), 0);
         for now in 1..=2 {
-            assert_eq!(trials.judge([(Page(1), 50.0, 4700.0)].into_iter(), now), []);
+            assert_eq!(judged(&mut trials, 1, 50, 94, now), []);
         }
         assert_eq!(trials.paused_until_ns(), 0);
         assert!(trials.open.is_empty());
@@ -182,9 +186,8 @@ mod tests {
         for (round, pause) in [PAUSE_NS, 2 * PAUSE_NS, 4 * PAUSE_NS].into_iter().enumerate() {
             let now = round as u64 * 10;
             trials.begin(&[moved(7), moved(6), moved(9), moved(511), moved(512)], before(), now);
-            let same = [(Page(7), 50.0, 4800.0)];
-            assert_eq!(trials.judge(same.into_iter(), now + 1), []);
-            let orders = trials.judge(same.into_iter(), now + 2);
+            assert_eq!(judged(&mut trials, 7, 50, 96, now + 1), []);
+            let orders = judged(&mut trials, 7, 50, 96, now + 2);
             let ranges: Vec<_> = orders.iter().map(|o| (o.start.0, o.pages, o.to.0)).collect();
             assert_eq!(ranges, [(6, 2, 0), (9, 1, 0), (511, 1, 0), (512, 1, 0)]);
             assert_eq!(trials.paused_until_ns(), now + 2 + pause);
@@ -195,9 +198,9 @@ mod tests {
     fn pages_that_nobody_uses_are_not_judged() {
         let mut trials = Trials::new();
         trials.begin(&[moved(1)], before(), 0);
-        assert_eq!(trials.judge([(Page(2), 500.0, 1e6)].into_iter(), 1), []);
+        assert_eq!(judged(&mut trials, 2, 500, 2000, 1), []);
         assert_eq!(trials.open.len(), 1);
-        assert_eq!(trials.judge(std::iter::empty(), RESIDENCE_NS + 1), []);
+        assert_eq!(judged(&mut trials, 1, 0, 0, RESIDENCE_NS + 1), []);
         assert!(trials.open.is_empty());
     }
 }

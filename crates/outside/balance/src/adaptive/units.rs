@@ -2,153 +2,164 @@
 //! evidence speaks for all of it.
 
 use super::Adaptive;
+use super::accesses::{Accesses, One};
 use super::owner::owner;
-use crate::evidence::{Access, Page, Region};
-use crate::nodes::Nodes;
+use super::residence::Asked;
+use super::sorted::seek;
+use crate::evidence::{Page, Region};
 
-/// Pages that were accessed and what they should do.
-#[derive(Clone, Debug)]
+/// Pages that were accessed and what they should do. There can be a million: it has no memory of
+/// its own.
+#[derive(Clone, Copy, Debug)]
 pub struct Unit {
     pub start: Page,
-    pub pages: u32,
+    /// Its accesses among all of the interval.
+    first: u32,
+    end: u32,
+    /// Where its page and its region are counted.
+    page: Option<u32>,
+    region: u32,
     /// Whose it is; `None` for what several share.
-    pub owner: Option<usize>,
-    /// Accesses of the interval, by node and home.
-    pub uses: Vec<Use>,
-    /// Of shared pages, the same as it is to be expected from now on.
-    pub expected: Option<Vec<Use>>,
-    /// When it was first seen.
-    pub born_ns: u64,
-}
-
-/// Accesses from one node to the memory of another.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Use {
-    pub from: usize,
-    pub home: usize,
-    pub count: f64,
+    owner: Option<u16>,
+    /// Whether it has not been moved lately.
+    pub movable: bool,
 }
 
 impl Unit {
-    fn add(uses: &mut Vec<Use>, from: usize, home: usize) {
-        match uses.iter_mut().find(|u| (u.from, u.home) == (from, home)) {
-            Some(found) => found.count += 1.0,
-            None => uses.push(Use { from, home, count: 1.0 }),
-        }
-    }
-
-    fn merge(pages: &[Seen]) -> Vec<Use> {
-        let mut uses: Vec<Use> = Vec::new();
-        for one in pages.iter().flat_map(|page| &page.uses) {
-            match uses.iter_mut().find(|u| (u.from, u.home) == (one.from, one.home)) {
-                Some(found) => found.count += one.count,
-                None => uses.push(*one),
-            }
-        }
-        uses
-    }
-
-    /// Accesses.
-    pub fn count(&self) -> f64 {
-        self.uses.iter().map(|u| u.count).sum()
+    /// How many pages it moves.
+    pub const fn pages(&self) -> u32 {
+        if self.is_region() { Region::PAGES } else { 1 }
     }
 
     /// Whether it moves as a region.
     pub const fn is_region(&self) -> bool {
-        self.pages == Region::PAGES
+        self.page.is_none()
+    }
+
+    pub fn owner(&self) -> Option<usize> {
+        self.owner.map(usize::from)
+    }
+
+    /// Its accesses.
+    pub fn of<'a>(&self, accesses: &'a Accesses) -> &'a [One] {
+        &accesses.all[self.first as usize..self.end as usize]
+    }
+
+    /// How many there are.
+    pub const fn count(&self) -> u32 {
+        self.end - self.first
+    }
+
+    /// Since when it is known.
+    pub fn born_ns(&self, state: &Adaptive) -> u64 {
+        match self.page {
+            Some(page) => state.pages.known(page).born_ns,
+            None => state.regions.known(self.region).born_ns,
+        }
+    }
+
+    /// Counts that last of a shared page and of its region: what an interval has seen of one page
+    /// is too little to tell who will use it.
+    pub fn lasting<'a>(&self, state: &'a Adaptive) -> Option<(&'a [f32], &'a [f32])> {
+        let page = self.page.filter(|_| self.owner.is_none())?;
+        Some((state.pages.known(page).long, state.regions.known(self.region).long))
     }
 }
 
-/// One page of an interval.
-struct Seen {
-    page: Page,
-    uses: Vec<Use>,
-    huge: bool,
-}
-
-impl Seen {
-    fn count(&self) -> f64 {
-        self.uses.iter().map(|u| u.count).sum()
+/// Divides accesses into units, in order.
+pub fn divide(state: &Adaptive, accesses: &Accesses, now_ns: u64) -> Vec<Unit> {
+    let mut divider = Divider::new(state, accesses, now_ns);
+    let mut first = 0;
+    for region in accesses.all.chunk_by(|a, b| a.page.region() == b.page.region()) {
+        divider.region(region, first);
+        first += region.len();
     }
+    divider.units
 }
 
-/// Divides sorted accesses into units.
-pub fn divide(state: &Adaptive, nodes: &Nodes, accesses: &[Access]) -> Vec<Unit> {
-    let regions = accesses.chunk_by(|a, b| a.page.region() == b.page.region());
-    regions.flat_map(|region| of_region(state, nodes, region)).collect()
+/// How far one has come in everything that is in order.
+struct Divider<'a> {
+    state: &'a Adaptive,
+    huge: &'a [Region],
+    now_ns: u64,
+    units: Vec<Unit>,
+    huge_at: usize,
+    regions_at: usize,
+    pages_at: usize,
+    asked: Asked,
 }
 
-fn of_region(state: &Adaptive, nodes: &Nodes, accesses: &[Access]) -> Vec<Unit> {
-    let pages: Vec<Seen> = accesses
-        .chunk_by(|a, b| a.page == b.page)
-        .map(|same| {
-            let mut uses = Vec::with_capacity(1);
-            for access in same {
-                if let (Some(from), Some(home)) =
-                    (nodes.position(access.from), nodes.position(access.home))
-                {
-                    Unit::add(&mut uses, from, home);
-                }
-            }
-            Seen { page: same[0].page, uses, huge: same.iter().any(|access| access.huge) }
-        })
-        .collect();
-    let region = accesses[0].page.region();
-    let known = state.regions.get(region);
-    let region_known = known;
-    let owned = known.and_then(|known| settled(known.short, known.long));
-    let whole = |owner| Unit {
-        start: region.start(),
-        pages: Region::PAGES,
-        owner,
-        uses: Unit::merge(&pages),
-        expected: None,
-        born_ns: known.map_or(u64::MAX, |known| known.born_ns),
-    };
-    let huge = pages.iter().any(|page| page.huge);
-    if huge || owned.is_some() && state.reaches_beyond(&pages_seen(&pages)) {
-        return vec![whole(owned)];
+impl<'a> Divider<'a> {
+    fn new(state: &'a Adaptive, accesses: &'a Accesses, now_ns: u64) -> Self {
+        let pages = accesses.all.chunk_by(|a, b| a.page == b.page).count();
+        Self {
+            state,
+            huge: &accesses.huge,
+            now_ns,
+            units: Vec::with_capacity(pages),
+            huge_at: 0,
+            regions_at: 0,
+            pages_at: 0,
+            asked: Asked::default(),
+        }
     }
-    pages
-        .into_iter()
-        .filter_map(|page| {
-            let known = state.pages.get(page.page)?;
-            let own = settled(known.short, known.long);
+
+    /// The units of a region; its accesses begin at `first`.
+    fn region(&mut self, accesses: &[One], first: usize) {
+        let state = self.state;
+        let region = accesses[0].page.region();
+        let huge = seek(self.huge, &mut self.huge_at, &region, |region| region);
+        // What a full table had no room for is not judged.
+        let Some(slot) = state.regions.find(&mut self.regions_at, region) else { return };
+        let known = state.regions.known(slot);
+        let owned = settled(known.short, owner(known.long));
+        let (first, end) = (position(first), position(first + accesses.len()));
+        if huge || owned.is_some() && state.reaches_beyond(accesses) {
+            let movable = state.residence.allows_region(&mut self.asked, region, self.now_ns);
+            let start = region.start();
+            self.units.push(Unit {
+                start,
+                first,
+                end,
+                page: None,
+                region: slot,
+                owner: owned,
+                movable,
+            });
+            return;
+        }
+        let mut at = first;
+        for same in accesses.chunk_by(|a, b| a.page == b.page) {
+            let (first, start) = (at, same[0].page);
+            at += position(same.len());
+            let Some(page) = state.pages.find(&mut self.pages_at, start) else { continue };
+            let known = state.pages.known(page);
+            let lasting = owner(known.long);
+            let own = settled(known.short, lasting);
             // What a page has shown itself counts for more than what its region has.
-            let owner = own.or(owned.filter(|_| owner(known.long).is_none()));
-            let (start, born_ns) = (page.page, known.born_ns);
-            let region = region_known.filter(|_| owner.is_none());
-            let expected = region.map(|region| expected(&page, known.long, region.long));
-            Some(Unit { start, pages: 1, owner, uses: page.uses, expected, born_ns })
-        })
-        .collect()
+            let owner = own.or(owned.filter(|_| lasting.is_none()));
+            let movable = state.residence.allows_page(&mut self.asked, start, self.now_ns);
+            self.units.push(Unit {
+                start,
+                first,
+                end: at,
+                page: Some(page),
+                region: slot,
+                owner,
+                movable,
+            });
+        }
+    }
 }
 
-/// Who will use a shared page: what an interval has seen of one page is too little to tell, so
-/// its lasting counts speak, and those of its region with the weight of a few samples.
-fn expected(page: &Seen, long: &[f32], region: &[f32]) -> Vec<Use> {
-    const REGION_WEIGHT: f64 = 2.0;
-    let Some(home) = page.uses.last().map(|last| last.home) else { return Vec::new() };
-    let sum = |counts: &[f32]| counts.iter().copied().map(f64::from).sum::<f64>();
-    let (own, whole) = (sum(long), sum(region).max(f64::MIN_POSITIVE));
-    let share = |from: usize| {
-        (f64::from(long[from]) + REGION_WEIGHT * f64::from(region[from]) / whole)
-            / (own + REGION_WEIGHT)
-    };
-    (0..long.len())
-        .map(|from| Use { from, home, count: page.count() * share(from) })
-        .filter(|one| one.count > 0.0)
-        .collect()
+/// A position among accesses, of which there are fewer than 2^32.
+fn position(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 /// The owner by what lasts, unless it is another's now.
-fn settled(short: &[f32], long: &[f32]) -> Option<usize> {
-    let owner = owner(long)?;
+fn settled(short: &[f32], owner: Option<usize>) -> Option<u16> {
+    let owner = owner?;
     let now = short.iter().copied().fold(0.0, f32::max);
-    (short[owner] >= now).then_some(owner)
-}
-
-/// How often each of the pages was seen.
-fn pages_seen(pages: &[Seen]) -> Vec<f64> {
-    pages.iter().map(Seen::count).collect()
+    u16::try_from(owner).ok().filter(|_| short[owner] >= now)
 }

@@ -62,7 +62,7 @@ impl Paper {
             return decision;
         }
         let seen = Seen::of(&evidence.accesses, MOST_PAGES);
-        let replicable = seen.values().filter(|page| page.replicable()).count();
+        let replicable = seen.iter().filter(|(_, page)| page.replicable()).count();
         if gates.replicate && (self.replicated || replicable >= FIRST_REPLICAS) {
             self.replicated = true;
             decision.replicable = replicable;

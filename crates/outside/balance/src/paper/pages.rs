@@ -1,7 +1,5 @@
 //! The rule for one page.
 
-use std::collections::BTreeMap;
-
 use numapilot_topology::{NodeId, NodeSet};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
@@ -9,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::gates::Gates;
 use crate::decision::Why;
 use crate::evidence::{Access, Page};
+use crate::page_map::PageMap;
 
 /// How an interleaved page finds its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,23 +47,27 @@ pub struct Seen;
 
 impl Seen {
     /// The first `most` pages of an interval.
-    pub fn of(accesses: &[Access], most: usize) -> BTreeMap<Page, SeenPage> {
-        let mut pages: BTreeMap<Page, SeenPage> = BTreeMap::new();
+    pub fn of(accesses: &[Access], most: usize) -> Vec<(Page, SeenPage)> {
+        let mut pages: Vec<(Page, SeenPage)> = Vec::new();
+        let mut index: PageMap<Page, usize> = PageMap::default();
         for access in accesses {
-            if pages.len() >= most && !pages.contains_key(&access.page) {
-                continue;
-            }
-            let page = pages.entry(access.page).or_insert_with(|| SeenPage {
-                home: access.home,
-                users: NodeSet::new(),
-                samples: 0,
-                written: false,
-            });
+            let at = match index.get(&access.page) {
+                Some(at) => *at,
+                None if pages.len() >= most => continue,
+                None => {
+                    let (home, users) = (access.home, NodeSet::new());
+                    pages.push((access.page, SeenPage { home, users, samples: 0, written: false }));
+                    index.insert(access.page, pages.len() - 1);
+                    pages.len() - 1
+                }
+            };
+            let page = &mut pages[at].1;
             page.home = access.home;
             page.users.insert(access.from);
             page.samples += 1;
             page.written |= access.write;
         }
+        pages.sort_unstable_by_key(|(page, _)| *page);
         pages
     }
 }

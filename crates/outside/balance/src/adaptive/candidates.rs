@@ -1,0 +1,158 @@
+//! Which moves would save more than they cost.
+
+use std::cmp::Reverse;
+
+use super::Adaptive;
+use super::accesses::{Accesses, One};
+use super::congestion::Controllers;
+use super::residence::RESIDENCE_NS;
+use super::units::Unit;
+use crate::decision::Why;
+use crate::evidence::Evidence;
+use crate::nodes::Nodes;
+
+/// Samples that a region's counts weigh beside those of one of its shared pages.
+const REGION_WEIGHT: f64 = 2.0;
+
+/// A unit with where it should go.
+pub struct Candidate {
+    /// Position among all units.
+    pub unit: u32,
+    pub to: u16,
+    pub why: Why,
+    /// Seconds lost per second that the move would save.
+    pub gain: f64,
+}
+
+/// What an interval is judged by.
+pub struct View<'a> {
+    pub state: &'a Adaptive,
+    pub nodes: &'a Nodes,
+    pub accesses: &'a Accesses,
+    pub now_ns: u64,
+}
+
+impl View<'_> {
+    /// All moves that save more than they cost: what is somebody's to him, then of what several
+    /// share as much as takes load off a congested controller, the most used first.
+    pub fn candidates(
+        &self,
+        evidence: &Evidence,
+        units: &[Unit],
+        mut controllers: Controllers,
+    ) -> Vec<Candidate> {
+        let usable: Vec<bool> =
+            self.nodes.ids().iter().map(|id| evidence.usable.contains(*id)).collect();
+        let before = controllers.clone();
+        let (mut candidates, mut shared) = (Vec::new(), Vec::new());
+        for (at, unit) in (0u32..).zip(units) {
+            let Some(to) = unit.owner() else {
+                shared.push((Reverse(unit.count()), at));
+                continue;
+            };
+            if usable[to] && !evidence.kernel_collocates {
+                // Local is local, whatever else the node has to do.
+                let found = self.candidate(&before, (at, unit), to, Why::Collocate);
+                candidates.extend(found.inspect(|_| controllers.shift(unit.of(self.accesses), to)));
+            }
+        }
+        if controllers.congested {
+            shared.sort_unstable();
+            for (_, at) in shared {
+                let unit = &units[at as usize];
+                let Some(to) = self.roomiest(&controllers, unit, &usable) else { continue };
+                let found = self.candidate(&controllers, (at, unit), to, Why::Interleave);
+                candidates.extend(found.inspect(|_| controllers.shift(unit.of(self.accesses), to)));
+            }
+        }
+        candidates
+    }
+
+    /// A unit that would gain by going there more than the move costs.
+    fn candidate(
+        &self,
+        controllers: &Controllers,
+        (at, unit): (u32, &Unit),
+        to: usize,
+        why: Why,
+    ) -> Option<Candidate> {
+        if !unit.movable || unit.of(self.accesses).iter().all(|one| one.home() == to) {
+            return None;
+        }
+        let saved = match why {
+            Why::Collocate => self.nearer(controllers, unit, to),
+            _ => self.lost(controllers, unit, None) - self.lost(controllers, unit, Some(to)),
+        };
+        let gain = saved * self.state.rate * 1e-9;
+        // What has lasted for a time will last for about as long again.
+        let lasted_ns = self.now_ns.saturating_sub(unit.born_ns(self.state));
+        let residence_s = lasted_ns.min(RESIDENCE_NS) as f64 / 1e9;
+        let price = f64::from(unit.pages()) * self.state.page_move_ns * 1e-9;
+        let to = u16::try_from(to).ok().filter(|_| gain * residence_s > price)?;
+        Some(Candidate { unit: at, to, why, gain })
+    }
+
+    /// Nanoseconds that a unit's accesses take by the machine's figures, where it is or where
+    /// it would be. Of shared pages, as they are to be expected from now on.
+    pub fn lost(&self, controllers: &Controllers, unit: &Unit, to: Option<usize>) -> f64 {
+        let accesses = unit.of(self.accesses);
+        let Some((page, region)) = unit.lasting(self.state) else {
+            let of = |one: &One| {
+                let home = to.unwrap_or(one.home());
+                self.nodes.latency_ns(one.from(), home) * controllers.stretch(home)
+            };
+            return accesses.iter().map(of).sum();
+        };
+        let Some(home) = to.or(accesses.last().map(One::home)) else { return 0.0 };
+        let (mut own, mut own_ns, mut whole, mut whole_ns) = (0.0, 0.0, f64::MIN_POSITIVE, 0.0);
+        for (from, (page, region)) in page.iter().zip(region).enumerate() {
+            let (page, region) = (f64::from(*page), f64::from(*region));
+            let ns = self.nodes.latency_ns(from, home);
+            own += page;
+            own_ns += page * ns;
+            whole += region;
+            whole_ns += region * ns;
+        }
+        let mean_ns = (own_ns + REGION_WEIGHT * whole_ns / whole) / (own + REGION_WEIGHT);
+        accesses.len() as f64 * mean_ns * controllers.stretch(home)
+    }
+
+    /// Nanoseconds that a unit's accesses would save by another distance alone.
+    fn nearer(&self, controllers: &Controllers, unit: &Unit, to: usize) -> f64 {
+        let of = |one: &One| {
+            let (here, there) = (one.home(), self.nodes.latency_ns(one.from(), to));
+            (self.nodes.latency_ns(one.from(), here) - there) * controllers.stretch(here)
+        };
+        unit.of(self.accesses).iter().map(of).sum()
+    }
+
+    /// Where a shared unit takes load off a controller that has too much: the node with the most
+    /// room, the one that uses the unit more among equals.
+    fn roomiest(&self, controllers: &Controllers, unit: &Unit, usable: &[bool]) -> Option<usize> {
+        let accesses = unit.of(self.accesses);
+        let home = home_of(accesses, usable.len())?;
+        let excess = controllers.excess(home);
+        if excess <= 0.0 {
+            return None;
+        }
+        let used = |at: usize| accesses.iter().filter(|one| one.from() == at).count();
+        let others = (0..usable.len()).filter(|at| *at != home && usable[*at]);
+        let best = others.min_by(|a, b| {
+            let room = controllers.excess(*a).total_cmp(&controllers.excess(*b));
+            room.then_with(|| used(*b).cmp(&used(*a))).then(a.cmp(b))
+        })?;
+        // It must not become what the other was.
+        (controllers.excess(best) + f64::from(unit.count()) < excess).then_some(best)
+    }
+}
+
+/// The node that most of these accesses went to.
+fn home_of(accesses: &[One], nodes: usize) -> Option<usize> {
+    let first = accesses.first()?.home();
+    if accesses.iter().all(|one| one.home() == first) {
+        return Some(first);
+    }
+    let mut counts = vec![0u32; nodes];
+    accesses.iter().for_each(|one| counts[one.home()] += 1);
+    (0..nodes).max_by_key(|at| counts[*at])
+}
