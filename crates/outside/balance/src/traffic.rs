@@ -106,9 +106,14 @@ impl Metrics {
         let traffic = counted.unwrap_or_else(|| Traffic::sampled(evidence, nodes));
         let microseconds = evidence.duration_ns as f64 / 1e3;
         let accesses = &evidence.accesses;
-        let reads = accesses.iter().filter(|a| !a.write).count();
-        let latencies = accesses.iter().filter_map(|a| a.latency_ns);
-        let (timed, sum) = latencies.fold((0u64, 0.0), |(n, sum), ns| (n + 1, sum + f64::from(ns)));
+        let (mut reads, mut timed, mut sum_ns) = (0u64, 0u64, 0.0);
+        for access in accesses {
+            reads += u64::from(!access.write);
+            if let Some(ns) = access.latency_ns {
+                timed += 1;
+                sum_ns += f64::from(ns);
+            }
+        }
         let metrics = Self {
             samples: accesses.len() as u64,
             local_access_ratio: traffic.local_access_ratio(),
@@ -116,7 +121,7 @@ impl Metrics {
             maptu: scale.filter(|_| microseconds > 0.0).map(|s| traffic.total() * s / microseconds),
             // Sources that cannot tell reads from writes say write of all.
             read_ratio: (reads > 0).then(|| reads as f64 / accesses.len() as f64),
-            latency_ns: (timed > 0).then(|| sum / timed as f64),
+            latency_ns: (timed > 0).then(|| sum_ns / timed as f64),
         };
         (metrics, traffic)
     }

@@ -81,7 +81,7 @@ impl View<'_> {
         }
         let saved = match why {
             Why::Collocate => self.nearer(controllers, unit, to),
-            _ => self.lost(controllers, unit, None) - self.lost(controllers, unit, Some(to)),
+            _ => self.spread(controllers, unit, to),
         };
         let gain = saved * self.state.rate * 1e-9;
         // What has lasted for a time will last for about as long again.
@@ -92,29 +92,62 @@ impl View<'_> {
         Some(Candidate { unit: at, to, why, gain })
     }
 
-    /// Nanoseconds that a unit's accesses take by the machine's figures, where it is or where
-    /// it would be. Of shared pages, as they are to be expected from now on.
-    pub fn lost(&self, controllers: &Controllers, unit: &Unit, to: Option<usize>) -> f64 {
+    /// Nanoseconds that a unit's accesses take by the machine's figures. Of shared pages, as they
+    /// are to be expected from now on.
+    pub fn lost(&self, controllers: &Controllers, unit: &Unit) -> f64 {
         let accesses = unit.of(self.accesses);
-        let Some((page, region)) = unit.lasting(self.state) else {
-            let of = |one: &One| {
-                let home = to.unwrap_or(one.home());
-                self.nodes.latency_ns(one.from(), home) * controllers.stretch(home)
-            };
-            return accesses.iter().map(of).sum();
-        };
-        let Some(home) = to.or(accesses.last().map(One::home)) else { return 0.0 };
-        let (mut own, mut own_ns, mut whole, mut whole_ns) = (0.0, 0.0, f64::MIN_POSITIVE, 0.0);
-        for (from, (page, region)) in page.iter().zip(region).enumerate() {
-            let (page, region) = (f64::from(*page), f64::from(*region));
-            let ns = self.nodes.latency_ns(from, home);
-            own += page;
-            own_ns += page * ns;
-            whole += region;
-            whole_ns += region * ns;
+        match (unit.lasting(self.state), accesses.last()) {
+            (Some(counts), Some(last)) => {
+                let [mean_ns] = self.expected(counts, [last.home()]);
+                accesses.len() as f64 * mean_ns * controllers.stretch(last.home())
+            }
+            _ => self.taken(controllers, accesses, None),
         }
-        let mean_ns = (own_ns + REGION_WEIGHT * whole_ns / whole) / (own + REGION_WEIGHT);
-        accesses.len() as f64 * mean_ns * controllers.stretch(home)
+    }
+
+    /// Nanoseconds that a shared unit's accesses would save in the memory of another node.
+    fn spread(&self, controllers: &Controllers, unit: &Unit, to: usize) -> f64 {
+        let accesses = unit.of(self.accesses);
+        match (unit.lasting(self.state), accesses.last()) {
+            (Some(counts), Some(last)) => {
+                let [here_ns, there_ns] = self.expected(counts, [last.home(), to]);
+                let here_ns = here_ns * controllers.stretch(last.home());
+                accesses.len() as f64 * (here_ns - there_ns * controllers.stretch(to))
+            }
+            _ => {
+                let here = self.taken(controllers, accesses, None);
+                here - self.taken(controllers, accesses, Some(to))
+            }
+        }
+    }
+
+    /// Nanoseconds that accesses take where their pages are, or would be.
+    fn taken(&self, controllers: &Controllers, accesses: &[One], to: Option<usize>) -> f64 {
+        let of = |one: &One| {
+            let home = to.unwrap_or(one.home());
+            self.nodes.latency_ns(one.from(), home) * controllers.stretch(home)
+        };
+        accesses.iter().map(of).sum()
+    }
+
+    /// Nanoseconds of an access to a page in the memory of these nodes, by the counts that last of
+    /// the page and of its region.
+    fn expected<const N: usize>(
+        &self,
+        (page, region): (&[f32], &[f32]),
+        homes: [usize; N],
+    ) -> [f64; N] {
+        let sum = |counts: &[f32]| counts.iter().copied().map(f64::from).sum::<f64>();
+        let (own, whole) = (sum(page), sum(region).max(f64::MIN_POSITIVE));
+        let mut ns = [0.0; N];
+        for (from, (page, region)) in page.iter().zip(region).enumerate() {
+            let share = (f64::from(*page) + REGION_WEIGHT * f64::from(*region) / whole)
+                / (own + REGION_WEIGHT);
+            for (ns, home) in ns.iter_mut().zip(homes) {
+                *ns += share * self.nodes.latency_ns(from, home);
+            }
+        }
+        ns
     }
 
     /// Nanoseconds that a unit's accesses would save by another distance alone.

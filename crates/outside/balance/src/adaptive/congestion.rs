@@ -5,8 +5,9 @@
 //! than another's, its controller is congested. Weights in proportion to bandwidth: Gureya
 //! et al., "Bandwidth-aware page placement in NUMA" (BWAP), IPDPS 2020.
 
+use numapilot_topology::NodeSet;
+
 use super::accesses::One;
-use crate::evidence::Evidence;
 use crate::nodes::Nodes;
 use crate::traffic::Traffic;
 
@@ -29,16 +30,16 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    pub fn of(evidence: &Evidence, nodes: &Nodes, traffic: &Traffic) -> Self {
+    pub fn of(accesses: &[One], usable: &NodeSet, nodes: &Nodes, traffic: &Traffic) -> Self {
         let weight = |at: usize| {
-            let usable = evidence.usable.contains(nodes.ids()[at]);
+            let usable = usable.contains(nodes.ids()[at]);
             if usable { nodes.bandwidth(at) } else { 0.0 }
         };
         let weights: Vec<f64> = (0..nodes.len()).map(weight).collect();
         let sum: f64 = weights.iter().sum();
         let imbalanced = || traffic.imbalance().is_some_and(|i| i > MOST_IMBALANCE);
         Self {
-            congested: slower_than_remote(evidence, nodes).unwrap_or_else(imbalanced),
+            congested: slower_than_remote(accesses, nodes.len()).unwrap_or_else(imbalanced),
             target: weights.iter().map(|w| if sum > 0.0 { w / sum } else { 0.0 }).collect(),
             loads: traffic.loads(),
             total: traffic.total(),
@@ -71,25 +72,23 @@ impl Controllers {
 
 /// Whether one node's own memory is slower for it than another's; `None` where samples do
 /// not tell.
-fn slower_than_remote(evidence: &Evidence, nodes: &Nodes) -> Option<bool> {
-    let mut seen = vec![(0.0f64, 0u32); nodes.len() * nodes.len()];
-    for access in &evidence.accesses {
-        if let (Some(latency), Some(from), Some(home)) =
-            (access.latency_ns, nodes.position(access.from), nodes.position(access.home))
-        {
-            let (sum, count) = &mut seen[from * nodes.len() + home];
+fn slower_than_remote(accesses: &[One], nodes: usize) -> Option<bool> {
+    let mut seen = vec![(0.0f64, 0u32); nodes * nodes];
+    for one in accesses {
+        if let Some(latency) = one.latency_ns() {
+            let (sum, count) = &mut seen[one.from() * nodes + one.home()];
             *sum += f64::from(latency);
             *count += 1;
         }
     }
     let mean = |from: usize, home: usize| {
-        let (sum, count) = seen[from * nodes.len() + home];
+        let (sum, count) = seen[from * nodes + home];
         (count >= LEAST_SAMPLES).then(|| sum / f64::from(count))
     };
     let mut known = None;
-    for from in 0..nodes.len() {
+    for from in 0..nodes {
         let Some(local) = mean(from, from) else { continue };
-        for remote in (0..nodes.len()).filter(|to| *to != from).filter_map(|to| mean(from, to)) {
+        for remote in (0..nodes).filter(|to| *to != from).filter_map(|to| mean(from, to)) {
             known = Some(known.unwrap_or(false) || local > remote);
         }
     }

@@ -147,11 +147,12 @@ impl<K: Copy + Ord> Table<K> {
         // From the end, so that everything finds its place free.
         let (mut from, mut to) = (old, all);
         for &(key, _) in fresh.iter().rev() {
-            let before = self.keys[..from].partition_point(|old| *old < key);
-            self.keys.copy_within(before..from, to - (from - before));
-            self.slots.copy_within(before..from, to - (from - before));
-            to -= from - before + 1;
-            from = before;
+            while from > 0 && self.keys[from - 1] > key {
+                (from, to) = (from - 1, to - 1);
+                self.keys[to] = self.keys[from];
+                self.slots[to] = self.slots[from];
+            }
+            to -= 1;
             self.keys[to] = key;
             self.slots[to] = self.slot(now_ns);
         }

@@ -116,12 +116,16 @@ impl Adaptive {
 
     /// What follows from the evidence of an interval that ended at `now_ns`.
     pub fn decide(&mut self, nodes: &Nodes, evidence: &Evidence, now_ns: u64) -> Decision {
-        let (metrics, _) = Metrics::of(evidence, nodes);
+        let (metrics, traffic) = Metrics::of(evidence, nodes);
         let accesses = self.learn(nodes, evidence, now_ns);
         self.bucket.fill(now_ns);
         self.residence.prune(now_ns);
         self.ordered = Cost::default();
-        let controllers = Controllers::of(evidence, nodes, &Traffic::sampled(evidence, nodes));
+        let traffic = match evidence.counted {
+            Some(_) => Traffic::sampled(evidence, nodes),
+            None => traffic,
+        };
+        let controllers = Controllers::of(&accesses.all, &evidence.usable, nodes, &traffic);
         let mut decision =
             Decision { metrics, interleaves: controllers.congested, ..Decision::default() };
         if accesses.all.len() >= LEAST_SAMPLES && evidence.duration_ns > 0 {
@@ -206,7 +210,7 @@ impl Adaptive {
     ) {
         let view = View { state: self, nodes, accesses, now_ns };
         let units = units::divide(self, accesses, now_ns);
-        let all: f64 = units.iter().map(|unit| view.lost(&controllers, unit, None)).sum();
+        let all: f64 = units.iter().map(|unit| view.lost(&controllers, unit)).sum();
         let mut candidates = view.candidates(evidence, &units, controllers.clone());
         decision.collocates = candidates.iter().any(|found| found.why == Why::Collocate);
         let saved: f64 = candidates.iter().map(|candidate| candidate.gain).sum();

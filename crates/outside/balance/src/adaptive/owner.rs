@@ -10,6 +10,9 @@ const Z: f64 = 1.96;
 /// A share beyond one half by this much is a majority: what is about even stays where it is.
 const MAJORITY: f64 = 0.55;
 
+/// Samples that show no majority even when all of them are one node's: all / (all + Z^2).
+const FEWEST: f64 = Z * Z * MAJORITY / (1.0 - MAJORITY);
+
 /// Lower bound of the share that `part` of `all` samples show.
 pub fn wilson_lower(part: f64, all: f64) -> f64 {
     if all <= 0.0 {
@@ -22,11 +25,17 @@ pub fn wilson_lower(part: f64, all: f64) -> f64 {
 
 /// The node whose share of the samples is a majority beyond doubt.
 pub fn owner(counts: &[f32]) -> Option<usize> {
-    let all: f64 = counts.iter().copied().map(f64::from).sum();
-    let (top, count) = counts.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
-    let count = f64::from(*count);
-    // The bound is below the share: most pages need no root.
-    (count > all * MAJORITY && wilson_lower(count, all) > MAJORITY).then_some(top)
+    let (mut all, mut top) = (0.0, 0);
+    for (at, count) in counts.iter().enumerate() {
+        all += f64::from(*count);
+        if *count >= counts[top] {
+            top = at;
+        }
+    }
+    let count = f64::from(*counts.get(top)?);
+    // The bound is below the share, and below that of a page with one user: most need no root.
+    let possible = all > FEWEST && count > all * MAJORITY;
+    (possible && wilson_lower(count, all) > MAJORITY).then_some(top)
 }
 
 #[cfg(test)]
