@@ -159,11 +159,9 @@ impl Heap {
             let top = core::mem::replace(&mut self.outbound[node], null_mut());
             if !top.is_null() {
                 let magazine = Magazine::of(top);
+                let objects = Magazine::objects(magazine, top);
                 // SAFETY: nothing refers to the magazine any more.
-                unsafe {
-                    let inbox = &space.node(node).inbox.0;
-                    inbox.push(space, magazine, Magazine::objects(magazine, top));
-                }
+                unsafe { small::send_home(space, space.node(node), magazine, objects) };
             }
         }
     }
@@ -301,7 +299,7 @@ impl Heap {
     /// Takes objects that other nodes' threads sent home, until there is one of this class.
     fn drain_inbox(&mut self, space: &Space, class: usize) -> bool {
         let node = space.node(self.node);
-        while let Some((magazine, objects, _)) = node.inbox.0.pop(space) {
+        while let Some((magazine, objects)) = node.inbox.0.take(space) {
             for index in 1..=objects {
                 // SAFETY: the magazine is ours and has that many objects.
                 let object = unsafe { *Magazine::word(magazine, index) };
@@ -469,10 +467,12 @@ impl Heap {
         unsafe { *top = object };
         let top = top.wrapping_add(1);
         let magazine = Magazine::of(top);
-        if Magazine::objects(magazine, top) == MAGAZINE_MAX {
+        let objects = Magazine::objects(magazine, top);
+        // As many as one of this class alone would hold: few, if they are large.
+        if objects >= class::TABLE[class].magazine as usize {
             self.outbound[home] = null_mut();
             // SAFETY: nothing refers to it any more.
-            unsafe { space.node(home).inbox.0.push(space, magazine, MAGAZINE_MAX) };
+            unsafe { small::send_home(space, space.node(home), magazine, objects) };
         } else {
             self.outbound[home] = top;
         }

@@ -20,7 +20,7 @@ pub struct Node {
     /// Magazines by class.
     depots: [Aligned<Depot>; CLASSES],
     /// Objects of this node that threads of other nodes freed, of any class.
-    pub inbox: Aligned<Stack>,
+    pub inbox: Aligned<Depot>,
     /// Magazines without objects.
     empties: Aligned<Stack>,
     /// Runs of pages, and spans with free objects.
@@ -138,9 +138,10 @@ impl Node {
         &self.depots[class].0
     }
 
-    /// Its magazines, class by class.
+    /// Its magazines, class by class, and those that came home: no thread of the node may ever
+    /// ask for them.
     pub fn depots(&self) -> impl Iterator<Item = &Depot> {
-        self.depots[1..].iter().map(|depot| &depot.0)
+        self.depots[1..].iter().chain([&self.inbox]).map(|depot| &depot.0)
     }
 
     /// Its magazines and those that its threads keep.

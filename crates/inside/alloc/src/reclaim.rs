@@ -1,7 +1,7 @@
 //! The way back: from depots to spans, from spans to free pages, from there to the kernel.
 //!
 //! ```text
-//!  depot --idle for a tick--> free bits of the span --all free--> page heap
+//!  depot, inbox --idle for a tick--> free bits of the span --all free--> page heap
 //!                                                      --idle for 500 ms--> kernel
 //! ```
 //!
@@ -98,9 +98,6 @@ pub fn trim(space: &Space, node: &Node) -> bool {
         while let Some((magazine, objects)) = depot.take(space) {
             return_magazine(space, node, magazine, objects);
         }
-    }
-    while let Some((magazine, objects, _)) = node.inbox.0.pop(space) {
-        return_magazine(space, node, magazine, objects);
     }
     purge(space, node, kernel::now_ms() as u32)
 }
@@ -225,3 +222,54 @@ fn dissolve(space: &Space, pages: &mut PageHeap, class: usize, page: u32, now_ms
 }
 
 const _: () = assert!(CLASSES * 2 <= 256);
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::small::Taken;
+    use crate::space;
+
+    /// Sends all objects of a new span to their node, `most` to a magazine; how many.
+    fn send_a_span(space: &Space, node: &Node, class: usize, most: usize) -> (u32, usize) {
+        let Taken::Span(start) = small::take(space, node.number, class, &mut [], None) else {
+            panic!("nothing else has used this class");
+        };
+        let info = &class::TABLE[class];
+        let all: std::vec::Vec<usize> =
+            (0..info.capacity as usize).map(|index| start + index * info.size as usize).collect();
+        for objects in all.chunks(most) {
+            let magazine = node.empty_magazine(space).unwrap();
+            for (index, &object) in (1..).zip(objects) {
+                // SAFETY: the magazine is ours.
+                unsafe { *Magazine::word(magazine, index) = object as *mut u8 };
+            }
+            // SAFETY: nothing else refers to it, and its objects are this node's.
+            unsafe { small::send_home(space, node, magazine, objects.len()) };
+        }
+        (space.page_of(start), all.len())
+    }
+
+    /// No thread of the node allocates: what the helper does is all that happens.
+    #[test]
+    fn what_came_home_to_a_node_without_threads_returns_to_its_pages() {
+        let space = space::get().unwrap();
+        let node = space.node(0);
+        let (page, objects) = send_a_span(space, node, 20, 100);
+        assert_eq!(node.inbox.0.objects(space), objects);
+        let now_ms = kernel::now_ms();
+        for look in 1..4 {
+            do_all(space, node, now_ms + look * TICK_MS);
+        }
+        assert_eq!(node.inbox.0.objects(space), 0);
+        // SAFETY: the map covers all pages.
+        assert_eq!(unsafe { *space.map(page) }, 0, "the span is dissolved");
+        // One by one they are more magazines than an inbox takes.
+        let (_, sent) = send_a_span(space, node, 1, 1);
+        let held = node.inbox.0.objects(space);
+        assert!(0 < held && held < sent, "{held} of {sent}");
+        trim(space, node);
+        assert_eq!(node.inbox.0.objects(space), 0);
+    }
+}

@@ -11,6 +11,10 @@ use crate::{helper, kernel, reclaim};
 /// So many magazines in a depot, 256 KiB to 2 MiB or more, may be worth giving back.
 const MANY: u32 = 32;
 
+/// Most magazines in an inbox, 64 MiB of objects: what comes beyond that goes to its spans at
+/// once.
+const INBOX: u32 = 1024;
+
 /// What [`take`] found.
 pub enum Taken {
     /// So many objects of spans in use, written to the words.
@@ -45,6 +49,20 @@ pub unsafe fn hand_over(
             }
         }
     }
+}
+
+/// Gives a magazine with objects of any class to the inbox of their node. What is there for a
+/// while returns to its spans: nobody on that node may ever ask for it.
+///
+/// # Safety
+/// The magazine is the caller's alone, with objects of this node.
+pub unsafe fn send_home(space: &Space, node: &Node, magazine: *mut Magazine, objects: usize) {
+    if node.inbox.0.depth(space) >= INBOX {
+        return reclaim::return_magazine(space, node, magazine, objects);
+    }
+    // SAFETY: by contract.
+    unsafe { node.inbox.0.give(space, magazine, objects) };
+    helper::want();
 }
 
 /// Finds free objects of a class in spans in use, or else takes a new span, out of the

@@ -135,8 +135,8 @@ fn tagged(number: u32, before: u64) -> u64 {
     u64::from(number) | (before & !u64::from(u32::MAX)).wrapping_add(1 << 32)
 }
 
-/// Full and partly full magazines of one class, of a node or of a thread. All zeroes is an
-/// empty one.
+/// Full and partly full magazines: of one class, of a node or of a thread, or of all classes
+/// on their way home. All zeroes is an empty one.
 #[derive(Default)]
 #[repr(C)]
 pub struct Depot {
@@ -185,10 +185,15 @@ impl Depot {
         self.stack.depth(links)
     }
 
+    /// Looks at every magazine in it and its number of objects; see [`Stack::look`].
+    pub fn look<L: Links>(&self, links: &L, look: impl FnMut(L::Magazine, usize)) {
+        self.stack.look(links, look);
+    }
+
     /// Objects in it, at this moment.
     pub fn objects(&self, links: &impl Links) -> usize {
         let mut sum = 0;
-        self.stack.look(links, |_, objects| sum += objects);
+        self.look(links, |_, objects| sum += objects);
         sum
     }
 
