@@ -8,17 +8,19 @@
 //! keep small pages, and huge ones are tried again the more rarely the longer that lasts.
 //!
 //! The thread that takes the first span of a chunk of 2 MiB touches it, under the lock of the
-//! page heap: no two threads clear a huge page for the same chunk, and only for memory that
-//! spans of small objects will fill (numalloc section 3.4, incremental sharing). Blocks
+//! page heap: no two threads clear a huge page for the same chunk, and only where spans of
+//! small objects fill the memory (numalloc section 3.4, incremental sharing; [`crate::density`]
+//! tells whether they do). Blocks
 //! belong to their owner, who may never touch them: of those only a few chunks are touched, and
 //! only if they are long.
 
 use crate::class::PAGE;
+use crate::density::Density;
 use crate::pages::{HUGE_PAGES, Purpose, Run, pages_in};
 use crate::space::Space;
 use crate::{config, kernel};
 
-/// Below this many pages a heap may stay small.
+/// Below this many pages a heap may stay small, and its blocks with it.
 const HUGE_FROM: u32 = pages_in(16 << 20);
 /// Of blocks from this many pages on, chunks are touched to learn what the others will cost.
 const TIMED_FROM: u32 = pages_in(4 << 20);
@@ -41,6 +43,8 @@ pub struct HugePages {
     /// How many they were when huge pages cost too much the last time, halved with every one
     /// that did not.
     pause: u32,
+    /// Whether objects fill their chunks.
+    density: Density,
 }
 
 impl HugePages {
@@ -64,18 +68,17 @@ impl HugePages {
         if chunk >= stop || !config::get().huge_pages {
             return;
         }
-        let is_large = end - first >= HUGE_FROM;
         match purpose {
             Purpose::Objects => {
                 for chunk in (chunk..stop).step_by(HUGE_PAGES as usize) {
-                    if is_large && self.may_try(1) {
+                    if self.density.next(chunk, |page| is_filled(space, page)) && self.may_try(1) {
                         self.try_one(space, chunk);
                     } else {
                         self.time_small(space, chunk);
                     }
                 }
             }
-            Purpose::Block if is_large => self.enter_block(space, run, chunk..stop),
+            Purpose::Block if end - first >= HUGE_FROM => self.enter_block(space, run, chunk..stop),
             Purpose::Block => {}
         }
     }
@@ -155,6 +158,15 @@ fn mean(before: u64, now: u64) -> u64 {
 fn ask(space: &Space, start: u32, end: u32) {
     // SAFETY: the pages are ours.
     unsafe { kernel::ask_for_huge(space.address_of(start), (end - start) as usize * PAGE) };
+}
+
+/// Whether three quarters of a chunk's memory are there; taken for granted where the kernel does
+/// not tell.
+fn is_filled(space: &Space, chunk: u32) -> bool {
+    let bytes = HUGE_PAGES as usize * PAGE;
+    // SAFETY: the chunk is ours.
+    unsafe { kernel::resident(space.address_of(chunk), bytes) }
+        .map_or(true, |there| there >= bytes / 4 * 3)
 }
 
 /// The thread's CPU time for the first touch of an address that nobody uses yet; `None` when

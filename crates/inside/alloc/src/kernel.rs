@@ -21,6 +21,7 @@ mod number {
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
     pub const MREMAP: usize = 25;
+    pub const MINCORE: usize = 27;
     pub const MADVISE: usize = 28;
     pub const NANOSLEEP: usize = 35;
     pub const FUTEX: usize = 202;
@@ -50,6 +51,7 @@ mod number {
     pub const MREMAP: usize = 216;
     pub const MMAP: usize = 222;
     pub const MPROTECT: usize = 226;
+    pub const MINCORE: usize = 232;
     pub const MADVISE: usize = 233;
     pub const MBIND: usize = 235;
     pub const GET_MEMPOLICY: usize = 236;
@@ -178,6 +180,20 @@ pub unsafe fn ask_for_huge(start: usize, bytes: usize) {
     const HUGE_PAGE: usize = 14;
     // SAFETY: by contract; the advice changes no contents.
     let _ = unsafe { call(number::MADVISE, [start, bytes, HUGE_PAGE, 0, 0, 0]) };
+}
+
+/// How many bytes of a range of whole pages, 512 at most, are in memory.
+///
+/// # Safety
+/// The range is ours.
+pub unsafe fn resident(start: usize, bytes: usize) -> Result<usize, Refused> {
+    let mut pages = [0_u8; 512];
+    let count = bytes / page_size();
+    is_whole(start, bytes)?;
+    let pages = pages.get_mut(..count).ok_or(Refused(libc::EINVAL))?;
+    // SAFETY: the kernel writes a byte for each page, so many as the buffer has.
+    unsafe { call(number::MINCORE, [start, bytes, pages.as_mut_ptr() as usize, 0, 0, 0]) }?;
+    Ok(pages.iter().filter(|&&page| page & 1 == 1).count() * page_size())
 }
 
 /// Writes a zero, so that there is a page.

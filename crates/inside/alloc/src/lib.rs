@@ -20,7 +20,7 @@
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
 //! | `cpus` | on which node a thread runs |
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
-//! | `huge` | which memory gets huge pages |
+//! | `huge`, `density` | which memory gets huge pages |
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
 //! | `usage`, `statistics` | what the memory is used for, told at the end and on a signal |
 //! | `profile` | which calls hold how much, sampled |
@@ -43,6 +43,7 @@ pub mod api;
 mod class;
 pub mod config;
 mod cpus;
+mod density;
 mod file;
 mod harden;
 mod heap;

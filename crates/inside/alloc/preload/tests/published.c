@@ -318,6 +318,13 @@ static void untouched_memory_stays_untouched(void) {
   for (unsigned i = 0; i < COUNT(blocks); i++) free(blocks[i]);
 }
 
+/* The same of 300 MB in objects, huge pages or not. */
+static void untouched_objects_stay_untouched(void) {
+  size_t before = status_bytes("VmRSS:");
+  for (unsigned i = 0; i < 600000; i++) CHECK(malloc(512));
+  CHECK_AT(status_bytes("VmRSS:") < before + (16 << 20), before, status_bytes("VmRSS:"));
+}
+
 /* Bytes of anonymous huge pages of this process. */
 static size_t huge_bytes(void) {
   char line[256];
@@ -377,6 +384,7 @@ int main(int count, char **arguments) {
       {"classes_fit", classes_fit},
       {"little_is_lost", little_is_lost},
       {"untouched_memory_stays_untouched", untouched_memory_stays_untouched},
+      {"untouched_objects_stay_untouched", untouched_objects_stay_untouched},
       {"small_blocks_on_huge_pages", small_blocks_on_huge_pages},
       {"affinity_is_left_alone", affinity_is_left_alone},
   };

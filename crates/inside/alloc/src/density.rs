@@ -1,0 +1,95 @@
+//! Whether the memory that spans of small objects take is written to.
+//!
+//! A thread that needs a few objects of each size takes a span of each, and fills none; a program
+//! may also allocate what it never writes. A huge page would be memory for nothing there. So
+//! every so often a chunk of 2 MiB keeps small pages, and 16 MiB later, or more, the kernel tells
+//! how much of it is there.
+
+/// What is known of the chunks of a heap. All zeroes: nothing, and none is filled.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Density {
+    /// First page of the chunk on small pages that is looked at next; 0: there is none.
+    probe: u32,
+    /// Chunks to come before it is.
+    left: u32,
+    /// How many they were.
+    period: u32,
+    /// Whether the last one was filled.
+    filled: bool,
+}
+
+impl Density {
+    /// Chunks from one look to the next: the first after 16 MiB, later ones, while all are
+    /// filled, the more rarely the larger the heap, up to 256 MiB.
+    const PERIOD: core::ops::RangeInclusive<u32> = 8..=128;
+
+    /// Whether the next chunk, which begins at this page, may have a huge page; `is_filled`
+    /// tells of an earlier one whether it is in use.
+    pub fn next(&mut self, chunk: u32, is_filled: impl FnOnce(u32) -> bool) -> bool {
+        if self.left > 0 {
+            self.left -= 1;
+            return self.filled;
+        }
+        self.filled = self.probe != 0 && is_filled(self.probe);
+        let longer = if self.filled { 2 * self.period } else { 0 };
+        self.period = longer.clamp(*Self::PERIOD.start(), *Self::PERIOD.end());
+        self.probe = chunk;
+        self.left = self.period - 1;
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of the chunks `first..end` may have huge pages.
+    fn huge(density: &mut Density, chunks: core::ops::Range<u32>, filled: bool) -> usize {
+        chunks.filter(|&chunk| density.next(chunk, |_| filled)).count()
+    }
+
+    #[test]
+    fn a_small_heap_has_none() {
+        assert_eq!(huge(&mut Density::default(), 1..9, true), 0);
+    }
+
+    #[test]
+    fn chunks_that_are_filled_are_looked_at_ever_more_rarely() {
+        let mut density = Density::default();
+        assert_eq!(huge(&mut density, 1..9, true), 0);
+        // Looks after 8, 24, 56 and 120 chunks, and then every 128.
+        assert_eq!(huge(&mut density, 9..121, true), 112 - 3);
+        assert_eq!(huge(&mut density, 121..121 + 1280, true), 1280 - 10);
+    }
+
+    #[test]
+    fn chunks_that_stay_empty_have_none() {
+        let mut density = Density::default();
+        assert_eq!(huge(&mut density, 1..10_000, false), 0);
+    }
+
+    #[test]
+    fn it_is_the_chunk_on_small_pages_that_is_looked_at() {
+        let mut density = Density::default();
+        let mut seen = [0; 3];
+        let mut looks = 0;
+        for chunk in 1..30 {
+            density.next(chunk, |probe| {
+                seen[looks] = probe;
+                looks += 1;
+                looks != 2
+            });
+        }
+        assert_eq!(seen, [1, 9, 0]);
+    }
+
+    #[test]
+    fn what_is_no_longer_filled_is_noticed_and_forgotten_as_soon() {
+        let mut density = Density::default();
+        huge(&mut density, 1..9, true);
+        assert_eq!(huge(&mut density, 9..25, true), 15);
+        assert_eq!(huge(&mut density, 25..33, false), 0);
+        assert_eq!(huge(&mut density, 33..49, true), 15);
+    }
+}
