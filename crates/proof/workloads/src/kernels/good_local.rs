@@ -9,8 +9,8 @@ use super::area::{Pages, lines, page_words};
 use super::clock::Clock;
 use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
+use super::load::{Access, Load, Pattern};
 use super::loops::{compute_ns, fill, part, value};
-use super::prediction::{Access, Load, Pattern};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
 
@@ -133,10 +133,10 @@ impl Illness for GoodLocal {
             let words = TWIN_PASSES * twin[0].len();
             Load::new(crew.seat(thread), pace * words as f64, Vec::new())
         };
-        let streams = (0..self.threads).map(load).collect();
+        let streams = (0..self.threads).map(load);
         Ok(vec![
             Step { times: PASSES as f64, ..Step::once(streams) },
-            Step::once((0..self.threads).map(in_cache).collect()),
+            Step::once((0..self.threads).map(in_cache)),
         ])
     }
 }

@@ -11,8 +11,8 @@ use super::area::Pages;
 use super::clock::Clock;
 use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
+use super::load::{Access, Load, Pattern};
 use super::loops::{compute_ns, fill, part, value};
-use super::prediction::{Access, Load, Pattern};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
 use crate::random::{Draws, mix};
@@ -112,6 +112,6 @@ impl Illness for Gups {
             huge: false,
         };
         let load = |thread| Load::new(crew.seat(thread), pace * updates, vec![access.clone()]);
-        Ok(vec![Step::once((0..self.threads).map(load).collect())])
+        Ok(vec![Step::once((0..self.threads).map(load))])
     }
 }

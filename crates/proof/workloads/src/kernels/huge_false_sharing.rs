@@ -8,8 +8,8 @@ use super::area::{HUGE_WORDS, Pages, page_words};
 use super::clock::Clock;
 use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
+use super::load::{Access, Load, Pattern};
 use super::loops::{advance, compute_ns, fill, filled};
-use super::prediction::{Access, Load, Pattern};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
 
@@ -113,7 +113,7 @@ impl Illness for HugeFalseSharing {
             };
             Load::new(crew.seat(thread), pace * words, vec![access])
         };
-        let loads = (0..self.threads).map(load).collect();
+        let loads = (0..self.threads).map(load);
         Ok(vec![Step { times: PASSES as f64, ..Step::once(loads) }])
     }
 

@@ -8,8 +8,8 @@ use super::area::lines;
 use super::clock::Clock;
 use super::copies::Copies;
 use super::crew::Crew;
+use super::load::{Access, Load, Pattern};
 use super::loops::{compute_ns, fill, filled, part, sum};
-use super::prediction::{Access, Load, Pattern};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
 
@@ -67,19 +67,19 @@ impl Illness for InitReadall {
         let pace = compute_ns(clock, twin.len(), || {
             std::hint::black_box(sum(twin));
         });
-        read_all(&self.data, crew, &(0..self.threads).collect::<Vec<_>>(), pace)
+        let threads = read_all(&self.data, crew, &(0..self.threads).collect::<Vec<_>>(), pace)?;
+        Ok(vec![Step { threads, ..Step::once([]) }])
     }
 }
 
 /// What these threads do when they read all of the data in order, each from its own part on:
-/// as many steps as there are parts. Where parts lie each on one node, all threads of a step
-/// use the same links.
+/// part after part, as each may lie on a node of its own.
 pub(super) fn read_all(
     data: &Copies,
     crew: &Crew,
     readers: &[usize],
     pace: f64,
-) -> Result<Vec<Step>, KernelError> {
+) -> Result<Vec<Vec<Load>>, KernelError> {
     let words = data.original().words().len();
     let homes = (0..crew.nodes()).map(|node| match crew.manned().contains(&node) {
         true => data.homes(node, crew),
@@ -87,8 +87,8 @@ pub(super) fn read_all(
     });
     let homes = homes.collect::<Result<Vec<_>, _>>()?;
     let threads = crew.threads();
-    let load = |thread: &usize, step: usize| {
-        let seat = crew.seat(*thread);
+    let load = |thread: usize, step: usize| {
+        let seat = crew.seat(thread);
         let mut range = part(words, (thread + step) % threads, threads);
         if range.end + range.len() > words {
             range.end = words;
@@ -102,8 +102,8 @@ pub(super) fn read_all(
         };
         Load::new(seat, pace * range.len() as f64, vec![access])
     };
-    let step = |step| Step::once(readers.iter().map(|thread| load(thread, step)).collect());
-    Ok((0..threads).map(step).collect())
+    let all = |&thread: &usize| (0..threads).map(|step| load(thread, step)).collect();
+    Ok(readers.iter().map(all).collect())
 }
 
 /// Words that lie in a private cache, also of a lab's small ones.

@@ -22,7 +22,9 @@ pub mod clock;
 pub mod crew;
 mod error;
 mod figures;
+mod flow;
 mod kernel;
+mod load;
 mod loops;
 mod outcome;
 mod place;
@@ -58,7 +60,8 @@ use self::area::Area;
 use self::clock::Clock;
 use self::copies::Copies;
 use self::crew::Crew;
-use self::prediction::{Load, Neighbour, Prediction, predict, predict_beside};
+use self::load::Load;
+use self::prediction::{Neighbour, Prediction, predict};
 use self::stage::{Run, Stage};
 use crate::memory::{available_bytes, peak_rss_bytes};
 use crate::outcome::Figures;
@@ -98,14 +101,16 @@ pub struct Options {
 struct Step {
     /// How often it is done.
     times: f64,
-    loads: Vec<Load>,
+    /// What each thread does, one load after the other.
+    threads: Vec<Vec<Load>>,
     /// Who works beside them.
     neighbour: Option<Neighbour>,
 }
 
 impl Step {
-    fn once(loads: Vec<Load>) -> Self {
-        Self { times: 1.0, loads, neighbour: None }
+    fn once(loads: impl IntoIterator<Item = Load>) -> Self {
+        let threads = loads.into_iter().map(|load| vec![load]).collect();
+        Self { times: 1.0, threads, neighbour: None }
     }
 }
 
@@ -232,10 +237,7 @@ fn refuse(kernel: Kernel, options: &Options, crew: &Crew) -> Result<(), KernelEr
 /// The time of all steps, and what bounds the longest.
 fn predicted(model: &Model, steps: &[Step]) -> Option<Prediction> {
     let one = |step: &Step| {
-        let prediction = match step.neighbour {
-            Some(neighbour) => predict_beside(model, &step.loads, neighbour)?,
-            None => predict(model, &step.loads)?,
-        };
+        let prediction = predict(model, &step.threads, step.neighbour)?;
         Some(Prediction { seconds: prediction.seconds * step.times, ..prediction })
     };
     let steps = steps.iter().map(one).collect::<Option<Vec<Prediction>>>()?;

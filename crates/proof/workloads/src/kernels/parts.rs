@@ -6,8 +6,8 @@ use super::area::{Area, Pages, lines, page_words};
 use super::clock::Clock;
 use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
+use super::load::{Access, Load, Pattern};
 use super::loops::{advance, compute_ns, fill, filled, part};
-use super::prediction::{Access, Load, Pattern};
 use super::stage::Stage;
 use super::{KernelError, Options, Place};
 

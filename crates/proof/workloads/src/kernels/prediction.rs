@@ -1,77 +1,25 @@
 //! How long a kernel should take: `t = max(controller, link, (latency + queues) / MLP)`.
 //!
 //! Every line that threads fetch from memory, and every modified line that goes back, takes
-//! its time at the controller of its home node and at each link on the way. Meanwhile a
-//! thread waits for as much of the latency as it cannot overlap, and in the queues that form
-//! at controllers and links the longer the shorter t is. The slowest of all these is
-//! what the kernel takes. Nothing here measures or calls the system: machine and traffic
-//! in, seconds out.
+//! its time at the controller of its home node and at each link on the way, which all threads
+//! share. Besides a thread waits for as much of the latency as it cannot overlap, and in the
+//! queues that form at controllers and links the longer the shorter t is. Who is held back by
+//! what, and when the last one is done, follows from there (`flow`). Nothing here measures or
+//! calls the system: machine and traffic in, seconds out.
 //!
 //! Source of the figures: the machine description, as the lab's model reads it
-//! (`numapilot_lab_model::Model`). Caches only count for accesses at random: a stream
-//! through more than the cache finds nothing in it.
+//! (`numapilot_lab_model::Model`).
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use numapilot_lab_model::{Model, PREFETCH_FACTOR};
+use numapilot_lab_model::Model;
 use numapilot_topology::CpuId;
 
-use super::crew::Seat;
-use super::traffic::Traffic;
-
-/// Lines of a page of 4 KiB.
-const PAGE_LINES: f64 = 64.0;
-/// Bytes that an entry of the TLB reaches.
-const SMALL_PAGE: u64 = 4 << 10;
-const HUGE_PAGE: u64 = 2 << 20;
-
-/// How the addresses of lines follow from each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// Line after line: the prefetcher overlaps them.
-    Stream,
-    /// At random, known early: misses overlap as far as the processor can.
-    Independent,
-    /// Each address is in the line before: the whole latency counts.
-    Dependent,
-}
-
-/// Lines that a thread uses in one way.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Access {
-    /// In which order.
-    pub pattern: Pattern,
-    /// How many, by position of their home node.
-    pub lines: Vec<f64>,
-    /// Whether they are modified, and so go back later.
-    pub written: bool,
-    /// What random accesses are spread over.
-    pub footprint_bytes: u64,
-    /// Whether it lies in huge pages.
-    pub huge: bool,
-}
-
-/// What one thread does.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Load {
-    /// Position of the node it runs on.
-    pub node: usize,
-    /// The CPU: threads on one CPU take turns.
-    pub cpu: CpuId,
-    /// What the CPU itself takes, in nanoseconds, when everything is in its first caches.
-    pub compute_ns: f64,
-    /// What it uses.
-    pub accesses: Vec<Access>,
-}
-
-impl Load {
-    /// What a thread does that sits there.
-    #[must_use]
-    pub fn new(seat: Seat, compute_ns: f64, accesses: Vec<Access>) -> Self {
-        Self { node: seat.node, cpu: seat.cpu, compute_ns, accesses }
-    }
-}
+use super::flow::{self, Flow};
+use super::load::{Load, flows};
+use super::traffic::Carriers;
+use crate::random::mix;
 
 /// What is used from its beginning to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,14 +51,7 @@ pub struct Prediction {
     pub bound: Bound,
 }
 
-/// The time of loads that begin together, up to the end of the last one; `None` when there
-/// are none, or they name a node that the machine does not have.
-#[must_use]
-pub fn predict(model: &Model, loads: &[Load]) -> Option<Prediction> {
-    solve(model, loads, None)
-}
-
-/// Threads that stream through memory of one node beside the loads.
+/// Threads that stream through memory of one node beside the loads, for as long as they last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Neighbour {
     /// The node.
@@ -121,141 +62,94 @@ pub struct Neighbour {
     pub threads: usize,
 }
 
-/// The same beside a neighbour. When both together want more than the controller has, they
-/// get of it as they have lines in flight there, and the neighbour not more than it wants.
-#[must_use]
-pub fn predict_beside(model: &Model, loads: &[Load], beside: Neighbour) -> Option<Prediction> {
-    let Neighbour { node, share, threads } = beside;
-    let waiting = solve(model, loads, Some((node, share)))?;
-    let there = |load: &Load| {
-        let lines = || load.accesses.iter().map(|access| &access.lines);
-        let all: f64 = lines().flatten().sum();
-        let there: f64 = lines().filter_map(|lines| lines.get(node)).sum();
-        if all > 0.0 { there / all } else { 0.0 }
-    };
-    // In units of the lines that a thread has in flight.
-    let others: f64 = loads.iter().map(there).sum();
-    let left = 1.0 - share.min(threads as f64 / (threads as f64 + others));
-    let shared = Traffic::of(model, loads).controller_seconds(node)? / left;
-    if shared <= waiting.seconds {
-        return Some(waiting);
+impl Neighbour {
+    fn flows(&self, carriers: &Carriers) -> Vec<Flow> {
+        let share = self.share / self.threads as f64;
+        let lines = share * 1e9 / carriers.line_ns(self.node);
+        vec![Flow { uses: vec![(self.node, share)], lines, alone_seconds: 1.0 }; self.threads]
     }
-    Some(Prediction { seconds: shared, bound: Bound::Controller(node) })
 }
 
-/// Halvings of the interval that the time lies in.
-const HALVINGS: u32 = 40;
+/// To what share of it a time is computed.
+const PRECISION: f64 = 1e-5;
 
-/// Threads wait the longer the less time all their lines have, and the work takes as long as
-/// the threads: the one time that leaves just as much waiting as makes it up.
-fn solve(model: &Model, loads: &[Load], taken: Option<(usize, f64)>) -> Option<Prediction> {
+/// The time of threads that begin together, each with its loads one after the other, up to
+/// the end of the last; `None` when there are none, or they name a node that the machine does
+/// not have.
+///
+/// Threads wait in queues the longer the less time all their lines have, and the work takes
+/// as long as the threads: the one time that leaves just as much waiting as makes it up.
+#[must_use]
+pub fn predict(
+    model: &Model,
+    threads: &[Vec<Load>],
+    beside: Option<Neighbour>,
+) -> Option<Prediction> {
     let nodes = model.nodes();
+    let loads = || threads.iter().flatten();
     let fits = |load: &Load| {
         load.node < nodes && load.accesses.iter().all(|access| access.lines.len() == nodes)
     };
-    if !loads.iter().all(fits) {
+    if loads().next().is_none() || !loads().all(fits) {
         return None;
     }
-    let slowest = |a: &Prediction, b: &Prediction| a.seconds.total_cmp(&b.seconds);
-    let is_stream = |access: &Access| access.pattern == Pattern::Stream;
-    let streams = Traffic::of_those(model, loads, is_stream);
-    let streams_ns = streams.bounds().map(|bound| bound.seconds).fold(0.0, f64::max) * 1e9;
-    let all = Traffic::of(model, loads);
-    let threads = |within_seconds: f64| {
-        let waits_ns = all.waits_ns(within_seconds, taken);
-        let mut cpus: BTreeMap<CpuId, Prediction> = BTreeMap::new();
-        for load in loads {
-            let bound = Bound::Thread(load.node);
-            cpus.entry(load.cpu).or_insert(Prediction { seconds: 0.0, bound }).seconds +=
-                thread_ns(model, load, streams_ns, &waits_ns[load.node]) * 1e-9;
+    let carriers = Carriers::of(model);
+    let mut busy_seconds = vec![0.0; carriers.count()];
+    loads().for_each(|load| carriers.add(&mut busy_seconds, model, load, |_| true));
+    let neighbours = beside.map_or(Vec::new(), |beside| beside.flows(&carriers));
+    let end_within = |seconds: f64| {
+        let mut utilisation: Vec<f64> = busy_seconds.iter().map(|busy| busy / seconds).collect();
+        if let Some(beside) = beside {
+            utilisation[beside.node] += beside.share;
         }
-        cpus.into_values().max_by(slowest)
+        let waits_ns = carriers.waits_ns(&utilisation);
+        // Threads on one CPU take turns.
+        let mut cpus: BTreeMap<CpuId, (usize, Vec<Flow>)> = BTreeMap::new();
+        for (thread, its) in threads.iter().enumerate() {
+            for (turn, load) in its.iter().enumerate() {
+                let (_, theirs) = cpus.entry(load.cpu).or_insert((load.node, Vec::new()));
+                let size = if turn + 1 < its.len() { size(thread, turn) } else { 1.0 };
+                let flows = flows(model, &carriers, load, &waits_ns[load.node]);
+                theirs.extend(flows.map(|flow| flow.times(size)));
+            }
+        }
+        let (nodes, cpus): (Vec<usize>, Vec<Vec<Flow>>) = cpus.into_values().unzip();
+        let end = flow::end(&cpus, &neighbours, carriers.count())?;
+        let bound = match end.held_by {
+            Some(carrier) => carriers.bound(carrier),
+            None => Bound::Thread(nodes[end.thread]),
+        };
+        Some(Prediction { seconds: end.seconds, bound })
     };
-    let bound = all.bounds().max_by(slowest)?;
-    let Some(mut slow) = threads(bound.seconds).filter(|slow| slow.seconds > bound.seconds) else {
-        return Some(bound);
-    };
-    let mut least = bound.seconds;
-    for _ in 0..HALVINGS {
+    let mut least = end_within(f64::INFINITY)?.seconds;
+    let mut slow = end_within(least)?;
+    while slow.seconds - least > PRECISION * slow.seconds {
         let middle = least.midpoint(slow.seconds);
-        match threads(middle) {
-            Some(at) if at.seconds > middle => least = middle,
-            Some(at) => slow = Prediction { seconds: middle, ..at },
-            None => break,
+        let at = end_within(middle)?;
+        if at.seconds > middle {
+            least = middle;
+        } else {
+            slow = Prediction { seconds: middle, ..at };
         }
     }
     Some(slow)
 }
 
-/// Lines in flight that a thread can have.
-fn overlap(model: &Model, pattern: Pattern) -> f64 {
-    match pattern {
-        Pattern::Stream => model.memory_level_parallelism * PREFETCH_FACTOR,
-        Pattern::Independent => model.memory_level_parallelism,
-        Pattern::Dependent => 1.0,
-    }
-}
+/// By what share loads of the same size differ.
+const UNEVEN: f64 = 0.05;
 
-/// A stream's lines come while the thread computes; for all others it waits, and its streams
-/// with it: these take their time (`streams_ns`, of all threads) besides. `waits_ns`: what a
-/// line waits in queues, by home node.
-fn thread_ns(model: &Model, load: &Load, streams_ns: f64, waits_ns: &[f64]) -> f64 {
-    let (mut streamed, mut waited) = (0.0, 0.0);
-    let latencies_ns = &model.latency_ns[load.node];
-    for access in &load.accesses {
-        let cached = cached_share(model, access);
-        let total: f64 = access.lines.iter().sum();
-        let lines = access.lines.iter().enumerate();
-        let memory: f64 =
-            lines.map(|(home, lines)| lines * (latencies_ns[home] + waits_ns[home])).sum();
-        let lines_ns = (memory * (1.0 - cached) + total * cached * last_level_ns(model))
-            / overlap(model, access.pattern);
-        waited += total * walk_ns(model, access);
-        match access.pattern {
-            Pattern::Stream => streamed += lines_ns,
-            Pattern::Independent | Pattern::Dependent => waited += lines_ns,
-        }
-    }
-    let alone = streamed.max(load.compute_ns);
-    let mixed = streamed > 0.0 && load.accesses.iter().any(|a| a.pattern != Pattern::Stream);
-    if mixed { alone.max(streams_ns) + waited } else { alone + waited }
-}
-
-/// The share of random accesses that the last level of cache serves.
-pub(super) fn cached_share(model: &Model, access: &Access) -> f64 {
-    let bytes = model.caches.last().map_or(0, |cache| cache.bytes);
-    match access.pattern {
-        Pattern::Stream => 0.0,
-        Pattern::Independent | Pattern::Dependent => {
-            (bytes as f64 / access.footprint_bytes.max(1) as f64).min(1.0)
-        }
-    }
-}
-
-fn last_level_ns(model: &Model) -> f64 {
-    model.caches.last().map_or(0.0, |cache| cache.latency_cycles * model.ps_per_cycle / 1000.0)
-}
-
-/// What an access waits for address translation, on average.
-fn walk_ns(model: &Model, access: &Access) -> f64 {
-    let Some(tlb) = &model.tlb else { return 0.0 };
-    let (entries, page) =
-        if access.huge { (tlb.entries_2m, HUGE_PAGE) } else { (tlb.entries_4k, SMALL_PAGE) };
-    let missing = match access.pattern {
-        Pattern::Stream if access.huge => 0.0,
-        Pattern::Stream => 1.0 / PAGE_LINES,
-        Pattern::Independent | Pattern::Dependent => {
-            let reach = u64::from(entries) * page;
-            (1.0 - reach as f64 / access.footprint_bytes.max(1) as f64).max(0.0)
-        }
-    };
-    missing * tlb.walk_cycles * model.ps_per_cycle / 1000.0
+/// Threads that do the same never stay in step for long, as no two are equally fast: what each
+/// does in a turn differs by a little, up or down, and always in the same way.
+fn size(thread: usize, turn: usize) -> f64 {
+    let drawn = mix(mix(thread as u64) ^ turn as u64) as f64 / u64::MAX as f64;
+    1.0 + UNEVEN * (2.0 * drawn - 1.0)
 }
 
 #[cfg(test)]
 mod tests {
     use numapilot_lab_model::{Cache, Link, MemoryRange};
 
+    use super::super::load::{Access, Pattern};
     use super::*;
 
     /// Two nodes with a CPU each: 100 ns here, 200 ns there, 6.4 GB/s, a link of 3.2 GB/s.
@@ -288,9 +182,15 @@ mod tests {
         Load { node, cpu: CpuId(node as u32), compute_ns: 0.0, accesses: vec![access] }
     }
 
-    fn predicted_on(model: &Model, loads: &[Load]) -> (f64, Bound) {
-        let prediction = predict(model, loads).unwrap();
+    fn beside(model: &Model, loads: &[Load], neighbour: Option<Neighbour>) -> (f64, Bound) {
+        let prediction =
+            predict(model, &loads.chunks(1).map(<[Load]>::to_vec).collect::<Vec<_>>(), neighbour)
+                .unwrap();
         ((prediction.seconds * 1e9).round(), prediction.bound)
+    }
+
+    fn predicted_on(model: &Model, loads: &[Load]) -> (f64, Bound) {
+        beside(model, loads, None)
     }
 
     fn predicted(loads: &[Load]) -> (f64, Bound) {
@@ -364,7 +264,7 @@ mod tests {
         // 10 us of streams at 10 ns a line, then 20 ns for each of 100.
         assert_eq!(without_queues(std::slice::from_ref(&mixed)).0, 2500.0 + 2000.0);
         let (ns, bound) = predicted(&[mixed]);
-        assert_eq!(bound, Bound::Thread(0));
+        assert_eq!(bound, Bound::Controller(0));
         assert!((12_000.0..13_000.0).contains(&ns), "{ns}");
     }
 
@@ -390,13 +290,11 @@ mod tests {
     #[test]
     fn a_neighbour_takes_what_it_asks_for_or_its_share() {
         let beside = |loads: &[Load], share, threads| {
-            let neighbour = Neighbour { node: 0, share, threads };
-            let prediction = predict_beside(&model(), loads, neighbour).unwrap();
-            ((prediction.seconds * 1e9).round(), prediction.bound)
+            beside(&model(), loads, Some(Neighbour { node: 0, share, threads }))
         };
-        // Half of the controller, through the link.
+        // More than half of the controller is left to a link that carries half as much.
         let remote = [load(1, Pattern::Stream, [1000.0, 0.0], false)];
-        assert_eq!(beside(&remote, 0.5, 1), (20_000.0, Bound::Link(0, 1)));
+        assert_eq!(beside(&remote, 0.4, 1), (20_000.0, Bound::Link(0, 1)));
         // Three of four threads are the neighbour's: a quarter of the controller is left.
         assert_eq!(beside(&remote, 0.9, 3), (40_000.0, Bound::Controller(0)));
         // It wants less.
@@ -414,11 +312,33 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_go_from_node_to_node_drift_apart() {
+        let at = |home: usize| std::array::from_fn(|node| if node == home { 100.0 } else { 0.0 });
+        // All four begin on their own node and go round four times: in step all would be at
+        // home, then all at the one link.
+        let thread = |cpu: u32| {
+            let node = cpu as usize % 2;
+            let turn = |turn: usize| Load {
+                cpu: CpuId(cpu),
+                ..load(node, Pattern::Stream, at((node + turn) % 2), false)
+            };
+            (0..8).map(turn).collect::<Vec<Load>>()
+        };
+        let mut model = model();
+        model.links[0].gb_per_s = 6.4;
+        let seconds = |threads: &[Vec<Load>]| predict(&model, threads, None).unwrap().seconds;
+        let ns = 1e9 * seconds(&(0..4).map(thread).collect::<Vec<_>>());
+        // A controller has 1600 lines to give, 10 ns each.
+        assert!((16_000.0..18_000.0).contains(&ns), "{ns}");
+    }
+
+    #[test]
     fn nothing_is_said_of_nodes_that_are_not_there() {
-        assert_eq!(predict(&model(), &[]).map(|p| p.seconds > 0.0), Some(false));
-        assert_eq!(predict(&model(), &[load(2, Pattern::Stream, [1.0, 0.0], false)]), None);
+        assert_eq!(predict(&model(), &[], None), None);
+        let nowhere = vec![load(2, Pattern::Stream, [1.0, 0.0], false)];
+        assert_eq!(predict(&model(), &[nowhere], None), None);
         let mut short = load(0, Pattern::Stream, [1.0, 0.0], false);
         short.accesses[0].lines.pop();
-        assert_eq!(predict(&model(), &[short]), None);
+        assert_eq!(predict(&model(), &[vec![short]], None), None);
     }
 }

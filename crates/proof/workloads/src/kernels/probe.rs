@@ -14,8 +14,8 @@ use super::copies::Copies;
 use super::crew::Crew;
 use super::cycle::Cycle;
 use super::init_readall::TWIN_WORDS;
+use super::load::{Access, Load, Pattern};
 use super::loops::compute_ns;
-use super::prediction::{Access, Load, Pattern};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
 

@@ -17,8 +17,9 @@ use super::clock::Clock;
 use super::copies::Copies;
 use super::crew::Crew;
 use super::init_readall::{TWIN_WORDS, read_all};
+use super::load::{Access, Load, Pattern};
 use super::loops::{compute_ns, part, value};
-use super::prediction::{Access, Load, Pattern, predict};
+use super::prediction::predict;
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
 use crate::random::Draws;
@@ -87,10 +88,10 @@ pub(super) fn best(options: &Options, model: Option<&Model>, crew: &Crew) -> Pla
                 let reads = over(crew.memory(), read);
                 [access(Pattern::Stream, reads, false), access(Pattern::Independent, writes, true)]
             };
-            Load::new(seat, 0.0, accesses.to_vec())
+            vec![Load::new(seat, 0.0, accesses.to_vec())]
         };
-        let loads: Vec<Load> = (0..crew.threads()).map(load).collect();
-        predict(model?, &loads).map(|prediction| prediction.seconds)
+        let threads: Vec<Vec<Load>> = (0..crew.threads()).map(load).collect();
+        predict(model?, &threads, None).map(|prediction| prediction.seconds)
     };
     let replicate = match (seconds(true), seconds(false)) {
         (Some(replicated), Some(interleaved)) => replicated < interleaved,
@@ -173,8 +174,8 @@ impl Illness for ReadMostly {
         let pace = compute_ns(clock, twin.len(), || {
             std::hint::black_box(read(twin));
         });
-        let mut steps = read_all(&self.data, crew, &(0..self.threads).collect::<Vec<_>>(), pace)?;
-        let writes = self.writes() as f64 / steps.len() as f64;
+        let mut threads = read_all(&self.data, crew, &(0..self.threads).collect::<Vec<_>>(), pace)?;
+        let writes = self.writes() as f64 / self.threads as f64;
         for homes in self.data.all_homes(crew)? {
             let write = Access {
                 pattern: Pattern::Independent,
@@ -183,9 +184,8 @@ impl Illness for ReadMostly {
                 footprint_bytes: (words * 8) as u64,
                 huge: false,
             };
-            let loads = steps.iter_mut().flat_map(|step| &mut step.loads);
-            loads.for_each(|load| load.accesses.push(write.clone()));
+            threads.iter_mut().flatten().for_each(|load| load.accesses.push(write.clone()));
         }
-        Ok(steps)
+        Ok(vec![Step { threads, ..Step::once([]) }])
     }
 }

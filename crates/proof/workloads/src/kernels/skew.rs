@@ -141,9 +141,9 @@ impl Illness for Skew {
         let pace = compute_ns(clock, twin.len(), || {
             std::hint::black_box(sum(twin));
         });
-        let steps = read_all(&self.data, crew, &self.others, pace)?;
-        let threads = self.neighbours.len();
-        let neighbour = Some(Neighbour { node: self.node, share: TAKEN, threads });
-        Ok(steps.into_iter().map(|step| Step { neighbour, ..step }).collect())
+        let threads = read_all(&self.data, crew, &self.others, pace)?;
+        let neighbours = self.neighbours.len();
+        let neighbour = Neighbour { node: self.node, share: TAKEN, threads: neighbours };
+        Ok(vec![Step { times: 1.0, threads, neighbour: Some(neighbour) }])
     }
 }
