@@ -9,7 +9,7 @@ use std::fmt::{Display, Write};
 /// Classes: `ground` behind all, `box` and `frame` for areas, `text`, `dim`, `strong` for
 /// words, `line0` to `line7` and `dot0` to `dot7` for kinds of lines and dots, `axis` for a line that all
 /// else refers to, `heat` for cells whose opacity says how much.
-const STYLE: &str = "\
+pub const STYLE: &str = "\
 text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px}\
 .text{fill:#1c2430}.dim{fill:#5b6675}.strong{fill:#1c2430;font-weight:bold}\
 .end{text-anchor:end}.middle{text-anchor:middle}.large{font-size:18px}.small{font-size:11px}\
@@ -114,10 +114,18 @@ impl Svg {
 
     /// The whole document; `title` is what screen readers say.
     pub fn finish(self, width: f64, height: f64, title: &str) -> String {
+        self.document(width, height, title, &format!("<style>{STYLE}</style>\n"))
+    }
+
+    /// The same for a page that has [`STYLE`] already.
+    pub fn inline(self, width: f64, height: f64, title: &str) -> String {
+        self.document(width, height, title, "")
+    }
+
+    fn document(self, width: f64, height: f64, title: &str, style: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             width=\"{width}\" height=\"{height}\" role=\"img\">\n<title>{}</title>\n\
-             <style>{STYLE}</style>\n\
+             width=\"{width}\" height=\"{height}\" role=\"img\">\n<title>{}</title>\n{style}\
              <rect class=\"ground\" width=\"{width}\" height=\"{height}\"/>\n{}</svg>\n",
             escape(title),
             self.body
@@ -154,8 +162,8 @@ impl Area {
     }
 }
 
-/// Text that XML cannot misread; characters that XML forbids become `?`.
-fn escape(text: &str) -> String {
+/// Text that XML and HTML cannot misread; characters that XML forbids become `?`.
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -1,56 +1,203 @@
-//! `numapilot study`, where it needs no emulator.
+//! `numapilot study`, with experiments of a shell's length.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
-use assert_cmd::Command;
-use predicates::str::contains;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-fn study(arguments: &[&str]) -> assert_cmd::assert::Assert {
-    let mut command = Command::cargo_bin("numapilot").unwrap();
-    command.arg("study").args(arguments).assert()
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+use tempfile::TempDir;
+
+/// `slow` takes twice the seconds of `fast`, by its own account.
+const TINY: &str = r#"
+id = "T1"
+title = "Slow against fast"
+paper = "none"
+place = "Table 1"
+says = "slow takes twice as long"
+differs = "everything"
+machine = "host"
+command = "BEFORE echo '{\"seconds\": {kind}}'"
+picture = "seconds"
+
+[factors]
+kind = [["fast", "1.0"], ["slow", "2.0"]]
+
+[scale.smoke]
+repetitions = 3
+
+[metrics.seconds]
+field = "seconds"
+unit = "s"
+
+[[claims]]
+text = "slow over fast"
+of = { metric = "seconds", at = { kind = "slow" }, over = { kind = "fast" } }
+paper = 2.0
+band = [1.5, 2.5]
+above = 1.0
+"#;
+
+struct Place(TempDir);
+
+impl Place {
+    /// An experiment whose command begins with `before`.
+    fn new(before: &str) -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::write(place.path("tiny.toml"), TINY.replace("BEFORE", before)).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn study(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::cargo_bin("numapilot").unwrap();
+        command.current_dir(self.0.path()).arg("study").args(arguments);
+        command
+    }
+
+    fn results(&self) -> String {
+        fs::read_to_string(self.path("numapilot-study.jsonl")).unwrap()
+    }
+
+    fn trials(&self) -> usize {
+        self.results().lines().filter(|line| line.starts_with("{\"trial\"")).count()
+    }
 }
 
 #[test]
-fn without_a_name_the_studies_are_listed() {
-    study(&[]).success().stdout("lab\nw1\n");
+fn the_list_names_every_experiment_and_paper() {
+    let place = Place::new("");
+    let list = place.study(&["list"]).assert().success();
+    list.stdout(contains("A5").and(contains("Figure 5a")).and(contains("machine-a")));
+    let json =
+        place.study(&["list", "--paper", "systematic-numa-study", "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json.as_array().unwrap().iter().all(|e| e["smoke_trials"].as_u64().unwrap() > 0));
+    place
+        .study(&["list", "--paper", "x"])
+        .assert()
+        .code(125)
+        .stderr(contains("there is no paper 'x'"));
+}
+
+#[test]
+fn a_claim_that_holds_is_reproduced_and_its_trials_are_kept() {
+    let place = Place::new("");
+    let run = place.study(&["run", "tiny.toml"]).assert().success();
+    run.stdout(contains("T1  Slow against fast").and(contains("2.00 to 2.00   reproduced")))
+        .stderr(contains("noise of this host"));
+    assert_eq!(place.trials(), 6);
+    // Nothing is overwritten, and nothing is run again.
+    place.study(&["run", "tiny.toml"]).assert().code(125).stderr(contains("give --resume"));
+    place.study(&["run", "tiny.toml", "--resume"]).assert().success();
+    assert_eq!(place.trials(), 6);
+}
+
+#[test]
+fn a_claim_that_fails_is_status_1_and_json_says_why() {
+    let place = Place::new("");
+    let text = TINY.replace("BEFORE", "").replace("\"2.0\"", "\"0.5\"");
+    fs::write(place.path("tiny.toml"), text).unwrap();
+    let output = place.study(&["run", "tiny.toml", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let claim = &json["experiments"][0]["claims"][0];
+    assert_eq!(claim["verdict"], "not-reproduced");
+    assert_eq!(claim["values"][0][1]["interval"], serde_json::json!([0.5, 0.5]));
+    assert!(json["host"]["noise"].is_number());
+}
+
+#[test]
+fn what_is_missing_here_is_never_a_pass() {
+    let place = Place::new("numapilot lab run -m no-such-machine -- true &&");
+    let run = place.study(&["run", "tiny.toml"]).assert().success();
+    run.stdout(contains("not run here").and(contains("no-such-machine")));
+    assert_eq!(place.trials(), 2, "{}", place.results());
+}
+
+#[test]
+fn a_kill_loses_the_running_trial_and_nothing_else() {
+    let place = Place::new("test $(wc -l < numapilot-study.jsonl) -lt 5 || sleep 60;");
+    let binary = assert_cmd::cargo::cargo_bin("numapilot");
+    let mut child = std::process::Command::new(binary)
+        .args(["study", "run", "tiny.toml"])
+        .current_dir(place.0.path())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    // The host, the experiment, three trials; the fourth hangs.
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let lines =
+        || fs::read_to_string(place.path("numapilot-study.jsonl")).map_or(0, |t| t.lines().count());
+    while lines() < 5 {
+        assert!(Instant::now() < deadline, "no results came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(place.trials(), 3);
+    let text = TINY.replace("BEFORE", "test $(wc -l < numapilot-study.jsonl) -lt 5 || true;");
+    fs::write(place.path("tiny.toml"), text).unwrap();
+    // Another command is another trial: only what was made with it counts.
+    place.study(&["run", "tiny.toml", "--resume"]).assert().success();
+    assert_eq!(place.trials(), 3 + 6);
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_there_and_is_status_130() {
+    let place = Place::new("kill -INT $(ps -o ppid= -p $$); sleep 60;");
+    let run = place.study(&["run", "tiny.toml"]).timeout(Duration::from_secs(120)).assert();
+    run.code(130).stdout(contains("not run here"));
+    assert_eq!(place.trials(), 0);
 }
 
 #[test]
 fn what_does_not_exist_is_named() {
-    let unknown = "there is no study 'w9'; there are lab, w1, or give a file";
-    study(&["w9"]).code(125).stderr(contains(unknown));
-    let run = "the study has no run 'x'; it has none, sparse";
-    study(&["w1", "--only", "x"]).code(125).stderr(contains(run));
-    study(&["w1", "--svg", "x.svg"]).code(125).stderr(contains("no curve to draw"));
+    let place = Place::new("");
+    let error = |arguments: &[&str], text: &str| {
+        place.study(arguments).assert().code(125).stderr(contains(text.to_owned()));
+    };
+    error(&["run", "Z9"], "there is no experiment 'Z9'; there are A1");
+    error(&["run"], "required");
+    error(&["run", "tiny.toml", "tiny.toml"], "two experiments T1");
+    error(&["run", "tiny.toml", "--output", "/dev/null"], "no regular file");
+    fs::write(place.path("tiny.toml"), "id = 3").unwrap();
+    error(&["run", "tiny.toml"], "tiny.toml is no experiment");
 }
 
 #[test]
-fn a_damaged_file_says_where() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("s.toml");
-    std::fs::write(&path, "title = 3").unwrap();
-    study(&[path.to_str().unwrap()]).code(125).stderr(contains("the study is damaged"));
+fn a_damaged_study_of_the_lab_says_where() {
+    let place = Place::new("");
+    fs::write(place.path("s.toml"), "title = 3").unwrap();
+    place.study(&["lab", "s.toml"]).assert().code(125).stderr(contains("the study is damaged"));
+    let unknown = "the study has no run 'x'; it has chase-a";
+    place.study(&["lab", "--only", "x"]).assert().code(125).stderr(contains(unknown));
 }
 
 #[test]
-fn kept_runs_are_judged_again_and_a_miss_is_a_failure() {
-    let directory = tempfile::tempdir().unwrap();
-    let put = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
-    put("r-counted.json", r#"{"regions": [{"name": "all", "v": 95.5}]}"#);
-    put("r-printed.txt", "");
-    let text = |expected: f64| {
-        format!(
+fn kept_runs_of_the_lab_are_judged_again_and_a_miss_is_a_failure() {
+    let place = Place::new("");
+    fs::write(place.path("r-counted.json"), r#"{"regions": [{"name": "all", "v": 95.5}]}"#)
+        .unwrap();
+    fs::write(place.path("r-printed.txt"), "").unwrap();
+    let study = |expected: f64, more: &[&str]| {
+        let text = format!(
             "title = 'T'\nsource = 'S'\n[[runs]]\nname = 'r'\nmachine = 'machine-a'\ncommand = []\n\
              [[figures]]\nclaim = 'A'\nname = 'f'\nvalue = {{ run = 'r', field = 'v' }}\n\
              expected = {expected:.1}\ntolerance = 0.03\n"
-        )
+        );
+        fs::write(place.path("s.toml"), text).unwrap();
+        place.study(&[&["lab", "s.toml", "--keep", "."], more].concat()).assert()
     };
-    let keep = directory.path().to_str().unwrap();
-    let path = directory.path().join("s.toml");
-    std::fs::write(&path, text(95.0)).unwrap();
-    let file = path.to_str().unwrap();
-    study(&[file, "--keep", keep]).success().stdout(contains("95.00  95.50  reproduced"));
-    std::fs::write(&path, text(90.0)).unwrap();
-    study(&[file, "--keep", keep]).code(1).stdout(contains("not reproduced"));
-    study(&[file, "--keep", keep, "--json"]).code(1).stdout(contains("\"not-reproduced\""));
+    study(95.0, &[]).success().stdout(contains("95.00  95.50  reproduced"));
+    study(90.0, &[]).code(1).stdout(contains("not reproduced"));
+    study(90.0, &["--json"]).code(1).stdout(contains("\"not-reproduced\""));
+    let svg = study(95.0, &["--svg", "x.svg"]);
+    svg.code(125).stderr(contains("no curve to draw"));
 }

@@ -15,6 +15,7 @@ mod deferred;
 mod doctor;
 mod lab;
 mod man;
+mod report;
 mod restore;
 mod run;
 mod stat;
@@ -46,8 +47,10 @@ pub enum Verb {
     Cores(Deferred<cores::Args>),
     /// Run a built-in workload.
     Bench(Deferred<bench::Args>),
-    /// Repeat a study: values beside those of its source.
+    /// Run the papers' tables and figures, and compare.
     Study(Deferred<study::Args>),
+    /// Show results of studies as one page.
+    Report(Deferred<report::Args>),
     /// Emulate NUMA machines and run programs on them.
     Lab(Deferred<lab::Args>),
     /// Print the completion script of a shell.
@@ -75,6 +78,7 @@ impl Verb {
             Self::Cores(Deferred(args)) => args.run(terminal),
             Self::Bench(Deferred(args)) => args.run(terminal),
             Self::Study(Deferred(args)) => args.run(terminal),
+            Self::Report(Deferred(args)) => args.run(terminal),
             Self::Lab(Deferred(args)) => args.run(terminal),
             Self::Completions(Deferred(args)) => args.run(terminal),
             Self::Man(Deferred(args)) => args.run(terminal),

@@ -5,7 +5,8 @@
 //!  installed, --peers, NAME=PATH -----> contestants -----------+--Contest--> runs --> Results
 //! ```
 //!
-//! Studies in the lab are in [`lab`].
+//! The papers' tables and figures are in [`experiment`], the validation of the emulated
+//! machines in [`lab`].
 //!
 //! A contest runs every program under every allocator, round by round, in random order
 //! within a round, so that whatever else the machine does falls on all of them alike.
@@ -13,7 +14,9 @@
 
 pub mod contest;
 pub mod contestants;
+pub mod experiment;
 pub mod files;
 pub mod lab;
 pub mod results;
 pub mod suite;
+pub mod verdict;

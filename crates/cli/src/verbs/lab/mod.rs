@@ -2,7 +2,7 @@
 
 mod list;
 mod mark;
-mod picture;
+pub mod picture;
 mod probe;
 mod report;
 mod run;

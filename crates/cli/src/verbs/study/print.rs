@@ -1,48 +1,98 @@
-//! A judged study as a table.
+//! Verdicts as tables.
 
-use std::fmt::Write;
+use std::io::{self, Write};
 
-use numapilot_study::lab::{Judged, Study};
+use numapilot_study::experiment::{ClaimResult, Estimate, Host, Judged, PaperValue};
+use numapilot_study::verdict::Verdict;
 
-use crate::terminal::table;
+use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WARN, table};
 
-/// Figures, then curves point by point, then remarks.
-pub fn tables(study: &Study, judged: &Judged) -> String {
-    let mut text = format!("{}\n({})\n\n", study.title, study.source);
-    let mut rows = table(&["claim", "figure", "expected", "here", "verdict"], &[2, 3]);
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), short);
-    let mut remarks = Vec::new();
-    for figure in &judged.figures {
-        rows.add_row([
-            figure.claim.clone(),
-            figure.name.clone(),
-            number(figure.expected),
-            number(figure.value),
-            figure.verdict.to_string(),
-        ]);
-        remarks.extend(figure.remark.iter().map(|r| format!("{}: {r}", figure.name)));
-    }
-    let _ = writeln!(text, "{}", rows.trim_fmt());
-    for curve in &judged.curves {
-        let _ = writeln!(text, "\n{} {}: {}\n", curve.claim, curve.name, curve.verdict);
-        let mut rows = table(&[&curve.axes[0], &curve.axes[1]], &[0, 1]);
-        for [x, y] in &curve.points {
-            rows.add_row([short(*x), short(*y)]);
-        }
-        let _ = writeln!(text, "{}", rows.trim_fmt());
-        remarks.extend(curve.remark.iter().map(|r| format!("{}: {r}", curve.name)));
-    }
-    if !remarks.is_empty() {
-        let _ = writeln!(text, "\n{}", remarks.join("\n"));
-    }
-    text
+/// The machine and its noise, for whoever waits.
+pub fn host(terminal: &Terminal, host: &Host) -> io::Result<()> {
+    let load = host.load.map_or(String::new(), |load| format!(", load {load:.1}"));
+    writeln!(
+        terminal.err(),
+        "numapilot: noise of this host {:.1} %{load}, {} CPUs, {} nodes",
+        host.noise * 100.0,
+        host.cpus,
+        host.nodes
+    )
 }
 
-/// Four digits.
-fn short(value: f64) -> String {
-    let digits = value.abs().max(1e-9).log10().floor() as i32;
-    let decimals = usize::try_from(3 - digits).unwrap_or(0).min(6);
-    format!("{value:.decimals$}")
+/// An experiment's claims.
+pub fn experiment(
+    terminal: &Terminal,
+    id: &str,
+    title: &str,
+    place: &str,
+    judged: &Judged,
+) -> io::Result<()> {
+    let mut out = terminal.out();
+    let style = style(judged.verdict);
+    writeln!(
+        out,
+        "{BOLD}{id}  {title}{BOLD:#}  {DIM}({place}){DIM:#}  {style}{}{style:#}",
+        judged.verdict
+    )?;
+    let mut rows = table(&["claim", "paper", "here", "95 % interval", "verdict"], &[2]);
+    for claim in &judged.claims {
+        let (here, interval) = match claim.values.as_slice() {
+            [(_, one)] => (short(one.value), span(one)),
+            _ => (String::new(), String::new()),
+        };
+        rows.add_row([claim.text.clone(), paper(claim), here, interval, claim.verdict.to_string()]);
+    }
+    writeln!(out, "{}", rows.trim_fmt())?;
+    for claim in &judged.claims {
+        if claim.values.len() > 1 {
+            let values = claim.values.iter().map(|(name, e)| format!("{name} {}", short(e.value)));
+            writeln!(out, " {}: {}", claim.text, values.collect::<Vec<_>>().join(" > "))?;
+        }
+        if let Some(remark) = &claim.remark {
+            writeln!(out, " {DIM}{}: {remark}{DIM:#}", claim.text)?;
+        }
+    }
+    writeln!(out)
+}
+
+/// Colour of a verdict.
+fn style(verdict: Verdict) -> anstyle::Style {
+    match verdict {
+        Verdict::Reproduced => GOOD,
+        Verdict::NotReproduced => BAD,
+        Verdict::DirectionOnly | Verdict::Undecided => WARN,
+        Verdict::NotRunHere | Verdict::Shown => DIM,
+    }
+}
+
+/// What the paper has.
+pub fn paper(claim: &ClaimResult) -> String {
+    match &claim.paper {
+        Some(PaperValue::Number(number)) => short(*number),
+        Some(PaperValue::Text(text)) => text.clone(),
+        None => String::new(),
+    }
+}
+
+/// `0.91 to 1.10`.
+pub fn span(estimate: &Estimate) -> String {
+    let words = |[low, high]: [f64; 2]| format!("{} to {}", short(low), short(high));
+    estimate.interval.map_or("-".to_owned(), words)
+}
+
+/// Three digits that count.
+pub fn short(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let digits = value.abs().log10().floor() as i32;
+    match digits {
+        -4..=5 => {
+            let decimals = usize::try_from(2 - digits).unwrap_or(0);
+            format!("{value:.decimals$}")
+        }
+        _ => format!("{value:.2e}"),
+    }
 }
 
 #[cfg(test)]
@@ -50,8 +100,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_digits_are_shown() {
-        let shown: Vec<String> = [0.0, 0.125, 1.2, 96.6, 123_456.0].map(short).into();
-        assert_eq!(shown, ["0.000000", "0.1250", "1.200", "96.60", "123456"]);
+    fn three_digits_count() {
+        let shown = [0.0, 0.5, 1.234, 12.34, 123.4, 123_456.0, 0.001_234, 1.5e-7, 2e9].map(short);
+        let expected =
+            ["0", "0.500", "1.23", "12.3", "123", "123456", "0.00123", "1.50e-7", "2.00e9"];
+        assert_eq!(shown, expected);
     }
 }

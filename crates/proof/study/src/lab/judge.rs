@@ -1,39 +1,13 @@
 //! From evidence to verdicts.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use super::evidence::Evidence;
 use super::study::{Curve, Figure, Study};
+use crate::verdict::Verdict;
 
 /// Points of a curve may fall by so much and count as level: latencies are rounded.
 const LEVEL: f64 = 0.02;
-
-/// How a figure compares with what was expected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Within the band.
-    Reproduced,
-    /// The right direction, but another size.
-    DirectionOnly,
-    /// Neither.
-    NotReproduced,
-    /// There is no value.
-    NotRunHere,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Reproduced => "reproduced",
-            Self::DirectionOnly => "direction only",
-            Self::NotReproduced => "not reproduced",
-            Self::NotRunHere => "not run here",
-        })
-    }
-}
 
 /// A judged study.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -2,7 +2,7 @@
 //! beside what a paper, or the machine's description, says.
 //!
 //! ```text
-//!  studies/w1.toml --Study--> runs (numapilot lab run --json) --Evidence--> Study::judge
+//!  studies/lab.toml --Study--> runs (numapilot lab run --json) --Evidence--> Study::judge
 //!                                  guest: any program, or a Probe            -> verdicts
 //! ```
 
@@ -12,6 +12,6 @@ mod probe;
 mod study;
 
 pub use evidence::Evidence;
-pub use judge::{CurveResult, FigureResult, Judged, Verdict};
+pub use judge::{CurveResult, FigureResult, Judged};
 pub use probe::{Marks, Probe, ProbeError};
 pub use study::{Curve, Figure, Run, Study, StudyError, Term, Value};

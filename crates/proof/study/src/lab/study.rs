@@ -5,16 +5,9 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use thiserror::Error;
 
-macro_rules! standard {
-    ($($name:literal),*) => {
-        &[$(($name, include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"), "/../../../studies/", $name, ".toml"
-        )))),*]
-    };
-}
-
-/// The studies that the binary carries: name and text.
-const STANDARD: &[(&str, &str)] = standard!["lab", "w1"];
+/// The study that the binary carries.
+const STANDARD: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../studies/lab.toml"));
 
 /// A study.
 #[derive(Clone, Debug, Deserialize)]
@@ -165,19 +158,12 @@ pub enum StudyError {
 }
 
 impl Study {
-    /// Names of the studies that the binary carries.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        STANDARD.iter().map(|(name, _)| *name)
-    }
-
-    /// A study that the binary carries.
+    /// The study that the binary carries.
     ///
     /// # Errors
-    /// [`StudyError`] when it was built from a damaged one. `None` when there is none of
-    /// this name.
-    pub fn named(name: &str) -> Result<Option<Self>, StudyError> {
-        let found = STANDARD.iter().find(|(known, _)| *known == name);
-        found.map(|(_, text)| Self::parse(text)).transpose()
+    /// [`StudyError`] when it was built from a damaged one.
+    pub fn standard() -> Result<Self, StudyError> {
+        Self::parse(STANDARD)
     }
 
     /// Reads a study.
@@ -246,12 +232,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_studies_of_the_binary_are_whole() {
-        for name in Study::names() {
-            let study = Study::named(name).unwrap().unwrap();
-            assert!(!study.runs.is_empty() && !study.figures.is_empty(), "{name}");
-        }
-        assert!(Study::named("no such study").unwrap().is_none());
+    fn the_study_of_the_binary_is_whole() {
+        let study = Study::standard().unwrap();
+        assert!(!study.runs.is_empty() && !study.figures.is_empty());
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! `numapilot report`: results of `study run` as one page, and as CSV.
+
+mod csv;
+mod page;
+mod picture;
+mod strip;
+mod time;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use numapilot_study::experiment::{Experiment, Judged, Past, ScaleName};
+
+use super::study::RESULTS;
+use crate::file::{self, Existing};
+use crate::terminal::Terminal;
+
+/// Arguments of `report`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The page needs nothing from the network. Beside it are the results it was made from, as lines of
+JSON (page.jsonl) and as a table (page.csv).
+
+Example:
+  numapilot study run --all --output results.jsonl
+  numapilot report results.jsonl --output page.html")]
+pub struct Args {
+    /// Results of `study run`.
+    #[arg(value_name = "FILE", default_value = RESULTS)]
+    results: Vec<PathBuf>,
+    /// The page.
+    #[arg(short, long, value_name = "FILE", default_value = "numapilot-report.html")]
+    output: PathBuf,
+}
+
+/// An experiment at a scale, judged.
+pub struct Section {
+    pub scale: ScaleName,
+    pub experiment: Experiment,
+    pub judged: Judged,
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let mut past = Past::default();
+        for path in &self.results {
+            past.append(Past::read(path)?);
+        }
+        if past.experiments.is_empty() {
+            let names: Vec<String> = self.results.iter().map(|p| p.display().to_string()).collect();
+            bail!("{} has no results; make some with `numapilot study run`", names.join(", "));
+        }
+        let judge = |(scale, experiment): &(ScaleName, Experiment)| Section {
+            scale: *scale,
+            judged: experiment.judge(*scale, &past.trials),
+            experiment: experiment.clone(),
+        };
+        let mut sections: Vec<Section> = past.experiments.iter().map(judge).collect();
+        sections.sort_by_key(key);
+        let beside = |extension: &str| self.output.with_extension(extension);
+        let lines: Result<Vec<String>, _> =
+            past.records().iter().map(serde_json::to_string).collect();
+        file::put(&self.output, &page::page(&past, &sections)?, Existing::Replace)?;
+        file::put(&beside("csv"), &csv::table(&past), Existing::Replace)?;
+        file::put(&beside("jsonl"), &(lines?.join("\n") + "\n"), Existing::Replace)?;
+        writeln!(terminal.out(), "{}", self.output.display())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The order of the page: A2 before A10.
+fn key(section: &Section) -> (String, u32, ScaleName) {
+    let id = &section.experiment.id;
+    let digits = id.find(|c: char| c.is_ascii_digit()).unwrap_or(id.len());
+    (id[..digits].to_owned(), id[digits..].parse().unwrap_or(0), section.scale)
+}

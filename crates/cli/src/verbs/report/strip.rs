@@ -1,0 +1,51 @@
+//! The paper's value beside ours: the band as an area, the paper as a line across, ours as a
+//! dot with its interval.
+//!
+//! ```text
+//!     [#####|####]
+//!        --o---
+//! ```
+
+use numapilot_study::experiment::{Claim, ClaimResult, PaperValue};
+
+use crate::svg::{Area, Svg};
+
+const WIDTH: f64 = 180.0;
+const HEIGHT: f64 = 26.0;
+const EDGE: f64 = 6.0;
+const MIDDLE: f64 = HEIGHT / 2.0;
+
+/// The picture; `None` where there is nothing to put beside ours.
+pub fn draw(claim: &Claim, result: &ClaimResult) -> Option<String> {
+    let [(_, ours)] = result.values.as_slice() else { return None };
+    let paper = match &claim.paper {
+        Some(PaperValue::Number(number)) => Some(*number),
+        _ => None,
+    };
+    let limit = claim.above.or(claim.below);
+    let interval = ours.interval.unwrap_or([ours.value; 2]);
+    let all =
+        || interval.into_iter().chain(claim.band.into_iter().flatten()).chain(paper).chain(limit);
+    let (low, high) =
+        all().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    if all().count() == 2 || high <= low {
+        return None;
+    }
+    let x = |value: f64| EDGE + (WIDTH - 2.0 * EDGE) * (value - low) / (high - low);
+    let mut svg = Svg::default();
+    if let Some([from, to]) = claim.band {
+        let area = Area { x: x(from), y: 4.0, width: x(to) - x(from), height: HEIGHT - 8.0 };
+        svg.rectangle("box", area, 2.0);
+    }
+    svg.line("grid", (EDGE, MIDDLE), (WIDTH - EDGE, MIDDLE));
+    if let Some(limit) = limit {
+        svg.line("grid", (x(limit), 2.0), (x(limit), HEIGHT - 2.0));
+    }
+    if let Some(paper) = paper {
+        svg.line("axis", (x(paper), 2.0), (x(paper), HEIGHT - 2.0));
+    }
+    let [from, to] = interval.map(x);
+    svg.path(0, 2.5, &format!("M{from:.1} {MIDDLE}H{to:.1}"));
+    svg.dot(0, x(ours.value), MIDDLE, 4.0);
+    Some(svg.inline(WIDTH, HEIGHT, "band, paper and ours"))
+}

@@ -1,0 +1,211 @@
+//! `numapilot study run`: trials, results as they come, verdicts in the end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use numapilot_study::experiment::{
+    Batch, Experiment, Finished, Host, Journal, Judged, Left, Record, ScaleName, Trial, Watcher,
+    measure_host, named, names,
+};
+use numapilot_study::verdict::Verdict;
+use serde::Serialize;
+
+use super::list::of_paper;
+use super::{print, progress::Progress};
+use crate::interruption::{self, INTERRUPTED};
+use crate::terminal::Terminal;
+
+/// Arguments of `study run`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Results are in the file of --output as soon as they are there; `numapilot report` draws them. The
+exit status is 1 when something is not reproduced.
+
+Examples:
+  numapilot study run A5 A9
+  numapilot study run --paper numalloc --scale laptop
+  numapilot study run --all --resume && numapilot report")]
+pub struct Args {
+    /// Experiments of `study list`, or files of your own.
+    #[arg(value_name = "ID|FILE", required_unless_present_any = ["all", "paper"])]
+    experiments: Vec<String>,
+    /// All experiments.
+    #[arg(long, conflicts_with_all = ["experiments", "paper"])]
+    all: bool,
+    /// All experiments of a paper.
+    #[arg(long, value_name = "NAME", conflicts_with = "experiments")]
+    paper: Option<String>,
+    /// How much to run.
+    #[arg(long, value_enum, default_value_t = Scale::Smoke)]
+    scale: Scale,
+    /// Add to the results that are there; no trial is made again but those that failed.
+    #[arg(long)]
+    resume: bool,
+    /// Where results go, as lines of JSON.
+    #[arg(short, long, value_name = "FILE", default_value = super::RESULTS)]
+    output: PathBuf,
+    /// Source of the random order.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Print the verdicts as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `--scale`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Scale {
+    /// Seconds for each trial.
+    Smoke,
+    /// All of it over night.
+    Laptop,
+    /// The papers' sizes.
+    Paper,
+}
+
+impl From<Scale> for ScaleName {
+    fn from(scale: Scale) -> Self {
+        match scale {
+            Scale::Smoke => Self::Smoke,
+            Scale::Laptop => Self::Laptop,
+            Scale::Paper => Self::Paper,
+        }
+    }
+}
+
+/// `study run --json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    scale: ScaleName,
+    seed: u64,
+    host: &'a Host,
+    experiments: Vec<Entry<'a>>,
+    is_interrupted: bool,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    id: &'a str,
+    title: &'a str,
+    paper: &'a str,
+    place: &'a str,
+    #[serde(flatten)]
+    judged: Judged,
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let scale = self.scale.into();
+        let experiments = self.chosen()?;
+        let machine = numapilot_topology::read(Path::new("/"))?;
+        let programs = programs()?;
+        let interrupted = interruption::flag()?;
+        let (journal, past) = Journal::open(&self.output, self.resume)?;
+        let host = measure_host(&machine, env!("CARGO_PKG_VERSION"));
+        let mut sink =
+            Sink { journal, progress: Progress::new(terminal), scale, trials: past.trials.clone() };
+        sink.journal.append(&Record::Host(host.clone()))?;
+        print::host(terminal, &host)?;
+        let batch = Batch {
+            experiments: &experiments,
+            scale,
+            seed: self.seed,
+            machine: &machine,
+            programs: &programs,
+            interrupted: &interrupted,
+        };
+        let finished = batch.run(&past.trials, &mut sink);
+        sink.progress.finish();
+        let is_interrupted = finished? == Finished::Interrupted;
+        let judged = experiments.iter().map(|experiment| Entry {
+            id: &experiment.id,
+            title: &experiment.title,
+            paper: &experiment.paper,
+            place: &experiment.place,
+            judged: experiment.judge(scale, &sink.trials),
+        });
+        let experiments: Vec<Entry<'_>> = judged.collect();
+        let wrong = experiments.iter().any(|e| e.judged.verdict == Verdict::NotReproduced);
+        if self.json {
+            let seed = self.seed;
+            terminal.json(&Document { scale, seed, host: &host, experiments, is_interrupted })?;
+        } else {
+            for entry in &experiments {
+                let place = format!("{}, {}", entry.paper, entry.place);
+                print::experiment(terminal, entry.id, entry.title, &place, &entry.judged)?;
+            }
+        }
+        Ok(match (is_interrupted, wrong) {
+            (true, _) => ExitCode::from(INTERRUPTED),
+            (false, true) => ExitCode::FAILURE,
+            (false, false) => ExitCode::SUCCESS,
+        })
+    }
+
+    fn chosen(&self) -> anyhow::Result<Vec<Experiment>> {
+        if self.experiments.is_empty() {
+            return of_paper(self.paper.as_deref());
+        }
+        let mut chosen: Vec<Experiment> = Vec::new();
+        for name in &self.experiments {
+            let experiment = load(name)?;
+            if chosen.iter().any(|other| other.id == experiment.id) {
+                bail!("there are two experiments {}; leave out one", experiment.id);
+            }
+            chosen.push(experiment);
+        }
+        Ok(chosen)
+    }
+}
+
+fn load(name: &str) -> anyhow::Result<Experiment> {
+    if let Some(experiment) = named(name)? {
+        return Ok(experiment);
+    }
+    let path = Path::new(name);
+    if path.is_file() {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+        return Ok(Experiment::parse(name, &text)?);
+    }
+    let known: Vec<String> = names().map(str::to_uppercase).collect();
+    bail!("there is no experiment '{name}'; there are {}, or give a file", known.join(", "))
+}
+
+/// Where the shell finds this very program as `numapilot`.
+fn programs() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    match own.parent() {
+        Some(directory) if own.ends_with("numapilot") => Ok(directory.to_owned()),
+        _ => bail!("{} must be called numapilot for its studies to find it", own.display()),
+    }
+}
+
+/// Keeps and shows what comes.
+struct Sink<'a> {
+    journal: Journal,
+    progress: Progress<'a>,
+    scale: ScaleName,
+    trials: Vec<Trial>,
+}
+
+impl Watcher for Sink<'_> {
+    type Error = anyhow::Error;
+
+    fn begin(&mut self, experiment: &Experiment) -> anyhow::Result<()> {
+        let definition = Box::new(experiment.clone());
+        Ok(self.journal.append(&Record::Experiment { scale: self.scale, definition })?)
+    }
+
+    fn before(&mut self, experiment: &Experiment, command: &str, left: &Left) {
+        self.progress.before(&experiment.id, command, *left);
+    }
+
+    fn after(&mut self, trial: &Trial) -> anyhow::Result<()> {
+        self.progress.after(trial);
+        self.journal.append(&Record::Trial(trial.clone()))?;
+        self.trials.push(trial.clone());
+        Ok(())
+    }
+}

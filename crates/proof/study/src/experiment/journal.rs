@@ -1,0 +1,244 @@
+//! Results on disk: lines of JSON, each forced to the disk before the next trial starts.
+//!
+//! A process that is killed loses the trial in progress and nothing else. A line that was
+//! cut short by a crash is the last one and has no newline; it is dropped.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::definition::{Experiment, ScaleName};
+use super::host::Host;
+use super::run::Trial;
+
+/// Why results cannot be kept or read.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// A file operation failed.
+    #[error("cannot {what} {} ({source}); choose another place", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Another study writes to it.
+    #[error("{} is in use by another `study run`; wait for its end, or give --output", .0.display())]
+    InUse(PathBuf),
+    /// There are results already.
+    #[error("{} has results already; give --resume to add to them, or another --output", .0.display())]
+    Exists(PathBuf),
+    /// A line that no numapilot of this version wrote.
+    #[error("{}, line {line}, is no line of results ({source}); remove it, or give another file", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// Where what follows was run.
+    Host(Host),
+    /// What is run; the last one of its id and scale counts.
+    Experiment {
+        /// How much of it.
+        scale: ScaleName,
+        /// As its file says.
+        definition: Box<Experiment>,
+    },
+    /// A trial.
+    Trial(Trial),
+}
+
+/// What results there are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Past {
+    /// Machines, in the order used.
+    pub hosts: Vec<Host>,
+    /// Experiments with their scales, in the order begun.
+    pub experiments: Vec<(ScaleName, Experiment)>,
+    /// Trials, in the order made.
+    pub trials: Vec<Trial>,
+}
+
+impl Past {
+    /// Reads results.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn read(path: &Path) -> Result<Self, JournalError> {
+        let text = std::fs::read(path).map_err(|source| JournalError::Io {
+            what: "read",
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(path, &text).map(|(past, _)| past)
+    }
+
+    /// The past, and the bytes up to the end of the last whole line.
+    fn parse(path: &Path, text: &[u8]) -> Result<(Self, usize), JournalError> {
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let mut past = Self::default();
+        for (index, line) in text[..whole].split(|byte| *byte == b'\n').enumerate() {
+            if line.is_empty() {
+                continue;
+            }
+            let record = serde_json::from_slice(line).map_err(|source| JournalError::Damaged {
+                path: path.to_owned(),
+                line: index + 1,
+                source,
+            })?;
+            past.add(record);
+        }
+        Ok((past, whole))
+    }
+
+    /// Adds what another file has.
+    pub fn append(&mut self, other: Self) {
+        other.records().into_iter().for_each(|record| self.add(record));
+    }
+
+    /// The lines that say this.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        let hosts = self.hosts.iter().cloned().map(Record::Host);
+        let experiments = self.experiments.iter().map(|(scale, experiment)| Record::Experiment {
+            scale: *scale,
+            definition: Box::new(experiment.clone()),
+        });
+        let trials = self.trials.iter().cloned().map(Record::Trial);
+        hosts.chain(experiments).chain(trials).collect()
+    }
+
+    /// Adds what a line says.
+    pub fn add(&mut self, record: Record) {
+        match record {
+            Record::Host(host) => self.hosts.push(host),
+            Record::Trial(trial) => self.trials.push(trial),
+            Record::Experiment { scale, definition } => {
+                let mut known = self.experiments.iter_mut();
+                match known.find(|(s, e)| (*s, &e.id) == (scale, &definition.id)) {
+                    Some((_, experiment)) => *experiment = *definition,
+                    None => self.experiments.push((scale, *definition)),
+                }
+            }
+        }
+    }
+}
+
+/// The open file.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// Opens a file that has no results, or with `resume` may have some.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn open(path: &Path, resume: bool) -> Result<(Self, Past), JournalError> {
+        let io = |what| move |source| JournalError::Io { what, path: path.to_owned(), source };
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent).map_err(io("make the directory of"))?;
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(io("open"))?;
+        if !file.metadata().map_err(io("read"))?.is_file() {
+            return Err(io("keep results in")(io::Error::other("it is no regular file")));
+        }
+        let locked = flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive);
+        if locked == Err(rustix::io::Errno::WOULDBLOCK) {
+            return Err(JournalError::InUse(path.to_owned()));
+        }
+        let text = std::fs::read(path).map_err(io("read"))?;
+        if !text.is_empty() && !resume {
+            return Err(JournalError::Exists(path.to_owned()));
+        }
+        let (past, whole) = Past::parse(path, &text)?;
+        file.set_len(whole as u64).map_err(io("write"))?;
+        file.seek(io::SeekFrom::End(0)).map_err(io("write"))?;
+        Ok((Self { file, path: path.to_owned() }, past))
+    }
+
+    /// Appends a line and forces it to the disk.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`]: the disk is full, for example.
+    pub fn append(&mut self, record: &Record) -> Result<(), JournalError> {
+        let text = serde_json::to_string(record).map_err(io::Error::from);
+        text.and_then(|mut text| {
+            text.push('\n');
+            self.file.write_all(text.as_bytes())?;
+            self.file.sync_data()
+        })
+        .map_err(|source| JournalError::Io {
+            what: "write results to",
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::experiment::Outcome;
+
+    fn trial(round: u32) -> Record {
+        let outcome = Outcome::Failed("exit status 1".to_owned());
+        Record::Trial(Trial { command: "false".to_owned(), round, seconds: 0.5, outcome })
+    }
+
+    #[test]
+    fn a_line_that_was_cut_short_is_dropped_and_all_others_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/trials.jsonl");
+        let (mut journal, past) = Journal::open(&path, false).unwrap();
+        assert_eq!(past, Past::default());
+        journal.append(&trial(0)).unwrap();
+        assert!(matches!(Journal::open(&path, true), Err(JournalError::InUse(_))));
+        drop(journal);
+        let mut text = fs::read_to_string(&path).unwrap();
+        let whole = text.len();
+        text += "{\"trial\": {\"comm";
+        fs::write(&path, &text).unwrap();
+        assert!(matches!(Journal::open(&path, false), Err(JournalError::Exists(_))));
+        let (mut journal, past) = Journal::open(&path, true).unwrap();
+        assert_eq!(past.trials.len(), 1);
+        assert_eq!(fs::metadata(&path).unwrap().len(), whole as u64);
+        journal.append(&trial(1)).unwrap();
+        assert_eq!(Past::read(&path).unwrap().trials[1].round, 1);
+        fs::write(&path, "{\"trial\": 3}\n").unwrap();
+        assert!(Past::read(&path).unwrap_err().to_string().contains("line 1"));
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut journal = Journal { file, path: "/dev/full".into() };
+        assert!(journal.append(&trial(0)).unwrap_err().to_string().contains("/dev/full"));
+    }
+}

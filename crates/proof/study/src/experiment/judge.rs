@@ -1,0 +1,303 @@
+//! From trials to verdicts: computed from the results by the rules of the experiment.
+//!
+//! A verdict is given only where the interval allows one. With a band: reproduced when the
+//! median is in it and the interval excludes the other direction (without a direction: when
+//! the whole interval is in the band). Outside of the band, direction only when the interval
+//! is on the right side. Not reproduced when it is wholly on the wrong side.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::bootstrap::Estimate;
+use super::cells::{Cell, cells};
+use super::definition::{Claim, Experiment, Kind, PaperValue, ScaleName};
+use super::quantity::{At, Quantity, describe};
+use super::run::{Outcome, Trial};
+use crate::verdict::Verdict;
+
+/// A judged experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// The weakest of the claims' verdicts.
+    pub verdict: Verdict,
+    /// In the experiment's order.
+    pub claims: Vec<ClaimResult>,
+    /// What the picture shows, by cell.
+    pub points: Vec<Point>,
+}
+
+/// A claim, judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClaimResult {
+    /// In words.
+    pub text: String,
+    /// The paper's value.
+    pub paper: Option<PaperValue>,
+    /// Ours, by name; one, or several in the order that the paper has.
+    pub values: Vec<(String, Estimate)>,
+    /// How they compare.
+    pub verdict: Verdict,
+    /// Why there is no value or no verdict, or what is known of a difference.
+    pub remark: Option<String>,
+}
+
+/// A cell in the picture.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Its levels.
+    pub at: At,
+    /// The line for the shell that repeats it.
+    pub command: String,
+    /// The picture's metric, where that is a number.
+    pub estimate: Option<Estimate>,
+    /// The last value, where it is none.
+    pub value: Option<Value>,
+    /// Why there is neither.
+    pub missing: Option<String>,
+}
+
+/// What came of a cell: by round and key, or why nothing did.
+type Found<'a> = Result<BTreeMap<u32, &'a BTreeMap<String, Result<Value, String>>>, String>;
+
+struct Evidence<'a> {
+    experiment: &'a Experiment,
+    cells: Vec<(Cell, Found<'a>)>,
+}
+
+impl Experiment {
+    /// Compares the trials of a scale with the paper.
+    #[must_use]
+    pub fn judge(&self, scale: ScaleName, trials: &[Trial]) -> Judged {
+        let all = cells(self, scale).into_iter().map(|cell| {
+            let found = found(&cell.command, trials);
+            (cell, found)
+        });
+        let evidence = Evidence { experiment: self, cells: all.collect() };
+        let claims: Vec<ClaimResult> =
+            self.claims.iter().map(|claim| evidence.claim(claim)).collect();
+        Judged {
+            verdict: claims.iter().map(|claim| claim.verdict).min().unwrap_or(Verdict::Shown),
+            claims,
+            points: evidence.points(),
+        }
+    }
+}
+
+/// What the trials of a command left; a failure that was put right later does not count.
+fn found<'a>(command: &str, trials: &'a [Trial]) -> Found<'a> {
+    let mut values = BTreeMap::new();
+    let mut failure = None;
+    for trial in trials.iter().filter(|trial| trial.command == command) {
+        match &trial.outcome {
+            Outcome::Values(v) => {
+                values.insert(trial.round, v);
+            }
+            Outcome::Failed(why) => failure = Some(format!("failed ({why})")),
+            Outcome::NotHere(why) => failure = Some(why.clone()),
+        }
+    }
+    match (values.is_empty(), failure) {
+        (false, _) => Ok(values),
+        (true, why) => Err(why.unwrap_or_else(|| "not run yet".to_owned())),
+    }
+}
+
+impl Evidence<'_> {
+    /// A metric in the cells of `at`, by round: the geometric mean where there are several.
+    fn rounds(&self, metric: &str, at: &At) -> Result<BTreeMap<u32, f64>, String> {
+        let key = self.experiment.metrics.get(metric).map(|m| m.key()).unwrap_or_default();
+        let within =
+            |cell: &Cell| at.iter().all(|(factor, level)| cell.at.get(factor) == Some(level));
+        let mut numbers: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        let chosen: Vec<_> = self.cells.iter().filter(|(cell, _)| within(cell)).collect();
+        if chosen.is_empty() {
+            return Err(format!("{} is not run at this scale", describe(at)));
+        }
+        for (cell, found) in &chosen {
+            let named = |why: &String| match cell.at.is_empty() {
+                true => why.clone(),
+                false => format!("{}: {why}", describe(&cell.at)),
+            };
+            for (round, values) in found.as_ref().map_err(named)? {
+                let value = values.get(&key).ok_or(format!("{metric} was not recorded"))?;
+                let number = value.as_ref().map_err(named)?.as_f64().unwrap_or(f64::NAN);
+                numbers.entry(*round).or_default().push(number);
+            }
+        }
+        let whole = numbers.into_iter().filter(|(_, numbers)| numbers.len() == chosen.len());
+        Ok(whole.map(|(round, numbers)| (round, geometric_mean(&numbers))).collect())
+    }
+
+    /// A quantity, round by round.
+    fn values(&self, quantity: &Quantity) -> Result<BTreeMap<u32, f64>, String> {
+        let values = self.rounds(&quantity.metric, &quantity.at)?;
+        let values = match &quantity.over {
+            None => values,
+            Some(over) => ratios(&values, &self.rounds(&quantity.metric, over)?),
+        };
+        let finite: BTreeMap<u32, f64> =
+            values.into_iter().filter(|(_, v)| v.is_finite()).collect();
+        match finite.is_empty() {
+            true => Err(format!("no round has all of {}", quantity.label())),
+            false => Ok(finite),
+        }
+    }
+
+    fn claim(&self, claim: &Claim) -> ClaimResult {
+        let result = |verdict, values, remark: Option<String>| ClaimResult {
+            text: claim.text.clone(),
+            paper: claim.paper.clone(),
+            values,
+            verdict,
+            remark: remark
+                .or_else(|| claim.remark.clone().filter(|_| verdict != Verdict::Reproduced)),
+        };
+        if let Some(quantity) = &claim.of {
+            return match self.values(quantity) {
+                Err(why) => result(Verdict::NotRunHere, Vec::new(), Some(why)),
+                Ok(values) => {
+                    let values: Vec<f64> = values.into_values().collect();
+                    let estimate = Estimate::of(&values);
+                    let verdict = estimate.map_or(Verdict::NotRunHere, |e| number(claim, &e));
+                    let named = estimate.map(|e| (quantity.label(), e)).into_iter().collect();
+                    result(
+                        verdict,
+                        named,
+                        unsure(verdict, &estimate.into_iter().collect::<Vec<_>>()),
+                    )
+                }
+            };
+        }
+        if claim.order.is_empty() {
+            let any = self.cells.iter().find_map(|(_, found)| found.as_ref().err());
+            let verdict = if self.cells.iter().any(|(_, found)| found.is_ok()) {
+                Verdict::Shown
+            } else {
+                Verdict::NotRunHere
+            };
+            return result(verdict, Vec::new(), any.cloned());
+        }
+        let found: Vec<_> = claim.order.iter().map(|q| (q.label(), self.values(q))).collect();
+        let missing = found.iter().find_map(|(_, values)| values.as_ref().err().cloned());
+        let there: Vec<(String, BTreeMap<u32, f64>)> =
+            found.into_iter().filter_map(|(name, values)| Some((name, values.ok()?))).collect();
+        if there.len() < 2 {
+            return result(Verdict::NotRunHere, Vec::new(), missing);
+        }
+        let verdict = order(&there.iter().map(|(_, values)| values).collect::<Vec<_>>());
+        let estimate = |values: &BTreeMap<u32, f64>| {
+            Estimate::of(&values.values().copied().collect::<Vec<_>>())
+        };
+        let values: Vec<(String, Estimate)> =
+            there.iter().filter_map(|(n, v)| Some((n.clone(), estimate(v)?))).collect();
+        let estimates: Vec<Estimate> = values.iter().map(|(_, e)| *e).collect();
+        let remark = missing.or_else(|| unsure(verdict, &estimates));
+        result(verdict, values, remark)
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let name = &self.experiment.picture;
+        let metric = self.experiment.metrics.get(name);
+        let is_number = metric.is_none_or(|m| m.kind == Kind::Number);
+        let key = metric.map(|m| m.key()).unwrap_or_default();
+        let point = |(cell, found): &(Cell, Found<'_>)| {
+            let values: Result<Vec<&Value>, String> = found.clone().and_then(|rounds| {
+                let of = |values: &&'_ BTreeMap<String, Result<Value, String>>| {
+                    values.get(&key).cloned().unwrap_or_else(|| Err("not recorded".to_owned()))
+                };
+                let all: Result<Vec<Value>, String> = rounds.values().map(of).collect();
+                all.map(|_| rounds.values().filter_map(|v| v.get(&key)?.as_ref().ok()).collect())
+            });
+            let numbers = |values: &Vec<&Value>| {
+                Estimate::of(&values.iter().filter_map(|v| v.as_f64()).collect::<Vec<_>>())
+            };
+            Point {
+                at: cell.at.clone(),
+                command: cell.command.clone(),
+                estimate: values.as_ref().ok().filter(|_| is_number).and_then(numbers),
+                value: values
+                    .as_ref()
+                    .ok()
+                    .filter(|_| !is_number)
+                    .and_then(|v| v.last().copied().cloned()),
+                missing: values.err(),
+            }
+        };
+        self.cells.iter().map(point).collect()
+    }
+}
+
+fn geometric_mean(numbers: &[f64]) -> f64 {
+    match numbers {
+        // Without the rounding of a logarithm.
+        [one] => *one,
+        _ => (numbers.iter().map(|n| n.ln()).sum::<f64>() / numbers.len() as f64).exp(),
+    }
+}
+
+/// Round by round, where both have the round.
+fn ratios(values: &BTreeMap<u32, f64>, over: &BTreeMap<u32, f64>) -> BTreeMap<u32, f64> {
+    values.iter().filter_map(|(round, v)| Some((*round, v / over.get(round)?))).collect()
+}
+
+fn number(claim: &Claim, estimate: &Estimate) -> Verdict {
+    let Some([low, high]) = estimate.interval else { return Verdict::Undecided };
+    let side = match (claim.above, claim.below) {
+        (Some(least), _) => Some((low > least, high < least)),
+        (_, Some(most)) => Some((high < most, low > most)),
+        _ => None,
+    };
+    let (is_in, is_whole, is_out) = match claim.band {
+        None => (true, true, false),
+        Some([least, most]) => (
+            (least..=most).contains(&estimate.value),
+            least <= low && high <= most,
+            high < least || most < low,
+        ),
+    };
+    match side {
+        Some((true, _)) if is_in => Verdict::Reproduced,
+        Some((true, _)) => Verdict::DirectionOnly,
+        Some((_, true)) if is_out || claim.band.is_none() => Verdict::NotReproduced,
+        None | Some(_) if claim.band.is_some() && is_whole => Verdict::Reproduced,
+        None if is_out => Verdict::NotReproduced,
+        _ => Verdict::Undecided,
+    }
+}
+
+/// Reproduced when every value is surely above the next one; direction only when at least
+/// the first is surely above all others; not reproduced when it is surely below one.
+fn order(values: &[&BTreeMap<u32, f64>]) -> Verdict {
+    let sure = |a: &BTreeMap<u32, f64>, b: &BTreeMap<u32, f64>| {
+        let ratios: Vec<f64> = ratios(a, b).into_values().collect();
+        let interval = Estimate::of(&ratios).and_then(|estimate| estimate.interval);
+        interval.map_or((false, false), |[low, high]| (low > 1.0, high < 1.0))
+    };
+    if values.windows(2).all(|pair| sure(pair[0], pair[1]).0) {
+        return Verdict::Reproduced;
+    }
+    let first: Vec<(bool, bool)> = values[1..].iter().map(|other| sure(values[0], other)).collect();
+    if first.iter().any(|(_, below)| *below) {
+        Verdict::NotReproduced
+    } else if first.iter().all(|(above, _)| *above) {
+        let reversed = values.windows(2).any(|pair| sure(pair[0], pair[1]).1);
+        if reversed { Verdict::DirectionOnly } else { Verdict::Undecided }
+    } else {
+        Verdict::Undecided
+    }
+}
+
+/// Why there is no verdict.
+fn unsure(verdict: Verdict, estimates: &[Estimate]) -> Option<String> {
+    (verdict == Verdict::Undecided).then(|| {
+        match estimates.iter().any(|estimate| estimate.interval.is_none()) {
+            true => "fewer than three runs have no interval".to_owned(),
+            false => "the interval does not allow a verdict: the runs differ too much".to_owned(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

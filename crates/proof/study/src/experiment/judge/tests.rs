@@ -1,0 +1,98 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::experiment::tests::{TINY, tiny};
+
+/// Trials of [`TINY`] with these seconds, round by round.
+fn trials(fast: &[f64], slow: &[f64]) -> Vec<Trial> {
+    let tiny = tiny();
+    let of = |(cell, seconds): (&Cell, &[f64])| -> Vec<Trial> {
+        let rounds = seconds.iter().zip(0..).map(|(seconds, round)| Trial {
+            command: cell.command.clone(),
+            round,
+            seconds: *seconds,
+            outcome: Outcome::Values([("seconds".to_owned(), Ok(json!(seconds)))].into()),
+        });
+        rounds.collect()
+    };
+    cells(&tiny, ScaleName::Smoke).iter().zip([fast, slow]).flat_map(of).collect()
+}
+
+fn judged(fast: &[f64], slow: &[f64]) -> Judged {
+    tiny().judge(ScaleName::Smoke, &trials(fast, slow))
+}
+
+#[test]
+fn verdicts_follow_band_direction_and_interval() {
+    let verdicts = |fast: &[f64], slow: &[f64]| {
+        let judged = judged(fast, slow);
+        let claims: Vec<Verdict> = judged.claims.iter().map(|claim| claim.verdict).collect();
+        assert_eq!(judged.verdict, *claims.iter().min().unwrap());
+        [claims[0], claims[1], claims[2]]
+    };
+    use Verdict::*;
+    let one = [1.0, 1.0, 1.0];
+    assert_eq!(verdicts(&one, &[1.9, 2.0, 2.1]), [Reproduced, Reproduced, Shown]);
+    assert_eq!(verdicts(&one, &[5.0, 5.1, 5.2]), [DirectionOnly, Reproduced, Shown]);
+    assert_eq!(verdicts(&one, &[0.5, 0.4, 0.5]), [NotReproduced, NotReproduced, Shown]);
+    // Too far apart, and too few.
+    assert_eq!(verdicts(&one, &[0.5, 2.0, 9.0]), [Undecided, Undecided, Shown]);
+    assert_eq!(verdicts(&one[..2], &[2.0, 2.0]), [Undecided, Undecided, Shown]);
+    assert_eq!(verdicts(&one, &[]), [NotRunHere, NotRunHere, Shown]);
+    assert_eq!(verdicts(&[], &[]), [NotRunHere, NotRunHere, NotRunHere]);
+}
+
+#[test]
+fn ratios_are_of_the_same_round() {
+    let judged = judged(&[1.0, 10.0, 100.0], &[2.0, 20.0, 200.0]);
+    let (_, estimate) = &judged.claims[0].values[0];
+    assert_eq!((estimate.value, estimate.interval), (2.0, Some([2.0, 2.0])));
+    assert_eq!(judged.points[1].estimate.unwrap().value, 20.0);
+}
+
+#[test]
+fn without_a_direction_the_whole_interval_must_be_in_the_band() {
+    let text = TINY.replace("above = 1.0", "");
+    let tiny = Experiment::parse("tiny", &text).unwrap();
+    let verdict =
+        |slow: &[f64]| tiny.judge(ScaleName::Smoke, &trials(&[1.0; 3], slow)).claims[0].verdict;
+    assert_eq!(verdict(&[1.6, 2.0, 2.4]), Verdict::Reproduced);
+    assert_eq!(verdict(&[1.4, 2.0, 2.4]), Verdict::Undecided);
+    assert_eq!(verdict(&[0.4, 0.5, 0.6]), Verdict::NotReproduced);
+}
+
+#[test]
+fn what_cannot_be_run_here_says_what_it_needs() {
+    let mut trials = trials(&[1.0; 3], &[]);
+    let command = cells(&tiny(), ScaleName::Smoke)[1].command.clone();
+    let outcome = Outcome::NotHere("QEMU is missing".to_owned());
+    trials.push(Trial { command, round: 0, seconds: 0.1, outcome });
+    let judged = tiny().judge(ScaleName::Smoke, &trials);
+    assert_eq!(judged.verdict, Verdict::NotRunHere);
+    assert_eq!(judged.claims[0].remark.as_deref(), Some("slow: QEMU is missing"));
+    assert_eq!(judged.points[1].missing.as_deref(), Some("QEMU is missing"));
+}
+
+proptest! {
+    /// Whatever comes out, a verdict never contradicts the numbers.
+    #[test]
+    fn no_verdict_contradicts_its_interval(
+        fast in prop::collection::vec(0.1f64..10.0, 3..8),
+        slow in prop::collection::vec(0.1f64..10.0, 3..8),
+    ) {
+        let judged = judged(&fast, &slow);
+        let claim = &judged.claims[0];
+        let estimate = claim.values[0].1;
+        let [low, high] = estimate.interval.unwrap();
+        match claim.verdict {
+            Verdict::Reproduced => {
+                prop_assert!((1.5..=2.5).contains(&estimate.value));
+                prop_assert!(low > 1.0 || (1.5 <= low && high <= 2.5));
+            }
+            Verdict::DirectionOnly => prop_assert!(low > 1.0 && !(1.5..=2.5).contains(&estimate.value)),
+            Verdict::NotReproduced => prop_assert!(high < 1.0),
+            _ => prop_assert!(low <= 1.0 && 1.0 <= high, "{:?}", claim),
+        }
+    }
+}

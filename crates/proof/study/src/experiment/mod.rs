@@ -1,0 +1,82 @@
+//! The papers' tables and figures as experiments: each a TOML file, each a row of the
+//! scorecard.
+//!
+//! ```text
+//!  studies/a5.toml --Experiment--> cells (factors x levels) --Runner--> trials.jsonl
+//!                                                                          |
+//!                         paper's value, band, order --Experiment::judge <-+--> verdicts
+//! ```
+//!
+//! A cell is a command of the shell. It is run in rounds, all cells in random order in each,
+//! and the numbers come out of the JSON that it prints. A trial's name is its command and its
+//! round: experiments that share a command share its trials.
+
+mod bootstrap;
+mod catalogue;
+mod cells;
+mod definition;
+mod host;
+mod journal;
+mod judge;
+mod printed;
+mod quantity;
+mod run;
+
+pub use bootstrap::{Estimate, interval};
+pub use catalogue::{named, names};
+pub use cells::{Cell, cells};
+pub use definition::{
+    Claim, DefinitionError, Experiment, Kind, Level, Metric, PaperValue, Scale, ScaleName,
+};
+pub use host::{Host, measure as measure_host};
+pub use journal::{Journal, JournalError, Past, Record};
+pub use judge::{ClaimResult, Judged, Point};
+pub use quantity::{At, Quantity};
+pub use run::{Batch, Finished, Left, Outcome, Trial, Watcher};
+
+#[cfg(test)]
+mod tests {
+    use super::Experiment;
+
+    /// Two cells of one factor: `slow` prints about twice the seconds of `fast`.
+    pub const TINY: &str = r#"
+id = "T1"
+title = "Slow against fast"
+paper = "none"
+place = "Table 1"
+says = "slow takes twice as long"
+differs = "all of it"
+machine = "host"
+command = "echo '{\"seconds\": {kind}}' # {size}"
+picture = "seconds"
+
+[factors]
+kind = [["fast", "1.0"], ["slow", "2.0"]]
+
+[scale.smoke]
+repetitions = 3
+values = { size = "10" }
+
+[metrics.seconds]
+field = "seconds"
+unit = "s"
+
+[[claims]]
+text = "slow over fast"
+of = { metric = "seconds", at = { kind = "slow" }, over = { kind = "fast" } }
+paper = 2.0
+band = [1.5, 2.5]
+above = 1.0
+
+[[claims]]
+text = "slow, then fast"
+order = [{ metric = "seconds", at = { kind = "slow" } }, { metric = "seconds", at = { kind = "fast" } }]
+
+[[claims]]
+text = "both"
+"#;
+
+    pub fn tiny() -> Experiment {
+        Experiment::parse("tiny", TINY).unwrap()
+    }
+}

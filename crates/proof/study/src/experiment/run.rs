@@ -1,0 +1,360 @@
+//! Runs the cells of experiments: round by round, in random order within a round, so that
+//! whatever else the machine does falls on all of them alike.
+//!
+//! What numapilot says it cannot do here (status 125, with the reason), and what is not
+//! installed (126, 127), is no failure of the experiment: it is not run here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use numapilot_place::{Options, Plan, prepare};
+use numapilot_topology::Machine;
+use numapilot_tune::run::{Execution, RunError, Surroundings, execute};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::cells::cells;
+use super::definition::{Experiment, Metric, ScaleName};
+use super::printed;
+
+/// Exit statuses of what cannot be done here.
+const NOT_HERE: std::ops::RangeInclusive<i32> = 125..=127;
+
+/// A trial that was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The line for the shell.
+    pub command: String,
+    /// From 0.
+    pub round: u32,
+    /// How long it took in all.
+    pub seconds: f64,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Metrics, by their [`key`](Metric::key): each the value, or why there is none.
+    Values(BTreeMap<String, Result<Value, String>>),
+    /// The command failed.
+    Failed(String),
+    /// It cannot be run here, and why.
+    NotHere(String),
+}
+
+impl Metric {
+    /// What its values are kept under: experiments that share trials may call them otherwise.
+    #[must_use]
+    pub fn key(&self) -> String {
+        match &self.points {
+            Some([x, y]) => format!("{}[{x},{y}]", self.field),
+            None => self.field.clone(),
+        }
+    }
+}
+
+/// What is run.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    /// Experiments, in this order.
+    pub experiments: &'a [Experiment],
+    /// How much of them.
+    pub scale: ScaleName,
+    /// Source of the order within a round.
+    pub seed: u64,
+    /// Machine that programs are started on.
+    pub machine: &'a Machine,
+    /// Where the shell finds `numapilot`.
+    pub programs: &'a Path,
+    /// Ends the batch when it becomes true.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// Told about the progress.
+pub trait Watcher {
+    /// Why the batch has to end.
+    type Error: From<RunError>;
+    /// Before an experiment's trials.
+    ///
+    /// # Errors
+    /// Whatever must end the batch.
+    fn begin(&mut self, experiment: &Experiment) -> Result<(), Self::Error>;
+    /// Before a trial.
+    fn before(&mut self, experiment: &Experiment, command: &str, left: &Left);
+    /// After it.
+    ///
+    /// # Errors
+    /// Whatever must end the batch: the trial cannot be kept, say.
+    fn after(&mut self, trial: &Trial) -> Result<(), Self::Error>;
+}
+
+/// How far a batch is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Left {
+    /// Trials made.
+    pub done: usize,
+    /// About how many there will be.
+    pub total: usize,
+}
+
+/// How a batch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// All trials are made.
+    Whole,
+    /// The user ended it.
+    Interrupted,
+}
+
+/// A command of the batch.
+struct Task<'a> {
+    command: String,
+    repetitions: u32,
+    timeout: Duration,
+    metrics: Vec<&'a Metric>,
+}
+
+impl Batch<'_> {
+    /// Makes the trials that are not among `past`.
+    ///
+    /// # Errors
+    /// The watcher's, or when nothing can be run at all.
+    pub fn run<W: Watcher>(&self, past: &[Trial], watcher: &mut W) -> Result<Finished, W::Error> {
+        let mut rng = StdRng::seed_from_u64(self.seed);
+        let tasks = self.tasks();
+        let of =
+            |e: usize| tasks.iter().filter(move |(first, _)| *first == e).map(|(_, task)| task);
+        let mut made: BTreeSet<(&str, u32)> = BTreeSet::new();
+        let mut out: BTreeSet<&str> = BTreeSet::new();
+        for (_, task) in &tasks {
+            for trial in past.iter().filter(|trial| trial.command == task.command) {
+                match &trial.outcome {
+                    // What failed before may have been put right since.
+                    Outcome::Values(v) if task.metrics.iter().all(|m| v.contains_key(&m.key())) => {
+                        made.insert((&task.command, trial.round));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let planned =
+            tasks.iter().flat_map(|(_, task)| (0..task.repetitions).map(move |r| (task, r)));
+        let mut left = Left {
+            done: 0,
+            total: planned.filter(|(t, r)| !made.contains(&(&t.command, *r))).count(),
+        };
+        for (e, experiment) in self.experiments.iter().enumerate() {
+            watcher.begin(experiment)?;
+            let rounds = of(e).map(|task| task.repetitions).max().unwrap_or(0);
+            for round in 0..rounds {
+                let due = |task: &&Task<'_>| {
+                    round < task.repetitions && !made.contains(&(&task.command, round))
+                };
+                let mut turn: Vec<&Task<'_>> = of(e).filter(due).collect();
+                turn.shuffle(&mut rng);
+                for task in turn {
+                    if out.contains(task.command.as_str()) {
+                        left.total -= 1;
+                        continue;
+                    }
+                    watcher.before(experiment, &task.command, &left);
+                    let trial = match self.one(task, round) {
+                        Err(RunError::Interrupted) => return Ok(Finished::Interrupted),
+                        trial => trial?,
+                    };
+                    if !matches!(trial.outcome, Outcome::Values(_)) {
+                        out.insert(&task.command);
+                    }
+                    watcher.after(&trial)?;
+                    left.done += 1;
+                }
+            }
+        }
+        Ok(Finished::Whole)
+    }
+
+    /// Each command once, with the experiment that runs it and what all of them want of it.
+    fn tasks(&self) -> Vec<(usize, Task<'_>)> {
+        let mut tasks: Vec<(usize, Task<'_>)> = Vec::new();
+        for (e, experiment) in self.experiments.iter().enumerate() {
+            let Some(scale) = experiment.at(self.scale) else { continue };
+            let timeout = Duration::from_secs(scale.timeout_seconds.into());
+            for cell in cells(experiment, self.scale) {
+                let metrics = experiment.metrics.values();
+                match tasks.iter_mut().find(|(_, task)| task.command == cell.command) {
+                    Some((_, task)) => {
+                        task.metrics.extend(metrics);
+                        task.repetitions = task.repetitions.max(scale.repetitions);
+                        task.timeout = task.timeout.max(timeout);
+                    }
+                    None => tasks.push((
+                        e,
+                        Task {
+                            command: cell.command,
+                            repetitions: scale.repetitions,
+                            timeout,
+                            metrics: metrics.collect(),
+                        },
+                    )),
+                }
+            }
+        }
+        tasks
+    }
+
+    fn one(&self, task: &Task<'_>, round: u32) -> Result<Trial, RunError> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut assignment = OsString::from("PATH=");
+        assignment.push(self.programs);
+        assignment.push(":");
+        assignment.push(path);
+        let shell = ["sh", "-c", &task.command].map(OsString::from);
+        let words: Vec<OsString> =
+            [OsString::from("env"), assignment].into_iter().chain(shell).collect();
+        let options = Options { strict: false, new_group: true };
+        let prepared = prepare(&Plan::default(), self.machine, &words, &options)?;
+        let surroundings = Surroundings {
+            stdin: Stdio::null(),
+            directory: None,
+            timeout: Some(task.timeout),
+            interrupted: self.interrupted,
+        };
+        let execution = execute(&prepared, surroundings, |_| {})?;
+        Ok(Trial {
+            command: task.command.clone(),
+            round,
+            seconds: execution.finished.wall.as_secs_f64(),
+            outcome: outcome(task, &execution),
+        })
+    }
+}
+
+fn outcome(task: &Task<'_>, execution: &Execution) -> Outcome {
+    if let Some(failure) = execution.failure() {
+        let last = message(&execution.text);
+        let code = execution.finished.status.code().filter(|_| !execution.finished.timed_out);
+        if execution.finished.status.signal().is_none()
+            && code.is_some_and(|c| NOT_HERE.contains(&c))
+        {
+            return Outcome::NotHere(last);
+        }
+        return Outcome::Failed(format!("{failure}: {last}"));
+    }
+    let mut printed = vec![usage(execution)];
+    printed.extend(printed::values(&execution.text));
+    let value = |metric: &&Metric| (metric.key(), printed::metric(metric, &printed));
+    Outcome::Values(task.metrics.iter().map(value).collect())
+}
+
+/// What the kernel counted of the command and its children, for programs that print nothing.
+fn usage(execution: &Execution) -> Value {
+    let finished = &execution.finished;
+    let usage = &finished.usage;
+    serde_json::json!({ "usage": {
+        "wall_seconds": finished.wall.as_secs_f64(),
+        "cpu_seconds": (usage.user + usage.system).as_secs_f64(),
+        "system_seconds": usage.system.as_secs_f64(),
+        "peak_rss_bytes": execution.peak_rss_bytes,
+        "page_faults": usage.minor_faults + usage.major_faults,
+    }})
+}
+
+/// The line that says why; numapilot's own begins with its name.
+fn message(text: &str) -> String {
+    const OWN: &str = "numapilot: error: ";
+    let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let own = text.lines().rev().find_map(|line| line.split_once(OWN).map(|(_, rest)| rest));
+    own.or_else(|| lines.next()).unwrap_or("it printed nothing").chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests::{TINY, tiny};
+
+    #[derive(Default)]
+    struct Log {
+        trials: Vec<Trial>,
+        begun: usize,
+    }
+
+    impl Watcher for Log {
+        type Error = RunError;
+        fn begin(&mut self, _: &Experiment) -> Result<(), RunError> {
+            self.begun += 1;
+            Ok(())
+        }
+        fn before(&mut self, _: &Experiment, _: &str, left: &Left) {
+            assert!(left.done < left.total, "{left:?}");
+        }
+        fn after(&mut self, trial: &Trial) -> Result<(), RunError> {
+            self.trials.push(trial.clone());
+            Ok(())
+        }
+    }
+
+    fn run(experiments: &[Experiment], past: &[Trial], interrupted: bool) -> (Finished, Log) {
+        let batch = Batch {
+            experiments,
+            scale: ScaleName::Smoke,
+            seed: 1,
+            machine: &Machine::uniform(1, 1),
+            programs: Path::new("/nonexistent"),
+            interrupted: &AtomicBool::new(interrupted),
+        };
+        let mut log = Log::default();
+        let finished = batch.run(past, &mut log).unwrap();
+        (finished, log)
+    }
+
+    #[test]
+    fn every_round_has_every_cell_and_what_is_there_is_not_run_again() {
+        let (finished, log) = run(&[tiny()], &[], false);
+        assert_eq!((finished, log.trials.len(), log.begun), (Finished::Whole, 6, 1));
+        for round in 0..3 {
+            let commands: BTreeSet<&str> =
+                log.trials[2 * round..2 * round + 2].iter().map(|t| t.command.as_str()).collect();
+            assert_eq!(commands.len(), 2, "round {round}");
+        }
+        let (_, again) = run(&[tiny()], &log.trials[..4], false);
+        assert_eq!(again.trials.len(), 2);
+        // Another experiment that wants another number of the same trials.
+        let other = TINY.replace("field = \"seconds\"", "field = \"usage.wall_seconds\"");
+        let other = Experiment::parse("other", &other).unwrap();
+        let (_, more) = run(&[other.clone()], &log.trials, false);
+        assert_eq!(more.trials.len(), 6);
+        let (_, both) = run(&[tiny(), other], &[], false);
+        assert_eq!((both.trials.len(), both.begun), (6, 2));
+    }
+
+    #[test]
+    fn what_cannot_be_run_here_is_no_failure_and_is_tried_once() {
+        let with = |script: &str| {
+            let text = TINY.replace("command = \"", &format!("command = \"{script}; "));
+            run(&[Experiment::parse("tiny", &text).unwrap()], &[], false).1.trials
+        };
+        let gone = with("echo numapilot: error: no QEMU, install it >&2; exit 125");
+        assert_eq!(gone.len(), 2);
+        assert_eq!(gone[0].outcome, Outcome::NotHere("no QEMU, install it".to_owned()));
+        assert!(matches!(&with("no-such-program-here || exit")[0].outcome, Outcome::NotHere(_)));
+        let failed = with("echo why; exit 3");
+        assert_eq!(failed[0].outcome, Outcome::Failed("exit status 3: why".to_owned()));
+    }
+
+    #[test]
+    fn an_interruption_ends_it() {
+        let (finished, log) = run(&[tiny()], &[], true);
+        assert_eq!((finished, log.trials.len()), (Finished::Interrupted, 0));
+    }
+}

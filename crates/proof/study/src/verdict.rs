@@ -1,0 +1,48 @@
+//! How what came out compares with what was expected.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// From the weakest to the strongest: of several, the first is that of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Another direction.
+    NotReproduced,
+    /// There is no value.
+    NotRunHere,
+    /// The values differ by too much among themselves to say.
+    Undecided,
+    /// The right direction, but another size.
+    DirectionOnly,
+    /// Within the band.
+    Reproduced,
+    /// There is nothing to compare with.
+    Shown,
+}
+
+impl Verdict {
+    /// All of them, the best first.
+    pub const ALL: [Self; 6] = [
+        Self::Reproduced,
+        Self::DirectionOnly,
+        Self::NotReproduced,
+        Self::Undecided,
+        Self::NotRunHere,
+        Self::Shown,
+    ];
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reproduced => "reproduced",
+            Self::DirectionOnly => "direction only",
+            Self::NotReproduced => "not reproduced",
+            Self::Undecided => "undecided",
+            Self::NotRunHere => "not run here",
+            Self::Shown => "shown",
+        })
+    }
+}
