@@ -25,6 +25,7 @@ pub fn run(ports: &Ports) -> Result<u8, Trouble> {
     let bytes = fs::read(&path).map_err(Trouble::at::<io::Error>("cannot read", &path))?;
     let task = Task::from_bytes(&bytes)?;
     settings::identity(&task.hostname)?;
+    settings::keep_khugepaged_asleep()?;
     settings::apply(&task.settings)?;
     // Here and not in the child: the program's user may not be able to, as with sudo.
     env::set_current_dir(&task.directory)
