@@ -11,6 +11,7 @@ use numapilot_topology::description::{CacheLevel, Description, SharedBy};
 use numapilot_topology::{CacheKind, Machine};
 use serde::{Deserialize, Serialize};
 
+use crate::simulation::directory;
 use crate::{Layout, MemoryRange, ModelError};
 
 /// Everything that the simulation knows of a machine.
@@ -85,6 +86,8 @@ pub struct Link {
 pub(crate) const LINE_BYTES: u64 = 64;
 /// Virtual CPUs: the directory has one bit for each.
 pub(crate) const MAX_CPUS: usize = 64;
+/// End of the physical addresses whose lines the directory can tell apart.
+const MAX_ADDRESS: u64 = directory::LINES * LINE_BYTES;
 /// Private caches and a last level.
 const MAX_LEVELS: usize = 3;
 
@@ -115,6 +118,12 @@ impl Model {
         let bandwidth_scale = (layout.cpus.len() as f64 / f64::from(cores.max(1))).min(1.0);
         let mut ranges = layout.ranges.clone();
         ranges.sort_by_key(|r| r.start);
+        if ranges.last().is_some_and(|last| last.start + last.bytes > MAX_ADDRESS) {
+            return Err(ModelError::Unsupported(format!(
+                "its memory ends beyond {} GiB; lower `lab.memory_per_node`",
+                MAX_ADDRESS >> 30
+            )));
+        }
         Ok(Self {
             title: description.title.clone(),
             ps_per_cycle: 1000.0 / ghz,
@@ -401,6 +410,9 @@ mod tests {
         wrong = layout.clone();
         wrong.ranges.clear();
         assert!(error(&description, &wrong).contains("no memory"));
+        wrong = layout.clone();
+        wrong.ranges.iter_mut().for_each(|range| range.start += MAX_ADDRESS);
+        assert!(error(&description, &wrong).contains("lab.memory_per_node"));
         wrong = layout.clone();
         wrong.cpus = vec![layout.cpus[0]; 65];
         assert!(error(&description, &wrong).contains("lab.cpus_per_node"));

@@ -22,10 +22,10 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         core: &mut Core,
         line: u64,
         write: bool,
+        now_ps: u64,
         counters: &CpuCounters<'_>,
     ) -> Option<Served> {
         let since_ps = core.fights.since_ps(line)?;
-        let now_ps = core.now_ps();
         let Some((rival, interval_ps)) = self.contests.meet(line, core.cpu, now_ps) else {
             core.fights.end(line);
             return None;
@@ -92,6 +92,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     }
 
     /// Serves a line that the private caches do not have, or may not write.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn beyond_private(
         &self,
         core: &mut Core,
@@ -99,9 +100,10 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         home: usize,
         write: bool,
         had: bool,
+        now_ps: u64,
         counters: &CpuCounters<'_>,
     ) -> Served {
-        let (cpu, node, now_ps) = (core.cpu, core.node, core.now_ps());
+        let (cpu, node) = (core.cpu, core.node);
         let group = self.group(cpu);
         let mine = self.sharers[group];
         let latency = |to: usize| self.model.latency_ns[node][to] * 1000.0;

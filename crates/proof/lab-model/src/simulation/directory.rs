@@ -1,16 +1,26 @@
 //! Who has which line: for every line in a last-level cache, the CPUs that may have copies
 //! and whether one of them has changed it.
 //!
-//! Sets of seven entries behind a lock each, so that what happens to one line happens in
-//! one order. Two host cache lines make a set: lock and keys, then the holders.
+//! Sets of five entries behind a lock each, so that what happens to one line happens in
+//! one order. A set is one host cache line: finding it is most of what a miss costs.
 
-use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-const WAYS: usize = 7;
+use numapilot_sys::prefetch;
+
+const WAYS: usize = 5;
+/// Lines that a key can tell apart: those of 256 GiB.
+pub(crate) const LINES: u64 = 1 << 32;
 /// Attempts at a lock before the holder is taken for asleep: on a host with fewer cores
 /// than the guest it may be.
 const SPINS: u32 = 100;
+
+/// Bit of the state: somebody is at it.
+const LOCKED: u32 = 1;
+/// From this bit of the state on, one for each way: memory has an old value.
+const MODIFIED_SHIFT: usize = 1;
+/// From this bit on, a count: the next way to leave when all are taken.
+const HAND_SHIFT: u32 = 8;
 
 /// A line's holders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,15 +31,13 @@ pub(crate) struct Holders {
     pub modified: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(64))]
 struct Set {
-    lock: AtomicU64,
-    /// `line << 1 | modified`, 0 when free.
-    keys: [AtomicU64; WAYS],
+    state: AtomicU32,
+    keys: [AtomicU32; WAYS],
+    /// CPUs, none when the way is free.
     holders: [AtomicU64; WAYS],
-    /// Next to leave when all are taken.
-    hand: AtomicU64,
 }
 
 /// See the module.
@@ -45,17 +53,10 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Directory {
-    /// A directory for so many lines, with room for twice as many.
+    /// A directory for so many lines, with room for five times as many: they do not spread
+    /// evenly.
     pub(crate) fn new(lines: usize) -> Self {
-        let sets = (lines * 2).div_ceil(WAYS).next_power_of_two();
-        let atomics = || std::array::from_fn(|_| AtomicU64::new(0));
-        let set = |_| Set {
-            lock: AtomicU64::new(0),
-            keys: atomics(),
-            holders: atomics(),
-            hand: AtomicU64::new(0),
-        };
-        Self { sets: (0..sets).map(set).collect() }
+        Self { sets: (0..lines.next_power_of_two()).map(|_| Set::default()).collect() }
     }
 
     fn set(&self, line: u64) -> &Set {
@@ -68,61 +69,88 @@ impl Directory {
     /// for in an order that no prefetcher follows.
     #[inline]
     pub(crate) fn prepare(&self, line: u64) {
-        let set = self.set(line);
-        black_box((set.lock.load(Ordering::Relaxed), set.hand.load(Ordering::Relaxed)));
+        prefetch::for_write(self.set(line));
     }
 
     /// Locks the set of a line.
     pub(crate) fn lock(&self, line: u64) -> Locked<'_> {
         let set = self.set(line);
         let mut spins = 0;
-        while set.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        loop {
+            let free = set.state.load(Ordering::Relaxed) & !LOCKED;
+            let (locked, success) = (free | LOCKED, Ordering::Acquire);
+            if set.state.compare_exchange_weak(free, locked, success, Ordering::Relaxed).is_ok() {
+                return Locked { set };
+            }
             spins += 1;
             if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
-        Locked { set }
     }
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.set.lock.store(0, Ordering::Release);
+        self.set.state.store(self.state() & !LOCKED, Ordering::Release);
     }
 }
 
 impl Locked<'_> {
     /// The holders of a line.
     pub(crate) fn get(&self, line: u64) -> Holders {
-        match self.way(line) {
-            Some(way) => Holders {
-                cpus: self.set.holders[way].load(Ordering::Relaxed),
-                modified: self.set.keys[way].load(Ordering::Relaxed) & 1 != 0,
-            },
-            None => Holders::default(),
-        }
+        self.way(line).map(|way| self.holders(way)).unwrap_or_default()
     }
 
     /// Changes the holders of a line; without CPUs, forgets it. When there is no room for
     /// it, another line leaves: nobody may keep a copy of that.
     pub(crate) fn set(&self, line: u64, holders: Holders) -> Option<(u64, Holders)> {
-        let (way, left) = match self.way(line).or_else(|| self.way(0).filter(|_| line != 0)) {
+        let (way, left) = match self.way(line).or_else(|| self.free_way()) {
             Some(way) => (way, None),
             None if holders.cpus == 0 => return None,
             None => {
-                let way = self.set.hand.fetch_add(1, Ordering::Relaxed) as usize % WAYS;
+                let way = self.next_to_leave();
                 let key = self.set.keys[way].load(Ordering::Relaxed);
-                let cpus = self.set.holders[way].load(Ordering::Relaxed);
-                (way, Some((key >> 1, Holders { cpus, modified: key & 1 != 0 })))
+                (way, Some((u64::from(key), self.holders(way))))
             }
         };
-        let key = if holders.cpus == 0 { 0 } else { line << 1 | u64::from(holders.modified) };
-        self.set.keys[way].store(key, Ordering::Relaxed);
+        let bit = 1 << (MODIFIED_SHIFT + way);
+        let state = self.state() & !bit;
+        self.set_state(if holders.modified { state | bit } else { state });
+        self.set.keys[way].store(line as u32, Ordering::Relaxed);
         self.set.holders[way].store(holders.cpus, Ordering::Relaxed);
         left
     }
 
+    fn state(&self) -> u32 {
+        self.set.state.load(Ordering::Relaxed)
+    }
+
+    /// Nobody else changes it while the set is locked.
+    fn set_state(&self, state: u32) {
+        self.set.state.store(state, Ordering::Relaxed);
+    }
+
+    fn next_to_leave(&self) -> usize {
+        let state = self.state();
+        self.set_state(state.wrapping_add(1 << HAND_SHIFT));
+        (state >> HAND_SHIFT) as usize % WAYS
+    }
+
+    fn holders(&self, way: usize) -> Holders {
+        Holders {
+            cpus: self.set.holders[way].load(Ordering::Relaxed),
+            modified: self.state() >> (MODIFIED_SHIFT + way) & 1 != 0,
+        }
+    }
+
     fn way(&self, line: u64) -> Option<usize> {
-        self.set.keys.iter().position(|key| key.load(Ordering::Relaxed) >> 1 == line)
+        (0..WAYS).find(|way| {
+            self.set.keys[*way].load(Ordering::Relaxed) == line as u32
+                && self.set.holders[*way].load(Ordering::Relaxed) != 0
+        })
+    }
+
+    fn free_way(&self) -> Option<usize> {
+        self.set.holders.iter().position(|cpus| cpus.load(Ordering::Relaxed) == 0)
     }
 }
 

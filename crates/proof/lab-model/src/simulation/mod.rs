@@ -14,7 +14,7 @@ pub(crate) mod clocks;
 mod coherence;
 mod contests;
 mod core;
-mod directory;
+pub(crate) mod directory;
 mod filter;
 mod first;
 mod last;
@@ -238,18 +238,19 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         found: Found,
         probe: &impl Probe,
     ) {
+        self.directory.prepare(line);
         core.executed(probe.executed());
+        let now_ps = core.now_ps();
         let Some(counters) = self.pmu.counters(core.cpu) else { return };
         let mut had = found != Found::No;
         let mut middle = Found::No;
         if !had {
-            self.directory.prepare(line);
             core.counts.first_misses += 1;
             middle = self.middle.get(core.cpu).map_or(Found::No, |c| c.touch(line));
             had = middle != Found::No;
         }
-        let kind = core.overlap.classify(address, core.now_ps());
-        let contested = self.contested(core, line, write, &counters);
+        let kind = core.overlap.classify(address, now_ps);
+        let contested = self.contested(core, line, write, now_ps, &counters);
         let (served, kept) = if let Some(served) = contested {
             (served, None)
         } else {
@@ -258,7 +259,9 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                 Served { level: Level::Private, latency_ps: self.middle_ps, queue_ps: 0 }
             } else {
                 match self.own_last(core.cpu, line, write) {
-                    Found::No => self.beyond_private(core, line, home, write, had, &counters),
+                    Found::No => {
+                        self.beyond_private(core, line, home, write, had, now_ps, &counters)
+                    }
                     found => {
                         core.counts.last_references += u64::from(!had);
                         writable |= found == Found::Writable;
@@ -277,7 +280,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             }
             (served, (!fights).then_some(writable))
         };
-        core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps, core.now_ps());
+        core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps, now_ps);
         core.missed_line = line;
         // Further loads from it tell what was loaded, so they must be seen.
         core.filter.forget(line);
