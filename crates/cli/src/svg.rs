@@ -143,6 +143,11 @@ pub struct Area {
 }
 
 impl Area {
+    /// Whether a point is in it.
+    pub fn contains(&self, (x, y): (f64, f64)) -> bool {
+        (self.x..=self.x + self.width).contains(&x) && (self.y..=self.y + self.height).contains(&y)
+    }
+
     fn attributes<'a>(&'a self, radius: &'a f64) -> [(&'static str, &'a dyn Display); 5] {
         [
             ("x", &self.x),

@@ -5,7 +5,7 @@ use numapilot_lab_model::Region;
 use numapilot_topology::Machine;
 
 use crate::svg::{Area, Svg, text_width};
-use crate::verbs::topo::picture::{curve, places, pull};
+use crate::verbs::topo::picture::{Curve, curve, places, pull};
 
 const MARGIN: f64 = 24.0;
 const LINE: f64 = 20.0;
@@ -19,6 +19,10 @@ const RADIUS: f64 = 8.0;
 /// Widths of lines that carry nothing and the most.
 const THIN: f64 = 1.0;
 const THICK: f64 = 11.0;
+/// Where on its line a label may be, as shares of the way: the first of the best is taken.
+const PLACES: [f64; 9] = [0.5, 0.45, 0.55, 0.4, 0.6, 0.35, 0.65, 0.3, 0.7];
+/// Points of a line by which it is seen whether a label covers it.
+const POINTS: usize = 40;
 
 /// The traffic of a region on a machine.
 pub fn draw(machine: &Machine, title: &str, region: &Region) -> String {
@@ -45,7 +49,7 @@ pub fn draw(machine: &Machine, title: &str, region: &Region) -> String {
     let centre = (f64::midpoint(left, right), f64::midpoint(top, bottom));
     let shares = links(&mut svg, region, &slots, centre);
     nodes(&mut svg, region, &slots);
-    labels(&mut svg, &shares);
+    labels(&mut svg, &slots, &shares);
     svg.text("dim small", MARGIN, bottom + MARGIN + LINE, legend);
     svg.finish((width + 2.0 * MARGIN).ceil(), (bottom + 2.0 * MARGIN + LINE).ceil(), &headline)
 }
@@ -60,8 +64,8 @@ fn figures(region: &Region) -> String {
     )
 }
 
-/// What is written on a line, and where.
-type Label = ((f64, f64), String);
+/// What is written on a line.
+type Label = (Curve, String);
 
 fn links(svg: &mut Svg, region: &Region, slots: &[Area], centre: (f64, f64)) -> Vec<Label> {
     let carried = |link: &numapilot_lab_model::LinkTraffic| (link.bytes + link.bytes_back) as f64;
@@ -80,24 +84,46 @@ fn links(svg: &mut Svg, region: &Region, slots: &[Area], centre: (f64, f64)) -> 
             0
         };
         let width = ((THIN + (THICK - THIN) * relative) * 10.0).round() / 10.0;
-        let (path, middle) = curve(from, to, centre);
-        svg.path(class, width, &path);
+        let line = curve(from, to, centre);
+        svg.path(class, width, &line.path());
         let part = if total > 0.0 { carried(link) / total } else { 0.0 };
         labels.push((
-            middle,
+            line,
             format!("{} ({})", share(part), link.usage.map_or("-".to_owned(), share)),
         ));
     }
     labels
 }
 
-/// Over all lines and nodes.
-fn labels(svg: &mut Svg, labels: &[Label]) {
-    for ((x, y), text) in labels {
-        let width = text_width(text, 11.0) * 0.85;
-        svg.rectangle("ground", Area { x: x - width / 2.0, y: y - 8.0, width, height: 15.0 }, 4.0);
-        svg.text("text small middle", *x, y + 4.0, text);
+/// Over all lines, on none of the nodes.
+fn labels(svg: &mut Svg, slots: &[Area], labels: &[Label]) {
+    for (area, (_, text)) in label_areas(slots, labels).into_iter().zip(labels) {
+        svg.rectangle("ground", area, 4.0);
+        svg.text("text small middle", area.x + area.width / 2.0, area.y + 12.0, text);
     }
+}
+
+/// Where labels are: as near to the middle of their lines as nodes, other labels and other
+/// lines leave room.
+fn label_areas(slots: &[Area], labels: &[Label]) -> Vec<Area> {
+    let mut areas: Vec<Area> = Vec::new();
+    for (i, (line, text)) in labels.iter().enumerate() {
+        let width = text_width(text, 11.0) * 0.85;
+        let around = |share: f64| {
+            let (x, y) = line.at(share);
+            Area { x: x - width / 2.0, y: y - 8.0, width, height: 15.0 }
+        };
+        let others = labels.iter().enumerate().filter(|(other, _)| *other != i);
+        let points: Vec<(f64, f64)> = others
+            .flat_map(|(_, (line, _))| (1..POINTS).map(|n| line.at(n as f64 / POINTS as f64)))
+            .collect();
+        let covered = |area: &Area| {
+            let solid = slots.iter().chain(&areas).filter(|other| area.is_near(other, 1.0)).count();
+            solid * POINTS + points.iter().filter(|point| area.contains(**point)).count()
+        };
+        areas.extend(PLACES.map(around).into_iter().min_by_key(covered));
+    }
+    areas
 }
 
 fn nodes(svg: &mut Svg, region: &Region, slots: &[Area]) {
@@ -129,6 +155,29 @@ mod tests {
     use numapilot_topology::description::machine_named;
 
     use super::*;
+
+    #[test]
+    fn no_label_covers_a_node_or_another_label() {
+        for name in ["machine-a", "machine-b", "opteron-8387", "xeon-8153", "epyc-9004-nps4"] {
+            let machine = machine_named(name).unwrap();
+            let slots = places(machine.nodes.len(), WIDTH, HEIGHT, &pull(&machine));
+            let middle =
+                |of: fn(&Area) -> f64| slots.iter().map(of).sum::<f64>() / slots.len() as f64;
+            let centre = (middle(|s| s.x + s.width / 2.0), middle(|s| s.y + s.height / 2.0));
+            let at = |node| &slots[machine.node_index(node).unwrap()];
+            let labels: Vec<Label> = machine
+                .links
+                .iter()
+                .map(|l| (curve(at(l.from), at(l.to), centre), "17 % (7 %)".to_owned()))
+                .collect();
+            let areas = label_areas(&slots, &labels);
+            assert_eq!(areas.len(), labels.len());
+            for (i, area) in areas.iter().enumerate() {
+                let below = slots.iter().chain(&areas[..i]).find(|other| area.is_near(other, 0.0));
+                assert_eq!(below, None, "{name}: {area:?}");
+            }
+        }
+    }
 
     #[test]
     fn what_carries_more_is_drawn_larger() {

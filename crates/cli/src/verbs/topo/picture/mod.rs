@@ -16,7 +16,7 @@ mod matrices;
 mod nodes;
 
 pub use layout::places;
-pub use nodes::{curve, pull};
+pub use nodes::{Curve, curve, pull};
 use numapilot_topology::Machine;
 
 use super::tree::plural;

@@ -41,7 +41,7 @@ pub fn draw(svg: &mut Svg, machine: &Machine, x: f64, y: f64) -> (f64, f64) {
             continue;
         };
         let kind = kinds.iter().position(|k| same(*k, link.gb_per_s)).unwrap_or(0);
-        svg.path(kind, stroke(kind), &curve(&places[a], &places[b], centre).0);
+        svg.path(kind, stroke(kind), &curve(&places[a], &places[b], centre).path());
     }
     for ((node, place), lines) in machine.nodes.iter().zip(&places).zip(&texts) {
         let class = if node.cpus.is_empty() { "box hollow" } else { "box" };
@@ -132,16 +132,37 @@ fn stroke(kind: usize) -> f64 {
     *[3.5, 2.2, 1.6].get(kind).unwrap_or(&1.2)
 }
 
-/// A path from centre to centre, over whose ends boxes are drawn, and a place on it for a
-/// label: not in the middle, where links cross.
-pub fn curve(from: &Area, to: &Area, centre: (f64, f64)) -> (String, (f64, f64)) {
+/// A quadratic Bézier curve.
+pub struct Curve {
+    from: (f64, f64),
+    control: (f64, f64),
+    to: (f64, f64),
+}
+
+impl Curve {
+    /// As the data of a path.
+    pub fn path(&self) -> String {
+        let ((x0, y0), (cx, cy), (x1, y1)) = (self.from, self.control, self.to);
+        format!("M{x0} {y0}Q{cx} {cy} {x1} {y1}")
+    }
+
+    /// The place after this share of the way.
+    pub fn at(&self, share: f64) -> (f64, f64) {
+        let rest = 1.0 - share;
+        let of = |from: f64, control: f64, to: f64| {
+            (rest * rest * from + 2.0 * rest * share * control + share * share * to).round()
+        };
+        (of(self.from.0, self.control.0, self.to.0), of(self.from.1, self.control.1, self.to.1))
+    }
+}
+
+/// A curve from centre to centre, over whose ends boxes are drawn.
+pub fn curve(from: &Area, to: &Area, centre: (f64, f64)) -> Curve {
     let middle = |a: &Area| (a.x + a.width / 2.0, a.y + a.height / 2.0);
-    let ((x0, y0), (x1, y1)) = (middle(from), middle(to));
+    let (from, to) = (middle(from), middle(to));
     let towards = |a: f64, b: f64, c: f64| (f64::midpoint(a, b) * (1.0 - BOW) + c * BOW).round();
-    let (cx, cy) = (towards(x0, x1, centre.0), towards(y0, y1, centre.1));
-    // Bézier's formula of the quadratic curve, at a third of the way.
-    let place = |a: f64, b: f64, c: f64| ((4.0 * a + 4.0 * c + b) / 9.0).round();
-    (format!("M{x0} {y0}Q{cx} {cy} {x1} {y1}"), (place(x0, x1, cx), place(y0, y1, cy)))
+    let control = (towards(from.0, to.0, centre.0), towards(from.1, to.1, centre.1));
+    Curve { from, control, to }
 }
 
 /// What the lines mean; returns the right and lower edge.
