@@ -45,6 +45,51 @@ fn every_kernel_has_one_answer_under_all_placements() {
     }
 }
 
+/// Each round changes what the next one works on, or does not: the answer is checked all the same.
+#[test]
+fn the_work_goes_on_for_as_long_as_is_said() {
+    for kernel in Kernel::ALL {
+        let outcome = json(&[kernel.name(), "--size", "2M", "--threads", "2", "--for", "40ms"]);
+        let rounds = outcome["rounds"].as_array().unwrap();
+        let ended = |round: &Value| round["ended_seconds"].as_f64().unwrap();
+        assert!(rounds.is_sorted_by_key(ended), "{outcome}");
+        assert!(ended(rounds.last().unwrap()) >= 0.04, "{outcome}");
+        assert!(rounds.iter().rev().skip(1).all(|round| ended(round) < 0.04), "{outcome}");
+        assert!(outcome["settled_items_per_second"].as_f64().unwrap() > 0.0, "{outcome}");
+    }
+    assert!(json(&["k4", "--size", "1M"])["rounds"].is_null());
+}
+
+#[test]
+fn kernels_run_under_what_is_to_cure_them() {
+    let arguments = ["kernels", "k2", "k3", "--under", "none,default,oracle", "--size", "2M"];
+    let outcomes = json(&[&arguments[..], &["--for", "5ms", "--interval", "200ms"]].concat());
+    let runs: Vec<(&str, &str, &str)> = outcomes
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|o| (&o["workload"], &o["under"], &o["cure"]))
+        .map(|(workload, under, cure)| {
+            (workload.as_str().unwrap(), under.as_str().unwrap(), cure.as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(
+        runs,
+        [
+            ("k2-init1-slices", "none", "first-touch"),
+            ("k2-init1-slices", "default", "first-touch"),
+            ("k2-init1-slices", "oracle", "collocate"),
+            ("k3-probe", "none", "first-touch"),
+            ("k3-probe", "default", "first-touch"),
+            ("k3-probe", "oracle", "interleave"),
+        ]
+    );
+    bench(&["kernels", "k2", "--under", "none", "--size", "2M"])
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("k2-init1-slices  none"));
+}
+
 #[test]
 fn json_keeps_its_contract() {
     let outcome = json(&["k11", "--size", "1M", "-t", "2", "--writes-every", "10", "--seed", "7"]);

@@ -79,8 +79,7 @@ impl Illness for Burst {
             // What is left over when parts are whole pages.
             own.end = words.len();
         }
-        let mut sum = 0u64;
-        for burst in 0..BURSTS {
+        let burst = |burst: usize| {
             stage.cure(|| {
                 if burst > 0 {
                     thread::sleep(IDLE);
@@ -115,16 +114,19 @@ impl Illness for Burst {
                     scatter(1);
                 });
             }
-            sum = sum.wrapping_add(stage.prepare(|| {
+            stage.prepare(|| {
                 let written = own.clone().map(|slot| (slot, words[slot].load(Relaxed)));
                 let digests = written.filter(|(_, word)| *word != 0);
                 digests.fold(0u64, |sum, (slot, word)| sum.wrapping_add(digest(slot as u64, word)))
-            }));
-        }
-        sum
+            })
+        };
+        stage.rounds(|round| {
+            let bursts = (0..BURSTS).map(|at| burst(round * BURSTS + at));
+            bursts.fold(0, u64::wrapping_add)
+        })
     }
 
-    fn expected(&self) -> u64 {
+    fn expected(&self, rounds: usize) -> u64 {
         let written = self.share(self.threads - 1, 1).end;
         let one = |burst: usize| {
             (0..written).fold(0u64, |sum, index| {
@@ -132,7 +134,7 @@ impl Illness for Burst {
                 sum.wrapping_add(digest(self.cycle.scattered(index as u64), word))
             })
         };
-        (0..BURSTS).map(one).fold(0, u64::wrapping_add)
+        (0..BURSTS * rounds).map(one).fold(0, u64::wrapping_add)
     }
 
     fn items(&self) -> u64 {

@@ -86,11 +86,13 @@ impl Illness for GoodLocal {
         let repeat = |passes: usize, limit: usize| {
             (0..passes).fold(0, |sum: u64, _| sum.wrapping_add(triad(self.own(thread, limit))))
         };
-        let streamed = stage.work(|| repeat(PASSES, usize::MAX));
-        streamed.wrapping_add(stage.work(|| repeat(TWIN_PASSES, TWIN_WORDS / 4)))
+        stage.rounds(|_| {
+            let streamed = stage.work(|| repeat(PASSES, usize::MAX));
+            streamed.wrapping_add(stage.work(|| repeat(TWIN_PASSES, TWIN_WORDS / 4)))
+        })
     }
 
-    fn expected(&self) -> u64 {
+    fn expected(&self, rounds: usize) -> u64 {
         let array = self.array;
         let triad = |index: usize| {
             let operand = |at: usize| value(self.seed, self.starts()[at] + index);
@@ -104,7 +106,9 @@ impl Illness for GoodLocal {
             let own = part(array, thread, self.threads);
             sum(own.start..own.end.min(own.start + TWIN_WORDS / 4))
         });
-        twins.fold(all, |all, twin| all.wrapping_add(twin.wrapping_mul(TWIN_PASSES as u64)))
+        let once =
+            twins.fold(all, |all, twin| all.wrapping_add(twin.wrapping_mul(TWIN_PASSES as u64)));
+        once.wrapping_mul(rounds as u64)
     }
 
     fn items(&self) -> u64 {

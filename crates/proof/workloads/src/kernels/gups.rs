@@ -77,19 +77,22 @@ impl Illness for Gups {
             let last = crew.seat(self.threads - 1).node;
             stage.cure(|| self.table.move_pages(crew, |_| last));
         }
-        stage.work(|| add(words, self.seed, stage.thread(), self.updates()));
+        stage.rounds(|_| {
+            stage.work(|| add(words, self.seed, stage.thread(), self.updates()));
+            0
+        });
         stage.prepare(|| {
             let digests = own.clone().map(|index| digest(index, words[index].load(Relaxed)));
             digests.fold(0, u64::wrapping_add)
         })
     }
 
-    fn expected(&self) -> u64 {
+    fn expected(&self, rounds: usize) -> u64 {
         let words = self.table.words().len();
         let mut table: Vec<u64> = (0..words).map(|index| value(self.seed, index)).collect();
         for thread in 0..self.threads {
             for (index, by) in updates(self.seed, thread, words).take(self.updates()) {
-                table[index] = table[index].wrapping_add(by);
+                table[index] = table[index].wrapping_add(by.wrapping_mul(rounds as u64));
             }
         }
         let digests = table.into_iter().enumerate().map(|(index, word)| digest(index, word));

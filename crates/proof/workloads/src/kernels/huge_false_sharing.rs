@@ -76,13 +76,14 @@ impl Illness for HugeFalseSharing {
             let pages = self.own(stage.thread());
             pages.fold(0u64, |sum, at| sum.wrapping_add(advance(&words[at..at + page])))
         };
-        stage.work(|| (0..PASSES).fold(0u64, |sum, _| sum.wrapping_add(pass())))
+        let passes = || (0..PASSES).fold(0u64, |sum, _| sum.wrapping_add(pass()));
+        stage.rounds(|_| stage.work(passes))
     }
 
-    fn expected(&self) -> u64 {
-        let words = self.area.words().len();
-        let grown = (words * PASSES * (PASSES + 1) / 2) as u64;
-        filled(0..words, self.seed).wrapping_mul(PASSES as u64).wrapping_add(grown)
+    fn expected(&self, rounds: usize) -> u64 {
+        let (words, passes) = (self.area.words().len(), PASSES * rounds);
+        let grown = (words as u64).wrapping_mul((passes * (passes + 1) / 2) as u64);
+        filled(0..words, self.seed).wrapping_mul(passes as u64).wrapping_add(grown)
     }
 
     fn items(&self) -> u64 {

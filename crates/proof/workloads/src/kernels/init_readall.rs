@@ -50,12 +50,13 @@ impl Illness for InitReadall {
         }
         let begin = part(self.words(), stage.thread(), self.threads).start;
         self.data.read(stage, |words| {
-            stage.work(|| sum(&words[begin..]).wrapping_add(sum(&words[..begin])))
+            let read = || sum(&words[begin..]).wrapping_add(sum(&words[..begin]));
+            stage.rounds(|_| stage.work(read))
         })
     }
 
-    fn expected(&self) -> u64 {
-        filled(0..self.words(), self.seed).wrapping_mul(self.threads as u64)
+    fn expected(&self, rounds: usize) -> u64 {
+        filled(0..self.words(), self.seed).wrapping_mul((self.threads * rounds) as u64)
     }
 
     fn items(&self) -> u64 {

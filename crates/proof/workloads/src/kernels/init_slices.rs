@@ -39,11 +39,11 @@ impl Illness for InitSlices {
             stage.cure(|| self.slices.collocate(stage.crew(), 0));
         }
         let passes = || (0..PASSES).map(|_| self.slices.pass(stage.thread()));
-        stage.work(|| passes().fold(0, u64::wrapping_add))
+        stage.rounds(|_| stage.work(|| passes().fold(0, u64::wrapping_add)))
     }
 
-    fn expected(&self) -> u64 {
-        self.slices.expected(PASSES)
+    fn expected(&self, rounds: usize) -> u64 {
+        self.slices.expected(PASSES * rounds)
     }
 
     fn items(&self) -> u64 {

@@ -61,6 +61,7 @@ use self::clock::Clock;
 use self::copies::Copies;
 use self::crew::Crew;
 use self::load::Load;
+use self::outcome::{over_time, settled};
 use self::prediction::{Neighbour, Prediction, predict};
 use self::stage::{Run, Stage};
 use crate::memory::{available_bytes, peak_rss_bytes};
@@ -71,7 +72,7 @@ pub use self::clock::Time;
 pub use self::error::KernelError;
 pub use self::figures::{Known, model};
 pub use self::kernel::Kernel;
-pub use self::outcome::{NodePages, Outcome};
+pub use self::outcome::{NodePages, Outcome, Rate};
 pub use self::place::Place;
 
 /// How to run a kernel.
@@ -89,6 +90,9 @@ pub struct Options {
     /// k6: how long the threads stay on a node; as long as two passes when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period: Option<Duration>,
+    /// How long the work is done again and again; once when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lasts: Option<Duration>,
     /// k11: one access in so many writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes_every: Option<u64>,
@@ -118,18 +122,18 @@ impl Step {
 trait Illness: Sync {
     /// Its memory.
     fn areas(&self) -> Vec<&Area>;
-    /// A thread's part: all threads fill, cure and work together. Returns what it adds to
-    /// the checksum.
+    /// A thread's part: all threads fill, cure and work together, in as many rounds as the stage
+    /// wants. Returns what it adds to the checksum.
     fn run(&self, stage: &Stage<'_>) -> u64;
     /// Those of its data that are copied to every node, beside the areas.
     fn copies(&self) -> Option<&Copies> {
         None
     }
-    /// The checksum by other means.
-    fn expected(&self) -> u64;
-    /// Items of work.
+    /// The checksum of so many rounds by other means.
+    fn expected(&self, rounds: usize) -> u64;
+    /// Items of work in a round.
     fn items(&self) -> u64;
-    /// What the prediction must know, from where the pages are.
+    /// What the prediction must know of a round, from where the pages are.
     fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError>;
     /// The placement that it settled on, where that is decided by measuring.
     fn settled(&self) -> Option<Place> {
@@ -162,7 +166,7 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
     refuse(kernel, options, &crew)?;
     let illness = kernel.build(options, place, &crew)?;
     let region = format!("{} {}", kernel.name(), options.place);
-    let run = Run::new(&crew, &clock, region);
+    let run = Run::new(&crew, &clock, region, options.lasts);
     let before = numapilot_sys::affinity::get(0);
     let results = team::run(vec![(); crew.threads()], |worker, ()| {
         let stage = Stage::new(worker, &run);
@@ -174,10 +178,11 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
         let _ = numapilot_sys::affinity::set(0, &before);
     }
     let (sums, _) = results?;
-    let seconds = run.finish()?.as_secs_f64();
+    let rounds = run.finish()?;
+    let seconds: f64 = rounds.iter().map(|round| round.worked.as_secs_f64()).sum();
     let peak_rss_bytes = peak_rss_bytes()?;
     let computed = sums.into_iter().fold(0, u64::wrapping_add);
-    let expected = illness.expected();
+    let expected = illness.expected(rounds.len());
     if computed != expected {
         return Err(KernelError::WrongResult { computed, expected });
     }
@@ -185,6 +190,7 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
         Ok(model) => (predicted(&model, &illness.steps(&crew, &clock)?), BTreeMap::new()),
         Err(why) => (None, BTreeMap::from([("predicted_seconds", why)])),
     };
+    let items = illness.items() as f64;
     let mut notes = illness.notes();
     if crew.memory().len() == 1 {
         notes.push("one node: every placement is the same, so no cure can differ".to_owned());
@@ -202,12 +208,14 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
         cure: illness.settled().unwrap_or(place),
         time: clock.time(),
         seconds,
-        items_per_second: illness.items() as f64 / seconds,
+        items_per_second: items * rounds.len() as f64 / seconds,
+        settled_items_per_second: settled(items, &rounds),
+        rounds: if options.lasts.is_some() { over_time(items, &rounds) } else { Vec::new() },
         checksum: computed,
         peak_rss_bytes,
         nodes: crew.manned().len(),
         pages: pages(illness.as_ref(), &crew)?,
-        predicted_seconds: predicted.map(|p| p.seconds),
+        predicted_seconds: predicted.map(|p| p.seconds * rounds.len() as f64),
         predicted_bound: predicted.map(|p| p.bound.to_string()),
         unsupported,
         notes,

@@ -104,10 +104,9 @@ impl Illness for Pipe {
                 buffer.words().iter().for_each(|word| word.store(0, Relaxed));
             }
         });
-        let mut sum = 0u64;
-        for round in 0..=ROUNDS {
+        let buffers = |round: usize| {
             let (now, before) = (&self.buffers[round % 2], &self.buffers[(round + 1) % 2]);
-            sum = sum.wrapping_add(stage.work(|| {
+            stage.work(|| {
                 if thread == 0 && round < ROUNDS {
                     self.bounce(stage, now, stage.seat().node);
                     produce(now.words(), self.cycle, |message| self.payload(round, message));
@@ -117,17 +116,17 @@ impl Illness for Pipe {
                     return consume(before.words(), self.cycle.slots());
                 }
                 0
-            }));
-        }
-        sum
+            })
+        };
+        stage.rounds(|_| (0..=ROUNDS).map(buffers).fold(0, u64::wrapping_add))
     }
 
-    fn expected(&self) -> u64 {
+    fn expected(&self, rounds: usize) -> u64 {
         let round = |round| {
             (0..self.cycle.slots())
                 .fold(0u64, |sum, message| sum.wrapping_add(self.payload(round, message)))
         };
-        (0..ROUNDS).map(round).fold(0, u64::wrapping_add)
+        (0..ROUNDS).map(round).fold(0, u64::wrapping_add).wrapping_mul(rounds as u64)
     }
 
     fn items(&self) -> u64 {

@@ -87,11 +87,12 @@ impl Illness for Probe {
     fn run(&self, stage: &Stage<'_>) -> u64 {
         self.table.fill(stage, |area, range| write(area.words(), range, self.cycle));
         self.table.read(stage, |words| {
-            stage.work(|| follow(words, self.first(stage.thread()), self.probes()))
+            let look = || follow(words, self.first(stage.thread()), self.probes());
+            stage.rounds(|_| stage.work(look))
         })
     }
 
-    fn expected(&self) -> u64 {
+    fn expected(&self, rounds: usize) -> u64 {
         let walk = |thread: usize| {
             let mut key = self.first(thread);
             (0..self.probes()).fold(0u64, |sum, _| {
@@ -100,7 +101,7 @@ impl Illness for Probe {
                 sum
             })
         };
-        (0..self.threads).map(walk).fold(0, u64::wrapping_add)
+        (0..self.threads).map(walk).fold(0, u64::wrapping_add).wrapping_mul(rounds as u64)
     }
 
     fn items(&self) -> u64 {

@@ -145,7 +145,8 @@ impl Illness for ReadMostly {
             sum
         };
         self.data.each(stage, |copies| {
-            let sum = self.data.read(stage, |words| stage.work(|| work(words, copies)));
+            let sum =
+                self.data.read(stage, |words| stage.rounds(|_| stage.work(|| work(words, copies))));
             stage.prepare(|| match thread {
                 // Every write has reached every copy.
                 0 => copies.iter().fold(sum, |sum, (_, copy)| {
@@ -157,11 +158,12 @@ impl Illness for ReadMostly {
         })
     }
 
-    fn expected(&self) -> u64 {
+    fn expected(&self, rounds: usize) -> u64 {
         let read = (0..self.words())
             .fold(0u64, |sum, index| sum.wrapping_add(value(self.seed, index) >> 32));
         let written = self.writes() * self.threads * self.data.count();
-        read.wrapping_mul(self.threads as u64).wrapping_add(written as u64)
+        let once = read.wrapping_mul(self.threads as u64).wrapping_add(written as u64);
+        once.wrapping_mul(rounds as u64)
     }
 
     fn items(&self) -> u64 {

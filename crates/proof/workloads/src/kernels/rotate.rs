@@ -127,37 +127,39 @@ impl Illness for Rotate {
                 stage.clock().now();
             Ok(())
         });
-        let mut sum = 0u64;
-        let mut seat = 0;
-        for pass in 0..PASSES {
-            let began = stage.clock().now();
-            sum = sum.wrapping_add(stage.work(|| self.arrays.pass(stage.thread())));
-            let took = stage.clock().now().saturating_sub(began);
-            if pass + 1 == PASSES {
-                stage.cure(|| {
-                    let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-                    let now = (self.gone.load(Relaxed), book.followed);
-                    book.passes.push(now);
-                    Ok(())
-                });
-                break;
-            }
-            stage.work(|| {
-                if stage.thread() == 0 {
-                    stage.note(self.turn(stage, took));
+        let (mut seat, mut took) = (0, Duration::ZERO);
+        let sum = stage.rounds(|round| {
+            let mut sum = 0u64;
+            for pass in 0..PASSES {
+                if round + pass > 0 {
+                    stage.work(|| {
+                        if stage.thread() == 0 {
+                            stage.note(self.turn(stage, took));
+                        }
+                    });
                 }
-            });
-            let gone = self.gone.load(Relaxed);
-            if gone != seat {
-                seat = gone;
-                stage.sit(stage.crew().rotated(stage.thread(), gone));
+                let gone = self.gone.load(Relaxed);
+                if gone != seat {
+                    seat = gone;
+                    stage.sit(stage.crew().rotated(stage.thread(), gone));
+                }
+                let began = stage.clock().now();
+                sum = sum.wrapping_add(stage.work(|| self.arrays.pass(stage.thread())));
+                took = stage.clock().now().saturating_sub(began);
             }
-        }
+            sum
+        });
+        stage.cure(|| {
+            let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = (self.gone.load(Relaxed), book.followed);
+            book.passes.push(now);
+            Ok(())
+        });
         sum
     }
 
-    fn expected(&self) -> u64 {
-        self.arrays.expected(PASSES)
+    fn expected(&self, rounds: usize) -> u64 {
+        self.arrays.expected(PASSES * rounds)
     }
 
     fn items(&self) -> u64 {
@@ -178,7 +180,8 @@ impl Illness for Rotate {
             (0..now.len()).map(|page| Some(home(page))).collect()
         };
         let steps = book.passes.iter().map(|&(gone, followed)| {
-            Step::once(self.arrays.loads(crew, gone, &homes(followed), pace))
+            let loads = self.arrays.loads(crew, gone, &homes(followed), pace);
+            Step { times: PASSES as f64 / book.passes.len() as f64, ..Step::once(loads) }
         });
         Ok(steps.collect())
     }

@@ -113,7 +113,7 @@ impl Illness for Skew {
         });
         let words = self.data.original().words();
         let begin = part(words.len(), thread, crew.threads()).start;
-        stage.work(|| match own {
+        let all = || match own {
             Some(area) => {
                 self.disturb(area, stage.clock());
                 0
@@ -123,12 +123,19 @@ impl Illness for Skew {
                 self.left.fetch_sub(1, Relaxed);
                 sum
             }
+        };
+        stage.rounds(|_| {
+            stage.cure(|| {
+                self.left.store(self.others.len(), Relaxed);
+                Ok(())
+            });
+            stage.work(all)
         })
     }
 
-    fn expected(&self) -> u64 {
+    fn expected(&self, rounds: usize) -> u64 {
         let words = self.data.original().words().len();
-        filled(0..words, self.seed).wrapping_mul(self.others.len() as u64)
+        filled(0..words, self.seed).wrapping_mul((self.others.len() * rounds) as u64)
     }
 
     fn items(&self) -> u64 {

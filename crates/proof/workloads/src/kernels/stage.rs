@@ -1,7 +1,7 @@
 //! What a kernel's threads do together: fill, cure, work; and how long the work took.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -30,14 +30,31 @@ pub(super) struct Run<'a> {
     /// Threads that have come to begin a work, all works together.
     arrived: AtomicUsize,
     failure: Mutex<Option<KernelError>>,
+    /// How long rounds go on; one where nobody says.
+    lasts: Option<Duration>,
+    /// Since when, and the rounds that were made.
+    rounds: Mutex<(Duration, Vec<Round>)>,
+    more: AtomicBool,
+}
+
+/// The work, done once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    /// When it was done, since the first began.
+    pub ended: Duration,
+    /// Time of its work.
+    pub worked: Duration,
 }
 
 impl<'a> Run<'a> {
-    pub fn new(crew: &'a Crew, clock: &'a Clock, region: String) -> Self {
+    pub fn new(crew: &'a Crew, clock: &'a Clock, region: String, lasts: Option<Duration>) -> Self {
         Self {
             crew,
             clock,
             region,
+            lasts,
+            rounds: Mutex::default(),
+            more: AtomicBool::new(false),
             worked: Mutex::default(),
             begun_ns: AtomicU64::new(u64::MAX),
             ended_ns: AtomicU64::new(0),
@@ -46,12 +63,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Time of all work.
-    pub fn finish(self) -> Result<Duration, KernelError> {
+    /// The rounds.
+    pub fn finish(self) -> Result<Vec<Round>, KernelError> {
         match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(failure) => Err(failure),
-            None => Ok(self.worked.into_inner().unwrap_or_else(PoisonError::into_inner)),
+            None => Ok(self.rounds.into_inner().unwrap_or_else(PoisonError::into_inner).1),
         }
+    }
+
+    /// A round is done; whether there is time for another.
+    fn end_round(&self) -> bool {
+        let worked =
+            std::mem::take(&mut *self.worked.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.clock.now().saturating_sub(rounds.0);
+        rounds.1.push(Round { ended, worked });
+        self.lasts.is_some_and(|lasts| ended < lasts)
     }
 }
 
@@ -115,6 +142,28 @@ impl<'a> Stage<'a> {
                 self.note(work());
             }
         });
+    }
+
+    /// Works in rounds as long as the run lasts, at least one; the sum of what they return. What
+    /// is measured in a round is its [`Stage::work`].
+    pub fn rounds(&self, mut round: impl FnMut(usize) -> u64) -> u64 {
+        let run = self.run;
+        self.cure(|| {
+            run.rounds.lock().unwrap_or_else(PoisonError::into_inner).0 = run.clock.now();
+            Ok(())
+        });
+        let (mut sum, mut done) = (0u64, 0);
+        loop {
+            sum = sum.wrapping_add(round(done));
+            done += 1;
+            self.cure(|| {
+                run.more.store(run.end_round(), Relaxed);
+                Ok(())
+            });
+            if !run.more.load(Relaxed) {
+                return sum;
+            }
+        }
     }
 
     /// What is measured, from the moment the first thread begins until the last is done.

@@ -36,11 +36,11 @@ impl Illness for Swapped {
             stage.cure(|| self.arrays.collocate(stage.crew(), 1));
         }
         let passes = || (0..PASSES).map(|_| self.arrays.pass(stage.thread()));
-        stage.work(|| passes().fold(0, u64::wrapping_add))
+        stage.rounds(|_| stage.work(|| passes().fold(0, u64::wrapping_add)))
     }
 
-    fn expected(&self) -> u64 {
-        self.arrays.expected(PASSES)
+    fn expected(&self, rounds: usize) -> u64 {
+        self.arrays.expected(PASSES * rounds)
     }
 
     fn items(&self) -> u64 {

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 use numapilot_workloads::kernels::{self, Kernel, Options, Outcome, Place};
 use serde_json::Value;
 
+use super::under::{self, Under};
 use super::{Common, lab, picture, table};
 use crate::file::{self, Existing};
 use crate::interruption::{self, INTERRUPTED};
@@ -34,6 +36,15 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
+
+    /// Run each kernel with its illness under these instead of in all its placements.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum,
+          conflicts_with_all = ["svg", "runs"])]
+    pub(super) under: Vec<Under>,
+
+    /// With --under paper and default: how often balance decides, in real time.
+    #[arg(long, value_name = "TIME", requires = "under", value_parser = crate::units::duration)]
+    interval: Option<Duration>,
 
     /// Draw the results into FILE.
     #[arg(long, value_name = "FILE")]
@@ -65,6 +76,8 @@ impl Args {
         }
         if self.common.json {
             terminal.json(&outcomes)?;
+        } else if !self.under.is_empty() {
+            under::print(terminal, &outcomes)?;
         } else {
             table::print(terminal, &table::rows(&outcomes)?)?;
         }
@@ -78,6 +91,9 @@ impl Args {
     /// On this machine.
     fn here(&self, terminal: &Terminal) -> anyhow::Result<(Vec<Value>, End)> {
         let interrupted = interruption::flag()?;
+        if !self.under.is_empty() {
+            return Ok(under::outcomes(&self.chosen(), self, &interrupted));
+        }
         let options = self.common.options(Place::FirstTouch)?;
         let mut outcomes = Vec::new();
         let bar = match terminal.is_interactive() {
@@ -118,10 +134,32 @@ impl Args {
     pub(super) fn words(&self, machine: &str) -> Vec<String> {
         let mut words: Vec<String> = ["bench", "kernels", "--json"].map(String::from).to_vec();
         words.extend(self.kernels.iter().map(|kernel| kernel.name().to_owned()));
+        words.extend(["--machine".to_owned(), machine.to_owned()]);
+        if self.under.is_empty() {
+            words.extend(["--runs".to_owned(), self.runs.to_string()]);
+        } else {
+            let under: Vec<&str> = self.under.iter().map(|under| under.name()).collect();
+            words.extend(["--under".to_owned(), under.join(",")]);
+            words.extend(self.interval_words());
+        }
+        words.extend(self.kernel_words());
+        words
+    }
+
+    /// Options of balance.
+    pub(super) fn interval_words(&self) -> Vec<String> {
+        let word = |interval: Duration| ["--interval".to_owned(), seconds(interval)];
+        self.interval.map(word).into_iter().flatten().collect()
+    }
+
+    /// Options that every kernel takes.
+    pub(super) fn kernel_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
         let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        option("--machine", machine.to_owned());
-        option("--runs", self.runs.to_string());
         option("--seed", self.common.seed.to_string());
+        if let Some(lasts) = self.common.lasts {
+            option("--for", seconds(lasts));
+        }
         if let Some(threads) = self.common.threads {
             option("--threads", threads.to_string());
         }
@@ -138,6 +176,11 @@ impl Args {
             some => some.to_vec(),
         }
     }
+}
+
+/// A duration as an option takes it.
+fn seconds(duration: Duration) -> String {
+    format!("{}s", duration.as_secs_f64())
 }
 
 /// The run in the middle by time; of an even number the faster one.

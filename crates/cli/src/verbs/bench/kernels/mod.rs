@@ -4,6 +4,7 @@ pub mod all;
 mod lab;
 mod picture;
 mod table;
+mod under;
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -58,6 +59,11 @@ struct Common {
     /// Seed of the data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+
+    /// Do the work again and again for so long (simulated time in a lab), and say how fast it was
+    /// in the end.
+    #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
+    lasts: Option<Duration>,
 
     /// Predict the time from this machine description [default: the lab's, in a lab].
     #[arg(long, value_name = "NAME|FILE")]
@@ -117,6 +123,7 @@ impl Common {
             bytes: self.size.unwrap_or(self.scale.unwrap_or(usual).bytes()),
             seed: self.seed,
             period: None,
+            lasts: self.lasts,
             writes_every: None,
             machine: self.machine.clone(),
         })
@@ -196,6 +203,10 @@ fn print(
         }
     }
     writeln!(out, "items/s {}", Grouped(outcome.items_per_second as u64))?;
+    if !outcome.rounds.is_empty() {
+        let settled = Grouped(outcome.settled_items_per_second as u64);
+        writeln!(out, "settled items/s {settled} ({} rounds)", outcome.rounds.len())?;
+    }
     writeln!(out, "peak RSS {}", terminal::bytes(outcome.peak_rss_bytes))?;
     writeln!(out, "checksum {:016x} (checked)", outcome.checksum)?;
     for note in &outcome.notes {

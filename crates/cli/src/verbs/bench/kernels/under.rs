@@ -1,0 +1,154 @@
+//! `bench kernels --under`: each kernel with its illness as it is, under what is to cure it while
+//! it runs, and with the cure itself.
+//!
+//! Every run is a program of its own, started as a user would start it.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use numapilot_workloads::kernels::{Kernel, Place};
+use serde_json::Value;
+
+use super::all::{Args, End};
+use crate::terminal::{self, BOLD, Terminal};
+
+/// What a kernel runs under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Under {
+    /// Nothing.
+    None,
+    /// The kernel's AutoNUMA.
+    Autonuma,
+    /// A policy of interleaving from the beginning.
+    Interleave,
+    /// `numapilot balance --mode paper`.
+    Paper,
+    /// `numapilot balance`.
+    Default,
+    /// The cure that pages can be placed for, from the beginning.
+    Oracle,
+}
+
+impl Under {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Autonuma => "autonuma",
+            Self::Interleave => "interleave",
+            Self::Paper => "paper",
+            Self::Default => "default",
+            Self::Oracle => "oracle",
+        }
+    }
+
+    /// The verb that runs the kernel, if it is not run by itself.
+    const fn verb(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::None | Self::Interleave | Self::Oracle => None,
+            Self::Autonuma => Some(&["run", "--numa-balancing", "on"]),
+            Self::Paper => Some(&["balance", "--mode", "paper"]),
+            Self::Default => Some(&["balance"]),
+        }
+    }
+
+    const fn is_balance(self) -> bool {
+        matches!(self, Self::Paper | Self::Default)
+    }
+
+    fn place(self, kernel: Kernel) -> Place {
+        match self {
+            Self::Interleave => Place::Interleave,
+            Self::Oracle => oracle(kernel),
+            Self::None | Self::Autonuma | Self::Paper | Self::Default => Place::FirstTouch,
+        }
+    }
+}
+
+/// The best that pages can do: a page has one home, so no copies.
+fn oracle(kernel: Kernel) -> Place {
+    match kernel {
+        Kernel::Init1Readall | Kernel::Probe | Kernel::ReadMostly => Place::Interleave,
+        _ => Place::Best,
+    }
+}
+
+/// Runs them all.
+pub fn outcomes(kernels: &[Kernel], args: &Args, interrupted: &AtomicBool) -> (Vec<Value>, End) {
+    let mut outcomes = Vec::new();
+    for kernel in kernels {
+        for under in &args.under {
+            if interrupted.load(Relaxed) {
+                return (outcomes, End::Interrupted);
+            }
+            match one(*kernel, *under, args) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(why) => {
+                    let why = why.context(format!("{kernel} under {}", under.name()));
+                    return (outcomes, End::Failed(why));
+                }
+            }
+        }
+    }
+    (outcomes, End::Whole)
+}
+
+fn one(kernel: Kernel, under: Under, args: &Args) -> anyhow::Result<Value> {
+    let numapilot = std::env::current_exe().context("cannot find numapilot's own file")?;
+    let mut command = Command::new(&numapilot);
+    if let Some(verb) = under.verb() {
+        command.args(verb);
+        if under.is_balance() {
+            command.args(args.interval_words());
+        }
+        command.arg("--").arg(&numapilot);
+    }
+    let output = command
+        .args(["bench", kernel.name(), "--json", "--place", under.place(kernel).name()])
+        .args(args.kernel_words())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start {}", numapilot.display()))?;
+    if !output.status.success() {
+        bail!("it ended with {}: see above", output.status);
+    }
+    let mut outcome: Value =
+        serde_json::from_slice(&output.stdout).context("it printed no result")?;
+    outcome["under"] = under.name().into();
+    Ok(outcome)
+}
+
+/// Prints how fast each was, all together and in the end, beside nothing.
+pub fn print(terminal: &Terminal, outcomes: &[Value]) -> anyhow::Result<()> {
+    let mut out = terminal.out();
+    writeln!(
+        out,
+        "{BOLD}NUMA pathology kernels and what is to cure them while they run{BOLD:#}\n"
+    )?;
+    let header = ["kernel", "under", "items/s", "vs none", "settled", "vs none"];
+    let mut table = terminal::table(&header, &[2, 3, 4, 5]);
+    let mut last = "";
+    for outcome in outcomes {
+        let kernel = outcome["workload"].as_str().unwrap_or_default();
+        let alone = outcomes
+            .iter()
+            .find(|other| other["workload"] == outcome["workload"] && other["under"] == "none");
+        let rate = |of: &Value, name: &str| of[name].as_f64().unwrap_or(f64::NAN);
+        let mut row = vec![
+            if kernel == last { String::new() } else { kernel.to_owned() },
+            outcome["under"].as_str().unwrap_or_default().to_owned(),
+        ];
+        for name in ["items_per_second", "settled_items_per_second"] {
+            let ratio = alone.map(|alone| rate(outcome, name) / rate(alone, name));
+            row.push(format!("{:.1} M", rate(outcome, name) / 1e6));
+            row.push(ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
+        }
+        table.add_row(row);
+        last = kernel;
+    }
+    writeln!(out, "{}", terminal::trimmed(&table))?;
+    Ok(())
+}
