@@ -68,6 +68,25 @@ fn mapping(line: &[u8]) -> Vec<(NodeId, u64)> {
     pages.into_iter().map(|(node, count)| (node, bytes(count))).collect()
 }
 
+/// Whether AutoNUMA, where it is on, moves the pages of a process to their users, by the policy of
+/// its first mapping, which is its process's: programs themselves have none of their own. A
+/// policy other than the default keeps pages out of its hands, unless it has the balancing flag
+/// and leaves more than one node to choose from. `None` where no line is to be read.
+///
+/// Source: `mpol_misplaced` and `mpol_to_str` in mm/mempolicy.c.
+#[must_use]
+pub fn moved_by_auto_numa(text: &[u8]) -> Option<bool> {
+    let policy = text.split(u8::is_ascii_whitespace).nth(1)?;
+    let policy = std::str::from_utf8(policy).ok()?;
+    let (mode, nodes) = policy.split_once(':').unwrap_or((policy, ""));
+    let several = nodes.contains([',', '-']);
+    match mode.split_once('=') {
+        // Kernels that have no name for the flag write none after the sign.
+        Some((_, flags)) => Some(several && (flags.is_empty() || flags.contains("balancing"))),
+        None => Some(mode == "default"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -96,6 +115,26 @@ mod tests {
                 (7, (1 << 30) + 3 * 4096),
             ]
         );
+    }
+
+    #[test]
+    fn policies_that_auto_numa_moves_by() {
+        let moved =
+            |policy: &str| moved_by_auto_numa(format!("55d0 {policy} file=/bin/x N0=1").as_bytes());
+        for (policy, expected) in [
+            ("default", true),
+            ("bind=balancing:0-1", true),
+            ("bind=:0,2", true),
+            ("bind=static|balancing:0-3", true),
+            ("bind=balancing:0", false),
+            ("bind:0-1", false),
+            ("bind=static:0-1", false),
+            ("local", false),
+            ("interleave:0-3", false),
+        ] {
+            assert_eq!(moved(policy), Some(expected), "{policy}");
+        }
+        assert_eq!(moved_by_auto_numa(b""), None);
     }
 
     #[test]

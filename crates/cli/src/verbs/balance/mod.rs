@@ -174,7 +174,8 @@ impl Args {
                  it on: sudo sysctl kernel.numa_balancing=1"
             ),
         };
-        if kernel && !source.needs_auto_numa() {
+        let moved = || tree.pids().any(target_nodes::kernel_collocates);
+        if kernel && !source.needs_auto_numa() && moved() {
             terminal.warn(
                 "AutoNUMA is on and moves pages to their users itself: pages are spread and not \
                  collocated; to leave all to numapilot: sudo sysctl kernel.numa_balancing=0",

@@ -27,8 +27,8 @@ pub struct Session<'a> {
     cpu_nodes: BTreeMap<CpuId, NodeId>,
     setup: Setup,
     dry_run: bool,
-    /// AutoNUMA moves pages to their users.
-    kernel_collocates: bool,
+    /// AutoNUMA is on.
+    auto_numa: bool,
     source: Source,
     tree: Tree,
     /// `None` for processes that may not be balanced.
@@ -46,7 +46,7 @@ impl<'a> Session<'a> {
         args: &Args,
         machine: &'a Machine,
         source: Source,
-        kernel_collocates: bool,
+        auto_numa: bool,
         output: Output,
     ) -> anyhow::Result<Self> {
         let (nodes, setup) = (Nodes::of(machine), args.decision.setup());
@@ -65,7 +65,7 @@ impl<'a> Session<'a> {
             cpu_nodes: machine.cpus.iter().filter_map(node_of).collect(),
             setup,
             dry_run: args.dry_run,
-            kernel_collocates,
+            auto_numa,
             accessed_ns: source.accessed_ns(),
             source,
             tree: Tree::default(),
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
                 accesses_per_sample,
                 counted: None,
                 memory_used,
-                kernel_collocates: self.kernel_collocates,
+                kernel_collocates: self.auto_numa && target_nodes::kernel_collocates(pid),
                 usable: target_nodes::usable(pid, self.machine),
             };
             let interval = target.interval(&self.nodes, &evidence, now_ns, self.dry_run, &stop);

@@ -1,5 +1,10 @@
-//! What a target may use, as it is now: its cpuset can change while it runs.
+//! What a target may use and what the kernel does with it, as it is now: its cpuset can change
+//! while it runs.
 
+use std::fs::File;
+use std::io::Read;
+
+use numapilot_observe::numa_maps::moved_by_auto_numa;
 use numapilot_topology::{Machine, NodeSet};
 use procfs::Current;
 use procfs::process::Process;
@@ -13,6 +18,16 @@ pub fn usable(pid: i32, machine: &Machine) -> NodeSet {
         None => machine.allowed.nodes.clone(),
     };
     machine.memory_nodes().intersection(&allowed)
+}
+
+/// Whether AutoNUMA, which is on, moves the pages of a process to their users: its policy can
+/// keep it from that.
+pub fn kernel_collocates(pid: i32) -> bool {
+    // No more than the first mapping: for the others the kernel would walk through their pages.
+    let mut start = [0u8; 64];
+    let read = File::open(format!("/proc/{pid}/numa_maps")).and_then(|mut f| f.read(&mut start));
+    let read = read.ok().and_then(|length| moved_by_auto_numa(start.get(..length)?));
+    read.unwrap_or(true)
 }
 
 /// Share of the machine's memory in use; all of it where that cannot be told.
