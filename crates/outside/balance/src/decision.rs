@@ -100,6 +100,17 @@ impl fmt::Display for State {
     }
 }
 
+/// Memory that a copy for each node would serve best: it is read from several and not written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Replicable {
+    /// The first page.
+    pub start: Page,
+    /// How many.
+    pub pages: u64,
+    /// Time that copies would save, as a share of all time lost on memory.
+    pub gain: f64,
+}
+
 /// What was seen, what follows, and the orders.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
@@ -113,6 +124,8 @@ pub struct Decision {
     pub collocates: bool,
     /// Pages that a copy for each node would serve best.
     pub replicable: usize,
+    /// Where they are, and what copies would save, in default mode.
+    pub copies: Vec<Replicable>,
     /// Time that would be saved, as a share of all time lost on memory, where it is known.
     pub gain: Option<f64>,
     /// In ascending order of pages; no page twice.

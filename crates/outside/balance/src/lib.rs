@@ -33,7 +33,7 @@ mod traffic;
 pub use adaptive::Adaptive;
 pub use balance::{Balance, Setup};
 pub use carry_out::{Done, carry_out};
-pub use decision::{Decision, Moved, Order, State, Why};
+pub use decision::{Decision, Moved, Order, Replicable, State, Why};
 pub use evidence::{Access, Evidence, Page, Region};
 pub use memory::{Memory, MemoryError, Obstacle, Whereabouts};
 pub use nodes::Nodes;

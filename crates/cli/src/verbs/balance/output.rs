@@ -7,7 +7,9 @@ use std::fs::File;
 use std::io::Write;
 
 use anyhow::Context;
-use numapilot_balance::{Interval, MemoryError, Metrics, Obstacle, Order, Page, State, Why};
+use numapilot_balance::{
+    Interval, MemoryError, Metrics, Obstacle, Order, Page, Replicable, State, Why,
+};
 use numapilot_observe::source::{PassedOver, Source};
 use serde::Serialize;
 
@@ -35,6 +37,16 @@ struct Decided {
     /// Share of the time lost on memory that the orders are to save.
     gain: Option<f64>,
     replicable_pages: usize,
+    replicable: Vec<Copied>,
+}
+
+/// Memory that a copy on each node would serve best.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Copied {
+    address: u64,
+    pages: u64,
+    /// Share of the time lost on memory that copies would save.
+    gain: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -67,6 +79,7 @@ impl Line {
                 interleaves: decision.interleaves,
                 gain: decision.gain,
                 replicable_pages: decision.replicable,
+                replicable: decision.copies.iter().map(Copied::of).collect(),
             },
             orders: merged(&decision.orders),
             done: interval.done.as_ref().map(|done| Carried {
@@ -112,8 +125,19 @@ impl Line {
         if self.decision.replicable_pages > 0 {
             let pages = self.decision.replicable_pages;
             let _ = write!(text, ", {pages} would gain by a copy on each node");
+            let gain: f64 = self.decision.replicable.iter().map(|copies| copies.gain).sum();
+            if let Some(first) = self.decision.replicable.first() {
+                let gain = percent(Some(gain));
+                let _ = write!(text, " ({gain} of the time lost; at {:#x})", first.address);
+            }
         }
         text
+    }
+}
+
+impl Copied {
+    const fn of(copies: &Replicable) -> Self {
+        Self { address: copies.start.address(), pages: copies.pages, gain: copies.gain }
     }
 }
 

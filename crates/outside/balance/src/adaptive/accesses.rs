@@ -6,17 +6,22 @@ use crate::nodes::Nodes;
 /// Stands for a latency that is not known.
 const UNKNOWN: u32 = u32::MAX;
 
+/// Of a home's position: a store. Linux knows 1024 nodes.
+const WRITE: u16 = 1 << 15;
+
 /// One access; nodes are positions.
 #[derive(Clone, Copy, Debug)]
 pub struct One {
     pub page: Page,
     latency_ns: u32,
     from: u16,
+    /// With [`WRITE`].
     home: u16,
 }
 
 impl One {
     pub fn new(page: Page, from: u16, home: u16, latency_ns: Option<u32>) -> Self {
+        debug_assert!(home < WRITE);
         let latency_ns = latency_ns.map_or(UNKNOWN, |known| known.min(UNKNOWN - 1));
         Self { page, latency_ns, from, home }
     }
@@ -26,7 +31,15 @@ impl One {
     }
 
     pub fn home(&self) -> usize {
-        self.home.into()
+        (self.home & !WRITE).into()
+    }
+
+    pub fn write(&self) -> bool {
+        self.home & WRITE != 0
+    }
+
+    fn writing(self, write: bool) -> Self {
+        Self { home: if write { self.home | WRITE } else { self.home }, ..self }
     }
 
     pub fn latency_ns(&self) -> Option<u32> {
@@ -76,14 +89,15 @@ pub struct Accesses {
 impl Accesses {
     /// Those between nodes that are known.
     pub fn of(evidence: &Evidence, nodes: &Nodes) -> Self {
-        let position = |id| u16::try_from(nodes.position(id)?).ok();
+        let position = |id| u16::try_from(nodes.position(id)?).ok().filter(|at| *at < WRITE);
         let mut accesses =
             Self { all: Vec::with_capacity(evidence.accesses.len()), huge: Vec::new() };
         for access in &evidence.accesses {
             let (Some(from), Some(home)) = (position(access.from), position(access.home)) else {
                 continue;
             };
-            accesses.all.push(One::new(access.page, from, home, access.latency_ns));
+            let one = One::new(access.page, from, home, access.latency_ns);
+            accesses.all.push(one.writing(access.write));
             let region = access.page.region();
             if access.huge && accesses.huge.last() != Some(&region) {
                 accesses.huge.push(region);

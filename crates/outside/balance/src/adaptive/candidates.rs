@@ -47,7 +47,8 @@ impl View<'_> {
         let (mut candidates, mut shared) = (Vec::new(), Vec::new());
         for (at, unit) in (0u32..).zip(units) {
             let Some(to) = unit.owner() else {
-                shared.push((Reverse(unit.count()), at));
+                // Positive numbers are in the order of their bits.
+                shared.push((Reverse(unit.weight.to_bits()), at));
                 continue;
             };
             if usable[to] && !evidence.kernel_collocates {
@@ -60,9 +61,10 @@ impl View<'_> {
             shared.sort_unstable();
             for (_, at) in shared {
                 let unit = &units[at as usize];
-                let Some(to) = self.roomiest(&controllers, unit, &usable) else { continue };
+                let Some((home, to)) = self.roomiest(&controllers, unit, &usable) else { continue };
                 let found = self.candidate(&controllers, (at, unit), to, Why::Interleave);
-                candidates.extend(found.inspect(|_| controllers.shift(unit.of(self.accesses), to)));
+                candidates
+                    .extend(found.inspect(|_| controllers.shift_shared(home, to, unit.weight)));
             }
         }
         candidates
@@ -112,7 +114,7 @@ impl View<'_> {
             (Some(counts), Some(last)) => {
                 let [here_ns, there_ns] = self.expected(counts, [last.home(), to]);
                 let here_ns = here_ns * controllers.stretch(last.home());
-                accesses.len() as f64 * (here_ns - there_ns * controllers.stretch(to))
+                f64::from(unit.weight) * (here_ns - there_ns * controllers.stretch(to))
             }
             _ => {
                 let here = self.taken(controllers, accesses, None);
@@ -160,8 +162,13 @@ impl View<'_> {
     }
 
     /// Where a shared unit takes load off a controller that has too much: the node with the most
-    /// room, the one that uses the unit more among equals.
-    fn roomiest(&self, controllers: &Controllers, unit: &Unit, usable: &[bool]) -> Option<usize> {
+    /// room, the one that uses the unit more among equals. From where and where to.
+    fn roomiest(
+        &self,
+        controllers: &Controllers,
+        unit: &Unit,
+        usable: &[bool],
+    ) -> Option<(usize, usize)> {
         let accesses = unit.of(self.accesses);
         let home = home_of(accesses, usable.len())?;
         let excess = controllers.excess(home);
@@ -175,7 +182,7 @@ impl View<'_> {
             room.then_with(|| used(*b).cmp(&used(*a))).then(a.cmp(b))
         })?;
         // It must not become what the other was.
-        (controllers.excess(best) + f64::from(unit.count()) < excess).then_some(best)
+        (controllers.excess(best) + f64::from(unit.weight) < excess).then_some((home, best))
     }
 }
 

@@ -14,6 +14,10 @@ use crate::traffic::Traffic;
 /// Imbalance beyond which controllers are taken for congested.
 const MOST_IMBALANCE: f64 = 0.35;
 
+/// Imbalance at which one leaves off spreading: half-way, latencies are in order and a third of
+/// the gain is still to be had.
+const CALM_IMBALANCE: f64 = 0.1;
+
 /// Samples by which a mean latency is known.
 const LEAST_SAMPLES: u32 = 30;
 
@@ -30,16 +34,25 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    pub fn of(accesses: &[One], usable: &NodeSet, nodes: &Nodes, traffic: &Traffic) -> Self {
+    /// By the accesses of an interval; `spreading` when the last one has begun to.
+    pub fn of(
+        accesses: &[One],
+        usable: &NodeSet,
+        nodes: &Nodes,
+        traffic: &Traffic,
+        spreading: bool,
+    ) -> Self {
         let weight = |at: usize| {
             let usable = usable.contains(nodes.ids()[at]);
             if usable { nodes.bandwidth(at) } else { 0.0 }
         };
         let weights: Vec<f64> = (0..nodes.len()).map(weight).collect();
         let sum: f64 = weights.iter().sum();
-        let imbalanced = || traffic.imbalance().is_some_and(|i| i > MOST_IMBALANCE);
+        let most = if spreading { CALM_IMBALANCE } else { MOST_IMBALANCE };
+        let imbalanced = traffic.imbalance().is_some_and(|i| i > most);
+        let slower = slower_than_remote(accesses, nodes.len());
         Self {
-            congested: slower_than_remote(accesses, nodes.len()).unwrap_or_else(imbalanced),
+            congested: slower.map_or(imbalanced, |slower| slower || spreading && imbalanced),
             target: weights.iter().map(|w| if sum > 0.0 { w / sum } else { 0.0 }).collect(),
             loads: traffic.loads(),
             total: traffic.total(),
@@ -59,6 +72,12 @@ impl Controllers {
     /// Load beyond a node's share; negative where there is room.
     pub fn excess(&self, at: usize) -> f64 {
         self.loads[at] - self.target[at] * self.total
+    }
+
+    /// Reckons from now on with a move of something shared that has so many accesses.
+    pub fn shift_shared(&mut self, home: usize, to: usize, weight: f32) {
+        self.loads[home] -= f64::from(weight);
+        self.loads[to] += f64::from(weight);
     }
 
     /// Reckons from now on with a move of what these accesses went to.

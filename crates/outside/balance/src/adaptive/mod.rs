@@ -22,10 +22,12 @@ mod candidates;
 mod congestion;
 mod counts;
 mod owner;
+mod replication;
 mod residence;
 mod sorted;
 mod trial;
 mod units;
+mod weight;
 
 pub use owner::wilson_lower;
 
@@ -91,6 +93,8 @@ pub struct Adaptive {
     rate: f64,
     /// Whether the source shows every page in use, or a random part of all accesses.
     random: bool,
+    /// Whether the last interval spread pages: one goes on until controllers are even.
+    spreading: bool,
     idle: u32,
 }
 
@@ -110,6 +114,7 @@ impl Adaptive {
             page_move_ns: PAGE_MOVE_NS,
             rate: 0.0,
             random: false,
+            spreading: false,
             idle: 0,
         }
     }
@@ -125,7 +130,8 @@ impl Adaptive {
             Some(_) => Traffic::sampled(evidence, nodes),
             None => traffic,
         };
-        let controllers = Controllers::of(&accesses.all, &evidence.usable, nodes, &traffic);
+        let controllers =
+            Controllers::of(&accesses.all, &evidence.usable, nodes, &traffic, self.spreading);
         let mut decision =
             Decision { metrics, interleaves: controllers.congested, ..Decision::default() };
         if accesses.all.len() >= LEAST_SAMPLES && evidence.duration_ns > 0 {
@@ -139,6 +145,7 @@ impl Adaptive {
         if now_ns < self.trials.paused_until_ns() {
             decision.state = State::BackingOff;
         }
+        self.spreading = decision.orders.iter().any(|order| order.why == Why::Interleave);
         let undone = self.undo_some(evidence);
         decision.orders.extend(undone);
         decision.orders.sort_unstable_by_key(|order| order.start);
@@ -212,6 +219,8 @@ impl Adaptive {
         let units = units::divide(self, accesses, now_ns);
         let all: f64 = units.iter().map(|unit| view.lost(&controllers, unit)).sum();
         let mut candidates = view.candidates(evidence, &units, controllers.clone());
+        decision.copies = replication::replicable(nodes, &controllers, &accesses.all, all);
+        decision.replicable = decision.copies.iter().map(|copy| copy.pages as usize).sum();
         decision.collocates = candidates.iter().any(|found| found.why == Why::Collocate);
         let saved: f64 = candidates.iter().map(|candidate| candidate.gain).sum();
         let gain = if all > 0.0 { saved / (all * self.rate * 1e-9) } else { 0.0 };

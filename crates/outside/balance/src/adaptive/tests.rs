@@ -21,6 +21,7 @@ struct World {
     given: Vec<(u64, Order)>,
     per_sample: Option<f64>,
     kernel_collocates: bool,
+    writes: bool,
 }
 
 impl World {
@@ -40,6 +41,7 @@ impl World {
             given: Vec::new(),
             per_sample: Some(1000.0),
             kernel_collocates: false,
+            writes: true,
         }
     }
 
@@ -75,7 +77,7 @@ impl World {
             let (page, from) = (Page(page), NodeId(from));
             let home = self.homes[&page];
             let latency_ns = latency(from.0, home.0);
-            Access { page, from, home, write: true, huge, latency_ns }
+            Access { page, from, home, write: self.writes, huge, latency_ns }
         });
         let evidence = Evidence {
             duration_ns: SECOND_NS,
@@ -290,6 +292,19 @@ fn what_the_kernel_moves_is_left_to_it() {
     }
     assert!(world.counts()[1] > 150, "{:?}", world.counts());
     assert!(world.given.iter().all(|(_, order)| order.why == Why::Interleave));
+}
+
+#[test]
+fn what_all_read_would_gain_by_copies() {
+    let mut world = World::new(2).pages(0, 512, 0).pages(512, 512, 0).pages(2048, 512, 0);
+    let all = |pages: std::ops::Range<u64>| (0..2).flat_map(move |node| by(pages.clone(), node, 1));
+    let accesses = || all(0..1024).chain(by(2048..2560, 1, 1)).collect::<Vec<_>>();
+    assert_eq!(world.interval(accesses()).copies, [], "all are written");
+    world.writes = false;
+    let decision = world.interval(accesses());
+    let found: Vec<_> = decision.copies.iter().map(|c| (c.start, c.pages)).collect();
+    assert_eq!((found, decision.replicable), (vec![(Page(0), 1024)], 1024));
+    assert!((0.1..0.9).contains(&decision.copies[0].gain), "{decision:?}");
 }
 
 /// Accesses of some intervals: pages of three regions, by any of the nodes.

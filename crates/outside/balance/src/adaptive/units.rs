@@ -6,6 +6,7 @@ use super::accesses::{Accesses, One};
 use super::owner::owner;
 use super::residence::Asked;
 use super::sorted::seek;
+use super::weight::Weights;
 use crate::evidence::{Page, Region};
 
 /// Pages that were accessed and what they should do. There can be a million: it has no memory of
@@ -21,6 +22,8 @@ pub struct Unit {
     region: u32,
     /// Whose it is; `None` for what several share.
     owner: Option<u16>,
+    /// Accesses that are to be expected in an interval like this one.
+    pub weight: f32,
     /// Whether it has not been moved lately.
     pub movable: bool,
 }
@@ -43,11 +46,6 @@ impl Unit {
     /// Its accesses.
     pub fn of<'a>(&self, accesses: &'a Accesses) -> &'a [One] {
         &accesses.all[self.first as usize..self.end as usize]
-    }
-
-    /// How many there are.
-    pub const fn count(&self) -> u32 {
-        self.end - self.first
     }
 
     /// Since when it is known.
@@ -124,10 +122,14 @@ impl<'a> Divider<'a> {
                 page: None,
                 region: slot,
                 owner: owned,
+                weight: accesses.len() as f32,
                 movable,
             });
             return;
         }
+        let counts = accesses.chunk_by(|a, b| a.page == b.page).map(|same| position(same.len()));
+        // A hint fault says that a page is used and not how often.
+        let weights = state.random.then(|| Weights::of(counts));
         let mut at = first;
         for same in accesses.chunk_by(|a, b| a.page == b.page) {
             let (first, start) = (at, same[0].page);
@@ -139,6 +141,8 @@ impl<'a> Divider<'a> {
             // What a page has shown itself counts for more than what its region has.
             let owner = own.or(owned.filter(|_| lasting.is_none()));
             let movable = state.residence.allows_page(&mut self.asked, start, self.now_ns);
+            let count = position(same.len());
+            let weight = weights.map_or(count.into(), |weights| weights.weight(count)) as f32;
             self.units.push(Unit {
                 start,
                 first,
@@ -146,6 +150,7 @@ impl<'a> Divider<'a> {
                 page: Some(page),
                 region: slot,
                 owner,
+                weight,
                 movable,
             });
         }
