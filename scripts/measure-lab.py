@@ -22,11 +22,12 @@ import tempfile
 import time
 
 # Arguments of `numapilot bench`, whose threads are pinned. k3 follows chains of dependent loads,
-# k4 adds to random words.
+# k4 adds to random words, k1 reads an array in order.
 PROGRAMS = {
     "chase-1": ["k3", "--threads", "1", "--size", "64M"],
     "chase-8": ["k3", "--threads", "8", "--size", "64M"],
     "random-8": ["k4", "--threads", "8", "--size", "64M"],
+    "stream-8": ["k1", "--threads", "8", "--size", "64M"],
     "w1-1": ["w1", "--threads", "1", "--records", "500k", "--groups", "50k"],
     "w1-8": ["w1", "--threads", "8", "--records", "500k", "--groups", "50k"],
     "w1-16": ["w1", "--threads", "16", "--records", "500k", "--groups", "50k"],
