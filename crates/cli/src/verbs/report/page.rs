@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use numapilot_study::experiment::{Claim, ClaimResult, Host, Outcome, Past};
+use numapilot_study::experiment::{ClaimResult, Host, Outcome, Past};
 use numapilot_study::verdict::Verdict;
 
 use super::{Section, picture, strip, time::moment};
@@ -130,8 +130,8 @@ fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {
         "<table><thead><tr><th>claim</th><th>paper</th><th>here</th><th>95 % interval</th><th></th>\
          <th>verdict</th></tr></thead><tbody>"
     )?;
-    for (claim, result) in e.claims.iter().zip(&judged.claims) {
-        line(page, claim, result)?;
+    for claim in &judged.claims {
+        line(page, claim)?;
     }
     writeln!(
         page,
@@ -147,7 +147,7 @@ fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {
     writeln!(page, "</pre></details>\n</section>")
 }
 
-fn line(page: &mut String, claim: &Claim, result: &ClaimResult) -> std::fmt::Result {
+fn line(page: &mut String, result: &ClaimResult) -> std::fmt::Result {
     let (here, interval) = match result.values.as_slice() {
         [(_, one)] => {
             (short(one.value), format!("{} <span class=\"quiet\">n={}</span>", span(one), one.n))
@@ -169,7 +169,7 @@ fn line(page: &mut String, claim: &Claim, result: &ClaimResult) -> std::fmt::Res
         remark.unwrap_or_default(),
         escape(&paper(result)),
         if result.values.len() == 1 { "number" } else { "" },
-        strip::draw(claim, result).unwrap_or_default(),
+        strip::draw(result).unwrap_or_default(),
         badge(result.verdict)
     )
 }

@@ -20,18 +20,18 @@ pub fn draw(experiment: &Experiment, judged: &Judged) -> Vec<String> {
         "" => experiment.picture.clone(),
         unit => format!("{}, {unit}", experiment.picture),
     };
-    let with_value =
-        || judged.points.iter().filter_map(|p| Some((p, p.value.as_ref()?))).take(MAPS);
+    let points = &varying(experiment.along.as_deref(), &judged.points);
+    let with_value = || points.iter().filter_map(|p| Some((p, p.value.as_ref()?))).take(MAPS);
     match metric.kind {
         Kind::Number => {
-            if judged.points.iter().all(|point| point.estimate.is_none()) {
+            if points.iter().all(|point| point.estimate.is_none()) {
                 return Vec::new();
             }
             let along = experiment.along.as_deref();
-            let numeric = along.and_then(|along| lines::numeric(along, &judged.points));
+            let numeric = along.and_then(|along| lines::numeric(along, points));
             vec![match numeric {
                 Some(series) => lines::draw(along.unwrap_or_default(), &unit, &series),
-                None => bars::draw(along, &unit, &judged.points),
+                None => bars::draw(along, &unit, points),
             }]
         }
         Kind::Points => {
@@ -53,6 +53,18 @@ pub fn draw(experiment: &Experiment, judged: &Judged) -> Vec<String> {
             with_value().filter_map(map).collect()
         }
     }
+}
+
+/// Cells without the factors that have one level only, which tell nothing apart; the axis's
+/// own stays.
+fn varying(along: Option<&str>, points: &[Point]) -> Vec<Point> {
+    let tells = |factor: &str| Some(factor) == along || levels(factor, points).len() > 1;
+    let kept = |point: &Point| {
+        let mut point = point.clone();
+        point.at.retain(|factor, _| tells(factor));
+        point
+    };
+    points.iter().map(kept).collect()
 }
 
 /// Levels as words, but for those of one factor.

@@ -6,7 +6,7 @@
 //!        --o---
 //! ```
 
-use numapilot_study::experiment::{Claim, ClaimResult, PaperValue};
+use numapilot_study::experiment::{ClaimResult, PaperValue};
 
 use crate::svg::{Area, Svg};
 
@@ -16,7 +16,8 @@ const EDGE: f64 = 6.0;
 const MIDDLE: f64 = HEIGHT / 2.0;
 
 /// The picture; `None` where there is nothing to put beside ours.
-pub fn draw(claim: &Claim, result: &ClaimResult) -> Option<String> {
+pub fn draw(result: &ClaimResult) -> Option<String> {
+    let claim = &result.claim;
     let [(_, ours)] = result.values.as_slice() else { return None };
     let paper = match &claim.paper {
         Some(PaperValue::Number(number)) => Some(*number),
@@ -31,6 +32,9 @@ pub fn draw(claim: &Claim, result: &ClaimResult) -> Option<String> {
     if all().count() == 2 || high <= low {
         return None;
     }
+    // What lies at an end is not cut off there.
+    let air = 0.08 * (high - low);
+    let (low, high) = (low - air, high + air);
     let x = |value: f64| EDGE + (WIDTH - 2.0 * EDGE) * (value - low) / (high - low);
     let mut svg = Svg::default();
     if let Some([from, to]) = claim.band {

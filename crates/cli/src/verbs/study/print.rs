@@ -48,8 +48,18 @@ pub fn experiment(
             let values = claim.values.iter().map(|(name, e)| format!("{name} {}", short(e.value)));
             writeln!(out, " {}: {}", claim.text, values.collect::<Vec<_>>().join(" > "))?;
         }
-        if let Some(remark) = &claim.remark {
-            writeln!(out, " {DIM}{}: {remark}{DIM:#}", claim.text)?;
+    }
+    let remarks = || judged.claims.iter().filter_map(|claim| claim.remark.as_ref());
+    for (index, remark) in remarks().enumerate() {
+        if remarks().take(index).any(|earlier| earlier == remark) {
+            continue;
+        }
+        // What is true of several claims is said once.
+        let of = |claim: &&ClaimResult| claim.remark.as_ref() == Some(remark);
+        let texts: Vec<&str> = judged.claims.iter().filter(of).map(|c| c.text.as_str()).collect();
+        match texts.as_slice() {
+            [one] => writeln!(out, " {DIM}{one}: {remark}{DIM:#}")?,
+            _ => writeln!(out, " {DIM}{remark}{DIM:#}")?,
         }
     }
     writeln!(out)

@@ -126,7 +126,7 @@ pub struct Metric {
     /// Number, points or matrix.
     #[serde(default)]
     pub kind: Kind,
-    /// Fields of a list's elements: along the axis and upwards, of points.
+    /// Fields of a list's elements: along the axis (their number, where empty) and upwards.
     #[serde(default)]
     pub points: Option<[String; 2]>,
 }

@@ -22,7 +22,7 @@ use crate::verdict::Verdict;
 pub struct Judged {
     /// The weakest of the claims' verdicts.
     pub verdict: Verdict,
-    /// In the experiment's order.
+    /// In the experiment's order; without those about levels that the scale leaves out.
     pub claims: Vec<ClaimResult>,
     /// What the picture shows, by cell.
     pub points: Vec<Point>,
@@ -31,6 +31,9 @@ pub struct Judged {
 /// A claim, judged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClaimResult {
+    /// With its rule.
+    #[serde(skip)]
+    pub claim: Claim,
     /// In words.
     pub text: String,
     /// The paper's value.
@@ -75,8 +78,8 @@ impl Experiment {
             (cell, found)
         });
         let evidence = Evidence { experiment: self, cells: all.collect() };
-        let claims: Vec<ClaimResult> =
-            self.claims.iter().map(|claim| evidence.claim(claim)).collect();
+        let judged = self.claims.iter().filter(|claim| evidence.has(claim));
+        let claims: Vec<ClaimResult> = judged.map(|claim| evidence.claim(claim)).collect();
         Judged {
             verdict: claims.iter().map(|claim| claim.verdict).min().unwrap_or(Verdict::Shown),
             claims,
@@ -105,16 +108,18 @@ fn found<'a>(command: &str, trials: &'a [Trial]) -> Found<'a> {
 }
 
 impl Evidence<'_> {
+    /// Whether the scale has the cells of a claim.
+    fn has(&self, claim: &Claim) -> bool {
+        let quantities = claim.of.iter().chain(&claim.order);
+        let mut sets = quantities.flat_map(|quantity| [Some(&quantity.at), quantity.over.as_ref()]);
+        sets.all(|at| at.is_none_or(|at| self.cells.iter().any(|(cell, _)| within(cell, at))))
+    }
+
     /// A metric in the cells of `at`, by round: the geometric mean where there are several.
     fn rounds(&self, metric: &str, at: &At) -> Result<BTreeMap<u32, f64>, String> {
         let key = self.experiment.metrics.get(metric).map(|m| m.key()).unwrap_or_default();
-        let within =
-            |cell: &Cell| at.iter().all(|(factor, level)| cell.at.get(factor) == Some(level));
         let mut numbers: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-        let chosen: Vec<_> = self.cells.iter().filter(|(cell, _)| within(cell)).collect();
-        if chosen.is_empty() {
-            return Err(format!("{} is not run at this scale", describe(at)));
-        }
+        let chosen: Vec<_> = self.cells.iter().filter(|(cell, _)| within(cell, at)).collect();
         for (cell, found) in &chosen {
             let named = |why: &String| match cell.at.is_empty() {
                 true => why.clone(),
@@ -147,6 +152,7 @@ impl Evidence<'_> {
 
     fn claim(&self, claim: &Claim) -> ClaimResult {
         let result = |verdict, values, remark: Option<String>| ClaimResult {
+            claim: claim.clone(),
             text: claim.text.clone(),
             paper: claim.paper.clone(),
             values,
@@ -171,13 +177,14 @@ impl Evidence<'_> {
             };
         }
         if claim.order.is_empty() {
-            let any = self.cells.iter().find_map(|(_, found)| found.as_ref().err());
-            let verdict = if self.cells.iter().any(|(_, found)| found.is_ok()) {
-                Verdict::Shown
-            } else {
-                Verdict::NotRunHere
+            let points = self.points();
+            let is_there = |point: &Point| point.estimate.is_some() || point.value.is_some();
+            let verdict = match points.iter().any(is_there) {
+                true => Verdict::Shown,
+                false => Verdict::NotRunHere,
             };
-            return result(verdict, Vec::new(), any.cloned());
+            let missing = points.into_iter().find_map(|point| point.missing);
+            return result(verdict, Vec::new(), missing);
         }
         let found: Vec<_> = claim.order.iter().map(|q| (q.label(), self.values(q))).collect();
         let missing = found.iter().find_map(|(_, values)| values.as_ref().err().cloned());
@@ -235,6 +242,10 @@ fn geometric_mean(numbers: &[f64]) -> f64 {
         [one] => *one,
         _ => (numbers.iter().map(|n| n.ln()).sum::<f64>() / numbers.len() as f64).exp(),
     }
+}
+
+fn within(cell: &Cell, at: &At) -> bool {
+    at.iter().all(|(factor, level)| cell.at.get(factor) == Some(level))
 }
 
 /// Round by round, where both have the round.

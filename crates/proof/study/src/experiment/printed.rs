@@ -24,8 +24,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
 }
 
 /// What is at the end of a path of names and positions with dots between. In a list, a name
-/// is that of the element whose `name` (or `test`, `allocator`, ...) it is; `[` names may
-/// have dots in them in no list of ours.
+/// is that of the element whose `name` (or `test`, `allocator`, ...) it is.
 #[must_use]
 pub(crate) fn at<'a>(json: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(json, |at, name| match at {
@@ -57,10 +56,12 @@ pub(super) fn metric(metric: &Metric, printed: &[Value]) -> Result<Value, String
         (Kind::Matrix, _) if found.is_array() => Ok(found.clone()),
         (Kind::Traffic, _) if found.is_object() => Ok(found.clone()),
         (Kind::Points, Some([x, y])) => {
-            let point =
-                |item: &Value| Some(Value::from(vec![at(item, x)?.clone(), at(item, y)?.clone()]));
-            let points: Vec<Value> =
-                found.as_array().into_iter().flatten().filter_map(point).collect();
+            let point = |(index, item): (usize, &Value)| {
+                let x = if x.is_empty() { Value::from(index) } else { at(item, x)?.clone() };
+                Some(Value::from(vec![x, at(item, y)?.clone()]))
+            };
+            let items = found.as_array().into_iter().flatten().enumerate();
+            let points: Vec<Value> = items.filter_map(point).collect();
             if points.is_empty() {
                 Err(format!("{} has no points", metric.field))
             } else {
@@ -107,6 +108,8 @@ mod tests {
         let points = ["x", "y"].map(str::to_owned);
         let points = Metric { kind: Kind::Points, points: Some(points), ..number("m") };
         assert_eq!(metric(&points, &printed), Ok(json!([[1, 2]])));
+        let counted = Metric { points: Some(["", "y"].map(str::to_owned)), ..points };
+        assert_eq!(metric(&counted, &printed), Ok(json!([[0, 2]])));
     }
 
     proptest! {

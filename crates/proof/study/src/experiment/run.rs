@@ -332,7 +332,7 @@ mod tests {
         // Another experiment that wants another number of the same trials.
         let other = TINY.replace("field = \"seconds\"", "field = \"usage.wall_seconds\"");
         let other = Experiment::parse("other", &other).unwrap();
-        let (_, more) = run(&[other.clone()], &log.trials, false);
+        let (_, more) = run(std::slice::from_ref(&other), &log.trials, false);
         assert_eq!(more.trials.len(), 6);
         let (_, both) = run(&[tiny(), other], &[], false);
         assert_eq!((both.trials.len(), both.begun), (6, 2));

@@ -38,7 +38,10 @@ pub fn draw(along: Option<&str>, unit: &str, points: &[Point]) -> String {
     let mut y = 30.0;
     for group in groups {
         if let Some(group) = group {
-            svg.text("strong", MARGIN, y + 14.0, group);
+            // `16` says nothing without its factor.
+            let is_number = group.parse::<f64>().is_ok();
+            let factor = along.filter(|_| is_number).map_or(String::new(), |f| format!("{f} "));
+            svg.text("strong", MARGIN, y + 14.0, &format!("{factor}{group}"));
             y += ROW;
         }
         let in_group = |point: &&Point| {

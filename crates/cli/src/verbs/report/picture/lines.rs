@@ -81,6 +81,9 @@ pub fn draw(x_name: &str, y_name: &str, lines: &[Line]) -> String {
         if path.len() < 30 {
             line.points.iter().for_each(|p| svg.dot(kind, x(p[0]), y(p[1]), 3.5));
         }
+        if line.name.is_empty() {
+            continue;
+        }
         let width = 30.0 + text_width(&line.name, 13.0);
         if at + width > LEFT + WIDTH && at > LEFT {
             (at, legend) = (LEFT, legend + LEGEND);

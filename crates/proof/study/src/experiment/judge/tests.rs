@@ -63,6 +63,15 @@ fn without_a_direction_the_whole_interval_must_be_in_the_band() {
 }
 
 #[test]
+fn claims_about_levels_that_a_scale_leaves_out_are_not_judged_at_it() {
+    let text = TINY.replace("[scale.smoke]", "[scale.smoke]\nonly = { kind = [\"fast\"] }");
+    let tiny = Experiment::parse("tiny", &text).unwrap();
+    let judged = tiny.judge(ScaleName::Smoke, &trials(&[1.0; 3], &[2.0; 3]));
+    let left: Vec<&str> = judged.claims.iter().map(|claim| claim.text.as_str()).collect();
+    assert_eq!((left, judged.verdict), (vec!["both"], Verdict::Shown));
+}
+
+#[test]
 fn what_cannot_be_run_here_says_what_it_needs() {
     let mut trials = trials(&[1.0; 3], &[]);
     let command = cells(&tiny(), ScaleName::Smoke)[1].command.clone();
