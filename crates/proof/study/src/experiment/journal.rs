@@ -20,7 +20,7 @@ use super::run::Trial;
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// A file operation failed.
-    #[error("cannot {what} {} ({source}); choose another place", path.display())]
+    #[error("cannot {what} {}; choose another place", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
@@ -36,7 +36,7 @@ pub enum JournalError {
     #[error("{} has results already; give --resume to add to them, or another --output", .0.display())]
     Exists(PathBuf),
     /// A line that no numapilot of this version wrote.
-    #[error("{}, line {line}, is no line of results ({source}); remove it, or give another file", path.display())]
+    #[error("{}, line {line}, is no line of results; remove it, or give another file", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
