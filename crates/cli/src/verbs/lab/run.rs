@@ -119,7 +119,9 @@ impl Args {
         let outcome = Lab::find()?.run(&request)?;
         if outcome.boots > 1 {
             let boots = outcome.boots;
-            terminal.warn(format_args!("the guest ran after {boots} boots: the others hung"));
+            terminal.warn(format_args!(
+                "the guest ran after {boots} boots: in the others it or QEMU failed"
+            ));
         }
         if let Some(counted) = &outcome.report {
             let text = if self.json {

@@ -24,7 +24,9 @@ const GLANCE: Duration = Duration::from_millis(50);
 const LAST_OF_TERMINAL: Duration = Duration::from_millis(200);
 
 /// A guest that hangs while it boots, as one in some dozens does on a busy host (the emulator
-/// loses a timer), is booted again: so often in all, each time in its part of the limit.
+/// loses a timer), is booted again, and so is one whose emulator fails an assertion meanwhile
+/// (`iotlb_to_section`: a CPU uses the map of devices while another changes it): so often in
+/// all, each time in its part of the limit.
 const BOOTS: u32 = 3;
 
 /// Boots, runs, ends.
@@ -53,7 +55,8 @@ pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
         let booted_by = begun + request.boot_timeout * boots / BOOTS;
         let mut run = Run::new(request, machine, &signals, [begun, booted_by])?;
         match run.until_end()? {
-            End::Timeout if run.started.is_none() && boots < BOOTS => {}
+            End::Timeout if run.may_boot_again(boots) => {}
+            End::Died if run.may_boot_again(boots) && run.machine.has_aborted()? => {}
             event => return Ok(Outcome { boots, ..run.conclude(event)? }),
         }
     }
@@ -127,6 +130,10 @@ impl<'a> Run<'a> {
             started: None,
             asked: None,
         })
+    }
+
+    fn may_boot_again(&self, boots: u32) -> bool {
+        self.started.is_none() && boots < BOOTS
     }
 
     fn until_end(&mut self) -> Result<End, LabError> {

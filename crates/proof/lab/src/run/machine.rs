@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -121,6 +122,16 @@ impl Machine {
         let limit = Timespec::try_from(limit).unwrap_or_default();
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         Ok(poll(&mut fds, Some(&limit)).map_err(LabError::host("wait for QEMU"))? > 0)
+    }
+
+    /// Whether it ended because it found itself in error, as a failed assertion does; one
+    /// that has not ended yet has not.
+    pub fn has_aborted(&mut self) -> Result<bool, LabError> {
+        if !self.ended_within(FAREWELL)? {
+            return Ok(false);
+        }
+        let status = self.child.wait().map_err(LabError::host("wait for QEMU"))?;
+        Ok(status.signal() == Some(libc::SIGABRT))
     }
 
     /// Why it ended, when nobody asked it to.
