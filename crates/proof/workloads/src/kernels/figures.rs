@@ -66,6 +66,10 @@ pub fn model(name: &str, description: &Description, time: Time) -> Result<Model,
     Ok(model)
 }
 
+/// Memory of a node in the model's layout, which simulates no address: a prediction asks on which
+/// node a page is, and no size of memory may keep it from one.
+const NODE_BYTES: u64 = 1 << 30;
+
 fn layout(machine: &Machine, cpus_per_node: u32) -> Layout {
     let mut layout = Layout { cpus: Vec::new(), ranges: Vec::new() };
     let mut start = 0;
@@ -79,8 +83,8 @@ fn layout(machine: &Machine, cpus_per_node: u32) -> Layout {
             layout.cpus.extend(places);
         }
         if of.memory_bytes > 0 {
-            layout.ranges.push(MemoryRange { node, start, bytes: of.memory_bytes });
-            start += of.memory_bytes;
+            layout.ranges.push(MemoryRange { node, start, bytes: NODE_BYTES });
+            start += NODE_BYTES;
         }
     }
     layout
