@@ -30,6 +30,9 @@ pub struct Causes {
     /// Suspects of each failure.
     present: Vec<Vec<usize>>,
     failed: Vec<Candidate>,
+    /// Levels of each cell; none where nothing is suspect.
+    cells: Vec<Vec<usize>>,
+    candidates: usize,
 }
 
 impl Causes {
@@ -46,6 +49,8 @@ impl Causes {
             failures: Vec::new(),
             present: Vec::new(),
             failed: failed.to_vec(),
+            cells: Vec::new(),
+            candidates: shape.cells() + shape.extras,
         };
         let mut known: BTreeMap<Trait, usize> = BTreeMap::new();
         for point in failed.iter().filter_map(|&plan| shape.coordinates(plan)) {
@@ -65,6 +70,9 @@ impl Causes {
             if !present.is_empty() {
                 causes.present.push(present);
             }
+        }
+        if !causes.suspects.is_empty() {
+            causes.cells = shape.candidates().filter_map(|c| shape.coordinates(c)).collect();
         }
         causes.accuse();
         causes
@@ -110,15 +118,11 @@ impl Causes {
     }
 
     /// Candidates that fail.
-    pub fn fails(&self, shape: &Shape) -> Vec<bool> {
-        let mut fails = vec![false; shape.cells() + shape.extras];
-        let guilty: Vec<Trait> =
-            self.suspects.iter().zip(&self.guilty).filter(|(_, g)| **g).map(|(s, _)| *s).collect();
-        if !guilty.is_empty() {
-            for (fails, plan) in fails.iter_mut().zip(shape.candidates()) {
-                *fails = shape.coordinates(plan).is_some_and(|point| {
-                    guilty.iter().any(|&((f, a), (g, b))| point[f] == a && point[g] == b)
-                });
+    pub fn fails(&self) -> Vec<bool> {
+        let mut fails = vec![false; self.candidates];
+        for (&((f, a), (g, b)), _) in self.suspects.iter().zip(&self.guilty).filter(|(_, g)| **g) {
+            for (fails, point) in fails.iter_mut().zip(&self.cells) {
+                *fails |= point[f] == a && point[g] == b;
             }
         }
         for plan in &self.failed {
@@ -168,7 +172,7 @@ mod tests {
         let mut shares = vec![0.0; shape.cells() + shape.extras];
         for _ in 0..1000 {
             causes.step(&mut rng);
-            for (share, fails) in shares.iter_mut().zip(causes.fails(shape)) {
+            for (share, fails) in shares.iter_mut().zip(causes.fails()) {
                 *share += f64::from(u8::from(fails));
             }
         }

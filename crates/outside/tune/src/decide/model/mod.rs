@@ -130,7 +130,7 @@ pub fn draws(shape: &Shape, seen: &[Seen], noise: f64, count: usize, seed: u64) 
         }
         Surface {
             costs: chain.terms.costs(shape, &mut rng),
-            fails: causes.fails(shape),
+            fails: causes.fails(),
             noise: chain.noise.sqrt(),
         }
     };

@@ -48,6 +48,27 @@ impl Place {
             (_, None) => false,
         }
     }
+
+    /// Adds an effect to the costs of the plans it applies to.
+    fn add(self, effect: f64, shape: &Shape, costs: &mut [f64]) {
+        // Cells lie in blocks: the last factor's levels side by side, the first farthest apart.
+        let inner = |f: usize| shape.levels[f + 1..].iter().product::<usize>();
+        let raise = |costs: &mut [f64]| costs.iter_mut().for_each(|cost| *cost += effect);
+        let of_level = |costs: &mut [f64], (f, level): (usize, usize), act: &dyn Fn(&mut [f64])| {
+            let inner = inner(f);
+            for block in costs.chunks_exact_mut(inner * shape.levels[f]) {
+                act(&mut block[level * inner..][..inner]);
+            }
+        };
+        let cells = ..shape.cells();
+        match self {
+            Self::Plan(plan) => costs[plan.0 as usize] += effect,
+            Self::Level(f, level) => of_level(&mut costs[cells], (f, level), &raise),
+            Self::Pair(a, b) => {
+                of_level(&mut costs[cells], a, &|costs| of_level(costs, b, &raise));
+            }
+        }
+    }
 }
 
 struct Term {
@@ -160,40 +181,14 @@ impl Terms {
 
     /// Costs of all candidates; effects that no run tells about are drawn.
     pub fn costs(&self, shape: &Shape, rng: &mut SmallRng) -> Vec<f64> {
-        let factors = shape.levels.len();
-        let mut main: Vec<Vec<f64>> = shape.levels.iter().map(|&l| vec![0.0; l]).collect();
-        // By both factors, then levels of the first by levels of the second.
-        let mut pair: Vec<Vec<f64>> = (0..factors * factors)
-            .map(|i| vec![0.0; shape.levels[i / factors] * shape.levels[i % factors]])
-            .collect();
         let mut costs = vec![0.0; shape.cells() + shape.extras];
-        let mut set = |place: Place, effect: f64| match place {
-            Place::Level(f, level) => main[f][level] = effect,
-            Place::Pair((f, a), (g, b)) => {
-                pair[f * factors + g][a * shape.levels[g] + b] = effect;
-            }
-            Place::Plan(plan) => costs[plan.0 as usize] = effect,
-        };
         for group in &self.groups {
-            group.terms.iter().for_each(|term| set(term.place, term.effect));
-            for &place in &group.unseen {
-                let acts = happens(group.odds, rng);
-                set(place, if acts { group.size * normal(rng) } else { 0.0 });
+            for term in group.terms.iter().filter(|term| !term.is_nil) {
+                term.place.add(term.effect, shape, &mut costs);
             }
-        }
-        let mut point = vec![0; factors];
-        for cost in &mut costs[..shape.cells()] {
-            for (f, &level) in point.iter().enumerate() {
-                *cost += main[f][level];
-                for (g, &other) in point.iter().enumerate().skip(f + 1) {
-                    *cost += pair[f * factors + g][level * shape.levels[g] + other];
-                }
-            }
-            // The next cell, the last factor fastest.
-            for (level, &levels) in point.iter_mut().zip(&shape.levels).rev() {
-                *level = (*level + 1) % levels;
-                if *level != 0 {
-                    break;
+            for place in &group.unseen {
+                if happens(group.odds, rng) {
+                    place.add(group.size * normal(rng), shape, &mut costs);
                 }
             }
         }
