@@ -29,7 +29,7 @@ use crate::units;
 #[command(after_help = "\
 First the default runs against itself (noise). Large spaces are screened by a balanced design. \
 Then plans race: rounds in random order, losers leave when their confidence interval excludes \
-them.\n\n\
+them. The winner and the default go on until it is clear by how much.\n\n\
 Ctrl-C prints the best so far and exits with 130; a second Ctrl-C ends at once. Results are on \
 disk after every run; --resume goes on.\n\n\
 Examples:\n  numapilot tune -- ./query --threads 16\n  \
@@ -124,6 +124,12 @@ pub struct EffortArgs {
     #[arg(long, value_name = "PERCENT", value_parser = units::percent, default_value = "95",
           help_heading = "Effort")]
     confidence: f64,
+
+    /// Once the winner is known, go on with it and the default, within --max-runs and --max-time,
+    /// until its interval reaches at most this many percent of the ratio to either side.
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, default_value = "5",
+          help_heading = "Effort")]
+    precision: f64,
 
     /// Runs before the first that counts.
     #[arg(long, value_name = "RUNS", default_value_t = 1, help_heading = "Effort")]

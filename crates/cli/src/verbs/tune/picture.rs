@@ -83,7 +83,7 @@ fn draw_plan(svg: &mut Svg, axis: &RatioAxis, plan: &PlanFigures, y: f64) {
         Status::Best => 1,
         Status::Dropped | Status::Failed => 2,
         Status::Screened => 3,
-        Status::Default | Status::Left => 0,
+        Status::Default | Status::Expected | Status::Left => 0,
     };
     let class = if plan.status == Status::Best { "strong end" } else { "text end" };
     svg.text(class, axis.left - 16.0, y + 4.5, &plan.plan);

@@ -162,10 +162,7 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     };
     match &report.best {
         Some(best) => {
-            let ratio = best.ratio.unwrap_or(1.0);
-            let gain = 100.0 * (ratio - 1.0).abs();
-            let word = if ratio < 1.0 { "less" } else { "more" };
-            writeln!(out, "{GOOD}Best: {}{GOOD:#}: {gain:.1} % {word} ({why}).", best.plan)?;
+            writeln!(out, "{GOOD}Best: {}{GOOD:#}: {} ({why}).", best.plan, gain(best))?;
         }
         None => {
             writeln!(out, "{WARN}Nothing is shown to beat the default{WARN:#} ({why}).")?;
@@ -173,16 +170,21 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
                 plan.ratio.is_some_and(|ratio| report.goal.cost(ratio) < -report.resolution)
             };
             if let Some(plan) = report.expected.as_ref().filter(gains) {
-                writeln!(
-                    out,
-                    "{} is expected to be best: --resume with a larger --max-runs or --max-time \
-                     would tell.",
-                    plan.plan
-                )?;
+                let interval = plan.confidence.map_or(String::new(), |[low, high]| {
+                    format!(", but anything from {low:.3} to {high:.3} is possible")
+                });
+                writeln!(out, "Expected to be best: {}: {}{interval}.", plan.plan, gain(plan))?;
+                writeln!(out, "--resume with a larger --max-runs or --max-time would tell.")?;
             }
         }
     }
     Ok(())
+}
+
+fn gain(plan: &PlanFigures) -> String {
+    let ratio = plan.ratio.unwrap_or(1.0);
+    let word = if ratio < 1.0 { "less" } else { "more" };
+    format!("{:.1} % {word}", 100.0 * (ratio - 1.0).abs())
 }
 
 fn first_line(text: &str) -> &str {

@@ -43,6 +43,7 @@ impl Setup {
             goal: if args.measure.maximize { Goal::Maximize } else { Goal::Minimize },
             resolution: args.effort.resolution,
             confidence: args.effort.confidence,
+            precision: args.effort.precision,
             warm_up: args.effort.warmup,
             noise_runs: usize::from(args.effort.noise_runs),
             max_runs: 0,

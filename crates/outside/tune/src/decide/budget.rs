@@ -18,7 +18,7 @@ const RUNS_PER_LEVEL: usize = 12;
 /// Runs for each level of each factor that the screening and the refinement need, before the
 /// final gets more than its least share.
 const LEAST_PER_LEVEL: usize = 4;
-/// Standard errors that a difference must be from 0 to be shown in a final.
+/// Standard errors that a difference must be from 0 to be shown.
 const SHOWN: f64 = 5.5;
 
 /// Whether a space is screened before plans are raced.
@@ -118,14 +118,12 @@ impl Shares {
     }
 
     /// Runs left to the refinement, when the best plan is expected to gain that much over the
-    /// default, as costs, and this is the standard deviation of a run: the race needs some
-    /// rounds, and the final more the smaller the gain.
+    /// default, as costs, and this is the standard deviation of a run: the race and the final
+    /// need the more rounds the smaller the gain.
     pub fn left_to_refine(&self, evidence: &[Trial], gain: f64, noise: f64) -> usize {
         // The conversion saturates: 0 below, far above any number of runs at the top.
-        let rounds = 2.0 * (SHOWN * noise / gain.max(0.0)).powi(2);
-        let last = (rounds as usize).saturating_sub(LEAST_ROUNDS).saturating_mul(2);
-        let kept = (RACERS * LEAST_ROUNDS).saturating_add(last);
-        let kept = kept.clamp(self.runs * 22 / 100, self.most_kept);
+        let rounds = (2.0 * (SHOWN * noise / gain.max(0.0)).powi(2)) as usize;
+        let kept = rounds.saturating_mul(2).clamp(self.runs * 22 / 100, self.most_kept);
         self.left(evidence).saturating_sub(kept)
     }
 

@@ -11,6 +11,7 @@
 //! by asking again. The clock enters as the seconds that the runs in the evidence took.
 
 mod budget;
+mod contenders;
 pub mod design;
 pub mod model;
 mod propose;
@@ -36,6 +37,9 @@ pub struct Settings {
     pub resolution: f64,
     /// Confidence of all intervals of a race together.
     pub confidence: f64,
+    /// Half the width of the winner's interval at which it is narrow enough, as a share of the
+    /// ratio.
+    pub precision: f64,
     /// Runs of the default whose figures are not used.
     pub warm_up: usize,
     /// Runs of the default against itself.

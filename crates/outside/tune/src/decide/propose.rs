@@ -1,32 +1,21 @@
-//! Which combinations are worth running: drawn from what the screening model holds
-//! possible.
-//!
-//! Each draw is a surface that agrees with the runs so far; the plan that is best on it
-//! is a plan that may well be the best. Plans that win many draws are good or little
-//! known, and both are worth a run. Every other run goes to a challenger, the winner of
-//! another draw in which the first did not win: what is known to be good already need not
-//! be shown again and again.
-//!
-//! Sources: W. R. Thompson, "On the Likelihood that One Unknown Probability Exceeds
-//! Another in View of the Evidence of Two Samples", Biometrika 25 (1933); D. Russo, "Simple
-//! Bayesian Algorithms for Best Arm Identification", COLT 2016: the challengers.
+//! Which plans are worth running: by what the screening model holds possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
-
+use super::Settings;
 use super::budget::Shares;
+use super::contenders::Contenders;
 use super::model::{self, Seen, Surface};
-use super::{Settings, failed};
 use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use crate::statistics::{median, robust_sigma};
 
 /// Draws for choosing plans.
 pub const DRAWS: usize = 100;
-/// Draws in which a challenger is looked for.
-const CHALLENGES: usize = 30;
+/// Share of draws in which a plan must be best to start in the race.
+const RACES: f64 = 0.1;
+/// Expected loss by naming the leader at which the refinement ends, over the resolution.
+const LEAST_LOSS: f64 = 0.1;
 
 /// A block of plans to run next, some perhaps more than once; none when it is time to race.
 pub fn promising(
@@ -36,46 +25,41 @@ pub fn promising(
     shares: &Shares,
 ) -> Vec<Candidate> {
     let draws = surfaces(shape, settings, evidence, DRAWS);
-    let winners: Vec<Candidate> = draws.iter().filter_map(|s| s.best(|_| true)).collect();
-    if winners.is_empty() {
+    let Some(mut contenders) = Contenders::new(shape, &draws) else { return Vec::new() };
+    if contenders.loss() < LEAST_LOSS * settings.resolution {
         return Vec::new();
     }
-    let of_winner = |plan: &Candidate| mean(&draws, *plan);
-    let least = winners.iter().map(of_winner).fold(f64::INFINITY, f64::min);
     let noise = median(&draws.iter().map(Surface::noise).collect::<Vec<f64>>());
-    let left = shares.left_to_refine(evidence, mean(&draws, DEFAULT) - least, noise);
-    let mut rng = StdRng::seed_from_u64(settings.seed ^ evidence.len() as u64);
-    let mut draw = || winners[rng.random_range(0..winners.len())];
-    let pick = |run: usize| {
-        let winner = draw();
-        let challenger = (0..CHALLENGES).map(|_| draw()).find(|&other| other != winner);
-        challenger.filter(|_| run % 2 == 1).unwrap_or(winner)
-    };
-    (0..left.min(shares.refinement_block())).map(pick).collect()
+    let gain = mean(&draws, DEFAULT) - contenders.least();
+    let left = shares.left_to_refine(evidence, gain, noise);
+    (0..left.min(shares.refinement_block())).map(|_| contenders.choose(noise)).collect()
 }
 
-/// The default, every candidate outside the grid, and of the plans that worked those most
-/// likely to be best.
+/// The default, every candidate outside the grid, and of the plans that worked those that may
+/// well be best. `out` are those that failed, in the race too.
 pub fn racers(
     shape: &Shape,
     settings: &Settings,
     evidence: &[Trial],
+    out: &BTreeSet<Candidate>,
     count: usize,
 ) -> Vec<Candidate> {
-    let out = failed(evidence);
     let mut racers: BTreeSet<Candidate> =
         shape.extras().filter(|extra| !out.contains(extra)).chain([DEFAULT]).collect();
-    let worked: BTreeSet<Candidate> = evidence.iter().map(|t| t.order.candidate).collect();
+    let ran: BTreeSet<Candidate> = evidence.iter().map(|t| t.order.candidate).collect();
+    let may_race = |plan: Candidate| plan != DEFAULT && ran.contains(&plan) && !out.contains(&plan);
     let draws = surfaces(shape, settings, evidence, DRAWS);
     let mut wins: BTreeMap<Candidate, usize> = BTreeMap::new();
-    for winner in draws.iter().filter_map(|s| s.best(|plan| worked.contains(&plan))) {
+    for winner in draws.iter().filter_map(|s| s.best(may_race)) {
         *wins.entry(winner).or_default() += 1;
     }
     // Most wins first; among equals the one expected to be better.
     let mut ranked: Vec<(usize, f64, Candidate)> =
         wins.into_iter().map(|(plan, wins)| (wins, mean(&draws, plan), plan)).collect();
     ranked.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)));
-    for (.., plan) in ranked {
+    let likely = |&(wins, ..): &(usize, f64, Candidate)| wins as f64 >= RACES * draws.len() as f64;
+    let sure = ranked.iter().take_while(|ranked| likely(ranked)).count().max(1);
+    for (.., plan) in ranked.into_iter().take(sure) {
         if racers.len() >= count {
             break;
         }

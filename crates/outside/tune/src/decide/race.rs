@@ -44,6 +44,12 @@ impl Difference {
     fn none(rounds: usize) -> Self {
         Self { centre: 0.0, low: 0.0, high: 0.0, rounds }
     }
+
+    /// Whether the interval reaches at most that share of the ratio to either side.
+    #[must_use]
+    pub fn is_within(&self, precision: f64) -> bool {
+        self.high - self.low <= 2.0 * precision.ln_1p()
+    }
 }
 
 /// All costs of a race, by plan and round.
@@ -200,6 +206,7 @@ mod tests {
             goal,
             resolution: 0.02,
             confidence: 0.95,
+            precision: 0.05,
             warm_up: 0,
             noise_runs: 4,
             max_runs,

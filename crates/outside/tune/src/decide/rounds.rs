@@ -4,7 +4,10 @@
 //! model expects to be best from all runs: the rounds alone are few. Where it leaves open
 //! whether the leader beats the default, a final of these two alone, on fresh runs, decides.
 //! The final is a single comparison, and the leader was picked before it began, so its figure
-//! carries no luck of the pick.
+//! carries no luck of the pick. A race of one plan against the default is its own final.
+//!
+//! Once the leader is shown to beat the default, the rounds of the two go on until the interval
+//! says by how much.
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -109,15 +112,16 @@ pub fn next(shape: &Shape, settings: &Settings, evidence: &[Trial], shares: &Sha
 }
 
 /// Who starts in the race: told from what was known before it, so that a first round that
-/// was cut short is completed with the same plans.
+/// was cut short is completed with the same plans, and with the next in place of one that
+/// failed in it.
 fn starters(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Vec<Candidate> {
     let before = evidence.iter().take_while(|t| t.order.phase != Phase::Race).count();
     let before = &evidence[..before];
+    let out = failed(evidence);
     if is_large(shape) {
         let shares = Shares::new(shape, settings, before);
-        return propose::racers(shape, settings, before, shares.racers);
+        return propose::racers(shape, settings, before, &out, shares.racers);
     }
-    let out = failed(before);
     shape.candidates().filter(|plan| !out.contains(plan)).collect()
 }
 
@@ -129,7 +133,8 @@ fn next_of_race(
     shares: &Shares,
     race: &Race,
 ) -> Option<Decision> {
-    let left = shares.left_to_race(evidence);
+    let is_pair = race.racers.len() == 2;
+    let left = if is_pair { shares.left(evidence) } else { shares.left_to_race(evidence) };
     let last = race.rounds() - 1;
     let missing = race.missing(last);
     if !missing.is_empty() {
@@ -140,25 +145,35 @@ fn next_of_race(
     if (last as usize + 1) < LEAST_ROUNDS && survivors.len() <= left {
         return Some(round(settings, Phase::Race, last + 1, survivors, left, shares.exhausted));
     }
-    let draws = || propose::surfaces(shape, settings, evidence, propose::DRAWS);
-    let leader = leader(shape, race, &survivors, draws);
+    let leader = if is_pair {
+        survivors.iter().copied().find(|&plan| plan != DEFAULT).unwrap_or(DEFAULT)
+    } else {
+        let draws = || propose::surfaces(shape, settings, evidence, propose::DRAWS);
+        leader(shape, race, &survivors, draws)
+    };
     let against_default = race.difference(leader, DEFAULT);
     let others = || survivors.iter().copied().filter(|&plan| plan != leader && plan != DEFAULT);
+    let is_won = against_default.high < 0.0;
     if last as usize + 1 >= LEAST_ROUNDS {
-        if others().next().is_none() && (leader == DEFAULT || against_default.high < 0.0) {
+        let is_alone = others().next().is_none();
+        if is_alone
+            && (leader == DEFAULT || is_won && against_default.is_within(settings.precision))
+        {
             return Some(Decision::Stop(Stop::Decided));
         }
         let slack = settings.resolution.ln_1p();
         let equivalent = |plan| race.difference(plan, leader).low > -slack;
-        if others().all(equivalent) && (against_default.low > -slack || against_default.high < 0.0)
-        {
+        let is_settled = if is_won { !is_alone } else { against_default.low > -slack };
+        if is_settled && others().all(equivalent) {
             return Some(Decision::Stop(Stop::Equivalent));
         }
         // Only the default is left to compare with: the final does that with less doubt.
-        others().next()?;
+        if is_alone && !is_won && !is_pair {
+            return None;
+        }
     }
     // What is kept for the final is the race's own where no final is needed.
-    let settled = leader == DEFAULT || against_default.high < 0.0;
+    let settled = leader == DEFAULT || is_won;
     let left = if settled { shares.left(evidence) } else { left };
     if settled || survivors.len() <= left {
         return Some(round(settings, Phase::Race, last + 1, survivors, left, shares.exhausted));
@@ -190,10 +205,11 @@ fn next_of_final(
         }
         let difference = last.difference(leader, DEFAULT);
         if rounds as usize >= LEAST_ROUNDS {
-            if difference.high < 0.0 || difference.low > 0.0 {
+            let is_won = difference.high < 0.0;
+            if difference.low > 0.0 || is_won && difference.is_within(settings.precision) {
                 return Decision::Stop(Stop::Decided);
             }
-            if difference.low > -settings.resolution.ln_1p() {
+            if !is_won && difference.low > -settings.resolution.ln_1p() {
                 return Decision::Stop(Stop::Equivalent);
             }
         }

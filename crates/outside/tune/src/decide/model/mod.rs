@@ -79,6 +79,12 @@ impl Surface {
         self.costs.get(plan.0 as usize).copied().unwrap_or(f64::INFINITY)
     }
 
+    /// Whether a plan fails.
+    #[must_use]
+    pub fn fails(&self, plan: Candidate) -> bool {
+        self.fails.get(plan.0 as usize).copied().unwrap_or(true)
+    }
+
     /// The best of the plans that work and that `of` accepts.
     pub fn best(&self, of: impl Fn(Candidate) -> bool) -> Option<Candidate> {
         (0..)

@@ -1,0 +1,190 @@
+//! Which run tells most about which plan is best: the knowledge gradient.
+//!
+//! Surfaces drawn from the screening model say what each plan is expected to cost, and how the
+//! costs of two plans hang together: a run of one tells about all that share a level with it.
+//! Taken as jointly normal, what a run will do to the expectations is known before it is made
+//! but for one standard normal number, and with it what may be gained by naming another plan
+//! than the leader afterwards. Once a run is chosen, the uncertainty is reduced to what it
+//! will leave, so that the runs of a block complement each other.
+//!
+//! Source: P. Frazier, W. Powell, S. Dayanik, "The Knowledge-Gradient Policy for Correlated
+//! Normal Beliefs", INFORMS Journal on Computing 21 (2009). In place of the expected gain by
+//! the best of all plans stands the sum of the gains by each plan alone, which is simpler and
+//! prefers runs that tell about many.
+
+use statrs::distribution::{Continuous, ContinuousCDF, Normal};
+
+use super::model::Surface;
+use crate::shape::{Candidate, Shape};
+
+/// Plans looked at: those with most to gain over the leader.
+const CONTENDERS: usize = 40;
+/// Share of draws in which a plan must work to be looked at.
+const MAY_WORK: f64 = 0.3;
+/// Share of draws in which a plan must work to lead.
+const WORKS: f64 = 0.9;
+
+/// A plan that may be best.
+struct Contender {
+    plan: Candidate,
+    /// Costs, one for each draw.
+    costs: Vec<f64>,
+    /// Their mean.
+    mean: f64,
+    /// Share of draws in which it works.
+    works: f64,
+    /// What may be gained by naming it instead of the leader, were its cost known.
+    promise: f64,
+}
+
+/// The plans that may be best, and what is known of their costs.
+pub struct Contenders {
+    /// The leader first.
+    plans: Vec<Contender>,
+    /// Of the costs of two plans.
+    covariance: Vec<Vec<f64>>,
+}
+
+impl Contenders {
+    /// What these draws say; `None` where there are none, or no plan is likely to work.
+    pub fn new(shape: &Shape, draws: &[Surface]) -> Option<Self> {
+        let mut plans: Vec<Contender> = shape
+            .candidates()
+            .map(|plan| Contender::new(plan, draws))
+            .filter(|contender| contender.works >= MAY_WORK)
+            .collect();
+        let by_mean = |a: &usize, b: &usize| plans[*a].mean.total_cmp(&plans[*b].mean);
+        let leader = (0..plans.len()).filter(|&i| plans[i].works >= WORKS).min_by(by_mean)?;
+        plans.swap(0, leader);
+        let (leader, others) = plans.split_first_mut()?;
+        others.iter_mut().for_each(|other| other.promise = other.gain_over(leader));
+        others.sort_by(|a, b| b.promise.total_cmp(&a.promise));
+        plans.truncate(CONTENDERS);
+        let covariance =
+            plans.iter().map(|a| plans.iter().map(|b| a.covariance(b)).collect()).collect();
+        Some(Self { plans, covariance })
+    }
+
+    /// The leader's expected cost, up to the constant of the draws.
+    pub fn least(&self) -> f64 {
+        self.plans.first().map_or(f64::NAN, |leader| leader.mean)
+    }
+
+    /// Expected cost of naming the leader, above that of knowing the best plan.
+    pub fn loss(&self) -> f64 {
+        let [leader, others @ ..] = self.plans.as_slice() else { return 0.0 };
+        let gain = |(draw, cost): (usize, &f64)| {
+            let least = others.iter().map(|other| other.costs[draw]).fold(*cost, f64::min);
+            cost - least
+        };
+        leader.costs.iter().enumerate().map(gain).sum::<f64>() / leader.costs.len() as f64
+    }
+
+    /// The plan whose run tells most, after the runs chosen before; `noise` is the standard
+    /// deviation of a run's cost.
+    pub fn choose(&mut self, noise: f64) -> Candidate {
+        let values: Vec<f64> = (0..self.plans.len()).map(|i| self.value(i, noise)).collect();
+        let chosen =
+            (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b])).unwrap_or(0);
+        let told = self.covariance[chosen].clone();
+        let variance = told[chosen] + noise * noise;
+        for (row, a) in self.covariance.iter_mut().zip(&told) {
+            for (entry, b) in row.iter_mut().zip(&told) {
+                *entry -= a * b / variance;
+            }
+        }
+        self.plans[chosen].plan
+    }
+
+    /// What may be gained over naming the leader by a run of this plan.
+    fn value(&self, run: usize, noise: f64) -> f64 {
+        let told = &self.covariance[run];
+        let sigma = (told[run] + noise * noise).sqrt();
+        let gain_of = |(other, told_of): (&Contender, &f64)| {
+            let swing = (told_of - told[0]).abs() / sigma;
+            other.works * gain(self.plans[0].mean - other.mean, swing)
+        };
+        self.plans[run].works * self.plans.iter().zip(told).skip(1).map(gain_of).sum::<f64>()
+    }
+}
+
+impl Contender {
+    fn new(plan: Candidate, draws: &[Surface]) -> Self {
+        let count = draws.len().max(1) as f64;
+        let costs: Vec<f64> = draws.iter().map(|surface| surface.cost(plan)).collect();
+        let works = draws.iter().filter(|surface| !surface.fails(plan)).count() as f64 / count;
+        Self { plan, mean: costs.iter().sum::<f64>() / count, costs, works, promise: 0.0 }
+    }
+
+    fn covariance(&self, other: &Self) -> f64 {
+        let products = self.costs.iter().zip(&other.costs);
+        products.map(|(a, b)| (a - self.mean) * (b - other.mean)).sum::<f64>()
+            / self.costs.len() as f64
+    }
+
+    fn gain_over(&self, leader: &Self) -> f64 {
+        let variance =
+            self.covariance(self) + leader.covariance(leader) - 2.0 * self.covariance(leader);
+        self.works * gain(leader.mean - self.mean, variance.max(0.0).sqrt())
+    }
+}
+
+/// Expectation of the positive part of a normal number.
+fn gain(mean: f64, sigma: f64) -> f64 {
+    if sigma < 1e-9 {
+        return mean.max(0.0);
+    }
+    let (normal, z) = (Normal::standard(), mean / sigma);
+    sigma * (normal.pdf(z) + z * normal.cdf(z)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::{Seen, draws};
+    use super::*;
+
+    /// Of plans with these costs, each measured that often.
+    fn contenders(plans: &[(f64, usize)]) -> Contenders {
+        let shape = Shape { levels: vec![plans.len()], extras: 0 };
+        let mut seen = Vec::new();
+        for run in 0..plans.iter().map(|plan| plan.1).max().unwrap() {
+            for (plan, &(cost, runs)) in (0..).map(Candidate).zip(plans) {
+                let wobble = if run % 2 == 0 { 0.02 } else { -0.02 };
+                seen.extend((run < runs).then_some(Seen { plan, cost: Some(cost + wobble) }));
+            }
+        }
+        Contenders::new(&shape, &draws(&shape, &seen, 0.02, 200, 1)).unwrap()
+    }
+
+    #[test]
+    fn what_may_be_better_is_worth_a_run_and_what_is_worse_is_not() {
+        let mut open = contenders(&[(0.0, 8), (0.3, 8), (0.3, 8), (0.0, 0)]);
+        assert!(open.loss() > 0.01, "{}", open.loss());
+        let chosen: Vec<Candidate> = (0..4).map(|_| open.choose(0.02)).collect();
+        assert_eq!(chosen[0], Candidate(3));
+        assert!(!chosen.contains(&Candidate(1)) && !chosen.contains(&Candidate(2)), "{chosen:?}");
+    }
+
+    #[test]
+    fn a_block_divides_its_runs_among_equals() {
+        let mut equals = contenders(&[(0.3, 9), (0.0, 3), (0.0, 3), (0.3, 9)]);
+        let chosen: Vec<Candidate> = (0..8).map(|_| equals.choose(0.02)).collect();
+        for plan in [Candidate(1), Candidate(2)] {
+            assert!(chosen.iter().filter(|&&other| other == plan).count() >= 2, "{chosen:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_by_naming_what_is_known_to_be_best() {
+        let known = contenders(&[(0.3, 20), (0.0, 20), (0.3, 20)]);
+        assert!(known.loss() < 1e-6, "{}", known.loss());
+        assert!((known.least() - known.plans[0].mean).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn a_gain_is_half_the_mean_deviation_of_what_is_centred() {
+        assert!((gain(0.0, 2.0) - 2.0 * 0.398_942).abs() < 1e-5);
+        assert!((gain(3.0, 0.0) - 3.0).abs() < f64::EPSILON && gain(-3.0, 0.0) == 0.0);
+        assert!(gain(-1.0, 0.1) < 1e-9);
+    }
+}
