@@ -87,7 +87,7 @@ impl Cost {
             let to_memory = operands.ends_with(')');
             let only_reads = name.starts_with("cmp") || name.starts_with("test");
             let moves = name.starts_with("mov");
-            if !name.starts_with("lea") && !name.starts_with("nop") {
+            if !["lea", "nop", "prefetch"].iter().any(|none| name.starts_with(none)) {
                 self.stores += u32::from(to_memory && !only_reads);
                 self.loads += u32::from(!(to_memory && moves));
             }
