@@ -262,6 +262,18 @@ fn clients_are_measured_one_number_after_the_other() {
     }
 }
 
+#[test]
+fn clients_may_send_a_number_of_queries_each() {
+    for engine in engines() {
+        let arguments = ["--clients", "1,3", "--count", "4", "--json"];
+        let summary = summary(bench("clients", engine, &cache(), &arguments));
+        let answered = |row: usize| summary["clients"][row]["answered"].clone();
+        assert_eq!((answered(0), answered(1)), (4.into(), 12.into()));
+        assert_eq!(summary["parameters"]["count"], 4);
+        assert!(summary["clients"][1]["engine_minor_faults"].is_u64());
+    }
+}
+
 /// A process of the bench's engine: its child.
 fn child_of(bench: &Child) -> Option<i32> {
     let path = format!("/proc/{0}/task/{0}/children", bench.id());

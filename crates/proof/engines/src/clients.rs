@@ -9,6 +9,24 @@ use crate::crew::{self, End};
 use crate::power::Failure;
 use crate::{Answer, Engine, Latencies, Query, Session, Verifier};
 
+/// How long clients go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// Until so much time has passed.
+    Time(Duration),
+    /// Until each has sent so many queries: the same work, whatever the time that it takes.
+    Queries(u64),
+}
+
+impl Length {
+    fn is_over(self, sent: u64, began: Instant) -> bool {
+        match self {
+            Self::Time(time) => began.elapsed() >= time,
+            Self::Queries(queries) => sent >= queries,
+        }
+    }
+}
+
 /// What a number of clients achieved.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -41,20 +59,20 @@ struct Told {
     result: Result<Answer, String>,
 }
 
-/// Lets all sessions ask the queries in turn for so long; a query that was sent is waited for.
+/// Lets all sessions ask the queries in turn; a query that was sent is waited for.
 pub fn run(
     engine: &dyn Engine,
     sessions: &mut [Box<dyn Session>],
     queries: &[Query],
-    length: Duration,
+    length: Length,
     verifier: &mut Verifier,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(u64),
 ) -> (Outcome, End) {
     let began = Instant::now();
     let worker = |session: &mut dyn Session, member: &crew::Member<'_, Told>| {
-        for query in queries.iter().cycle() {
-            if began.elapsed() >= length {
+        for (query, already) in queries.iter().cycle().zip(0..) {
+            if length.is_over(already, began) {
                 return;
             }
             let sent = Instant::now();
@@ -88,6 +106,14 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_go_on_for_a_time_or_a_number_of_queries() {
+        let now = Instant::now();
+        assert!(Length::Time(Duration::ZERO).is_over(0, now));
+        assert!(!Length::Time(Duration::from_secs(3600)).is_over(1 << 40, now));
+        assert!(!Length::Queries(2).is_over(1, now) && Length::Queries(2).is_over(2, now));
+    }
 
     #[test]
     fn throughput_needs_an_answer() {

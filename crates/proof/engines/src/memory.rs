@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use numapilot_observe::{Footprint, Tree};
+use numapilot_observe::{Footprint, Tree, Used};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -42,6 +42,8 @@ pub struct Watched {
     pub unsupported: Option<String>,
     /// CPU time of the engine.
     pub engine_cpu_seconds: f64,
+    /// Page faults of the engine that needed no I/O.
+    pub engine_minor_faults: u64,
     /// CPU time of this process: driving and watching.
     pub driver_cpu_seconds: f64,
 }
@@ -54,6 +56,7 @@ impl Watched {
         self.points.extend(later.points.iter().map(moved));
         self.unsupported = self.unsupported.take().or_else(|| later.unsupported.clone());
         self.engine_cpu_seconds += later.engine_cpu_seconds;
+        self.engine_minor_faults += later.engine_minor_faults;
         self.driver_cpu_seconds += later.driver_cpu_seconds;
     }
 
@@ -136,7 +139,7 @@ impl Watch {
 struct Watcher {
     tree: Result<Tree, String>,
     began: Instant,
-    cpu: Duration,
+    before: Used,
     interval: Duration,
     watched: Watched,
 }
@@ -144,9 +147,9 @@ struct Watcher {
 impl Watcher {
     fn new(pid: i32) -> Self {
         let tree = Tree::of(&[pid]).map_err(|error| error.to_string());
-        let cpu = tree.as_ref().map_or(Duration::ZERO, used);
+        let before = tree.as_ref().map(Tree::used).unwrap_or_default();
         let watched = Watched::default();
-        Self { tree, began: Instant::now(), cpu, interval: INTERVAL, watched }
+        Self { tree, began: Instant::now(), before, interval: INTERVAL, watched }
     }
 
     /// Looks once; how long to wait until the next look.
@@ -180,12 +183,16 @@ impl Watcher {
 
     /// What the engine has used since the beginning.
     fn engine_cpu(&self) -> Duration {
-        self.tree.as_ref().map_or(Duration::ZERO, |tree| used(tree).saturating_sub(self.cpu))
+        let cpu = |used: Used| used.user() + used.system();
+        let used = self.tree.as_ref().map(Tree::used).unwrap_or_default();
+        cpu(used).saturating_sub(cpu(self.before))
     }
 
     fn finish(mut self) -> Watched {
         self.look();
         self.watched.engine_cpu_seconds = self.engine_cpu().as_secs_f64();
+        let faults = self.tree.as_ref().map_or(0, |tree| tree.used().minor_faults);
+        self.watched.engine_minor_faults = faults.saturating_sub(self.before.minor_faults);
         self.watched
     }
 }
@@ -195,11 +202,6 @@ impl Watcher {
 fn pause(cost: Duration, busy: f64) -> Duration {
     let seconds = SHARE * cost.as_secs_f64() / busy;
     Duration::try_from_secs_f64(seconds).map_or(LONGEST, |pause| pause.clamp(INTERVAL, LONGEST))
-}
-
-fn used(tree: &Tree) -> Duration {
-    let used = tree.used();
-    used.user() + used.system()
 }
 
 fn cpu_time(clock: ClockId) -> Duration {

@@ -114,7 +114,7 @@ impl Process {
         } else {
             &text
         };
-        Ok(whole.trim().replace('\n', " | "))
+        Ok(each_once(whole))
     }
 
     /// How it ended; its status is left for waiting.
@@ -158,5 +158,25 @@ impl Process {
         let status =
             if in_time { finished.status.to_string() } else { "it did not stop".to_owned() };
         Err(EngineError::Died { engine: title, status, said: String::new() })
+    }
+}
+
+/// The lines, the same one not twice in a row.
+fn each_once(text: &str) -> String {
+    let mut lines: Vec<&str> = text.trim().lines().collect();
+    lines.dedup();
+    lines.join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_again_and_again_is_said_once() {
+        assert_eq!(
+            each_once("\nstarting up\nstarting up\nready\nstarting up\n"),
+            "starting up | ready | starting up"
+        );
     }
 }

@@ -2,12 +2,13 @@
 //! the last one is answered.
 
 use std::io::Write;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use numapilot_engines::clients::{self, Outcome};
+use numapilot_engines::clients::{self, Length, Outcome};
 use numapilot_engines::{End, Watch, Watched};
+use numapilot_observe::lab::{LabPmu, MarkKind};
 use serde_json::{Map, Value, json};
 
 use super::arrivals::{few, shares};
@@ -36,6 +37,10 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "10s")]
     time: Duration,
 
+    /// How many queries each client sends, in place of a time.
+    #[arg(long, value_name = "N", conflicts_with = "time")]
+    count: Option<NonZeroU64>,
+
     #[command(flatten)]
     common: Common,
 }
@@ -44,6 +49,8 @@ pub struct Args {
 pub struct Row {
     pub outcome: Outcome,
     pub watched: Watched,
+    /// In a lab: what it took of the emulated machine's time.
+    simulated: Option<Duration>,
 }
 
 impl Args {
@@ -56,22 +63,25 @@ impl Args {
         let mallocs = bench.mallocs();
         let mut rows = Vec::new();
         let mut watched = Watched::default();
+        let lab = LabPmu::find()?;
         for &clients in &self.clients {
             if !matches!(end, End::Complete) || !failures.is_empty() {
                 break;
             }
             let watch = Watch::begin(bench.engine.pid())?;
             let progress = &bench.progress;
+            let region = Region::begin(lab.as_ref(), clients);
             let (outcome, ended) = clients::run(
                 bench.engine.as_ref(),
                 &mut sessions[..clients.get()],
                 &bench.queries,
-                self.time,
+                self.length(),
                 &mut bench.verifier,
                 &bench.stop,
                 &mut |answered| progress.show(format!("{clients} clients · {answered} answered")),
             );
-            let row = Row { outcome, watched: watch.finish() };
+            let simulated = region.map(Region::end);
+            let row = Row { outcome, watched: watch.finish(), simulated };
             watched.append(&row.watched);
             end = ended;
             failures = report::failures(&row.outcome.failures);
@@ -87,12 +97,45 @@ impl Args {
     }
 }
 
+impl Args {
+    fn length(&self) -> Length {
+        self.count.map_or(Length::Time(self.time), |count| Length::Queries(count.get()))
+    }
+}
+
+/// A number of clients in a lab: a region of interest in its report.
+struct Region<'a> {
+    lab: &'a LabPmu,
+    name: String,
+    begun_ns: u64,
+}
+
+impl<'a> Region<'a> {
+    fn begin(lab: Option<&'a LabPmu>, clients: NonZeroUsize) -> Option<Self> {
+        let lab = lab?;
+        let name = format!("{clients} clients");
+        // A report without the region is no reason to end a measurement.
+        let _ = lab.mark(MarkKind::Begin, &name);
+        Some(Self { lab, name, begun_ns: lab.time_ns() })
+    }
+
+    /// The emulated machine's time that it took.
+    fn end(self) -> Duration {
+        let took_ns = self.lab.time_ns().saturating_sub(self.begun_ns);
+        let _ = self.lab.mark(MarkKind::End, &self.name);
+        Duration::from_nanos(took_ns)
+    }
+}
+
 /// What was measured.
 struct Results<'a> {
     asked: &'a Args,
     rows: Vec<Row>,
     failures: Vec<String>,
 }
+
+const HEADER: [&str; 8] =
+    ["clients", "queries/s", "median", "p95", "most", "memory held", "page faults", "CPUs busy"];
 
 impl Findings for Results<'_> {
     const WORKLOAD: &'static str = "clients";
@@ -110,7 +153,11 @@ impl Findings for Results<'_> {
     fn summarize(&self, all: &mut Map<String, Value>, _: &Surroundings) {
         let Self { asked, rows, .. } = self;
         all["parameters"]["clients"] = json!(asked.clients);
-        all["parameters"]["time_seconds"] = asked.time.as_secs_f64().into();
+        let (name, length) = match asked.length() {
+            Length::Time(time) => ("time_seconds", time.as_secs_f64().into()),
+            Length::Queries(count) => ("count", count.into()),
+        };
+        all["parameters"][name] = length;
         let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
         let best = rows.iter().filter_map(|row| row.outcome.queries_per_second());
         let seconds: f64 = rows.iter().map(|row| row.outcome.elapsed.as_secs_f64()).sum();
@@ -121,20 +168,27 @@ impl Findings for Results<'_> {
     }
 
     fn print(&self, out: &mut dyn Write, bench: &Bench<'_>) -> anyhow::Result<()> {
-        let header = ["clients", "queries/s", "median", "p95", "most", "memory held", "CPUs busy"];
-        let mut table = terminal::table(&header, &[0, 1, 2, 3, 4, 5, 6]);
+        let in_lab = self.rows.iter().any(|row| row.simulated.is_some());
+        let mut header = HEADER.to_vec();
+        header.extend(in_lab.then_some("simulated"));
+        let mut table = terminal::table(&header, &(0..header.len()).collect::<Vec<_>>());
         let show = |seconds: Option<f64>| seconds.map_or("-".to_owned(), terminal::seconds);
-        for Row { outcome, watched } in &self.rows {
+        for Row { outcome, watched, simulated } in &self.rows {
             let busy = watched.engine_cpu_seconds / outcome.elapsed.as_secs_f64();
-            table.add_row([
+            let mut cells = vec![
                 outcome.clients.to_string(),
                 outcome.queries_per_second().map_or("-".to_owned(), |rate| format!("{rate:.2}")),
                 show(outcome.latency.quantile(0.5)),
                 show(outcome.latency.quantile(0.95)),
                 show(outcome.latency.quantile(1.0)),
                 watched.peak_held_bytes().map_or("-".to_owned(), terminal::bytes),
+                watched.engine_minor_faults.to_string(),
                 format!("{busy:.2}"),
-            ]);
+            ];
+            if in_lab {
+                cells.push(show(simulated.map(|time| time.as_secs_f64())));
+            }
+            table.add_row(cells);
         }
         writeln!(out, "{}\n", trimmed(&table))?;
         if let Some(checksum) = bench.checksum() {
@@ -166,5 +220,7 @@ fn line(row: &Row) -> Value {
         "latency_seconds": shares(&row.outcome.latency),
         "peak_held_bytes": row.watched.peak_held_bytes(),
         "engine_cpu_seconds": row.watched.engine_cpu_seconds,
+        "engine_minor_faults": row.watched.engine_minor_faults,
+        "simulated_seconds": row.simulated.map(|time| time.as_secs_f64()),
     })
 }
