@@ -107,20 +107,24 @@ impl View<'_> {
         }
     }
 
-    /// Nanoseconds that a shared unit's accesses would save in the memory of another node.
+    /// Nanoseconds that a shared unit's accesses would save in the memory of another node, and
+    /// all others to the memory that it leaves.
     fn spread(&self, controllers: &Controllers, unit: &Unit, to: usize) -> f64 {
         let accesses = unit.of(self.accesses);
-        match (unit.lasting(self.state), accesses.last()) {
-            (Some(counts), Some(last)) => {
-                let [here_ns, there_ns] = self.expected(counts, [last.home(), to]);
-                let here_ns = here_ns * controllers.stretch(last.home());
-                f64::from(unit.weight) * (here_ns - there_ns * controllers.stretch(to))
+        let Some(home) = accesses.last().map(One::home) else { return 0.0 };
+        let stretch = controllers.stretch(home);
+        let (here, there) = match unit.lasting(self.state) {
+            Some(counts) => {
+                let [here_ns, there_ns] = self.expected(counts, [home, to]);
+                let weight = f64::from(unit.weight);
+                (weight * here_ns * stretch, weight * there_ns * controllers.stretch(to))
             }
-            _ => {
+            None => {
                 let here = self.taken(controllers, accesses, None);
-                here - self.taken(controllers, accesses, Some(to))
+                (here, self.taken(controllers, accesses, Some(to)))
             }
-        }
+        };
+        here * (1.0 + controllers.relief(home) / stretch) - there
     }
 
     /// Nanoseconds that accesses take where their pages are, or would be.

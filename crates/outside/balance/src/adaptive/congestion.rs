@@ -69,6 +69,16 @@ impl Controllers {
         1.0 + ((self.loads[at] / self.total - target) / (1.0 - target)).max(0.0)
     }
 
+    /// By how much an access less to a node's memory shortens the others to it, all together, in
+    /// times of one: the queue is everybody's.
+    pub fn relief(&self, at: usize) -> f64 {
+        let target = self.target[at];
+        if !self.congested || self.excess(at) <= 0.0 || target >= 1.0 {
+            return 0.0;
+        }
+        self.loads[at] / self.total / (1.0 - target)
+    }
+
     /// Load beyond a node's share; negative where there is room.
     pub fn excess(&self, at: usize) -> f64 {
         self.loads[at] - self.target[at] * self.total

@@ -3,6 +3,7 @@
 //! Threads of a process share one page table, so nobody can make such copies from outside; the
 //! program can, and wants to know where.
 
+use super::LEAST_GAIN;
 use super::accesses::One;
 use super::congestion::Controllers;
 use crate::decision::Replicable;
@@ -47,7 +48,7 @@ pub fn replicable(
             _ => found.push(Replicable { start, pages: Region::PAGES.into(), gain }),
         }
     }
-    found.retain(|found| found.gain > 0.0);
+    found.retain(|found| found.gain >= LEAST_GAIN);
     found.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     found.truncate(MOST);
     found.sort_by_key(|found| found.start);
