@@ -1,9 +1,5 @@
 //! What is going on, on a terminal; the noise as soon as it is known.
 
-use std::io::Write;
-use std::time::Duration;
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use numapilot_tune::decide::race::Race;
 use numapilot_tune::decide::{Settings, verdict};
 use numapilot_tune::evidence::{Order, Phase, Trial};
@@ -12,6 +8,7 @@ use numapilot_tune::shape::DEFAULT;
 use numapilot_tune::space::Space;
 use numapilot_tune::statistics::{deviation, median};
 
+use crate::status_line::StatusLine;
 use crate::terminal::{Terminal, left_time, seconds};
 
 /// Noise from which on small differences take very many runs.
@@ -21,34 +18,18 @@ const SHORT: f64 = 0.010;
 
 /// The line on the terminal.
 pub struct Progress<'a> {
-    terminal: &'a Terminal,
+    line: StatusLine<'a>,
     space: &'a Space,
     settings: &'a Settings,
-    bar: ProgressBar,
 }
 
 impl<'a> Progress<'a> {
     pub fn new(terminal: &'a Terminal, space: &'a Space, settings: &'a Settings) -> Self {
-        let bar = ProgressBar::new(settings.max_runs as u64);
-        if !terminal.is_interactive() {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        // The template is fixed; were it wrong, the plain bar would do.
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-            bar.set_style(style);
-        }
-        Self { terminal, space, settings, bar }
+        Self { line: StatusLine::new(terminal), space, settings }
     }
 
     pub fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-
-    fn say(&self, message: &str) {
-        self.bar.suspend(|| {
-            // A closed stderr must not end a search.
-            let _ = writeln!(self.terminal.err(), "numapilot: {message}");
-        });
+        self.line.finish();
     }
 
     fn say_noise(&self, evidence: &[Trial]) {
@@ -56,13 +37,13 @@ impl<'a> Progress<'a> {
         let costs: Vec<f64> = runs().filter_map(|t| t.cost(self.settings.goal)).collect();
         let times: Vec<f64> = runs().map(|t| t.seconds).collect();
         let (noise, time) = (deviation(&costs), median(&times));
-        self.say(&format!(
+        self.line.say(&format!(
             "noise {:.1} % ({} runs of the default, median {})",
             100.0 * noise,
             costs.len(),
             seconds(time)
         ));
-        let warn = |message: &str| self.bar.suspend(|| self.terminal.warn(message));
+        let warn = |message: &str| self.line.warn(message);
         if noise > NOISY {
             warn(
                 "the default differs from itself by more than 20 %: stop other programs, or give \
@@ -80,7 +61,7 @@ impl<'a> Progress<'a> {
 
 impl Watcher for Progress<'_> {
     fn before(&mut self, order: Order, evidence: &[Trial]) {
-        if self.bar.is_hidden() {
+        if self.line.is_hidden() {
             return;
         }
         let mut parts = vec![format!("{} {}", order.phase, evidence.len() + 1)];
@@ -102,12 +83,10 @@ impl Watcher for Progress<'_> {
             let ratio = self.settings.goal.ratio(best.difference.centre);
             parts.push(format!("best {} {ratio:.3}", self.space.plan(best.leader)));
         }
-        self.bar.set_message(parts.join(" · "));
-        self.bar.enable_steady_tick(Duration::from_secs(1));
+        self.line.show(parts.join(" · "));
     }
 
     fn after(&mut self, evidence: &[Trial]) {
-        self.bar.set_position(evidence.len() as u64);
         let noise = evidence.iter().filter(|t| t.order.phase == Phase::Noise).count();
         let is_noise = evidence.last().is_some_and(|t| t.order.phase == Phase::Noise);
         if is_noise && noise == self.settings.noise_runs {
@@ -115,7 +94,7 @@ impl Watcher for Progress<'_> {
         }
         if let Some(failure) = evidence.last().and_then(Trial::failure) {
             let plan = evidence.last().map(|t| self.space.plan(t.order.candidate));
-            self.say(&format!("left out: {}: {failure}", plan.unwrap_or_default()));
+            self.line.say(&format!("left out: {}: {failure}", plan.unwrap_or_default()));
         }
     }
 }

@@ -15,10 +15,11 @@ use numapilot_engines::{
 };
 use numapilot_place::{AllocatorChoice, Plan, allocators};
 
-use super::progress::Progress;
+use super::progress;
 use super::report;
 use crate::file::{self, Existing};
 use crate::interruption::{self, INTERRUPTED};
+use crate::status_line::StatusLine;
 use crate::terminal::Terminal;
 use crate::units;
 use crate::verbs::run::PlanArgs;
@@ -86,7 +87,7 @@ pub struct Bench<'a> {
     pub settings: Vec<(String, String)>,
     pub stop: Arc<AtomicBool>,
     pub terminal: &'a Terminal,
-    pub progress: Progress<'a>,
+    pub progress: StatusLine<'a>,
     run: RunDirectory,
     keep: bool,
     _database: Database,
@@ -114,8 +115,8 @@ impl Common {
         let stop = interruption::flag()?;
         let run = RunDirectory::new(&cache, self.keep)?;
         run.mark()?;
-        let progress = Progress::new(terminal);
-        let mut step = |step| progress.step(step);
+        let progress = StatusLine::new(terminal);
+        let mut step = |step| progress::step(&progress, step);
         let database = cache.database(system.as_ref(), &dataset, &run, &mut step, &stop)?;
         let verifier = Verifier::new(&cache, dataset.clone(), system.as_ref())?;
         progress.show(format!("starting {}", system.title()));

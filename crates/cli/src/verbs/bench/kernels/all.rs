@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use numapilot_workloads::kernels::{self, Kernel, Options, Outcome, Place};
 use serde_json::Value;
 
@@ -13,6 +12,7 @@ use super::under::{self, Under};
 use super::{Common, lab, picture, table};
 use crate::file::{self, Existing};
 use crate::interruption::{self, INTERRUPTED};
+use crate::status_line::StatusLine;
 use crate::terminal::Terminal;
 
 /// Arguments of `bench kernels`.
@@ -96,25 +96,22 @@ impl Args {
         }
         let options = self.common.options(Place::FirstTouch)?;
         let mut outcomes = Vec::new();
-        let bar = match terminal.is_interactive() {
-            true => ProgressBar::new_spinner(),
-            false => ProgressBar::hidden(),
-        };
+        let line = StatusLine::new(terminal);
         for kernel in self.chosen() {
             let places: Vec<Place> = kernel.places().iter().copied().chain([Place::Best]).collect();
             let mut runs: Vec<Vec<Outcome>> = places.iter().map(|_| Vec::new()).collect();
             for round in 1..=self.runs {
                 for (place, runs) in places.iter().zip(&mut runs) {
                     if interrupted.load(Relaxed) {
-                        bar.finish_and_clear();
+                        line.finish();
                         return Ok((outcomes, End::Interrupted));
                     }
-                    bar.set_message(format!("{kernel} · {place} · run {round} of {}", self.runs));
+                    line.show(format!("{kernel} · {place} · run {round} of {}", self.runs));
                     let options = Options { place: *place, ..options.clone() };
                     match kernels::run(kernel, &options) {
                         Ok(outcome) => runs.push(outcome),
                         Err(why) => {
-                            bar.finish_and_clear();
+                            line.finish();
                             let what = format!("{kernel} with --place {place}");
                             let why = anyhow::Error::new(why).context(what);
                             return Ok((outcomes, End::Failed(why)));
@@ -126,7 +123,7 @@ impl Args {
                 outcomes.extend(median(runs).map(serde_json::to_value).transpose()?);
             }
         }
-        bar.finish_and_clear();
+        line.finish();
         Ok((outcomes, End::Whole))
     }
 

@@ -1,40 +1,31 @@
 //! Which run is being made, on a terminal; failures as they happen, everywhere.
 
-use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use numapilot_study::contest::{Order, Run, Watcher};
 
 use super::Field;
+use crate::status_line::StatusLine;
 use crate::terminal::{Terminal, left_time};
 
 /// The line on the terminal.
 pub struct Progress<'a> {
-    terminal: &'a Terminal,
+    line: StatusLine<'a>,
     names: Vec<(&'a str, Vec<&'a str>)>,
     rounds: u32,
-    bar: ProgressBar,
     began: Instant,
 }
 
 impl<'a> Progress<'a> {
     pub fn new(terminal: &'a Terminal, field: &'a Field, rounds: u32) -> Self {
-        let bar = ProgressBar::new(0);
-        if !terminal.is_interactive() {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        // The template is fixed; were it wrong, the plain bar would do.
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-            bar.set_style(style);
-        }
         let allocators: Vec<&str> = field.contestants.iter().map(|c| c.name.as_str()).collect();
         let names = field.tests.iter().map(|test| (test.name.as_str(), allocators.clone()));
-        Self { terminal, names: names.collect(), rounds, bar, began: Instant::now() }
+        let line = StatusLine::new(terminal);
+        Self { line, names: names.collect(), rounds, began: Instant::now() }
     }
 
     pub fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.line.finish();
     }
 
     fn name(&self, order: Order) -> (&'a str, &'a str) {
@@ -45,7 +36,7 @@ impl<'a> Progress<'a> {
 
 impl Watcher for Progress<'_> {
     fn before(&mut self, order: Order, done: usize, total: usize) {
-        if self.bar.is_hidden() {
+        if self.line.is_hidden() {
             return;
         }
         let (test, allocator) = self.name(order);
@@ -56,19 +47,12 @@ impl Watcher for Progress<'_> {
         }
         let round = order.round + 1;
         message += &format!(" · round {round} of {} · {test} · {allocator}", self.rounds);
-        self.bar.set_message(message);
-        self.bar.enable_steady_tick(Duration::from_secs(1));
+        self.line.show(message);
     }
 
     fn after(&mut self, run: &Run) {
         let Err(failure) = &run.outcome else { return };
         let (test, allocator) = self.name(run.order);
-        self.bar.suspend(|| {
-            // A closed stderr must not end a comparison.
-            let _ = writeln!(
-                self.terminal.err(),
-                "numapilot: left out: {test} under {allocator}: {failure}"
-            );
-        });
+        self.line.say(&format!("left out: {test} under {allocator}: {failure}"));
     }
 }
