@@ -26,8 +26,9 @@ const TOLERANCE: f64 = 0.03;
 /// Repetitions of every cell in the full factorial that searches are compared with: with twice
 /// as many it comes about as close to the best plan as a search does.
 const REPETITIONS: usize = 5;
-/// The same share of the full factorial without repetition, as a limit of runs.
-const STRICT: f64 = 0.30;
+/// Runs for each level of each factor in searches that are compared with the full factorial
+/// without repetition.
+const FEW_PER_LEVEL: f64 = 7.5;
 
 struct Outcome {
     /// Log of the chosen plan's true time over the best plan's.
@@ -153,20 +154,25 @@ fn the_result_is_close_to_the_best_plan_with_few_runs() {
     assert!(cost <= 30.0, "{cost}");
 }
 
-/// The strict reading of the yardstick, 30 % of one run of each cell: better than all of them
-/// spent on the full factorial.
+/// The yardstick without repetition: at most 30 % of one run of each plan, over all surfaces.
 #[test]
-fn few_runs_are_spent_better_than_one_on_each_plan() {
+fn few_runs_name_a_plan_that_is_close_to_the_best() {
     let surfaces = SURFACES;
     let share_of = |good: &[bool]| percent(good.iter().filter(|&&g| g).count(), good.len());
     let factorial = share_of(&on_all(surfaces, |seed| factorial::is_good(seed, 1)));
     println!("one run of each plan: {factorial:.1} % of {surfaces} results are as close");
-    let limit = |shape: &Shape| (shape.cells() as f64 * STRICT) as usize;
+    let limit =
+        |shape: &Shape| (shape.levels.iter().sum::<usize>() as f64 * FEW_PER_LEVEL) as usize;
     let outcomes = on_all(surfaces, |seed| search_within(seed, World { effects: true }, limit));
+    let runs: usize = outcomes.iter().map(|o| o.runs).sum();
+    let cells: usize = outcomes.iter().map(|o| o.cells).sum();
+    let cost = percent(runs, cells);
     let good = share_of(&outcomes.iter().map(Outcome::is_good).collect::<Vec<bool>>());
     let expected = share_of(&outcomes.iter().map(Outcome::expects_good).collect::<Vec<bool>>());
-    println!("a search with {:.0} % as many runs: {good:.1} %", 100.0 * STRICT);
-    println!("and of the plans expected to be best: {expected:.1} %");
+    println!("a search with {cost:.1} % as many runs, the plan it names: {expected:.1} %");
+    println!("and with the default where that is not shown to be better: {good:.1} %");
+    assert!(cost <= 30.0, "{cost}");
+    assert!(expected >= 95.0, "{expected}");
     assert!(good > factorial, "{good} {factorial}");
 }
 
