@@ -69,7 +69,7 @@ impl Illness for InitReadall {
             std::hint::black_box(sum(twin));
         });
         let threads = read_all(&self.data, crew, &(0..self.threads).collect::<Vec<_>>(), pace)?;
-        Ok(vec![Step { threads, ..Step::once([]) }])
+        Ok(vec![Step::of(threads)])
     }
 }
 

@@ -112,8 +112,13 @@ struct Step {
 }
 
 impl Step {
+    /// One load for each thread.
     fn once(loads: impl IntoIterator<Item = Load>) -> Self {
-        let threads = loads.into_iter().map(|load| vec![load]).collect();
+        Self::of(loads.into_iter().map(|load| vec![load]).collect())
+    }
+
+    /// Several, one after the other.
+    fn of(threads: Vec<Vec<Load>>) -> Self {
         Self { times: 1.0, threads, neighbour: None }
     }
 }

@@ -188,6 +188,6 @@ impl Illness for ReadMostly {
             };
             threads.iter_mut().flatten().for_each(|load| load.accesses.push(write.clone()));
         }
-        Ok(vec![Step { threads, ..Step::once([]) }])
+        Ok(vec![Step::of(threads)])
     }
 }

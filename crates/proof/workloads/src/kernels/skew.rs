@@ -151,6 +151,6 @@ impl Illness for Skew {
         let threads = read_all(&self.data, crew, &self.others, pace)?;
         let neighbours = self.neighbours.len();
         let neighbour = Neighbour { node: self.node, share: TAKEN, threads: neighbours };
-        Ok(vec![Step { times: 1.0, threads, neighbour: Some(neighbour) }])
+        Ok(vec![Step { neighbour: Some(neighbour), ..Step::of(threads) }])
     }
 }
