@@ -1,20 +1,15 @@
 //! The search on disk: one line of JSON for what is searched, one for each run, each
 //! forced to the disk before the next run starts.
-//!
-//! A process that is killed loses the run in progress and nothing else. A line that was
-//! cut short by a crash is the last one and has no newline; it is dropped on reading.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::evidence::Trial;
+use crate::lines::{Lines, LinesError, whole};
 
 /// Name of the file in the state directory.
 const FILE: &str = "trials.jsonl";
@@ -22,6 +17,8 @@ const FILE: &str = "trials.jsonl";
 const EARLIER: &str = "trials.earlier.jsonl";
 /// Version of the lines.
 const VERSION: u32 = 1;
+/// What is searched is nobody else's business.
+const MODE: u32 = 0o600;
 
 /// Why the state on disk cannot be used.
 #[derive(Debug, Error)]
@@ -68,6 +65,15 @@ pub enum JournalError {
     },
 }
 
+impl From<LinesError> for JournalError {
+    fn from(error: LinesError) -> Self {
+        match error {
+            LinesError::Io { what, path, source } => Self::Io { what, path, source },
+            LinesError::InUse(path) => Self::InUse(path),
+        }
+    }
+}
+
 /// What is searched; two searches are the same when these are equal.
 pub type Fingerprint = serde_json::Map<String, serde_json::Value>;
 
@@ -89,8 +95,7 @@ enum Entry {
 /// The open file.
 #[derive(Debug)]
 pub struct Journal {
-    file: File,
-    path: PathBuf,
+    lines: Lines,
 }
 
 /// What an earlier part of the search left.
@@ -114,52 +119,35 @@ impl Journal {
         resume: bool,
     ) -> Result<(Self, Past), JournalError> {
         let path = directory.join(FILE);
-        let io = |what| move |source| JournalError::Io { what, path: directory.join(FILE), source };
-        std::fs::create_dir_all(directory).map_err(io("make the directory of"))?;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(io("open"))?;
-        lock(&file, &path)?;
-        let length = file.metadata().map_err(io("read"))?.len();
+        let mut lines = Lines::open(&path, MODE)?;
+        let text = lines.text()?;
         if resume {
-            if length == 0 {
-                return Err(JournalError::Nothing(path));
-            }
-            let (past, whole) = read(&file, &path, search)?;
+            let (past, bytes) = read(&text, &path, search)?;
             // Drops a line that was cut short.
-            file.set_len(whole).map_err(io("write"))?;
-            file.seek(io::SeekFrom::End(0)).map_err(io("write"))?;
-            return Ok((Self { file, path }, past));
+            lines.keep(bytes)?;
+            return Ok((Self { lines }, past));
         }
-        if length > 0 {
+        if !text.is_empty() {
             // Kept once more: hours of measuring are not thrown away for a forgotten flag.
-            std::fs::rename(&path, directory.join(EARLIER)).map_err(io("set aside"))?;
-            file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path)
-                .map_err(io("open"))?;
-            lock(&file, &path)?;
+            std::fs::rename(&path, directory.join(EARLIER)).map_err(|source| JournalError::Io {
+                what: "set aside",
+                path: path.clone(),
+                source,
+            })?;
+            lines = Lines::open(&path, MODE)?;
         }
-        let mut journal = Self { file, path };
-        journal.write(&Header { version: VERSION, search: search.clone() })?;
+        lines.append(&Header { version: VERSION, search: search.clone() })?;
         if let Ok(handle) = File::open(directory) {
             // The new name, too, must survive a crash; not every file system can.
             let _ = handle.sync_all();
         }
-        Ok((journal, Past::default()))
+        Ok((Self { lines }, Past::default()))
     }
 
     /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.lines.path()
     }
 
     /// Appends a trial and forces it to the disk.
@@ -167,7 +155,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Io`]: the disk is full, for example.
     pub fn append(&mut self, trial: &Trial) -> Result<(), JournalError> {
-        self.write(&Entry::Trial(trial.clone()))
+        Ok(self.lines.append(&Entry::Trial(trial.clone()))?)
     }
 
     /// Appends the default's answer to `--check`.
@@ -175,69 +163,30 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append`].
     pub fn append_answer(&mut self, answer: &str) -> Result<(), JournalError> {
-        self.write(&Entry::Answer(answer.to_owned()))
-    }
-
-    fn write(&mut self, line: &impl Serialize) -> Result<(), JournalError> {
-        let text = serde_json::to_string(line).map_err(io::Error::from);
-        text.and_then(|mut text| {
-            text.push('\n');
-            self.file.write_all(text.as_bytes())?;
-            self.file.sync_data()
-        })
-        .map_err(|source| JournalError::Io {
-            what: "write results to",
-            path: self.path.clone(),
-            source,
-        })
+        Ok(self.lines.append(&Entry::Answer(answer.to_owned()))?)
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
-    // A process that is being started shares the lock until its exec: try more than once.
-    for _ in 0..20 {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(20)),
-            // A file system without locks: two searches at once are then the user's care.
-            _ => return Ok(()),
-        }
-    }
-    Err(JournalError::InUse(path.to_owned()))
-}
-
-/// The past, and the length of the file up to the last whole line.
-fn read(file: &File, path: &Path, search: &Fingerprint) -> Result<(Past, u64), JournalError> {
-    let mut reader = BufReader::new(file);
+/// The past, and the bytes up to the end of the last whole line.
+fn read(text: &[u8], path: &Path, search: &Fingerprint) -> Result<(Past, usize), JournalError> {
     let mut past = Past::default();
-    let mut whole = 0;
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        reader.read_until(b'\n', &mut line).map_err(|source| JournalError::Io {
-            what: "read",
-            path: path.to_owned(),
-            source,
-        })?;
-        if line.last() != Some(&b'\n') {
-            break;
-        }
-        let damaged =
-            |source| JournalError::Damaged { path: path.to_owned(), line: number, source };
-        if number == 1 {
-            let header: Header = serde_json::from_slice(&line).map_err(damaged)?;
+    let (lines, bytes) = whole(text);
+    for (line, text) in lines {
+        let damaged = |source| JournalError::Damaged { path: path.to_owned(), line, source };
+        if line == 1 {
+            let header: Header = serde_json::from_slice(text).map_err(damaged)?;
             compare(path, &header, search)?;
         } else {
-            match serde_json::from_slice(&line).map_err(damaged)? {
+            match serde_json::from_slice(text).map_err(damaged)? {
                 Entry::Trial(trial) => past.trials.push(trial),
                 Entry::Answer(answer) => past.answer = Some(answer),
             }
         }
-        whole += line.len() as u64;
     }
-    if whole == 0 {
-        return Err(JournalError::Nothing(path.to_owned()));
+    match bytes {
+        0 => Err(JournalError::Nothing(path.to_owned())),
+        _ => Ok((past, bytes)),
     }
-    Ok((past, whole))
 }
 
 fn compare(path: &Path, header: &Header, search: &Fingerprint) -> Result<(), JournalError> {
@@ -339,17 +288,5 @@ mod tests {
         std::fs::write(&path, format!("{text}{{\n")).unwrap();
         let error = Journal::open(folder.path(), &search("a"), true).unwrap_err();
         assert!(error.to_string().contains("line 2"), "{error}");
-    }
-
-    #[test]
-    fn a_full_disk_is_an_error() {
-        let full = Path::new("/dev/full");
-        let Ok(file) = OpenOptions::new().write(true).open(full) else {
-            println!("skipped: no /dev/full here");
-            return;
-        };
-        let mut journal = Journal { file, path: full.to_owned() };
-        let error = journal.append(&trials()[0]).unwrap_err();
-        assert!(error.to_string().contains("--state"), "{error}");
     }
 }

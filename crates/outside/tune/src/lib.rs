@@ -13,6 +13,7 @@
 pub mod decide;
 pub mod evidence;
 pub mod journal;
+pub mod lines;
 pub mod report;
 pub mod run;
 pub mod search;

@@ -1,14 +1,9 @@
 //! Results on disk: lines of JSON, each forced to the disk before the next trial starts.
-//!
-//! A process that is killed loses the trial in progress and nothing else. A line that was
-//! cut short by a crash is the last one and has no newline; it is dropped.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, Write};
-use std::os::fd::AsFd;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use numapilot_tune::lines::{Lines, LinesError, whole};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -46,6 +41,18 @@ pub enum JournalError {
         source: serde_json::Error,
     },
 }
+
+impl From<LinesError> for JournalError {
+    fn from(error: LinesError) -> Self {
+        match error {
+            LinesError::Io { what, path, source } => Self::Io { what, path, source },
+            LinesError::InUse(path) => Self::InUse(path),
+        }
+    }
+}
+
+/// Results are for everybody that the user's umask lets read.
+const MODE: u32 = 0o666;
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,20 +98,17 @@ impl Past {
 
     /// The past, and the bytes up to the end of the last whole line.
     fn parse(path: &Path, text: &[u8]) -> Result<(Self, usize), JournalError> {
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let mut past = Self::default();
-        for (index, line) in text[..whole].split(|byte| *byte == b'\n').enumerate() {
-            if line.is_empty() {
-                continue;
-            }
-            let record = serde_json::from_slice(line).map_err(|source| JournalError::Damaged {
+        let (lines, bytes) = whole(text);
+        for (line, text) in lines {
+            let record = serde_json::from_slice(text).map_err(|source| JournalError::Damaged {
                 path: path.to_owned(),
-                line: index + 1,
+                line,
                 source,
             })?;
             past.add(record);
         }
-        Ok((past, whole))
+        Ok((past, bytes))
     }
 
     /// Adds what another file has.
@@ -143,8 +147,7 @@ impl Past {
 /// The open file.
 #[derive(Debug)]
 pub struct Journal {
-    file: File,
-    path: PathBuf,
+    lines: Lines,
 }
 
 impl Journal {
@@ -153,32 +156,14 @@ impl Journal {
     /// # Errors
     /// [`JournalError`].
     pub fn open(path: &Path, resume: bool) -> Result<(Self, Past), JournalError> {
-        let io = |what| move |source| JournalError::Io { what, path: path.to_owned(), source };
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            std::fs::create_dir_all(parent).map_err(io("make the directory of"))?;
-        }
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(io("open"))?;
-        if !file.metadata().map_err(io("read"))?.is_file() {
-            return Err(io("keep results in")(io::Error::other("it is no regular file")));
-        }
-        let locked = flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive);
-        if locked == Err(rustix::io::Errno::WOULDBLOCK) {
-            return Err(JournalError::InUse(path.to_owned()));
-        }
-        let text = std::fs::read(path).map_err(io("read"))?;
+        let mut lines = Lines::open(path, MODE)?;
+        let text = lines.text()?;
         if !text.is_empty() && !resume {
             return Err(JournalError::Exists(path.to_owned()));
         }
-        let (past, whole) = Past::parse(path, &text)?;
-        file.set_len(whole as u64).map_err(io("write"))?;
-        file.seek(io::SeekFrom::End(0)).map_err(io("write"))?;
-        Ok((Self { file, path: path.to_owned() }, past))
+        let (past, bytes) = Past::parse(path, &text)?;
+        lines.keep(bytes)?;
+        Ok((Self { lines }, past))
     }
 
     /// Appends a line and forces it to the disk.
@@ -186,17 +171,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Io`]: the disk is full, for example.
     pub fn append(&mut self, record: &Record) -> Result<(), JournalError> {
-        let text = serde_json::to_string(record).map_err(io::Error::from);
-        text.and_then(|mut text| {
-            text.push('\n');
-            self.file.write_all(text.as_bytes())?;
-            self.file.sync_data()
-        })
-        .map_err(|source| JournalError::Io {
-            what: "write results to",
-            path: self.path.clone(),
-            source,
-        })
+        Ok(self.lines.append(record)?)
     }
 }
 
@@ -233,12 +208,5 @@ mod tests {
         assert_eq!(Past::read(&path).unwrap().trials[1].round, 1);
         fs::write(&path, "{\"trial\": 3}\n").unwrap();
         assert!(Past::read(&path).unwrap_err().to_string().contains("line 1"));
-    }
-
-    #[test]
-    fn a_full_disk_is_an_error() {
-        let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let mut journal = Journal { file, path: "/dev/full".into() };
-        assert!(journal.append(&trial(0)).unwrap_err().to_string().contains("/dev/full"));
     }
 }

@@ -1,0 +1,164 @@
+//! Lines of JSON on disk, each forced to the disk before the next is written, by one writer
+//! at a time.
+//!
+//! A process that is killed loses the line in progress and nothing else. A line that was
+//! cut short by a crash is the last one and has no newline; it is dropped on reading.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use serde::Serialize;
+use thiserror::Error;
+
+/// Why lines cannot be kept or read.
+#[derive(Debug, Error)]
+pub enum LinesError {
+    /// A file operation failed.
+    #[error("cannot {what} {}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Another process writes to it.
+    #[error("{} is in use", .0.display())]
+    InUse(PathBuf),
+}
+
+/// The open file, locked.
+#[derive(Debug)]
+pub struct Lines {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lines {
+    /// Opens a file, which is made with this mode where needed, as is its directory.
+    ///
+    /// # Errors
+    /// [`LinesError`].
+    pub fn open(path: &Path, mode: u32) -> Result<Self, LinesError> {
+        let io = |what| error(what, path);
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent).map_err(io("make the directory of"))?;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(mode);
+        let file = options.open(path).map_err(io("open"))?;
+        if !file.metadata().map_err(io("read"))?.is_file() {
+            return Err(io("keep results in")(io::Error::other("it is no regular file")));
+        }
+        lock(&file, path)?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All that is in it.
+    ///
+    /// # Errors
+    /// [`LinesError::Io`].
+    pub fn text(&mut self) -> Result<Vec<u8>, LinesError> {
+        let mut text = Vec::new();
+        let read = self.file.rewind().and_then(|()| self.file.read_to_end(&mut text));
+        read.map_err(error("read", &self.path)).map(|_| text)
+    }
+
+    /// Keeps the first bytes, after which lines are then appended.
+    ///
+    /// # Errors
+    /// [`LinesError::Io`].
+    pub fn keep(&mut self, bytes: usize) -> Result<(), LinesError> {
+        let kept = self.file.set_len(bytes as u64);
+        let at_end = kept.and_then(|()| self.file.seek(io::SeekFrom::End(0)));
+        at_end.map_err(error("write", &self.path)).map(|_| ())
+    }
+
+    /// Appends a line and forces it to the disk.
+    ///
+    /// # Errors
+    /// [`LinesError::Io`]: the disk is full, for example.
+    pub fn append(&mut self, line: &impl Serialize) -> Result<(), LinesError> {
+        let text = serde_json::to_string(line).map_err(io::Error::from);
+        text.and_then(|mut text| {
+            text.push('\n');
+            self.file.write_all(text.as_bytes())?;
+            self.file.sync_data()
+        })
+        .map_err(error("write results to", &self.path))
+    }
+}
+
+/// The whole lines of a text with their numbers, and the bytes up to the end of the last one.
+pub fn whole(text: &[u8]) -> (impl Iterator<Item = (usize, &[u8])>, usize) {
+    let bytes = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let lines = text[..bytes].split(|byte| *byte == b'\n');
+    ((1..).zip(lines).filter(|(_, line)| !line.is_empty()), bytes)
+}
+
+fn error<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> LinesError + use<'a> {
+    move |source| LinesError::Io { what, path: path.to_owned(), source }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), LinesError> {
+    // A process that is being started shares the lock until its exec: try more than once.
+    for _ in 0..20 {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(20)),
+            // A file system without locks: two writers at once are then the user's care.
+            _ => return Ok(()),
+        }
+    }
+    Err(LinesError::InUse(path.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let Ok(file) = OpenOptions::new().write(true).open("/dev/full") else {
+            println!("skipped: no /dev/full here");
+            return;
+        };
+        let mut lines = Lines { file, path: "/dev/full".into() };
+        assert!(lines.append(&1).unwrap_err().to_string().contains("/dev/full"));
+        let error = Lines::open(Path::new("/dev/full"), 0o600).unwrap_err();
+        assert!(matches!(error, LinesError::Io { what: "keep results in", .. }), "{error}");
+    }
+
+    #[test]
+    fn a_line_without_its_end_is_not_whole() {
+        let all = |text: &'static str| {
+            let (lines, bytes) = whole(text.as_bytes());
+            (lines.map(|(number, _)| number).collect::<Vec<_>>(), bytes)
+        };
+        assert_eq!(all("a\n\nb\nc"), (vec![1, 3], 5));
+        assert_eq!(all("a"), (vec![], 0));
+    }
+
+    #[test]
+    fn one_writes_at_a_time_and_what_is_cut_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/lines");
+        let mut lines = Lines::open(&path, 0o600).unwrap();
+        lines.append(&1).unwrap();
+        lines.append(&2).unwrap();
+        assert!(matches!(Lines::open(&path, 0o600), Err(LinesError::InUse(_))));
+        lines.keep(2).unwrap();
+        lines.append(&3).unwrap();
+        assert_eq!(lines.text().unwrap(), b"1\n3\n");
+    }
+}
