@@ -148,7 +148,8 @@ impl Tree {
 
     /// Programs and libraries of a tree that was included: what they need besides.
     pub fn needs_of(&mut self, path: &Path) -> Result<(), LabError> {
-        let mut waiting = vec![path.to_owned()];
+        // libx.so.1 is a link, most often.
+        let mut waiting = vec![fs::canonicalize(path).map_err(LabError::at("read", path))?];
         while let Some(path) = waiting.pop() {
             let kind = fs::symlink_metadata(&path).map_err(LabError::at("read", &path))?;
             if kind.is_dir() {
