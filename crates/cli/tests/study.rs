@@ -153,7 +153,7 @@ fn a_kill_loses_the_running_trial_and_nothing_else() {
 fn ctrl_c_keeps_what_is_there_and_is_status_130() {
     let place = Place::new("kill -INT $(ps -o ppid= -p $$); sleep 60;");
     let run = place.study(&["run", "tiny.toml"]).timeout(Duration::from_secs(120)).assert();
-    run.code(130).stdout(contains("not run here"));
+    run.code(130).stdout(contains("not reached: T1; go on with --resume"));
     assert_eq!(place.trials(), 0);
 }
 

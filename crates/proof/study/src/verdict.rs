@@ -10,8 +10,12 @@ use serde::Serialize;
 pub enum Verdict {
     /// Another direction.
     NotReproduced,
-    /// There is no value.
+    /// What should have given the value failed.
+    Failed,
+    /// There is no value: something is missing here.
     NotRunHere,
+    /// There is no value: the run ended before it.
+    NotReached,
     /// The values differ by too much among themselves to say.
     Undecided,
     /// The right direction, but another size.
@@ -24,14 +28,22 @@ pub enum Verdict {
 
 impl Verdict {
     /// All of them, the best first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Reproduced,
         Self::DirectionOnly,
         Self::NotReproduced,
         Self::Undecided,
+        Self::Failed,
         Self::NotRunHere,
+        Self::NotReached,
         Self::Shown,
     ];
+
+    /// Whether whoever ran it has something to look into.
+    #[must_use]
+    pub fn is_bad(self) -> bool {
+        matches!(self, Self::NotReproduced | Self::Failed)
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -41,7 +53,9 @@ impl fmt::Display for Verdict {
             Self::DirectionOnly => "direction only",
             Self::NotReproduced => "not reproduced",
             Self::Undecided => "undecided",
+            Self::Failed => "failed",
             Self::NotRunHere => "not run here",
+            Self::NotReached => "not reached",
             Self::Shown => "shown",
         })
     }

@@ -1,5 +1,6 @@
 //! `numapilot study`: the papers' tables and figures, run here.
 
+mod entry;
 mod lab;
 mod list;
 mod print;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use numapilot_study::experiment::{ClaimResult, Estimate, Host, Judged, PaperValue};
 use numapilot_study::verdict::Verdict;
 
+use super::entry::Entry;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WARN, table};
 
 /// The machine and its noise, for whoever waits.
@@ -19,19 +20,28 @@ pub fn host(terminal: &Terminal, host: &Host) -> io::Result<()> {
     )
 }
 
-/// An experiment's claims.
-pub fn experiment(
-    terminal: &Terminal,
-    id: &str,
-    title: &str,
-    place: &str,
-    judged: &Judged,
-) -> io::Result<()> {
+/// The claims of all experiments; those that the run did not reach are only named.
+pub fn experiments(terminal: &Terminal, entries: &[Entry<'_, Judged>]) -> io::Result<()> {
+    let none = |e: &&Entry<'_, Judged>| {
+        e.told.claims.iter().all(|claim| claim.verdict == Verdict::NotReached)
+    };
+    for entry in entries.iter().filter(|entry| !none(entry)) {
+        experiment(terminal, entry)?;
+    }
+    let ids: Vec<&str> = entries.iter().filter(none).map(|entry| entry.id).collect();
+    if !ids.is_empty() {
+        writeln!(terminal.out(), "not reached: {}; go on with --resume", ids.join(", "))?;
+    }
+    Ok(())
+}
+
+fn experiment(terminal: &Terminal, entry: &Entry<'_, Judged>) -> io::Result<()> {
     let mut out = terminal.out();
+    let Entry { id, title, paper: source, place, told: judged, .. } = entry;
     let style = style(judged.verdict);
     writeln!(
         out,
-        "{BOLD}{id}  {title}{BOLD:#}  {DIM}({place}){DIM:#}  {style}{}{style:#}",
+        "{BOLD}{id}  {title}{BOLD:#}  {DIM}({source}, {place}){DIM:#}  {style}{}{style:#}",
         judged.verdict
     )?;
     let mut rows = table(&["claim", "paper", "here", "95 % interval", "verdict"], &[2]);
@@ -69,9 +79,9 @@ pub fn experiment(
 fn style(verdict: Verdict) -> anstyle::Style {
     match verdict {
         Verdict::Reproduced => GOOD,
-        Verdict::NotReproduced => BAD,
+        Verdict::NotReproduced | Verdict::Failed => BAD,
         Verdict::DirectionOnly | Verdict::Undecided => WARN,
-        Verdict::NotRunHere | Verdict::Shown => DIM,
+        Verdict::NotRunHere | Verdict::NotReached | Verdict::Shown => DIM,
     }
 }
 

@@ -9,10 +9,10 @@ use numapilot_study::experiment::{
     Batch, Experiment, Finished, Host, Journal, Judged, Left, Record, ScaleName, Trial, Watcher,
     measure_host, named, names,
 };
-use numapilot_study::verdict::Verdict;
 use serde::Serialize;
 
-use super::list::of_paper;
+use super::entry::Entry;
+use super::list::Which;
 use super::{print, progress::Progress};
 use crate::interruption::{self, INTERRUPTED};
 use crate::terminal::Terminal;
@@ -26,17 +26,21 @@ exit status is 1 when something is not reproduced.
 Examples:
   numapilot study run A5 A9
   numapilot study run --paper numalloc --scale laptop
+  numapilot study run --machine lab
   numapilot study run --all --resume && numapilot report")]
 pub struct Args {
     /// Experiments of `study list`, or files of your own.
-    #[arg(value_name = "ID|FILE", required_unless_present_any = ["all", "paper"])]
+    #[arg(
+        value_name = "ID|FILE",
+        required_unless_present_any = ["all", "paper", "machine"],
+        conflicts_with_all = ["all", "paper", "machine"]
+    )]
     experiments: Vec<String>,
     /// All experiments.
-    #[arg(long, conflicts_with_all = ["experiments", "paper"])]
+    #[arg(long)]
     all: bool,
-    /// All experiments of a paper.
-    #[arg(long, value_name = "NAME", conflicts_with = "experiments")]
-    paper: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// How much to run.
     #[arg(long, value_enum, default_value_t = Scale::Smoke)]
     scale: Scale,
@@ -81,18 +85,8 @@ struct Document<'a> {
     scale: ScaleName,
     seed: u64,
     host: &'a Host,
-    experiments: Vec<Entry<'a>>,
+    experiments: Vec<Entry<'a, Judged>>,
     is_interrupted: bool,
-}
-
-#[derive(Serialize)]
-struct Entry<'a> {
-    id: &'a str,
-    title: &'a str,
-    paper: &'a str,
-    place: &'a str,
-    #[serde(flatten)]
-    judged: Judged,
 }
 
 impl Args {
@@ -119,23 +113,16 @@ impl Args {
         let finished = batch.run(&past.trials, &mut sink);
         sink.progress.finish();
         let is_interrupted = finished? == Finished::Interrupted;
-        let judged = experiments.iter().map(|experiment| Entry {
-            id: &experiment.id,
-            title: &experiment.title,
-            paper: &experiment.paper,
-            place: &experiment.place,
-            judged: experiment.judge(scale, &sink.trials),
-        });
-        let experiments: Vec<Entry<'_>> = judged.collect();
-        let wrong = experiments.iter().any(|e| e.judged.verdict == Verdict::NotReproduced);
+        let judged = |experiment| Experiment::judge(experiment, scale, &sink.trials);
+        let entries =
+            experiments.iter().map(|experiment| Entry::new(experiment, judged(experiment)));
+        let experiments: Vec<Entry<'_, Judged>> = entries.collect();
+        let wrong = experiments.iter().any(|e| e.told.verdict.is_bad());
         if self.json {
             let seed = self.seed;
             terminal.json(&Document { scale, seed, host: &host, experiments, is_interrupted })?;
         } else {
-            for entry in &experiments {
-                let place = format!("{}, {}", entry.paper, entry.place);
-                print::experiment(terminal, entry.id, entry.title, &place, &entry.judged)?;
-            }
+            print::experiments(terminal, &experiments)?;
         }
         Ok(match (is_interrupted, wrong) {
             (true, _) => ExitCode::from(INTERRUPTED),
@@ -146,7 +133,7 @@ impl Args {
 
     fn chosen(&self) -> anyhow::Result<Vec<Experiment>> {
         if self.experiments.is_empty() {
-            return of_paper(self.paper.as_deref());
+            return self.which.experiments();
         }
         let mut chosen: Vec<Experiment> = Vec::new();
         for name in &self.experiments {

@@ -8,6 +8,9 @@ use thiserror::Error;
 
 use super::quantity::Quantity;
 
+/// What [`Experiment::machine`] calls the machine that runs the study.
+pub const HOST: &str = "host";
+
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -46,7 +49,7 @@ pub struct Experiment {
     pub says: String,
     /// In what way ours is another experiment than the paper's.
     pub differs: String,
-    /// Where it runs: `host`, or a machine of `lab list`.
+    /// Where it runs: [`HOST`], or a machine of `lab list`.
     pub machine: String,
     /// A line for the shell, with `{factor}` and `{value}` where levels and sizes go.
     pub command: String,

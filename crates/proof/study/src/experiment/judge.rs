@@ -62,7 +62,29 @@ pub struct Point {
 }
 
 /// What came of a cell: by round and key, or why nothing did.
-type Found<'a> = Result<BTreeMap<u32, &'a BTreeMap<String, Result<Value, String>>>, String>;
+type Found<'a> = Result<BTreeMap<u32, &'a BTreeMap<String, Result<Value, String>>>, Missing>;
+
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq)]
+struct Missing {
+    verdict: Verdict,
+    why: String,
+}
+
+impl Missing {
+    /// Something is not to be had here.
+    fn here(why: String) -> Self {
+        Self { verdict: Verdict::NotRunHere, why }
+    }
+
+    /// The same, with the cell that it is about.
+    fn of(mut self, at: &At) -> Self {
+        if !at.is_empty() {
+            self.why = format!("{}: {}", describe(at), self.why);
+        }
+        self
+    }
+}
 
 struct Evidence<'a> {
     experiment: &'a Experiment,
@@ -97,13 +119,19 @@ fn found<'a>(command: &str, trials: &'a [Trial]) -> Found<'a> {
             Outcome::Values(v) => {
                 values.insert(trial.round, v);
             }
-            Outcome::Failed(why) => failure = Some(format!("failed ({why})")),
-            Outcome::NotHere(why) => failure = Some(why.clone()),
+            Outcome::Failed(why) => {
+                failure = Some(Missing { verdict: Verdict::Failed, why: why.clone() });
+            }
+            Outcome::NotHere(why) => failure = Some(Missing::here(why.clone())),
         }
     }
     match (values.is_empty(), failure) {
         (false, _) => Ok(values),
-        (true, why) => Err(why.unwrap_or_else(|| "not run yet".to_owned())),
+        (true, Some(missing)) => Err(missing),
+        (true, None) => Err(Missing {
+            verdict: Verdict::NotReached,
+            why: "the run ended before it; go on with --resume".to_owned(),
+        }),
     }
 }
 
@@ -116,18 +144,14 @@ impl Evidence<'_> {
     }
 
     /// A metric in the cells of `at`, by round: the geometric mean where there are several.
-    fn rounds(&self, metric: &str, at: &At) -> Result<BTreeMap<u32, f64>, String> {
+    fn rounds(&self, metric: &str, at: &At) -> Result<BTreeMap<u32, f64>, Missing> {
         let key = self.experiment.metrics.get(metric).map(|m| m.key()).unwrap_or_default();
         let mut numbers: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         let chosen: Vec<_> = self.cells.iter().filter(|(cell, _)| within(cell, at)).collect();
         for (cell, found) in &chosen {
-            let named = |why: &String| match cell.at.is_empty() {
-                true => why.clone(),
-                false => format!("{}: {why}", describe(&cell.at)),
-            };
-            for (round, values) in found.as_ref().map_err(named)? {
-                let value = values.get(&key).ok_or(format!("{metric} was not recorded"))?;
-                let number = value.as_ref().map_err(named)?.as_f64().unwrap_or(f64::NAN);
+            for (round, values) in found.as_ref().map_err(|missing| missing.clone().of(&cell.at))? {
+                let value = recorded(values, &key).map_err(|missing| missing.of(&cell.at))?;
+                let number = value.as_f64().unwrap_or(f64::NAN);
                 numbers.entry(*round).or_default().push(number);
             }
         }
@@ -136,7 +160,7 @@ impl Evidence<'_> {
     }
 
     /// A quantity, round by round.
-    fn values(&self, quantity: &Quantity) -> Result<BTreeMap<u32, f64>, String> {
+    fn values(&self, quantity: &Quantity) -> Result<BTreeMap<u32, f64>, Missing> {
         let values = self.rounds(&quantity.metric, &quantity.at)?;
         let values = match &quantity.over {
             None => values,
@@ -145,7 +169,7 @@ impl Evidence<'_> {
         let finite: BTreeMap<u32, f64> =
             values.into_iter().filter(|(_, v)| v.is_finite()).collect();
         match finite.is_empty() {
-            true => Err(format!("no round has all of {}", quantity.label())),
+            true => Err(Missing::here(format!("no round has all of {}", quantity.label()))),
             false => Ok(finite),
         }
     }
@@ -162,7 +186,7 @@ impl Evidence<'_> {
         };
         if let Some(quantity) = &claim.of {
             return match self.values(quantity) {
-                Err(why) => result(Verdict::NotRunHere, Vec::new(), Some(why)),
+                Err(missing) => result(missing.verdict, Vec::new(), Some(missing.why)),
                 Ok(values) => {
                     let values: Vec<f64> = values.into_values().collect();
                     let estimate = Estimate::of(&values);
@@ -177,21 +201,20 @@ impl Evidence<'_> {
             };
         }
         if claim.order.is_empty() {
-            let points = self.points();
-            let is_there = |point: &Point| point.estimate.is_some() || point.value.is_some();
-            let verdict = match points.iter().any(is_there) {
-                true => Verdict::Shown,
-                false => Verdict::NotRunHere,
-            };
-            let missing = points.into_iter().find_map(|point| point.missing);
-            return result(verdict, Vec::new(), missing);
+            let shown: Vec<_> = self.cells.iter().map(|(_, found)| self.shown(found)).collect();
+            let missing = shown.iter().find_map(|values| values.as_ref().err().cloned());
+            let none = missing.as_ref().filter(|_| shown.iter().all(Result::is_err));
+            let verdict = none.map_or(Verdict::Shown, |missing| missing.verdict);
+            return result(verdict, Vec::new(), missing.map(|missing| missing.why));
         }
         let found: Vec<_> = claim.order.iter().map(|q| (q.label(), self.values(q))).collect();
         let missing = found.iter().find_map(|(_, values)| values.as_ref().err().cloned());
         let there: Vec<(String, BTreeMap<u32, f64>)> =
             found.into_iter().filter_map(|(name, values)| Some((name, values.ok()?))).collect();
         if there.len() < 2 {
-            return result(Verdict::NotRunHere, Vec::new(), missing);
+            let (verdict, why) =
+                missing.map_or((Verdict::NotRunHere, None), |m| (m.verdict, Some(m.why)));
+            return result(verdict, Vec::new(), why);
         }
         let verdict = order(&there.iter().map(|(_, values)| values).collect::<Vec<_>>());
         let estimate = |values: &BTreeMap<u32, f64>| {
@@ -200,39 +223,48 @@ impl Evidence<'_> {
         let values: Vec<(String, Estimate)> =
             there.iter().filter_map(|(n, v)| Some((n.clone(), estimate(v)?))).collect();
         let estimates: Vec<Estimate> = values.iter().map(|(_, e)| *e).collect();
-        let remark = missing.or_else(|| unsure(verdict, &estimates));
+        let remark = missing.map(|m| m.why).or_else(|| unsure(verdict, &estimates));
         result(verdict, values, remark)
     }
 
-    fn points(&self) -> Vec<Point> {
+    /// What the picture shows of a cell, round by round.
+    fn shown<'b>(&self, found: &'b Found<'_>) -> Result<Vec<&'b Value>, Missing> {
         let name = &self.experiment.picture;
-        let metric = self.experiment.metrics.get(name);
+        let key = self.experiment.metrics.get(name).map(|m| m.key()).unwrap_or_default();
+        let rounds = found.as_ref().map_err(Missing::clone)?;
+        rounds.values().map(|values| recorded(values, &key)).collect()
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let metric = self.experiment.metrics.get(&self.experiment.picture);
         let is_number = metric.is_none_or(|m| m.kind == Kind::Number);
-        let key = metric.map(|m| m.key()).unwrap_or_default();
         let point = |(cell, found): &(Cell, Found<'_>)| {
-            let values: Result<Vec<&Value>, String> = found.clone().and_then(|rounds| {
-                let of = |values: &&'_ BTreeMap<String, Result<Value, String>>| {
-                    values.get(&key).cloned().unwrap_or_else(|| Err("not recorded".to_owned()))
-                };
-                let all: Result<Vec<Value>, String> = rounds.values().map(of).collect();
-                all.map(|_| rounds.values().filter_map(|v| v.get(&key)?.as_ref().ok()).collect())
-            });
+            let values = self.shown(found);
+            let there = values.as_ref().ok();
             let numbers = |values: &Vec<&Value>| {
                 Estimate::of(&values.iter().filter_map(|v| v.as_f64()).collect::<Vec<_>>())
             };
             Point {
                 at: cell.at.clone(),
                 command: cell.command.clone(),
-                estimate: values.as_ref().ok().filter(|_| is_number).and_then(numbers),
-                value: values
-                    .as_ref()
-                    .ok()
-                    .filter(|_| !is_number)
-                    .and_then(|v| v.last().copied().cloned()),
-                missing: values.err(),
+                estimate: there.filter(|_| is_number).and_then(numbers),
+                value: there.filter(|_| !is_number).and_then(|v| v.last().copied().cloned()),
+                missing: values.err().map(|missing| missing.why),
             }
         };
         self.cells.iter().map(point).collect()
+    }
+}
+
+/// What a trial has under a key.
+fn recorded<'a>(
+    values: &'a BTreeMap<String, Result<Value, String>>,
+    key: &str,
+) -> Result<&'a Value, Missing> {
+    match values.get(key) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(why)) => Err(Missing::here(why.clone())),
+        None => Err(Missing::here(format!("{key} was not recorded"))),
     }
 }
 

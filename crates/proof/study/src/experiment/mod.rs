@@ -26,7 +26,7 @@ pub use bootstrap::{Estimate, interval};
 pub use catalogue::{named, names};
 pub use cells::{Cell, cells};
 pub use definition::{
-    Claim, DefinitionError, Experiment, Kind, Level, Metric, PaperValue, Scale, ScaleName,
+    Claim, DefinitionError, Experiment, HOST, Kind, Level, Metric, PaperValue, Scale, ScaleName,
 };
 pub use host::{Host, measure as measure_host};
 pub use journal::{Journal, JournalError, Past, Record};

@@ -4,23 +4,26 @@ use serde_json::{Deserializer, Value};
 
 use super::definition::{Kind, Metric};
 
-/// All JSON objects and lists that begin a line.
-pub(super) fn values(text: &str) -> Vec<Value> {
+/// All JSON objects and lists that begin a line, and the lines that are none.
+pub(super) fn split(text: &str) -> (Vec<Value>, Vec<&str>) {
     let mut found = Vec::new();
+    let mut others = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         let end = rest.find('\n').map_or(rest.len(), |at| at + 1);
         let mut skipped = end;
-        if rest.starts_with(['{', '[']) {
-            let mut values = Deserializer::from_str(rest).into_iter::<Value>();
-            if let Some(Ok(value)) = values.next() {
+        let mut values = Deserializer::from_str(rest).into_iter::<Value>();
+        match rest.starts_with(['{', '[']).then(|| values.next()).flatten() {
+            Some(Ok(value)) => {
                 found.push(value);
                 skipped = values.byte_offset();
             }
+            _ => others.push(rest[..end].trim()),
         }
         rest = &rest[skipped..];
     }
-    found
+    others.retain(|line| !line.is_empty());
+    (found, others)
 }
 
 /// What is at the end of a path of names and positions with dots between. In a list, a name
@@ -82,7 +85,9 @@ mod tests {
     #[test]
     fn json_is_found_among_other_lines() {
         let text = "starting\n{\n  \"a\": 1\n}\nwarning {\n{\"b\": [\n2]}\n{ broken\n[3]";
-        assert_eq!(values(text), [json!({"a": 1}), json!({"b": [2]}), json!([3])]);
+        let (values, others) = split(text);
+        assert_eq!(values, [json!({"a": 1}), json!({"b": [2]}), json!([3])]);
+        assert_eq!(others, ["starting", "warning {", "{ broken"]);
     }
 
     #[test]
@@ -115,7 +120,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_is_too_strange(text in "[\\[\\]{}\":,0-9a-z\n ]{0,60}") {
-            values(&text);
+            split(&text);
         }
     }
 }

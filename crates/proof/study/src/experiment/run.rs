@@ -252,7 +252,7 @@ fn outcome(task: &Task<'_>, execution: &Execution) -> Outcome {
         return Outcome::Failed(format!("{failure}: {last}"));
     }
     let mut printed = vec![usage(execution)];
-    printed.extend(printed::values(&execution.text));
+    printed.extend(printed::split(&execution.text).0);
     let value = |metric: &&Metric| (metric.key(), printed::metric(metric, &printed));
     Outcome::Values(task.metrics.iter().map(value).collect())
 }
@@ -270,12 +270,18 @@ fn usage(execution: &Execution) -> Value {
     }})
 }
 
-/// The line that says why; numapilot's own begins with its name.
+/// What says why: the last line that is no result, or numapilot's own, which begins with its
+/// name and may go on below.
 fn message(text: &str) -> String {
     const OWN: &str = "numapilot: error: ";
-    let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
-    let own = text.lines().rev().find_map(|line| line.split_once(OWN).map(|(_, rest)| rest));
-    own.or_else(|| lines.next()).unwrap_or("it printed nothing").chars().take(300).collect()
+    let (_, lines) = printed::split(text);
+    let last = lines.last().map_or("it printed nothing", |line| line).to_owned();
+    let own = |(at, line): (usize, &&str)| {
+        let (_, first) = line.split_once(OWN)?;
+        Some([&[first], &lines[at + 1..]].concat().join(" "))
+    };
+    let own = lines.iter().enumerate().rev().find_map(own);
+    own.unwrap_or(last).chars().take(400).collect()
 }
 
 #[cfg(test)]
@@ -348,6 +354,9 @@ mod tests {
         assert_eq!(gone.len(), 2);
         assert_eq!(gone[0].outcome, Outcome::NotHere("no QEMU, install it".to_owned()));
         assert!(matches!(&with("no-such-program-here || exit")[0].outcome, Outcome::NotHere(_)));
+        let loader = "echo x: cannot open libunwind.so.8; echo '[0]'; exit 127";
+        let loader = &with(loader)[0].outcome;
+        assert_eq!(*loader, Outcome::NotHere("x: cannot open libunwind.so.8".to_owned()));
         let failed = with("echo why; exit 3");
         assert_eq!(failed[0].outcome, Outcome::Failed("exit status 3: why".to_owned()));
     }

@@ -39,8 +39,8 @@ fn verdicts_follow_band_direction_and_interval() {
     // Too far apart, and too few.
     assert_eq!(verdicts(&one, &[0.5, 2.0, 9.0]), [Undecided, Undecided, Shown]);
     assert_eq!(verdicts(&one[..2], &[2.0, 2.0]), [Undecided, Undecided, Shown]);
-    assert_eq!(verdicts(&one, &[]), [NotRunHere, NotRunHere, Shown]);
-    assert_eq!(verdicts(&[], &[]), [NotRunHere, NotRunHere, NotRunHere]);
+    assert_eq!(verdicts(&one, &[]), [NotReached, NotReached, Shown]);
+    assert_eq!(verdicts(&[], &[]), [NotReached, NotReached, NotReached]);
 }
 
 #[test]
@@ -81,6 +81,12 @@ fn what_cannot_be_run_here_says_what_it_needs() {
     assert_eq!(judged.verdict, Verdict::NotRunHere);
     assert_eq!(judged.claims[0].remark.as_deref(), Some("slow: QEMU is missing"));
     assert_eq!(judged.points[1].missing.as_deref(), Some("QEMU is missing"));
+    if let Some(last) = trials.last_mut() {
+        last.outcome = Outcome::Failed("exit status 3: why".to_owned());
+    }
+    let judged = tiny().judge(ScaleName::Smoke, &trials);
+    assert_eq!((judged.verdict, judged.claims[2].verdict), (Verdict::Failed, Verdict::Shown));
+    assert_eq!(judged.claims[0].remark.as_deref(), Some("slow: exit status 3: why"));
 }
 
 proptest! {
