@@ -15,7 +15,7 @@ use super::clock::Clock;
 use super::crew::Crew;
 use super::cycle::Cycle;
 use super::init_readall::TWIN_WORDS;
-use super::load::{Access, Load, Pattern};
+use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{compute_ns, part, value};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
@@ -157,14 +157,14 @@ impl Illness for Burst {
                 let access = Access {
                     pattern: Pattern::Independent,
                     lines,
-                    written: true,
+                    usage: Usage::SharedStore,
                     footprint_bytes: (self.area.words().len() * 8) as u64,
                     huge: false,
                 };
                 Ok(Load::new(crew.seat(thread), pace * stores, vec![access]))
             };
             let loads: Result<Vec<Load>, KernelError> = (0..self.threads).map(load).collect();
-            Ok::<_, KernelError>(Step { times: BURSTS as f64, ..Step::once(loads?) })
+            Ok::<_, KernelError>(Step::once(loads?).times(BURSTS as f64))
         };
         let late = self.place == Place::Late;
         Ok(vec![half_step(late)?, half_step(false)?])

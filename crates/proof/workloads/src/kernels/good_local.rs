@@ -9,7 +9,7 @@ use super::area::{Pages, lines, page_words};
 use super::clock::Clock;
 use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
-use super::load::{Access, Load, Pattern};
+use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{compute_ns, fill, part, value};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
@@ -124,7 +124,7 @@ impl Illness for GoodLocal {
         let access = |at: usize, own: &std::ops::Range<usize>| Access {
             pattern: Pattern::Stream,
             lines: lines(&homes, at + own.start..at + own.end, crew.nodes()),
-            written: at == 0,
+            usage: if at == 0 { Usage::Write } else { Usage::Read },
             footprint_bytes: 0,
             huge: false,
         };
@@ -139,7 +139,7 @@ impl Illness for GoodLocal {
         };
         let streams = (0..self.threads).map(load);
         Ok(vec![
-            Step { times: PASSES as f64, ..Step::once(streams) },
+            Step::once(streams).times(PASSES as f64),
             Step::once((0..self.threads).map(in_cache)),
         ])
     }

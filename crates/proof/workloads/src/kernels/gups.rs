@@ -11,7 +11,7 @@ use super::area::Pages;
 use super::clock::Clock;
 use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
-use super::load::{Access, Load, Pattern};
+use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{compute_ns, fill, part, value};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
@@ -110,7 +110,7 @@ impl Illness for Gups {
         let access = Access {
             pattern: Pattern::Independent,
             lines: self.table.spread(crew, updates)?,
-            written: true,
+            usage: Usage::SharedUpdate,
             footprint_bytes: (self.table.words().len() * 8) as u64,
             huge: false,
         };

@@ -8,7 +8,7 @@ use super::area::{HUGE_WORDS, Pages, page_words};
 use super::clock::Clock;
 use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
-use super::load::{Access, Load, Pattern};
+use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{advance, compute_ns, fill, filled};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
@@ -108,14 +108,14 @@ impl Illness for HugeFalseSharing {
             let access = Access {
                 pattern: Pattern::Stream,
                 lines,
-                written: true,
+                usage: Usage::Write,
                 footprint_bytes: 0,
                 huge: self.place != Place::Split,
             };
             Load::new(crew.seat(thread), pace * words, vec![access])
         };
         let loads = (0..self.threads).map(load);
-        Ok(vec![Step { times: PASSES as f64, ..Step::once(loads) }])
+        Ok(vec![Step::once(loads).times(PASSES as f64)])
     }
 
     fn notes(&self) -> Vec<String> {

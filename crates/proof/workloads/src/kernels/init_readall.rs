@@ -8,7 +8,7 @@ use super::area::lines;
 use super::clock::Clock;
 use super::copies::Copies;
 use super::crew::Crew;
-use super::load::{Access, Load, Pattern};
+use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{compute_ns, fill, filled, part, sum};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
@@ -97,7 +97,7 @@ pub(super) fn read_all(
         let access = Access {
             pattern: Pattern::Stream,
             lines: lines(&homes[seat.node], range.clone(), crew.nodes()),
-            written: false,
+            usage: Usage::Read,
             footprint_bytes: 0,
             huge: false,
         };

@@ -53,6 +53,6 @@ impl Illness for InitSlices {
     fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
         let homes = self.slices.area.homes(crew)?;
         let loads = self.slices.loads(crew, 0, &homes, self.slices.pace(clock));
-        Ok(vec![Step { times: PASSES as f64, ..Step::once(loads) }])
+        Ok(vec![Step::once(loads).times(PASSES as f64)])
     }
 }

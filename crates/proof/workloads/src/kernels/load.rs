@@ -28,6 +28,20 @@ pub enum Pattern {
     Dependent,
 }
 
+/// Whether lines are modified, and by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// They are not.
+    Read,
+    /// By this thread alone: they go back to memory when they leave its cache.
+    Write,
+    /// By all threads, whose caches have them from each other.
+    SharedStore,
+    /// The same, and each thread reads a line before it writes it: a modified line goes back to
+    /// memory on its way from cache to cache.
+    SharedUpdate,
+}
+
 /// Lines that a thread uses in one way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
@@ -35,8 +49,8 @@ pub struct Access {
     pub pattern: Pattern,
     /// How many, by position of their home node.
     pub lines: Vec<f64>,
-    /// Whether they are modified, and so go back later.
-    pub written: bool,
+    /// Whether they are modified.
+    pub usage: Usage,
     /// What random accesses are spread over.
     pub footprint_bytes: u64,
     /// Whether it lies in huge pages.
@@ -86,13 +100,15 @@ pub fn flows(model: &Model, carriers: &Carriers, load: &Load, waits_ns: &[f64]) 
     let latencies_ns = &model.latency_ns[load.node];
     let (mut streamed_ns, mut waited_ns) = (0.0, 0.0);
     for access in &load.accesses {
-        let cached = cached_share(model, access);
+        let found = Found::of(model, access);
         let total: f64 = access.lines.iter().sum();
         let lines = access.lines.iter().enumerate();
         let memory: f64 =
             lines.map(|(home, lines)| lines * (latencies_ns[home] + waits_ns[home])).sum();
-        let lines_ns = (memory * (1.0 - cached) + total * cached * last_level_ns(model))
-            / overlap(model, access.pattern);
+        let cached_ns = found.here * last_level_ns(model)
+            + found.elsewhere * elsewhere_ns(model, load.node, access.usage);
+        let lines_ns =
+            (memory * found.nowhere() + total * cached_ns) / overlap(model, access.pattern);
         waited_ns += total * walk_ns(model, access);
         match access.pattern {
             Pattern::Stream => streamed_ns += lines_ns,
@@ -117,15 +133,57 @@ pub fn flows(model: &Model, carriers: &Carriers, load: &Load, waits_ns: &[f64]) 
     ]
 }
 
-/// The share of random accesses that the last level of cache serves.
-pub(super) fn cached_share(model: &Model, access: &Access) -> f64 {
-    let bytes = model.caches.last().map_or(0, |cache| cache.bytes);
-    match access.pattern {
-        Pattern::Stream => 0.0,
-        Pattern::Independent | Pattern::Dependent => {
-            (bytes as f64 / access.footprint_bytes.max(1) as f64).min(1.0)
+/// Where the lines of an access are found, as shares of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// In the thread's own last level of cache.
+    here: f64,
+    /// In that of somebody else, who has changed them.
+    elsewhere: f64,
+}
+
+impl Found {
+    /// A stream through more than the cache finds nothing in it; of random accesses it serves
+    /// its part.
+    pub(super) fn of(model: &Model, access: &Access) -> Self {
+        let nothing = Self { here: 0.0, elsewhere: 0.0 };
+        let Some(last) = model.caches.last() else { return nothing };
+        if access.is_stream() {
+            return nothing;
+        }
+        let each = last.bytes as f64 / access.footprint_bytes.max(1) as f64;
+        let here = each.min(1.0);
+        let others = match access.usage {
+            Usage::Read | Usage::Write => 0,
+            Usage::SharedStore | Usage::SharedUpdate => {
+                last.cache_of_cpu.iter().max().copied().unwrap_or(0)
+            }
+        };
+        Self { here, elsewhere: (each * others as f64).min(1.0 - here) }
+    }
+
+    /// Only in memory.
+    pub(super) fn nowhere(self) -> f64 {
+        1.0 - self.here - self.elsewhere
+    }
+
+    /// What goes back to memory, some time or other.
+    pub(super) fn goes_back(self, usage: Usage) -> f64 {
+        match usage {
+            Usage::Read => 0.0,
+            Usage::Write | Usage::SharedStore => self.nowhere(),
+            Usage::SharedUpdate => self.nowhere() + self.elsewhere,
         }
     }
+}
+
+/// What a line takes from a cache of another node, whichever it is; and once more to be the
+/// only one who has it, when it was only read at first.
+fn elsewhere_ns(model: &Model, node: usize, usage: Usage) -> f64 {
+    let others = model.latency_ns[node].iter().enumerate().filter(|(other, _)| *other != node);
+    let count = model.nodes().saturating_sub(1).max(1) as f64;
+    let once = others.map(|(_, ns)| ns).sum::<f64>() / count;
+    if usage == Usage::SharedUpdate { 2.0 * once } else { once }
 }
 
 fn last_level_ns(model: &Model) -> f64 {

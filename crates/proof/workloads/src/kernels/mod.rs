@@ -121,6 +121,11 @@ impl Step {
     fn of(threads: Vec<Vec<Load>>) -> Self {
         Self { times: 1.0, threads, neighbour: None }
     }
+
+    /// So many times as often.
+    fn times(self, times: f64) -> Self {
+        Self { times: self.times * times, ..self }
+    }
 }
 
 /// One kernel, ready to run.

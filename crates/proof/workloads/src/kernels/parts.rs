@@ -6,7 +6,7 @@ use super::area::{Area, Pages, lines, page_words};
 use super::clock::Clock;
 use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
-use super::load::{Access, Load, Pattern};
+use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{advance, compute_ns, fill, filled, part};
 use super::stage::Stage;
 use super::{KernelError, Options, Place};
@@ -94,7 +94,7 @@ impl Parts {
             let access = Access {
                 pattern: Pattern::Stream,
                 lines: lines(homes, range.clone(), crew.nodes()),
-                written: true,
+                usage: Usage::Write,
                 footprint_bytes: 0,
                 huge: false,
             };

@@ -13,7 +13,7 @@ use super::clock::Clock;
 use super::crew::{Crew, Seat};
 use super::cycle::Cycle;
 use super::init_readall::TWIN_WORDS;
-use super::load::{Access, Load, Pattern};
+use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{compute_ns, value};
 use super::stage::Stage;
 use super::{Area, Illness, Kernel, KernelError, Options, Place, Step};
@@ -142,7 +142,7 @@ impl Illness for Pipe {
         });
         let messages = self.cycle.slots();
         let words = messages * MESSAGE;
-        let use_of = |buffer: usize, seat: Seat, pattern, written, pace: f64| {
+        let use_of = |buffer: usize, seat: Seat, pattern, usage, pace: f64| {
             let homes = match self.place {
                 Place::Bounce => vec![Some(seat.node); self.buffers[buffer].homes(crew)?.len()],
                 _ => self.buffers[buffer].homes(crew)?,
@@ -150,14 +150,14 @@ impl Illness for Pipe {
             let access = Access {
                 pattern,
                 lines: lines(&homes, 0..words, crew.nodes()),
-                written,
+                usage,
                 footprint_bytes: (words * 8) as u64,
                 huge: false,
             };
             Ok::<_, KernelError>(Load::new(seat, pace * messages as f64, vec![access]))
         };
-        let write = |buffer| use_of(buffer, crew.seat(0), Pattern::Stream, true, produced);
-        let read = |buffer| use_of(buffer, self.seat, Pattern::Dependent, false, consumed);
+        let write = |buffer| use_of(buffer, crew.seat(0), Pattern::Stream, Usage::Write, produced);
+        let read = |buffer| use_of(buffer, self.seat, Pattern::Dependent, Usage::Read, consumed);
         let mut steps = Vec::new();
         for round in 0..=ROUNDS {
             let mut loads = Vec::new();

@@ -149,7 +149,7 @@ fn size(thread: usize, turn: usize) -> f64 {
 mod tests {
     use numapilot_lab_model::{Cache, Link, MemoryRange};
 
-    use super::super::load::{Access, Pattern};
+    use super::super::load::{Access, Pattern, Usage};
     use super::*;
 
     /// Two nodes with a CPU each: 100 ns here, 200 ns there, 6.4 GB/s, a link of 3.2 GB/s.
@@ -177,8 +177,8 @@ mod tests {
 
     fn load(node: usize, pattern: Pattern, lines: [f64; 2], written: bool) -> Load {
         let footprint_bytes = u64::MAX;
-        let access =
-            Access { pattern, lines: lines.to_vec(), written, footprint_bytes, huge: false };
+        let usage = if written { Usage::Write } else { Usage::Read };
+        let access = Access { pattern, lines: lines.to_vec(), usage, footprint_bytes, huge: false };
         Load { node, cpu: CpuId(node as u32), compute_ns: 0.0, accesses: vec![access] }
     }
 
@@ -244,6 +244,27 @@ mod tests {
         dependent.accesses[0].footprint_bytes = 2 << 20;
         // Half at 100 ns, half at 40 cycles of half a nanosecond.
         assert_eq!(without_queues(&[dependent]).0, 60_000.0);
+    }
+
+    #[test]
+    fn caches_have_shared_lines_from_each_other() {
+        let ms = |usage| {
+            let thread = |cpu: u32| {
+                let mut load = load(cpu as usize % 2, Pattern::Independent, [1e6, 0.0], false);
+                load.cpu = CpuId(cpu);
+                load.accesses[0].usage = usage;
+                load.accesses[0].footprint_bytes = 4 << 20;
+                load
+            };
+            let (ns, bound) = predicted(&(0..8).map(thread).collect::<Vec<Load>>());
+            assert_eq!(bound, Bound::Controller(0));
+            (ns / 1e6).round()
+        };
+        // A quarter in each cache, 10 ns at the controller for each of eight million lines that
+        // comes from memory or goes back.
+        assert_eq!(ms(Usage::Write), 80.0 * (0.75 + 0.75));
+        assert_eq!(ms(Usage::SharedStore), 80.0 * (0.5 + 0.5));
+        assert_eq!(ms(Usage::SharedUpdate), 80.0 * (0.5 + 0.75));
     }
 
     #[test]

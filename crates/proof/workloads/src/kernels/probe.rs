@@ -14,7 +14,7 @@ use super::copies::Copies;
 use super::crew::Crew;
 use super::cycle::Cycle;
 use super::init_readall::TWIN_WORDS;
-use super::load::{Access, Load, Pattern};
+use super::load::{Access, Load, Pattern, Usage};
 use super::loops::compute_ns;
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
@@ -121,7 +121,7 @@ impl Illness for Probe {
             let access = Access {
                 pattern: Pattern::Dependent,
                 lines: spread(&self.table.homes(seat.node, crew)?, crew, probes),
-                written: false,
+                usage: Usage::Read,
                 footprint_bytes: size_of_val(self.table.original().words()) as u64,
                 huge: false,
             };

@@ -17,7 +17,7 @@ use super::clock::Clock;
 use super::copies::Copies;
 use super::crew::Crew;
 use super::init_readall::{TWIN_WORDS, read_all};
-use super::load::{Access, Load, Pattern};
+use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{compute_ns, part, value};
 use super::prediction::predict;
 use super::stage::Stage;
@@ -63,10 +63,10 @@ fn every(options: &Options) -> usize {
 pub(super) fn best(options: &Options, model: Option<&Model>, crew: &Crew) -> Place {
     let (words, every) = ((options.bytes / 8) as f64, every(options));
     let nodes = crew.manned().len();
-    let access = |pattern, lines, written| Access {
+    let access = |pattern, lines, usage| Access {
         pattern,
         lines,
-        written,
+        usage,
         footprint_bytes: options.bytes,
         huge: false,
     };
@@ -82,11 +82,17 @@ pub(super) fn best(options: &Options, model: Option<&Model>, crew: &Crew) -> Pla
             let accesses = if replicate {
                 let copies = over(crew.manned(), written * nodes as f64);
                 let here = over(&[seat.node], read);
-                [access(Pattern::Stream, here, false), access(Pattern::Independent, copies, true)]
+                [
+                    access(Pattern::Stream, here, Usage::Read),
+                    access(Pattern::Independent, copies, Usage::Write),
+                ]
             } else {
                 let writes = over(crew.memory(), written);
                 let reads = over(crew.memory(), read);
-                [access(Pattern::Stream, reads, false), access(Pattern::Independent, writes, true)]
+                [
+                    access(Pattern::Stream, reads, Usage::Read),
+                    access(Pattern::Independent, writes, Usage::Write),
+                ]
             };
             vec![Load::new(seat, 0.0, accesses.to_vec())]
         };
@@ -182,7 +188,7 @@ impl Illness for ReadMostly {
             let write = Access {
                 pattern: Pattern::Independent,
                 lines: spread(&homes, crew, writes),
-                written: true,
+                usage: Usage::Write,
                 footprint_bytes: (words * 8) as u64,
                 huge: false,
             };

@@ -181,7 +181,7 @@ impl Illness for Rotate {
         };
         let steps = book.passes.iter().map(|&(gone, followed)| {
             let loads = self.arrays.loads(crew, gone, &homes(followed), pace);
-            Step { times: PASSES as f64 / book.passes.len() as f64, ..Step::once(loads) }
+            Step::once(loads).times(PASSES as f64 / book.passes.len() as f64)
         });
         Ok(steps.collect())
     }

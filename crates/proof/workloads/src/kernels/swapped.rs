@@ -50,6 +50,6 @@ impl Illness for Swapped {
     fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
         let homes = self.arrays.area.homes(crew)?;
         let loads = self.arrays.loads(crew, 1, &homes, self.arrays.pace(clock));
-        Ok(vec![Step { times: PASSES as f64, ..Step::once(loads) }])
+        Ok(vec![Step::once(loads).times(PASSES as f64)])
     }
 }

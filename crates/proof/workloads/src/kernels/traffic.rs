@@ -4,7 +4,7 @@
 use numapilot_lab_model::{Model, queue};
 use numapilot_topology::routes::Routes;
 
-use super::load::{Access, Load, cached_share};
+use super::load::{Access, Found, Load};
 use super::prediction::Bound;
 
 /// Bytes of a line.
@@ -64,12 +64,11 @@ impl Carriers {
     /// Adds the seconds that a load's accesses, those that count, take of each.
     pub fn add(&self, seconds: &mut [f64], model: &Model, load: &Load, counts: Counts) {
         for access in load.accesses.iter().filter(|access| counts(access)) {
-            let missing = 1.0 - cached_share(model, access);
+            let found = Found::of(model, access);
+            let back = found.goes_back(access.usage);
             for (home, lines) in access.lines.iter().enumerate() {
-                self.carry(seconds, home, (home, load.node), lines * missing);
-                if access.written {
-                    self.carry(seconds, home, (load.node, home), lines * missing);
-                }
+                self.carry(seconds, home, (home, load.node), lines * found.nowhere());
+                self.carry(seconds, home, (load.node, home), lines * back);
             }
         }
     }
