@@ -100,10 +100,11 @@ impl Outcome {
                 "threads",
                 format!(
                     "{} threads could not be placed \
-                     (their process has other rights, or a CPU went offline or left the cpuset)",
+                     (their process has other rights, a seccomp filter forbids \
+                     sched_setaffinity, or a CPU went offline or left the cpuset)",
                     self.refused
                 ),
-                "run again with the CPUs that are left",
+                "allow it, or run again with the CPUs that are left",
             ));
         }
         notes
