@@ -10,7 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use numapilot_lab_pmu::MarkKind;
-use numapilot_lab_pmu::{Level, PCI_DEVICE, PCI_VENDOR, Pmu, PmuError, Record, Scalar, Snapshot};
+use numapilot_lab_pmu::{
+    Level, PCI_DEVICE, PCI_VENDOR, Pmu, PmuError, Record, Scalar, Snapshot, Vector,
+};
 use numapilot_sys::mark;
 use numapilot_sys::shared::SharedWords;
 use numapilot_topology::{CpuId, NodeId};
@@ -204,6 +206,18 @@ impl LabCounters {
         self.counted.since(&earlier.counted)
     }
 
+    /// Lines that went between each node (row) and the memory of each (column) since an earlier
+    /// moment, those that were written back among them.
+    #[must_use]
+    pub fn traffic_since(&self, earlier: &Self) -> Vec<Vec<f64>> {
+        let counted = self.counted_since(earlier);
+        let mut lines = counted.dram_accesses();
+        let written_back = counted.by_node(Vector::Writebacks);
+        let pairs = lines.iter_mut().flatten().zip(written_back.iter().flatten());
+        pairs.for_each(|(lines, more)| *lines += more);
+        lines.into_iter().map(|row| row.into_iter().map(|lines| lines as f64).collect()).collect()
+    }
+
     /// Simulated time since an earlier moment.
     #[must_use]
     pub fn seconds_since(&self, earlier: &Self) -> f64 {
@@ -238,7 +252,7 @@ impl LabCounters {
 mod tests {
     use std::sync::atomic::AtomicU64;
 
-    use numapilot_lab_pmu::{Link, Shape, Vector};
+    use numapilot_lab_pmu::{Link, Shape};
 
     use super::*;
 
@@ -283,5 +297,7 @@ mod tests {
         close(Metric::LinkUsage, 0.05);
         close(Metric::DramLatencySeconds, 120e-9);
         assert_eq!(now().figures()[&Metric::LocalAccesses], Ok(3000.0));
+        cpu.add_at(Vector::Writebacks, 1, 500);
+        assert_eq!(now().traffic_since(&before), [[3000.0, 1500.0], [0.0, 0.0]]);
     }
 }

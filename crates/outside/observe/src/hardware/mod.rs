@@ -119,6 +119,12 @@ impl Hardware {
         self.pmu.sampling.period as f64 / share
     }
 
+    /// Takes no samples until [`Hardware::skip`].
+    pub fn stop(&mut self) {
+        self.rings.pause();
+        self.interval.paused_after.get_or_insert(Duration::ZERO);
+    }
+
     /// Forgets what has come since, and begins an interval.
     pub fn skip(&mut self) {
         if self.interval.paused_after.is_some() {

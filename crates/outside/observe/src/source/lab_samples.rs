@@ -1,6 +1,6 @@
 //! Samples of the lab's PMU, as many as are wanted.
 
-use crate::lab::LabPmu;
+use crate::lab::{LabCounters, LabPmu};
 use crate::sample::{Sample, ServedBy};
 
 /// DRAM samples that are wanted for one decision: enough to decide by, and cheap.
@@ -17,6 +17,9 @@ pub struct LabSamples {
     pmu: LabPmu,
     period: u64,
     taken: u64,
+    /// When the interval began.
+    counters: LabCounters,
+    stopped: bool,
     /// Lost before it began, and before this interval.
     lost_before: u64,
     lost_then: u64,
@@ -29,7 +32,16 @@ impl LabSamples {
         pmu.set_sample_period(FIRST_PERIOD);
         let lost_before = pmu.lost_samples();
         let lost_then = lost_before;
-        Self { pmu, period: FIRST_PERIOD, taken: 0, lost_before, lost_then }
+        let counters = pmu.counters();
+        Self {
+            pmu,
+            period: FIRST_PERIOD,
+            taken: 0,
+            counters,
+            stopped: false,
+            lost_before,
+            lost_then,
+        }
     }
 
     pub fn take(&mut self, into: &mut Vec<Sample>) {
@@ -50,9 +62,22 @@ impl LabSamples {
         period as f64
     }
 
+    pub fn stop(&mut self) {
+        self.stopped = true;
+        self.pmu.set_sample_period(0);
+    }
+
     pub fn skip(&mut self) {
+        if std::mem::take(&mut self.stopped) {
+            self.pmu.set_sample_period(self.period);
+        }
         self.pmu.skip_samples();
+        self.counters = self.pmu.counters();
         self.lost_then = self.pmu.lost_samples();
+    }
+
+    pub fn traffic(&self) -> Vec<Vec<f64>> {
+        self.pmu.counters().traffic_since(&self.counters)
     }
 
     pub fn time_ns(&self) -> u64 {

@@ -118,6 +118,17 @@ impl Source {
         }
     }
 
+    /// Takes no samples until [`Source::skip`]; whether it can: hint faults come as long as
+    /// AutoNUMA is on.
+    pub fn stop(&mut self) -> bool {
+        match &mut self.kind {
+            Kind::Lab(lab) => lab.stop(),
+            Kind::Hardware(hardware) => hardware.stop(),
+            Kind::HintFaults(_) => return false,
+        }
+        true
+    }
+
     /// Ends an interval: DRAM accesses that each sample taken in it stands for; `None` where it
     /// cannot be told. The next one may be sampled more or less often.
     pub fn end_interval(&mut self) -> Option<f64> {
@@ -125,6 +136,16 @@ impl Source {
             Kind::Lab(lab) => Some(lab.end_interval()),
             Kind::Hardware(hardware) => Some(hardware.end_interval()),
             Kind::HintFaults(_) => None,
+        }
+    }
+
+    /// Lines that went between each node (row) and the memory of each (column) in this interval,
+    /// with those that were written back: the whole machine's. `None` where nothing counts them.
+    #[must_use]
+    pub fn traffic(&self) -> Option<Vec<Vec<f64>>> {
+        match &self.kind {
+            Kind::Lab(lab) => Some(lab.traffic()),
+            Kind::Hardware(_) | Kind::HintFaults(_) => None,
         }
     }
 
