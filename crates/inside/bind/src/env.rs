@@ -36,6 +36,12 @@ pub const TABLE: &[Variable] = &[
                   inherited are copied to the node where the child runs; nothing",
     },
     Variable {
+        name: AGENT,
+        format: "absolute path of a file that the launcher made",
+        meaning: "a thread of libnumapilot_bind.so waits for requests to have memory spread over \
+                  nodes before it is touched; nothing",
+    },
+    Variable {
         name: ALLOC_THP,
         format: "0 or 1",
         meaning: "whether libnumapilot_alloc.so asks for huge pages where they pay; 1",
@@ -106,6 +112,8 @@ pub const BIND_CPUS: &str = "NUMAPILOT_BIND_CPUS";
 pub const BIND_LEDGER: &str = "NUMAPILOT_BIND_LEDGER";
 /// Inherited memory of forked children, by `libnumapilot_bind.so`.
 pub const REHOME: &str = "NUMAPILOT_REHOME";
+/// Requests to the agent of `libnumapilot_bind.so`.
+pub const AGENT: &str = "NUMAPILOT_AGENT";
 /// Huge pages in `libnumapilot_alloc.so`.
 pub const ALLOC_THP: &str = "NUMAPILOT_ALLOC_THP";
 /// Where `libnumapilot_alloc.so` takes large blocks from.

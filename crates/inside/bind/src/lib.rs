@@ -15,6 +15,7 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod cpus;
 pub mod env;
 pub mod ledger;

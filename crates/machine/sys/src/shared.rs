@@ -49,6 +49,14 @@ impl SharedWords {
     }
 }
 
+/// Wakes all, in any process, who sleep by futex(2) on the low half of a shared word.
+pub fn wake_all(word: &AtomicU64) {
+    let low = std::ptr::from_ref(word).cast::<u32>();
+    // SAFETY: the kernel looks up the address and reads nothing there. Nobody to be woken is no
+    // error.
+    unsafe { libc::syscall(libc::SYS_futex, low, libc::FUTEX_WAKE, i32::MAX) };
+}
+
 impl AsRef<[AtomicU64]> for SharedWords {
     fn as_ref(&self) -> &[AtomicU64] {
         // SAFETY: mapped and page aligned while `self` lives; any bit pattern is an

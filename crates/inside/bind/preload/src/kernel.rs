@@ -1,5 +1,7 @@
 //! The system calls used, with the program's `errno` kept as it was.
 
+use core::sync::atomic::AtomicU64;
+
 use libc::{c_int, c_long};
 use numapilot_bind::cpus::CpuMask;
 
@@ -13,6 +15,31 @@ pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: as above.
     unsafe { *errno = before };
     result
+}
+
+/// The errno of a system call; 0 when it succeeded.
+pub fn errno_of(call: impl FnOnce() -> c_long) -> u32 {
+    keeping_errno(|| match call() {
+        // SAFETY: see `keeping_errno`.
+        -1 => unsafe { *libc::__errno_location() }.unsigned_abs(),
+        _ => 0,
+    })
+}
+
+/// Sleeps while the low half of a word that other processes see as well is this number; it may
+/// end sooner.
+pub fn wait_while(word: &AtomicU64, number: u32) {
+    let low = core::ptr::from_ref(word).cast::<u32>();
+    // SAFETY: futex(2) reads an aligned half of a live word; there is no time limit.
+    errno_of(|| unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            low,
+            libc::FUTEX_WAIT,
+            number,
+            core::ptr::null::<libc::timespec>(),
+        )
+    });
 }
 
 /// Thread id of the caller.

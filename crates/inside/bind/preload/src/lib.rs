@@ -11,6 +11,7 @@
 //!  fork           --> process::forked: the child is a new process and takes a CPU
 //!  exec           --> state::init again: the ledger knows the process, its CPU is kept
 //!                 --> rehome: the child's memory follows it, if NUMAPILOT_REHOME says so
+//!                 --> agent: a thread that does what NUMAPILOT_AGENT's file asks
 //!  sched_*affinity -> affinity: the program's own wish wins and is noted
 //! ```
 //!
@@ -20,6 +21,7 @@
 #![cfg_attr(not(test), no_std)]
 
 mod affinity;
+mod agent;
 mod create;
 mod kernel;
 mod next;

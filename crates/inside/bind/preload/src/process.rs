@@ -7,8 +7,8 @@
 //! without a fork handler until it calls `exec`; the new program then finds the process
 //! unknown and takes a CPU.
 
-use core::ffi::CStr;
-use core::ptr::null_mut;
+use core::ffi::{CStr, c_void};
+use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::Ordering::Relaxed;
 
 use numapilot_bind::ledger::{Event, FILE_BYTES, Holds, Ledger};
@@ -19,11 +19,16 @@ use crate::state::{self, Seat, State};
 /// Maps the ledger; without a usable file one that is shared with forked children only.
 /// `None` when not even that can be had.
 pub fn map_ledger(path: Option<&CStr>) -> Option<&'static Ledger> {
-    path.and_then(map_file).or_else(|| map(-1, libc::MAP_ANONYMOUS))
+    let file = path.and_then(|path| map_file(path, FILE_BYTES));
+    let start = file.or_else(|| map(-1, FILE_BYTES, libc::MAP_ANONYMOUS))?;
+    // SAFETY: page aligned, as long as a Ledger, never unmapped, and any bytes are a valid
+    // Ledger, whose fields are all atomics.
+    Some(unsafe { start.cast().as_ref() })
 }
 
-/// The launcher's file: regular, of our user, long enough, and not behind a link.
-fn map_file(path: &CStr) -> Option<&'static Ledger> {
+/// Maps a file of the launcher's: regular, of our user, long enough, and not behind a link. It
+/// stays mapped.
+pub fn map_file(path: &CStr, bytes: usize) -> Option<NonNull<c_void>> {
     // SAFETY: the path is a C string.
     let file =
         unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
@@ -39,31 +44,26 @@ fn map_file(path: &CStr) -> Option<&'static Ledger> {
     let usable = known
         && about.st_mode & libc::S_IFMT == libc::S_IFREG
         && about.st_uid == user
-        && usize::try_from(about.st_size).is_ok_and(|size| size >= FILE_BYTES);
-    let ledger = if usable { map(file, 0) } else { None };
+        && usize::try_from(about.st_size).is_ok_and(|size| size >= bytes);
+    let start = if usable { map(file, bytes, 0) } else { None };
     // SAFETY: opened above and used by nobody else; the mapping does not need it.
     unsafe { libc::close(file) };
-    ledger
+    start
 }
 
-fn map(file: i32, flags: i32) -> Option<&'static Ledger> {
+fn map(file: i32, bytes: usize, flags: i32) -> Option<NonNull<c_void>> {
     // SAFETY: a new mapping where the kernel likes aliases nothing.
     let start = unsafe {
         libc::mmap(
             null_mut(),
-            FILE_BYTES,
+            bytes,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED | flags,
             file,
             0,
         )
     };
-    if start == libc::MAP_FAILED {
-        return None;
-    }
-    // SAFETY: page aligned, as long as a Ledger, never unmapped, and any bytes are a valid
-    // Ledger, whose fields are all atomics.
-    Some(unsafe { &*start.cast::<Ledger>() })
+    if start == libc::MAP_FAILED { None } else { NonNull::new(start) }
 }
 
 /// Takes the CPUs out of the list that this process may not use (a cpuset, or an affinity

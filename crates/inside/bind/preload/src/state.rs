@@ -9,7 +9,7 @@ use numapilot_bind::cpus::{CpuList, CpuMask, MAX_CPUS};
 use numapilot_bind::env::{BIND_CPUS, BIND_LEDGER};
 use numapilot_bind::ledger::{Event, Holds, Ledger};
 
-use crate::{kernel, process, rehome};
+use crate::{agent, kernel, process, rehome};
 
 /// The state of a process in which threads are placed.
 pub struct State {
@@ -100,6 +100,7 @@ pub fn get() -> Option<&'static State> {
 extern "C" fn constructor() {
     get();
     rehome::watch_forks();
+    agent::start_if_wanted();
 }
 
 extern "C" fn destructor() {

@@ -11,13 +11,14 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
+use numapilot_bind::env::AGENT;
 use numapilot_sys::spawn::{self, SpawnError, Steps};
 use numapilot_topology::Machine;
 
 use crate::environment::Environment;
 use crate::journal::{Change, Journal};
 use crate::running::Running;
-use crate::threads::{Placement, Session};
+use crate::threads::{self, Placement, Session};
 use crate::{AllocatorChoice, Note, PlaceError, Plan, Targets, allocators};
 
 pub use program::find_program;
@@ -107,6 +108,23 @@ impl Prepared {
         command.envs(self.environment.changes());
         self.steps.install(&mut command);
         command
+    }
+
+    /// Has the program carry an agent that does what is asked of it through this file (see
+    /// `numapilot_bind::agent`). Without the library, or in a program that cannot load it, nothing
+    /// is changed.
+    ///
+    /// # Errors
+    /// [`PlaceError`] when the library's path cannot be preloaded.
+    pub fn carry_agent(&mut self, file: &Path) -> Result<(), PlaceError> {
+        let program = self.program_file();
+        let obstacle = program.as_deref().and_then(threads::obstacle_of);
+        let library = threads::library().filter(|_| obstacle.is_none_or(|o| o.spares_children()));
+        if let Some(library) = library {
+            self.environment.preload(&library)?;
+            self.environment.set(AGENT, file);
+        }
+        Ok(())
     }
 
     /// Changes the machine-wide settings the plan needs and starts the program;

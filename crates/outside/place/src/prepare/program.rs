@@ -97,7 +97,7 @@ impl Prepared {
         Ok(())
     }
 
-    fn program_file(&self) -> Option<PathBuf> {
+    pub(super) fn program_file(&self) -> Option<PathBuf> {
         let path = self.environment.get("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
         find_program(&self.words[0], &path)
     }

@@ -28,6 +28,7 @@ use numapilot_bind::env::BIND_CPUS;
 use numapilot_topology::CpuId;
 
 pub use obstacle::{LIBRARY, Obstacle, obstacle};
+pub(crate) use obstacle::{library, obstacle_of};
 pub use order::order;
 pub use session::{Outcome, Session};
 pub use watch::Watcher;

@@ -1,0 +1,108 @@
+//! A thread that does what the launcher asks of this process: see `numapilot_bind::agent`. It sleeps
+//! until then, hears no signal, and takes no CPU from the program's threads.
+
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Release};
+
+use numapilot_bind::agent::{Request, Requests, WORDS};
+use numapilot_bind::env::AGENT;
+
+use crate::create::numapilot_bind_create_unplaced;
+use crate::kernel;
+use crate::process::map_file;
+use crate::state::{complain, variable};
+
+/// Room for two system calls and the handlers of none.
+const STACK: usize = 64 << 10;
+
+static WORDS_AT: AtomicPtr<[AtomicU64; WORDS]> = AtomicPtr::new(null_mut());
+
+/// Starts the agent, if the launcher wants one, and in every child of fork(2) another.
+pub fn start_if_wanted() {
+    let Some(path) = variable(AGENT) else { return };
+    let Some(start) = map_file(path, size_of::<[AtomicU64; WORDS]>()) else {
+        complain(&[AGENT, ": this file cannot be used; memory is not spread from outside\n"]);
+        return;
+    };
+    WORDS_AT.store(start.as_ptr().cast(), Release);
+    // SAFETY: the handler has the signature it must have. Without memory for it, children have
+    // no agent.
+    unsafe { libc::pthread_atfork(None, None, Some(start_thread)) };
+    start_thread();
+}
+
+/// Requests from now on are seen. A thread that cannot be created is missed by the launcher alone.
+extern "C" fn start_thread() {
+    let Some(requests) = requests() else { return };
+    let seen = requests.round() as usize as *mut c_void;
+    kernel::keeping_errno(|| {
+        let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
+        // SAFETY: each is initialised by the call before its use; the attributes are those of
+        // one thread, whose argument is a number and whose function lives as long as the process. The
+        // signal mask is put back at once.
+        unsafe {
+            if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
+                return;
+            }
+            libc::pthread_attr_setdetachstate(
+                attributes.as_mut_ptr(),
+                libc::PTHREAD_CREATE_DETACHED,
+            );
+            libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            numapilot_bind_create_unplaced(thread.as_mut_ptr(), attributes.as_ptr(), run, seen);
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut());
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        }
+    });
+}
+
+fn requests() -> Option<Requests<'static>> {
+    // SAFETY: null, or mapped for as long as the process lives, page aligned, and any bytes are
+    // valid atomics.
+    let words: &'static [AtomicU64; WORDS] = unsafe { WORDS_AT.load(Acquire).as_ref() }?;
+    Requests::within(words)
+}
+
+/// What the thread does. It allocates nothing.
+extern "C" fn run(seen: *mut c_void) -> *mut c_void {
+    let Some(requests) = requests() else { return null_mut() };
+    // SAFETY: a name of at most 15 bytes and its end.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"numapilot-agent".as_ptr()) };
+    let mut seen = seen as usize as u32;
+    loop {
+        kernel::wait_while(requests.bell(), seen);
+        let round = requests.round();
+        if round == seen {
+            continue;
+        }
+        seen = round;
+        if let Some(request) = requests.read(round, kernel::getpid().unsigned_abs()) {
+            requests.answer(round, spread(&request));
+        }
+    }
+}
+
+/// Sets the policy of memory that may be untouched yet; the errno.
+fn spread(request: &Request) -> u32 {
+    const MPOL_DEFAULT: usize = 0;
+    const MPOL_INTERLEAVE: usize = 3;
+    let (mode, nodes, bits) = if request.nodes.iter().all(|word| *word == 0) {
+        (MPOL_DEFAULT, null(), 0)
+    } else {
+        // One more: the kernel leaves out the last (mm/mempolicy.c, get_nodes).
+        (MPOL_INTERLEAVE, request.nodes.as_ptr(), size_of_val(&request.nodes) * 8 + 1)
+    };
+    kernel::errno_of(|| {
+        // SAFETY: the mask is live and as long as stated; a policy changes no memory.
+        unsafe {
+            libc::syscall(libc::SYS_mbind, request.start, request.bytes, mode, nodes, bits, 0)
+        }
+    })
+}
