@@ -1,9 +1,10 @@
 //! Processes: waiting with resource usage and a time limit, signals that cannot hit a
 //! stranger, and the start time that tells two processes with one number apart.
 //!
-//! Source: wait4(2), pidfd_open(2), pidfd_send_signal(2), proc_pid_stat(5).
+//! Source: wait4(2), pidfd_open(2), pidfd_send_signal(2), process_madvise(2), proc_pid_stat(5).
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -103,6 +104,29 @@ impl PidFd {
         let info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: a null siginfo asks for that of kill(2); the rest are integers.
         check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, info, 0) }).map(drop)
+    }
+
+    /// Tells the kernel that these pages of the process are cold: they are the first to go when
+    /// memory gets short. A huge page of which a part is cold is split into its base pages
+    /// (`MADV_COLD` in mm/madvise.c), if it is no other process's as well.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_SYS_NICE`, `ENOSYS` before Linux 5.10, `ENOMEM` where nothing is
+    /// mapped, `EINVAL` for locked memory, `ESRCH` when the process has ended. Pages before the
+    /// one that failed are cold.
+    pub fn cold(&self, pages: &[Range<usize>]) -> io::Result<()> {
+        let part = |range: &Range<usize>| libc::iovec {
+            iov_base: std::ptr::without_provenance_mut(range.start),
+            iov_len: range.len(),
+        };
+        let parts: Vec<libc::iovec> = pages.iter().map(part).collect();
+        let (fd, advice) = (self.0.as_raw_fd(), libc::MADV_COLD);
+        // SAFETY: the array is live and has the stated length. Its addresses are another
+        // process's: nothing is read or written there, whatever they are.
+        check(unsafe {
+            libc::syscall(libc::SYS_process_madvise, fd, parts.as_ptr(), parts.len(), advice, 0)
+        })
+        .map(drop)
     }
 
     /// Waits until the process has ended, at most `limit`; whether it has.

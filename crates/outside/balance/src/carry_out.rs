@@ -5,12 +5,12 @@
 //! left out, and the others go node by node. What was moved is what is found there afterwards,
 //! because the call's own answer leaves out pages of a batch that failed in part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use numapilot_topology::NodeId;
+use numapilot_topology::{NodeId, NodeSet};
 
-use crate::decision::{Moved, Order};
-use crate::evidence::Page;
+use crate::decision::{Decision, Moved};
+use crate::evidence::{Page, Region};
 use crate::memory::{Memory, MemoryError, Obstacle};
 
 /// Pages of one call: what a signal has to wait for.
@@ -21,7 +21,11 @@ const BATCH: usize = 512;
 pub struct Done {
     /// Pages that were moved.
     pub moved: Vec<Moved>,
-    /// Pages that were not, by reason.
+    /// Bytes that are spread when they are touched from now on.
+    pub spread_bytes: u64,
+    /// Huge pages that were split.
+    pub split: usize,
+    /// Pages that were not moved, by reason.
     pub refused: BTreeMap<Obstacle, u64>,
     /// How long it took.
     pub took_ns: u64,
@@ -35,17 +39,35 @@ impl Done {
     }
 }
 
-/// Moves the pages of all orders; `stop` is asked between two calls. The error, if there is
-/// one, comes with what was done before it.
+/// Carries a decision out: has memory spread that is touched from now on, splits huge pages, and
+/// moves the pages of all orders to nodes that are usable. `stop` is asked between two calls. The
+/// error, if there is one, comes with what was done before it.
 pub fn carry_out(
     memory: &mut impl Memory,
-    orders: &[Order],
+    decision: &Decision,
+    usable: &NodeSet,
     stop: impl Fn() -> bool,
 ) -> (Done, Option<MemoryError>) {
+    let Decision { splits, orders, .. } = decision;
     let began = memory.now_ns();
     let mut done = Done::default();
+    for (spread, over) in [(false, &NodeSet::new()), (true, usable)] {
+        let regions = decision.first_touch.iter().filter(|change| change.spread == spread);
+        let regions: Vec<Region> = regions.map(|change| change.region).collect();
+        let bytes = memory.first_touch(&regions, over);
+        done.spread_bytes += if spread { bytes } else { 0 };
+    }
+    // What stays huge stays where it is: its parts are not meant for one node.
+    let found = splits.iter().zip(memory.split(splits));
+    let huge: BTreeSet<Region> =
+        found.filter(|(_, split)| !split).map(|(region, _)| *region).collect();
+    done.split = splits.len() - huge.len();
     let mut by_node: BTreeMap<NodeId, Vec<Page>> = BTreeMap::new();
     for order in orders {
+        if huge.contains(&order.start.region()) {
+            done.refuse(Obstacle::Huge, order.pages as usize);
+            continue;
+        }
         by_node.entry(order.to).or_default().extend(order.each());
     }
     let mut error = None;

@@ -52,6 +52,15 @@ impl Order {
     }
 }
 
+/// Where memory goes that is touched from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstTouch {
+    /// Of which region.
+    pub region: Region,
+    /// To all nodes in turn, or as the process's policy says.
+    pub spread: bool,
+}
+
 /// A page that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
@@ -128,6 +137,10 @@ pub struct Decision {
     pub copies: Vec<Replicable>,
     /// Time that would be saved, as a share of all time lost on memory, where it is known.
     pub gain: Option<f64>,
+    /// Huge pages that are to be split before the orders are carried out, in ascending order.
+    pub splits: Vec<Region>,
+    /// In ascending order of regions; no region twice.
+    pub first_touch: Vec<FirstTouch>,
     /// In ascending order of pages; no page twice.
     pub orders: Vec<Order>,
 }

@@ -86,6 +86,8 @@ pub struct Evidence {
     /// AutoNUMA moves the target's pages to their users itself: then nobody else does, lest
     /// the two carry them to and fro.
     pub kernel_collocates: bool,
+    /// Whether huge pages can be split.
+    pub can_split: bool,
     /// Nodes that pages may be moved to: online, with memory, and in the target's cpuset.
     pub usable: NodeSet,
 }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adaptive;
+mod agent;
 mod balance;
 mod carry_out;
 mod decision;
@@ -31,9 +32,10 @@ pub mod trace;
 mod traffic;
 
 pub use adaptive::Adaptive;
+pub use agent::Agents;
 pub use balance::{Balance, Setup};
 pub use carry_out::{Done, carry_out};
-pub use decision::{Decision, Moved, Order, Replicable, State, Why};
+pub use decision::{Decision, FirstTouch, Moved, Order, Replicable, State, Why};
 pub use evidence::{Access, Evidence, Page, Region};
 pub use memory::{Memory, MemoryError, Obstacle, Whereabouts};
 pub use nodes::Nodes;

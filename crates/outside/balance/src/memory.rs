@@ -2,7 +2,7 @@
 
 use std::io;
 
-use numapilot_topology::NodeId;
+use numapilot_topology::{NodeId, NodeSet};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -24,6 +24,8 @@ pub enum Obstacle {
     Full,
     /// The destination is offline, or outside of the target's cpuset.
     Forbidden,
+    /// It is part of a huge page that cannot be split.
+    Huge,
 }
 
 /// A page: its node, or why it has none.
@@ -68,6 +70,17 @@ pub trait Memory {
     /// Which of these regions are huge pages. One that cannot be found out is none: its pages
     /// then move together all the same.
     fn huge(&mut self, regions: &[Region]) -> Vec<bool>;
+
+    /// Whether huge pages can be split at all.
+    fn can_split(&self) -> bool;
+
+    /// Splits huge pages into pages that move one by one; which of these regions are none any
+    /// more.
+    fn split(&mut self, regions: &[Region]) -> Vec<bool>;
+
+    /// What is touched in these regions, which ascend, from now on goes to these nodes in turn;
+    /// without nodes, to where the process's policy says. Bytes for which that can be had.
+    fn first_touch(&mut self, regions: &[Region], over: &NodeSet) -> u64;
 
     /// A clock that moving takes time on.
     fn now_ns(&self) -> u64;

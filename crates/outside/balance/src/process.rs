@@ -6,12 +6,16 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use numapilot_sys::process::{PidFd, start_time};
 use numapilot_sys::{mempolicy, pagemap};
-use numapilot_topology::NodeId;
+use numapilot_topology::{NodeId, NodeSet};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 
+use crate::agent::Agents;
 use crate::evidence::{Page, Region};
 use crate::memory::{Memory, MemoryError, Obstacle, Whereabouts};
 use crate::page_map::PageMap;
@@ -28,6 +32,8 @@ pub struct Process {
     huge: PageMap<Region, bool>,
     huge_since: Instant,
     pagemap: Option<File>,
+    can_split: bool,
+    agents: Option<Rc<Agents>>,
 }
 
 impl Process {
@@ -45,7 +51,24 @@ impl Process {
         }
         let now = Instant::now();
         let huge = PageMap::default();
-        Ok(Self { pid, fd, began: now, huge, huge_since: now, pagemap: None })
+        // It says whether it would be allowed.
+        let can_split = fd.cold(&[]).is_ok();
+        Ok(Self {
+            pid,
+            fd,
+            began: now,
+            huge,
+            huge_since: now,
+            pagemap: None,
+            can_split,
+            agents: None,
+        })
+    }
+
+    /// It has an agent, perhaps.
+    #[must_use]
+    pub fn with_agent(self, agents: Option<Rc<Agents>>) -> Self {
+        Self { agents, ..self }
     }
 
     /// Its number.
@@ -133,9 +156,63 @@ impl Memory for Process {
             .collect()
     }
 
+    fn can_split(&self) -> bool {
+        self.can_split
+    }
+
+    fn split(&mut self, regions: &[Region]) -> Vec<bool> {
+        for region in regions {
+            // The first base page is enough; whether it was is seen below.
+            let start = usize::try_from(region.start().address()).unwrap_or(usize::MAX);
+            let first = start..start.saturating_add(Page::BYTES as usize);
+            let _ = self.fd.cold(std::slice::from_ref(&first));
+            self.huge.remove(region);
+        }
+        self.huge(regions).into_iter().map(|huge| !huge).collect()
+    }
+
+    fn first_touch(&mut self, regions: &[Region], over: &NodeSet) -> u64 {
+        let (Some(agents), true) = (&self.agents, self.lives() && !regions.is_empty()) else {
+            return 0;
+        };
+        let mut bytes = 0;
+        for part in private_memory(self.pid, regions) {
+            match agents.spread(self.pid, part.start, part.end - part.start, over) {
+                Ok(()) => bytes += part.end - part.start,
+                // A program that cannot load the library.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    self.agents = None;
+                    break;
+                }
+                // Unmapped meanwhile.
+                Err(_) => {}
+            }
+        }
+        bytes
+    }
+
     fn now_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
+}
+
+/// Parts of regions, which ascend, that are anonymous memory of a process's own.
+fn private_memory(pid: i32, regions: &[Region]) -> Vec<Range<u64>> {
+    let address = |region: u64| Region(region).start().address();
+    let runs = regions.chunk_by(|a, b| a.0 + 1 == b.0);
+    let runs: Vec<Range<u64>> =
+        runs.map(|run| address(run[0].0)..address(run[run.len() - 1].0 + 1)).collect();
+    let maps = procfs::process::Process::new(pid).and_then(|process| process.maps());
+    let own = |map: &MemoryMap| {
+        matches!(map.pathname, MMapPath::Anonymous | MMapPath::Heap)
+            && map.perms.contains(MMPermissions::WRITE | MMPermissions::PRIVATE)
+    };
+    let parts = |map: MemoryMap| {
+        let (start, end) = map.address;
+        let part = |run: &Range<u64>| run.start.max(start)..run.end.min(end);
+        runs.iter().map(part).filter(|part| part.start < part.end).collect::<Vec<_>>()
+    };
+    maps.into_iter().flatten().filter(own).flat_map(parts).collect()
 }
 
 /// A page's status as move_pages(2) gives it.

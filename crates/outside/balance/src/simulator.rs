@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use numapilot_topology::NodeId;
+use numapilot_topology::{NodeId, NodeSet};
 
 use crate::evidence::{Page, Region};
 use crate::memory::{Memory, MemoryError, Obstacle, Whereabouts};
@@ -21,6 +21,10 @@ pub struct Simulated {
     pub shared: BTreeSet<Page>,
     /// Regions that are huge pages.
     pub huge: BTreeSet<Region>,
+    /// Huge pages that nothing splits.
+    pub unsplittable: BTreeSet<Region>,
+    /// Regions in which pages are spread when they are touched, and over which nodes.
+    pub spread: BTreeMap<Region, NodeSet>,
     /// Nodes outside of its cpuset.
     pub forbidden: BTreeSet<NodeId>,
     /// Calls after which it ends.
@@ -107,6 +111,27 @@ impl Memory for Simulated {
 
     fn huge(&mut self, regions: &[Region]) -> Vec<bool> {
         regions.iter().map(|region| self.huge.contains(region)).collect()
+    }
+
+    fn can_split(&self) -> bool {
+        true
+    }
+
+    fn split(&mut self, regions: &[Region]) -> Vec<bool> {
+        for region in regions.iter().filter(|region| !self.unsplittable.contains(region)) {
+            self.huge.remove(region);
+        }
+        self.huge(regions).into_iter().map(|huge| !huge).collect()
+    }
+
+    fn first_touch(&mut self, regions: &[Region], over: &NodeSet) -> u64 {
+        for region in regions {
+            match over.is_empty() {
+                true => self.spread.remove(region),
+                false => self.spread.insert(*region, over.clone()),
+            };
+        }
+        regions.len() as u64 * u64::from(Region::PAGES) * Page::BYTES
     }
 
     fn now_ns(&self) -> u64 {

@@ -94,7 +94,7 @@ impl<M: Memory> Target<M> {
         if dry {
             return Interval { decision, done: None, error: None };
         }
-        let (done, error) = carry_out(&mut self.memory, &decision.orders, stop);
+        let (done, error) = carry_out(&mut self.memory, &decision, &evidence.usable, stop);
         self.balance.done(&done.moved, done.took_ns, now_ns);
         Interval { decision, done: Some(done), error }
     }

@@ -4,8 +4,10 @@
 use std::cell::Cell;
 
 use numapilot_balance::simulator::Simulated;
-use numapilot_balance::{MemoryError, Obstacle, Order, Page, Region, Why, carry_out};
-use numapilot_topology::NodeId;
+use numapilot_balance::{
+    Decision, FirstTouch, MemoryError, Obstacle, Order, Page, Region, Why, carry_out,
+};
+use numapilot_topology::{NodeId, NodeSet};
 
 const FAR: NodeId = NodeId(1);
 
@@ -21,8 +23,16 @@ fn order(start: u64, pages: u32, to: u32) -> Order {
     Order { start: Page(start), pages, to: NodeId(to), why: Why::Collocate }
 }
 
+fn moves(orders: &[Order]) -> Decision {
+    Decision { orders: orders.to_vec(), ..Decision::default() }
+}
+
+fn usable() -> NodeSet {
+    (0..3).map(NodeId).collect()
+}
+
 fn all(memory: &mut Simulated, orders: &[Order]) -> (usize, Vec<(Obstacle, u64)>, bool) {
-    let (done, error) = carry_out(memory, orders, || false);
+    let (done, error) = carry_out(memory, &moves(orders), &usable(), || false);
     (done.moved.len(), done.refused.into_iter().collect(), error.is_some())
 }
 
@@ -30,7 +40,7 @@ fn all(memory: &mut Simulated, orders: &[Order]) -> (usize, Vec<(Obstacle, u64)>
 fn what_is_there_is_not_moved_again() {
     let mut memory = pages(100);
     memory.homes.insert(Page(7), FAR);
-    let (done, error) = carry_out(&mut memory, &[order(0, 10, 1)], || false);
+    let (done, error) = carry_out(&mut memory, &moves(&[order(0, 10, 1)]), &usable(), || false);
     assert!(error.is_none());
     assert_eq!((done.moved.len(), done.took_ns, memory.moves()), (9, 9000, 9));
     assert!(done.moved.iter().all(|moved| moved.from == NodeId(0) && moved.to == FAR));
@@ -41,7 +51,8 @@ fn the_target_ends_in_the_midst() {
     for calls in 0..8 {
         let mut memory = pages(2000);
         memory.ends_after = Some(calls);
-        let (done, error) = carry_out(&mut memory, &[order(0, 2000, 1)], || false);
+        let (done, error) =
+            carry_out(&mut memory, &moves(&[order(0, 2000, 1)]), &usable(), || false);
         assert!(matches!(error, Some(MemoryError::Gone)), "after {calls}: {error:?}");
         assert!(done.moved.len() as u64 <= memory.moves());
     }
@@ -95,10 +106,36 @@ fn a_huge_page_comes_along_whole() {
 }
 
 #[test]
+fn a_huge_page_that_is_split_moves_page_by_page_and_one_that_cannot_be_stays() {
+    let mut memory = pages(1536);
+    memory.huge.extend([Region(1), Region(2)]);
+    memory.unsplittable.insert(Region(2));
+    let orders = [order(0, 1, 1), order(512, 3, 1), order(1024, 2, 1)];
+    let decision = Decision { splits: vec![Region(1), Region(2)], ..moves(&orders) };
+    let (done, error) = carry_out(&mut memory, &decision, &usable(), || false);
+    assert!(error.is_none());
+    assert_eq!((done.split, done.moved.len(), memory.pages_on(FAR)), (1, 4, 4));
+    assert_eq!(done.refused.into_iter().collect::<Vec<_>>(), [(Obstacle::Huge, 2)]);
+}
+
+#[test]
+fn memory_is_spread_before_it_is_touched_and_no_more() {
+    let mut memory = pages(10);
+    for spread in [true, false] {
+        let first_touch = vec![FirstTouch { region: Region(5), spread }];
+        let decision = Decision { first_touch, ..Decision::default() };
+        let (done, error) = carry_out(&mut memory, &decision, &usable(), || false);
+        assert!(error.is_none());
+        assert_eq!(memory.spread.get(&Region(5)), spread.then(usable).as_ref());
+        assert_eq!(done.spread_bytes, if spread { 2 << 20 } else { 0 });
+    }
+}
+
+#[test]
 fn being_asked_to_stop_ends_after_the_call_at_hand() {
     let mut memory = pages(5000);
     let asked = Cell::new(0);
-    let (done, error) = carry_out(&mut memory, &[order(0, 5000, 1)], || {
+    let (done, error) = carry_out(&mut memory, &moves(&[order(0, 5000, 1)]), &usable(), || {
         asked.set(asked.get() + 1);
         asked.get() > 2
     });

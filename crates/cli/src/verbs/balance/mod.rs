@@ -2,6 +2,7 @@
 
 mod options;
 mod output;
+mod pace;
 mod replay;
 mod session;
 mod target_nodes;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use numapilot_balance::Agents;
 use numapilot_observe::Tree;
 use numapilot_observe::hint_faults::auto_numa;
 use numapilot_observe::pmu::Attach;
@@ -25,11 +27,6 @@ use self::output::Output;
 use self::session::Session;
 use super::run::finish;
 use crate::terminal::Terminal;
-
-/// How often samples are taken, so that none are lost: while there are some, and while there
-/// are none.
-const SLICE: Duration = Duration::from_millis(50);
-const SLICE_AT_REST: Duration = Duration::from_millis(250);
 
 const DENIED: &str = "page faults cannot be sampled";
 const REMEDY: &str = "run as the target's user or as root, and see numapilot doctor for \
@@ -131,7 +128,7 @@ impl Args {
         let cpus = machine.online_cpus();
         let (pmu, passed_over) = Source::pmu(&Attach::NextExec, &cpus);
         let balancing = if pmu.is_some() { NumaBalancing::Off } else { NumaBalancing::On };
-        let program = prepared(balancing)?;
+        let mut program = prepared(balancing)?;
         if let Some(note) = program.notes.first() {
             return unchanged(note);
         }
@@ -143,12 +140,17 @@ impl Args {
             },
         };
         let kernel = source.needs_auto_numa();
+        let agents = Agents::new().ok().filter(|_| !self.dry_run);
+        if let Some(agents) = &agents {
+            program.carry_agent(agents.path())?;
+        }
         let output = self.output(*terminal)?;
         output.begin(&source, &passed_over, kernel);
         let signals = Supervisor::new()?;
         let mut session = Session::new(self, machine, source, kernel, output)?;
         let running = program.spawn(|_| {})?;
         session.follow(Tree::of_child(running.pid()));
+        session.ask(agents);
         self.stay(&mut session, &signals, Some(&running))?;
         let ends = signals.wait(vec![running])?;
         session.finish()?;
@@ -220,8 +222,7 @@ impl Args {
                 // A whole interval of samples, however long the last decision took.
                 next = Instant::now() + self.interval;
             }
-            let slice = if session.is_at_rest() { SLICE_AT_REST } else { SLICE };
-            let limit = next.saturating_duration_since(Instant::now()).min(slice);
+            let limit = next.saturating_duration_since(Instant::now()).min(session.slice());
             let over = match program {
                 Some(program) => signals.ended_within(program, limit)?,
                 None => asked.get() || signals.asked_to_end(limit)? || session.has_ended(),

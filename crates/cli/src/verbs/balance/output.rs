@@ -61,6 +61,10 @@ struct Ordered {
 struct Carried {
     pages: usize,
     bytes: u64,
+    /// Bytes that are spread when they are touched from now on.
+    spread_bytes: u64,
+    /// Huge pages that were split.
+    split: usize,
     /// Pages that were not moved, by reason.
     refused: BTreeMap<Obstacle, u64>,
     seconds: f64,
@@ -85,6 +89,8 @@ impl Line {
             done: interval.done.as_ref().map(|done| Carried {
                 pages: done.moved.len(),
                 bytes: done.moved.len() as u64 * Page::BYTES,
+                spread_bytes: done.spread_bytes,
+                split: done.split,
                 refused: done.refused.clone(),
                 seconds: done.took_ns as f64 / 1e9,
             }),
@@ -117,6 +123,13 @@ impl Line {
         }
         if let Some(done) = self.done.as_ref().filter(|_| !self.orders.is_empty()) {
             let _ = write!(text, ", {} moved", terminal::bytes(done.bytes));
+            if done.spread_bytes > 0 {
+                let bytes = terminal::bytes(done.spread_bytes);
+                let _ = write!(text, ", {bytes} spread from the first touch on");
+            }
+            if done.split > 0 {
+                let _ = write!(text, ", {} huge pages split", done.split);
+            }
             for (obstacle, pages) in &done.refused {
                 let why = format!("{obstacle:?}").to_lowercase();
                 let _ = write!(text, ", {pages} {why}");

@@ -4,17 +4,21 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
+use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::Context;
 use numapilot_balance::trace::{Header, Recorded, Writer};
 use numapilot_balance::{
-    Evidence, Interval, MemoryError, Nodes, Process, Setup, Target, by_process,
+    Agents, Evidence, Interval, Memory, MemoryError, Nodes, Process, Setup, State, Target, Traffic,
+    by_process,
 };
 use numapilot_observe::source::Source;
 use numapilot_observe::{Sample, Tree};
 use numapilot_topology::{CpuId, Machine, NodeId};
 
 use super::output::{Line, Output};
+use super::pace::{Rest, Slice};
 use super::{Args, create_private, target_nodes};
 
 /// Samples that are kept until the next interval; what comes beyond is lost.
@@ -31,10 +35,12 @@ pub struct Session<'a> {
     auto_numa: bool,
     source: Source,
     tree: Tree,
+    agents: Option<Rc<Agents>>,
     /// `None` for processes that may not be balanced.
     targets: BTreeMap<i32, Option<Target<Process>>>,
     samples: Vec<Sample>,
-    at_rest: bool,
+    slice: Slice,
+    rest: Rest,
     dropped: u64,
     accessed_ns: u64,
     trace: Option<Writer<BufWriter<File>>>,
@@ -69,10 +75,11 @@ impl<'a> Session<'a> {
             accessed_ns: source.accessed_ns(),
             source,
             tree: Tree::default(),
+            agents: None,
             targets: BTreeMap::new(),
             samples: Vec::new(),
-            // A program that starts has much to do.
-            at_rest: false,
+            slice: Slice::new(),
+            rest: Rest::default(),
             dropped: 0,
             trace,
             output,
@@ -84,20 +91,25 @@ impl<'a> Session<'a> {
         self.tree = tree;
     }
 
+    /// Asks these for what only the processes themselves can do.
+    pub fn ask(&mut self, agents: Option<Agents>) {
+        self.agents = agents.map(Rc::new);
+    }
+
     /// Takes samples.
     pub fn look(&mut self) {
         let before = self.samples.len();
         self.source.take(&mut self.samples);
-        self.at_rest = self.samples.len() == before;
+        self.slice.came(self.samples.len() - before);
         if self.samples.len() > MOST_SAMPLES {
             self.dropped += (self.samples.len() - MOST_SAMPLES) as u64;
             self.samples.truncate(MOST_SAMPLES);
         }
     }
 
-    /// Whether there were no samples to take.
-    pub const fn is_at_rest(&self) -> bool {
-        self.at_rest
+    /// When to look again.
+    pub const fn slice(&self) -> Duration {
+        self.slice.length()
     }
 
     /// Whether no process is left.
@@ -108,14 +120,26 @@ impl<'a> Session<'a> {
 
     /// Decides for every process, and carries the orders out.
     pub fn interval(&mut self, stop: impl Fn() -> bool) -> anyhow::Result<()> {
+        if self.rest.lasts() {
+            if self.rest.slept() {
+                self.begin_interval();
+            }
+            return Ok(());
+        }
         self.look();
         let (now_ns, accessed_ns) = (self.source.now_ns(), self.source.accessed_ns());
+        let traffic = self.source.traffic();
         let duration_ns = accessed_ns.saturating_sub(self.accessed_ns);
         let accesses_per_sample = self.source.end_interval();
         let samples = std::mem::take(&mut self.samples);
         self.meet(&samples);
         let memory_used = target_nodes::memory_used();
-        for (pid, samples) in by_process(samples, &mut self.targets) {
+        let mut states = Vec::new();
+        let groups = by_process(samples, &mut self.targets);
+        // Counters are the machine's: they tell of a process that has it to itself.
+        let alone = groups.values().filter(|samples| !samples.is_empty()).count() == 1;
+        let counted = traffic.filter(|_| alone).and_then(Traffic::counted);
+        for (pid, samples) in groups {
             let Some(Some(target)) = self.targets.get_mut(&pid) else { continue };
             let accesses = match target.accesses(&samples, &self.cpu_nodes) {
                 Ok(accesses) => accesses,
@@ -128,12 +152,14 @@ impl<'a> Session<'a> {
                 duration_ns,
                 accesses,
                 accesses_per_sample,
-                counted: None,
+                counted: counted.clone(),
                 memory_used,
+                can_split: target.memory.can_split(),
                 kernel_collocates: self.auto_numa && target_nodes::kernel_collocates(pid),
                 usable: target_nodes::usable(pid, self.machine),
             };
             let interval = target.interval(&self.nodes, &evidence, now_ns, self.dry_run, &stop);
+            states.push(interval.decision.state);
             let lost = self.source.lost() + self.dropped;
             self.output.interval(&Line::of(now_ns, pid, &interval, lost))?;
             let error = self.record(pid, now_ns, evidence, interval)?;
@@ -141,9 +167,20 @@ impl<'a> Session<'a> {
                 self.leave(pid, &error);
             }
         }
+        // Who has hardly any samples, such as a shell that waits, keeps nobody awake.
+        let quiet = |state: &State| matches!(state, State::GivenUp | State::Waiting);
+        let nothing = states.contains(&State::GivenUp) && states.iter().all(quiet);
+        self.rest.found(nothing && self.source.stop());
+        if !self.rest.lasts() {
+            self.begin_interval();
+        }
+        Ok(())
+    }
+
+    /// Samples anew.
+    fn begin_interval(&mut self) {
         self.source.skip();
         self.accessed_ns = self.source.accessed_ns();
-        Ok(())
     }
 
     /// Ends the recording, and says what was done.
@@ -188,7 +225,8 @@ impl<'a> Session<'a> {
         let members: Vec<i32> = self.tree.pids().collect();
         for (pid, process) in opened {
             if members.contains(&pid) {
-                self.targets.insert(pid, Some(Target::new(process, self.setup.begin(&self.nodes))));
+                let memory = process.with_agent(self.agents.clone());
+                self.targets.insert(pid, Some(Target::new(memory, self.setup.begin(&self.nodes))));
             }
         }
         self.targets.retain(|pid, _| members.contains(pid));

@@ -11,12 +11,14 @@
 //!
 //! - Shares instead of "more than one node": a page is somebody's when the lower bound of
 //!   the share is a majority; a page with little evidence goes with its region.
+//! - A huge page in which several nodes have pages of their own is split.
 //! - Congestion by loaded latency where samples carry one, else by imbalance.
 //! - A move must save more than it costs; a token bucket bounds bytes per second; one order
 //!   for a page in 30 s; what does not help is undone.
 //! - Where all moves together would save less than 2 % nothing is done.
 
 mod accesses;
+mod agreement;
 mod bucket;
 mod candidates;
 mod congestion;
@@ -31,9 +33,11 @@ mod weight;
 
 pub use owner::wilson_lower;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Decision, Moved, Order, State, Why};
+use crate::decision::{Decision, FirstTouch, Moved, Order, State, Why};
 use crate::evidence::{Evidence, Page, Region};
 use crate::nodes::Nodes;
 use crate::traffic::{Metrics, Traffic};
@@ -50,13 +54,15 @@ const LEAST_SAMPLES: usize = 20;
 /// Share of the time lost on memory that all moves together must save.
 const LEAST_GAIN: f64 = 0.02;
 /// Intervals without that gain after which it is given up.
-const PATIENCE: u32 = 5;
+const PATIENCE: u32 = 3;
 /// What moving a page costs until it was measured: about what the kernel takes to unmap,
 /// copy and map 4 KiB.
 const PAGE_MOVE_NS: f64 = 2000.0;
 /// Accesses that a page is taken to get when all that is known is that it is used: its
 /// cache lines, once.
 const ACCESSES_PER_FAULT: f64 = 64.0;
+/// Regions for which is changed at once where memory goes that is touched: each takes a request.
+const MOST_FIRST_TOUCH: usize = 512;
 /// Share of the memory that pages get; regions are few.
 const PAGES_SHARE: (usize, usize) = (7, 8);
 
@@ -84,6 +90,8 @@ pub struct Adaptive {
     residence: Residence,
     bucket: Bucket,
     trials: Trials,
+    /// Regions in which memory is spread when it is touched.
+    spread: BTreeSet<Region>,
     /// What remains to be undone.
     undo: Vec<Order>,
     /// What accesses to the pages of the last orders cost.
@@ -93,6 +101,8 @@ pub struct Adaptive {
     rate: f64,
     /// Whether the source shows every page in use, or a random part of all accesses.
     random: bool,
+    /// Whether huge pages can be split.
+    can_split: bool,
     /// Whether the last interval spread pages: one goes on until controllers are even.
     spreading: bool,
     idle: u32,
@@ -109,11 +119,13 @@ impl Adaptive {
             residence: Residence::default(),
             bucket: Bucket::new(settings.bytes_per_second),
             trials: Trials::new(),
+            spread: BTreeSet::new(),
             undo: Vec::new(),
             ordered: Cost::default(),
             page_move_ns: PAGE_MOVE_NS,
             rate: 0.0,
             random: false,
+            can_split: false,
             spreading: false,
             idle: 0,
         }
@@ -149,6 +161,7 @@ impl Adaptive {
         let undone = self.undo_some(evidence);
         decision.orders.extend(undone);
         decision.orders.sort_unstable_by_key(|order| order.start);
+        decision.first_touch = self.first_touch(&decision.orders);
         decision
     }
 
@@ -166,6 +179,7 @@ impl Adaptive {
     /// Counts the accesses; those by which pages may be judged, in order of pages.
     fn learn(&mut self, nodes: &Nodes, evidence: &Evidence, now_ns: u64) -> Accesses {
         self.random = evidence.accesses_per_sample.is_some();
+        self.can_split = evidence.can_split;
         let per_sample = evidence.accesses_per_sample.unwrap_or(ACCESSES_PER_FAULT);
         self.rate = per_sample / (evidence.duration_ns.max(1) as f64 / 1e9);
         let mut accesses = Accesses::of(evidence, nodes);
@@ -216,7 +230,8 @@ impl Adaptive {
         now_ns: u64,
     ) {
         let view = View { state: self, nodes, accesses, now_ns };
-        let units = units::divide(self, accesses, now_ns);
+        let cost = |one: &One| cost(nodes, &controllers, one);
+        let units = units::divide(self, nodes, accesses, cost, now_ns);
         let all: f64 = units.iter().map(|unit| view.lost(&controllers, unit)).sum();
         let mut candidates = view.candidates(evidence, &units, controllers.clone());
         decision.copies = replication::replicable(nodes, &controllers, &accesses.all, all);
@@ -255,14 +270,45 @@ impl Adaptive {
                 break;
             }
             for one in unit.of(accesses) {
-                self.ordered.add(1.0, cost(nodes, &controllers, one));
+                self.ordered.add(1.0, cost(one));
             }
             decision.orders.push(order);
+            if unit.splits {
+                decision.splits.push(start.region());
+            }
         }
+        decision.splits.sort_unstable();
+        decision.splits.dedup();
         self.residence.bar(&decision.orders, now_ns.saturating_add(RESIDENCE_NS));
         if !decision.orders.is_empty() {
             decision.state = State::Moving;
         }
+    }
+
+    /// What is to be done with memory that is touched from now on. Where pages are spread their
+    /// successors will be in the same place: memory that comes and goes faster than it can be
+    /// moved is spread from the beginning. What did not help is undone with the moves.
+    fn first_touch(&mut self, orders: &[Order]) -> Vec<FirstTouch> {
+        let mut changes = Vec::new();
+        for order in orders {
+            if changes.len() == MOST_FIRST_TOUCH {
+                break;
+            }
+            let region = order.start.region();
+            let changed = match order.why {
+                Why::Interleave => self.spread.insert(region),
+                Why::Undo => self.spread.remove(&region),
+                Why::Collocate => false,
+            };
+            if changed {
+                changes.push(FirstTouch { region, spread: order.why == Why::Interleave });
+            }
+        }
+        // The last word counts where one region has both.
+        changes.reverse();
+        changes.sort_by_key(|change| change.region);
+        changes.dedup_by_key(|change| change.region);
+        changes
     }
 
     /// As much of what is to be undone as the bucket has tokens for.

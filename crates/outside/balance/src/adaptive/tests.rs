@@ -22,6 +22,7 @@ struct World {
     per_sample: Option<f64>,
     kernel_collocates: bool,
     writes: bool,
+    can_split: bool,
 }
 
 impl World {
@@ -42,6 +43,7 @@ impl World {
             per_sample: Some(1000.0),
             kernel_collocates: false,
             writes: true,
+            can_split: true,
         }
     }
 
@@ -84,6 +86,7 @@ impl World {
             accesses: accesses.collect(),
             accesses_per_sample: self.per_sample,
             kernel_collocates: self.kernel_collocates,
+            can_split: self.can_split,
             usable: self.usable.clone(),
             ..Evidence::default()
         };
@@ -156,6 +159,19 @@ fn what_several_share_is_spread_when_one_controller_has_it_all() {
     assert!(world.given.iter().all(|(_, order)| order.why == Why::Interleave));
 }
 
+#[test]
+fn where_pages_are_spread_those_that_come_after_them_are_spread_at_once() {
+    let mut world = World::new(4).pages(0, 400, 0).pages(1024, 100, 0);
+    let mut first_touch = Vec::new();
+    for _ in 0..3 {
+        let shared = (0..4).flat_map(|node| by(0..400, node, 2));
+        let decision = world.interval(shared.chain(by(1024..1124, 1, 6)).collect::<Vec<_>>());
+        first_touch.extend(decision.first_touch);
+    }
+    assert_eq!(first_touch, [FirstTouch { region: Region(0), spread: true }]);
+    assert_eq!(world.home(1100), 1, "with one user it goes there");
+}
+
 /// The same imbalance, but the samples say that the controller is not congested.
 #[test]
 fn latencies_are_believed_before_imbalance() {
@@ -195,6 +211,50 @@ fn a_huge_page_moves_as_one() {
         orders,
         [Order { start: Page(512), pages: 512, to: NodeId(1), why: Why::Collocate }]
     );
+}
+
+/// Page by page another node's, side by side in a huge page.
+fn side_by_side(nodes: u32, times: usize) -> Vec<(u64, u32)> {
+    (512..1024).flat_map(|page| by(page..page + 1, page as u32 % nodes, times)).collect()
+}
+
+#[test]
+fn a_huge_page_with_pages_of_several_nodes_is_split() {
+    for (can_split, from_all) in [(true, false), (false, false), (true, true)] {
+        let mut world = World::new(4).pages(512, 512, 0);
+        world.can_split = can_split;
+        let mut splits = Vec::new();
+        for _ in 0..3 {
+            let shared = (0..4).flat_map(|node| by(512..1024, node, 1)).collect();
+            let accesses = if from_all { shared } else { side_by_side(4, 2) };
+            let congested = |from, home| Some(if from == home { 300 } else { 400 });
+            splits.extend(world.interval_with(accesses, congested, true).splits);
+        }
+        if can_split && !from_all {
+            assert_eq!((splits, world.counts()), (vec![Region(1)], vec![128; 4]));
+        } else {
+            assert_eq!(splits, [], "with {can_split} {from_all}");
+            assert!(world.given.iter().all(|(_, order)| order.is_whole()));
+        }
+    }
+}
+
+#[test]
+fn a_huge_page_is_not_split_for_little() {
+    let mut world = World::new(4).pages(512, 512, 0);
+    for _ in 0..3 {
+        // All but as fast as local memory: page tables would cost more.
+        let decision = world.interval_with(side_by_side(4, 2), |_, _| Some(120), true);
+        assert_eq!((decision.splits, decision.orders), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn pages_side_by_side_go_to_their_users_by_one_access() {
+    let mut world = World::new(4).pages(512, 512, 0);
+    world.interval(side_by_side(4, 1));
+    world.interval(side_by_side(4, 1));
+    assert_eq!(world.counts(), [128; 4]);
 }
 
 #[test]

@@ -1,13 +1,15 @@
-//! What is moved as one: a page, or a region of 2 MiB when it is a huge page or when its
-//! evidence speaks for all of it.
+//! What is moved as one: a page, or a region of 2 MiB when it is a huge page that is not worth
+//! splitting, or when its evidence speaks for all of it.
 
 use super::Adaptive;
 use super::accesses::{Accesses, One};
+use super::agreement::{Agreement, sole};
 use super::owner::owner;
-use super::residence::Asked;
+use super::residence::{Asked, RESIDENCE_NS};
 use super::sorted::seek;
 use super::weight::Weights;
 use crate::evidence::{Page, Region};
+use crate::nodes::Nodes;
 
 /// Pages that were accessed and what they should do. There can be a million: it has no memory of
 /// its own.
@@ -26,6 +28,8 @@ pub struct Unit {
     pub weight: f32,
     /// Whether it has not been moved lately.
     pub movable: bool,
+    /// Whether it is part of a huge page, which has to be split before.
+    pub splits: bool,
 }
 
 impl Unit {
@@ -64,9 +68,15 @@ impl Unit {
     }
 }
 
-/// Divides accesses into units, in order.
-pub fn divide(state: &Adaptive, accesses: &Accesses, now_ns: u64) -> Vec<Unit> {
-    let mut divider = Divider::new(state, accesses, now_ns);
+/// Divides accesses into units, in order; `cost` is what one of them takes in nanoseconds.
+pub fn divide(
+    state: &Adaptive,
+    nodes: &Nodes,
+    accesses: &Accesses,
+    cost: impl Fn(&One) -> f64,
+    now_ns: u64,
+) -> Vec<Unit> {
+    let mut divider = Divider::new(state, nodes, accesses, cost, now_ns);
     let mut first = 0;
     for region in accesses.all.chunk_by(|a, b| a.page.region() == b.page.region()) {
         divider.region(region, first);
@@ -76,8 +86,10 @@ pub fn divide(state: &Adaptive, accesses: &Accesses, now_ns: u64) -> Vec<Unit> {
 }
 
 /// How far one has come in everything that is in order.
-struct Divider<'a> {
+struct Divider<'a, C> {
     state: &'a Adaptive,
+    nodes: &'a Nodes,
+    cost: C,
     huge: &'a [Region],
     now_ns: u64,
     units: Vec<Unit>,
@@ -87,11 +99,19 @@ struct Divider<'a> {
     asked: Asked,
 }
 
-impl<'a> Divider<'a> {
-    fn new(state: &'a Adaptive, accesses: &'a Accesses, now_ns: u64) -> Self {
+impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
+    fn new(
+        state: &'a Adaptive,
+        nodes: &'a Nodes,
+        accesses: &'a Accesses,
+        cost: C,
+        now_ns: u64,
+    ) -> Self {
         let pages = accesses.all.chunk_by(|a, b| a.page == b.page).count();
         Self {
             state,
+            nodes,
+            cost,
             huge: &accesses.huge,
             now_ns,
             units: Vec::with_capacity(pages),
@@ -111,26 +131,54 @@ impl<'a> Divider<'a> {
         let Some(slot) = state.regions.find(&mut self.regions_at, region) else { return };
         let known = state.regions.known(slot);
         let owned = settled(known.short, owner(known.long));
-        let (first, end) = (position(first), position(first + accesses.len()));
-        if huge || owned.is_some() && state.reaches_beyond(accesses) {
-            let movable = state.residence.allows_region(&mut self.asked, region, self.now_ns);
-            let start = region.start();
-            self.units.push(Unit {
-                start,
-                first,
-                end,
-                page: None,
-                region: slot,
-                owner: owned,
-                weight: accesses.len() as f32,
-                movable,
-            });
+        if !huge && (owned.is_none() || !state.reaches_beyond(accesses)) {
+            self.pages(accesses, first, (slot, owned));
             return;
         }
+        let movable = state.residence.allows_region(&mut self.asked, region, self.now_ns);
+        // One that was not split when it should have been is moved as a whole.
+        if huge && owned.is_none() && movable && state.can_split {
+            let begun = self.units.len();
+            let agreement = self.pages(accesses, first, (slot, None));
+            let lasted_ns = self.now_ns.saturating_sub(known.born_ns).min(RESIDENCE_NS);
+            let saved_ns = agreement.saved_ns(self.nodes, accesses, &self.cost);
+            let price_ns = f64::from(Region::PAGES) * state.page_move_ns;
+            let worth = saved_ns.is_some_and(|saved_ns| {
+                let accesses = accesses.len() as f64 * state.rate * lasted_ns as f64 / 1e9;
+                accesses * saved_ns > price_ns
+            });
+            if worth {
+                self.units[begun..].iter_mut().for_each(|unit| unit.splits = true);
+                return;
+            }
+            self.units.truncate(begun);
+        }
+        self.units.push(Unit {
+            start: region.start(),
+            first: position(first),
+            end: position(first + accesses.len()),
+            page: None,
+            region: slot,
+            owner: owned,
+            weight: accesses.len() as f32,
+            movable,
+            splits: false,
+        });
+    }
+
+    /// The pages of a region, each by itself. Whether they are somebody's each.
+    fn pages(
+        &mut self,
+        accesses: &[One],
+        first: usize,
+        (region, owned): (u32, Option<u16>),
+    ) -> Agreement {
+        let state = self.state;
         let counts = accesses.chunk_by(|a, b| a.page == b.page).map(|same| position(same.len()));
         // A hint fault says that a page is used and not how often.
         let weights = state.random.then(|| Weights::of(counts));
-        let mut at = first;
+        let (begun, mut at) = (self.units.len(), position(first));
+        let mut agreement = Agreement::default();
         for same in accesses.chunk_by(|a, b| a.page == b.page) {
             let (first, start) = (at, same[0].page);
             at += position(same.len());
@@ -138,6 +186,7 @@ impl<'a> Divider<'a> {
             let known = state.pages.known(page);
             let lasting = owner(known.long);
             let own = settled(known.short, lasting);
+            agreement.add(known.long);
             // What a page has shown itself counts for more than what its region has.
             let owner = own.or(owned.filter(|_| lasting.is_none()));
             let movable = state.residence.allows_page(&mut self.asked, start, self.now_ns);
@@ -148,12 +197,22 @@ impl<'a> Divider<'a> {
                 first,
                 end: at,
                 page: Some(page),
-                region: slot,
+                region,
                 owner,
                 weight,
                 movable,
+                splits: false,
             });
         }
+        if owned.is_none() && agreement.holds() {
+            for unit in self.units[begun..].iter_mut().filter(|unit| unit.owner.is_none()) {
+                // Who has it now: whoever filled it, long ago, says nothing.
+                unit.owner = unit.page.and_then(|page| sole(state.pages.known(page).short));
+                // What is somebody's, and it is not known whose, is not to be spread.
+                unit.movable &= unit.owner.is_some();
+            }
+        }
+        agreement
     }
 }
 

@@ -106,6 +106,7 @@ impl Out {
             counted,
             memory_used,
             kernel_collocates,
+            can_split,
             usable,
         } = evidence;
         self.unsigned(*duration_ns);
@@ -117,6 +118,7 @@ impl Out {
         }
         self.float(*memory_used);
         self.unsigned(u64::from(*kernel_collocates));
+        self.unsigned(u64::from(*can_split));
         self.unsigned(usable.len() as u64);
         usable.iter().for_each(|node| self.unsigned(u64::from(node.0)));
         self.unsigned(accesses.len() as u64);
@@ -202,6 +204,7 @@ impl In<'_> {
         };
         let memory_used = self.float()?;
         let kernel_collocates = self.flag()?;
+        let can_split = self.flag()?;
         let mut usable = NodeSet::new();
         for _ in 0..self.unsigned()? {
             // Node ids are small: a damaged one must not make a set of gigabytes.
@@ -223,6 +226,7 @@ impl In<'_> {
             counted,
             memory_used,
             kernel_collocates,
+            can_split,
             usable,
         })
     }

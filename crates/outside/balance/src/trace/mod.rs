@@ -28,7 +28,7 @@ use crate::evidence::Evidence;
 use crate::nodes::Nodes;
 
 const MAGIC: &[u8; 8] = b"NPBTRACE";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Longest part that is believed: far above what an interval can have.
 const LONGEST: u32 = 1 << 30;
 

@@ -1,0 +1,111 @@
+//! Asking processes of a target to have memory spread that they have not touched yet: the launcher's
+//! side of `numapilot_bind::agent`.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use numapilot_bind::agent::{NODE_WORDS, Request, Requests, WORDS};
+use numapilot_sys::shared::SharedWords;
+use numapilot_topology::NodeSet;
+use tempfile::NamedTempFile;
+
+/// Where the file goes: memory first, so that no disk is written.
+const DIRECTORY: &str = "/dev/shm";
+/// How long an agent is waited for: all CPUs can be busy.
+const PATIENCE: Duration = Duration::from_millis(200);
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
+
+/// The agents of a target's processes. The file is private to the user (0600) and removed when
+/// this is dropped.
+#[derive(Debug)]
+pub struct Agents {
+    file: NamedTempFile,
+    words: SharedWords,
+}
+
+impl Agents {
+    /// Makes the file.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn new() -> io::Result<Self> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("numapilot-agent-");
+        let file = builder.tempfile_in(DIRECTORY).or_else(|_| builder.tempfile())?;
+        file.as_file().set_len((WORDS * size_of::<u64>()) as u64)?;
+        let words = SharedWords::map(file.as_file())?;
+        Ok(Self { file, words })
+    }
+
+    /// The file, which processes learn of by their environment.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Has memory of a process spread over these nodes when it is touched, or, without nodes, be
+    /// as its policy says. What has been touched stays where it is.
+    ///
+    /// # Errors
+    /// `TimedOut` when the process has no agent, else those of mbind(2).
+    pub fn spread(&self, pid: i32, start: u64, bytes: u64, nodes: &NodeSet) -> io::Result<()> {
+        let requests = Requests::within(self.words.as_ref())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+        let mut request = Request { pid: pid.unsigned_abs(), start, bytes, nodes: [0; NODE_WORDS] };
+        request.nodes.iter_mut().zip(nodes.as_words()).for_each(|(to, from)| *to = *from);
+        let round = requests.post(&request);
+        numapilot_sys::shared::wake_all(requests.bell());
+        let begun = Instant::now();
+        loop {
+            match requests.answered(round) {
+                Some(0) => return Ok(()),
+                Some(errno) => return Err(io::Error::from_raw_os_error(errno.cast_signed())),
+                None if begun.elapsed() > PATIENCE => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                None => std::thread::sleep(LOOK_AGAIN),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use numapilot_topology::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_is_asked_and_answers() {
+        let agents = Agents::new().unwrap();
+        let mode = std::fs::metadata(agents.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(agents.path()).unwrap();
+        let agent = std::thread::spawn(move || {
+            let words = SharedWords::map(&file).unwrap();
+            let requests = Requests::within(words.as_ref()).unwrap();
+            while requests.round() == 0 {
+                std::thread::yield_now();
+            }
+            let request = requests.read(1, 5).unwrap();
+            requests.answer(1, 0);
+            request
+        });
+        let nodes = [NodeId(0), NodeId(65)].into_iter().collect();
+        agents.spread(5, 4096, 8192, &nodes).unwrap();
+        let request = agent.join().unwrap();
+        assert_eq!(
+            (request.start, request.bytes, &request.nodes[..3]),
+            (4096, 8192, &[1, 2, 0][..])
+        );
+        // Nobody answers any more.
+        let error = agents.spread(5, 0, 0, &nodes).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let path = agents.path().to_owned();
+        drop(agents);
+        assert!(!path.exists());
+    }
+}
