@@ -144,19 +144,28 @@ impl Evidence<'_> {
     }
 
     /// A metric in the cells of `at`, by round: the geometric mean where there are several.
+    /// Rounds in which it is missing somewhere are left out, unless that leaves none.
     fn rounds(&self, metric: &str, at: &At) -> Result<BTreeMap<u32, f64>, Missing> {
         let key = self.experiment.metrics.get(metric).map(|m| m.key()).unwrap_or_default();
         let mut numbers: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        let mut missing = None;
         let chosen: Vec<_> = self.cells.iter().filter(|(cell, _)| within(cell, at)).collect();
         for (cell, found) in &chosen {
             for (round, values) in found.as_ref().map_err(|missing| missing.clone().of(&cell.at))? {
-                let value = recorded(values, &key).map_err(|missing| missing.of(&cell.at))?;
-                let number = value.as_f64().unwrap_or(f64::NAN);
-                numbers.entry(*round).or_default().push(number);
+                match recorded(values, &key) {
+                    Ok(value) => {
+                        let number = value.as_f64().unwrap_or(f64::NAN);
+                        numbers.entry(*round).or_default().push(number);
+                    }
+                    Err(why) => missing = Some(why.of(&cell.at)),
+                }
             }
         }
-        let whole = numbers.into_iter().filter(|(_, numbers)| numbers.len() == chosen.len());
-        Ok(whole.map(|(round, numbers)| (round, geometric_mean(&numbers))).collect())
+        numbers.retain(|_, numbers| numbers.len() == chosen.len());
+        match missing.filter(|_| numbers.is_empty()) {
+            Some(missing) => Err(missing),
+            None => Ok(numbers.into_iter().map(|(r, all)| (r, geometric_mean(&all))).collect()),
+        }
     }
 
     /// A quantity, round by round.
@@ -232,7 +241,11 @@ impl Evidence<'_> {
         let name = &self.experiment.picture;
         let key = self.experiment.metrics.get(name).map(|m| m.key()).unwrap_or_default();
         let rounds = found.as_ref().map_err(Missing::clone)?;
-        rounds.values().map(|values| recorded(values, &key)).collect()
+        let all = || rounds.values().map(|values| recorded(values, &key));
+        match all().all(|value| value.is_err()) {
+            true => all().collect(),
+            false => Ok(all().filter_map(Result::ok).collect()),
+        }
     }
 
     fn points(&self) -> Vec<Point> {

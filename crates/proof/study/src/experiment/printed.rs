@@ -27,7 +27,8 @@ pub(super) fn split(text: &str) -> (Vec<Value>, Vec<&str>) {
 }
 
 /// What is at the end of a path of names and positions with dots between. In a list, a name
-/// is that of the element whose `name` (or `test`, `allocator`, ...) it is.
+/// is that of the element whose `name` (or `test`, `allocator`, ...) it is, or begins so if a
+/// star is at its end.
 #[must_use]
 pub(crate) fn at<'a>(json: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(json, |at, name| match at {
@@ -43,7 +44,11 @@ pub(crate) fn at<'a>(json: &'a Value, path: &str) -> Option<&'a Value> {
 const NAMES: [&str; 5] = ["name", "test", "allocator", "workload", "activity"];
 
 fn is_called(item: &Value, name: &str) -> bool {
-    NAMES.iter().any(|field| item.get(field).and_then(Value::as_str) == Some(name))
+    let is = |called: &str| match name.strip_suffix('*') {
+        Some(beginning) => called.starts_with(beginning),
+        None => called == name,
+    };
+    NAMES.iter().any(|field| item.get(field).and_then(Value::as_str).is_some_and(is))
 }
 
 /// A metric in the last value that has it.
@@ -95,6 +100,7 @@ mod tests {
         let json = json!({"regions": [{"name": "all", "v": 1}, {"name": "work", "v": [[5]]}]});
         assert_eq!(at(&json, "regions.work.v.0.0"), Some(&json!(5)));
         assert_eq!(at(&json, "regions.0.v"), Some(&json!(1)));
+        assert_eq!(at(&json, "regions.w*.v.0.0"), Some(&json!(5)));
         assert_eq!(at(&json, "regions.none.v"), None);
     }
 

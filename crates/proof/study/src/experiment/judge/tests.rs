@@ -72,6 +72,24 @@ fn claims_about_levels_that_a_scale_leaves_out_are_not_judged_at_it() {
 }
 
 #[test]
+fn a_round_without_a_value_is_left_out() {
+    let mut trials = trials(&[1.0; 4], &[2.0; 4]);
+    let lose = |trial: &mut Trial| {
+        let nothing = Err("nothing printed has seconds".to_owned());
+        trial.outcome = Outcome::Values([("seconds".to_owned(), nothing)].into());
+    };
+    lose(&mut trials[0]);
+    let judged = |trials: &[Trial]| tiny().judge(ScaleName::Smoke, trials);
+    assert_eq!(
+        (judged(&trials).verdict, judged(&trials).claims[0].values[0].1.n),
+        (Verdict::Reproduced, 3)
+    );
+    trials[..4].iter_mut().for_each(lose);
+    assert_eq!(judged(&trials).verdict, Verdict::NotRunHere);
+    assert_eq!(judged(&trials).claims[2].verdict, Verdict::Shown);
+}
+
+#[test]
 fn what_cannot_be_run_here_says_what_it_needs() {
     let mut trials = trials(&[1.0; 3], &[]);
     let command = cells(&tiny(), ScaleName::Smoke)[1].command.clone();
