@@ -131,6 +131,14 @@ pub fn left_time(s: f64) -> String {
     }
 }
 
+/// `1 node`, `2 nodes`.
+pub fn plural(n: impl TryInto<u64>, what: &str) -> String {
+    match n.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}
+
 /// Bytes in binary units with three significant digits: `1.50 GiB`.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -12,10 +12,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use numapilot_study::experiment::{Experiment, Judged, Past, ScaleName};
+use numapilot_study::verdict::Verdict;
 
 use super::study::RESULTS;
 use crate::file::{self, Existing};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, plural};
 
 /// Arguments of `report`.
 #[derive(clap::Args)]
@@ -66,8 +67,19 @@ impl Args {
         file::put(&beside("csv"), &csv::table(&past), Existing::Replace)?;
         file::put(&beside("jsonl"), &(lines?.join("\n") + "\n"), Existing::Replace)?;
         writeln!(terminal.out(), "{}", self.output.display())?;
+        let counts = counts(&sections);
+        let counts: Vec<String> = counts.iter().map(|(v, count)| format!("{count} {v}")).collect();
+        let experiments = plural(sections.len(), "experiment");
+        writeln!(terminal.err(), "numapilot: {experiments}, comparisons: {}", counts.join(", "))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// How many comparisons have which verdict, the best first; those that none has left out.
+pub fn counts(sections: &[Section]) -> Vec<(Verdict, usize)> {
+    let claims = || sections.iter().flat_map(|section| &section.judged.claims);
+    let of = |verdict| (verdict, claims().filter(|claim| claim.verdict == verdict).count());
+    Verdict::ALL.into_iter().map(of).filter(|(_, count)| *count > 0).collect()
 }
 
 /// The order of the page: A2 before A10.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use numapilot_study::experiment::{ClaimResult, Host, Outcome, Past};
 use numapilot_study::verdict::Verdict;
 
-use super::{Section, picture, strip, time::moment};
+use super::{Section, counts, picture, strip, time::moment};
 use crate::svg::{STYLE, escape};
 use crate::terminal;
 use crate::verbs::study::{paper, short, span};
@@ -34,13 +34,9 @@ pub fn page(past: &Past, sections: &[Section]) -> Result<String, std::fmt::Error
 }
 
 fn scorecard(page: &mut String, sections: &[Section]) -> std::fmt::Result {
-    let claims = || sections.iter().flat_map(|section| &section.judged.claims);
     writeln!(page, "<ul class=\"counts\">")?;
-    for verdict in Verdict::ALL {
-        let count = claims().filter(|claim| claim.verdict == verdict).count();
-        if count > 0 {
-            writeln!(page, "<li><b class=\"{}\">{count}</b>{verdict}</li>", class(verdict))?;
-        }
+    for (verdict, count) in counts(sections) {
+        writeln!(page, "<li><b class=\"{}\">{count}</b>{verdict}</li>", class(verdict))?;
     }
     writeln!(
         page,
@@ -72,36 +68,57 @@ fn hosts(page: &mut String, past: &Past) -> std::fmt::Result {
     let hours: f64 = past.trials.iter().map(|trial| trial.seconds).sum();
     writeln!(
         page,
-        "<h2>What ran where</h2>\n<p>{runs} runs in {}.</p>\n<table><thead><tr><th>begun</th><th>host</th>\
+        "<h2>What ran where</h2>\n<p>{runs} runs in {}.</p>\n<table><thead><tr><th>runs begun</th><th>host</th>\
          <th>kernel</th><th>noise</th><th>load</th></tr></thead><tbody>",
         terminal::left_time(hours)
     )?;
-    for host in &past.hosts {
-        row(page, host)?;
+    let mut rest: Vec<&Host> = past.hosts.iter().collect();
+    while let Some(first) = rest.first().copied() {
+        let (same, others) = rest.into_iter().partition(|host| is_same(first, host));
+        row(page, first, &same)?;
+        rest = others;
     }
     writeln!(
         page,
         "</tbody></table>\n<p class=\"quiet\">Noise: spread of the time of one and the same computation, \
-         relative to its median, before the first run. Emulated machines are on this host; their time is simulated.</p>"
+         relative to its median, before the first run of a study. Emulated machines are on this host; their time is simulated.</p>"
     )
 }
 
-fn row(page: &mut String, host: &Host) -> std::fmt::Result {
+/// Whether they differ in nothing but the moment.
+fn is_same(one: &Host, other: &Host) -> bool {
+    let moment = |host: &Host| Host { time: 0, load: None, noise: 0.0, ..host.clone() };
+    moment(one) == moment(other)
+}
+
+/// A machine, with what was found of it when studies began.
+fn row(page: &mut String, host: &Host, begun: &[&Host]) -> std::fmt::Result {
     let processor = host.processor.as_deref().unwrap_or("unknown processor");
+    let last = begun.iter().map(|host| host.time).max().filter(|last| *last > host.time);
+    let noise = span_of(begun.iter().map(|host| host.noise * 100.0));
+    let load = span_of(begun.iter().filter_map(|host| host.load));
     writeln!(
         page,
-        "<tr><td>{}</td><td>{}, {} CPUs, {} nodes, {}; numapilot {}</td><td data-label=\"kernel\">{}</td>\
-         <td data-label=\"noise\">{:.1} %</td><td data-label=\"load\">{}</td></tr>",
+        "<tr><td>{}{}</td><td>{}, {}, {}, {}; numapilot {}</td><td data-label=\"kernel\">{}</td>\
+         <td data-label=\"noise\">{} %</td><td data-label=\"load\">{}</td></tr>",
         moment(host.time),
+        last.map_or(String::new(), |last| format!(" to {}", moment(last))),
         escape(processor),
-        host.cpus,
-        host.nodes,
+        terminal::plural(host.cpus, "CPU"),
+        terminal::plural(host.nodes, "node"),
         terminal::bytes(host.memory_bytes),
         escape(&host.version),
         escape(&host.kernel),
-        host.noise * 100.0,
-        host.load.map_or("unknown".to_owned(), |load| format!("{load:.1}"))
+        noise.unwrap_or_default(),
+        load.unwrap_or_else(|| "unknown".to_owned())
     )
+}
+
+/// The least and the most: `0.7 to 1.2`, or the one.
+fn span_of(values: impl Iterator<Item = f64> + Clone) -> Option<String> {
+    let (least, most) = (values.clone().reduce(f64::min)?, values.reduce(f64::max)?);
+    let (least, most) = (format!("{least:.1}"), format!("{most:.1}"));
+    Some(if least == most { least } else { format!("{least} to {most}") })
 }
 
 fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {

@@ -6,17 +6,17 @@ use numapilot_study::experiment::{ClaimResult, Estimate, Host, Judged, PaperValu
 use numapilot_study::verdict::Verdict;
 
 use super::entry::Entry;
-use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WARN, table};
+use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WARN, plural, table};
 
 /// The machine and its noise, for whoever waits.
 pub fn host(terminal: &Terminal, host: &Host) -> io::Result<()> {
     let load = host.load.map_or(String::new(), |load| format!(", load {load:.1}"));
     writeln!(
         terminal.err(),
-        "numapilot: noise of this host {:.1} %{load}, {} CPUs, {} nodes",
+        "numapilot: noise of this host {:.1} %{load}, {}, {}",
         host.noise * 100.0,
-        host.cpus,
-        host.nodes
+        plural(host.cpus, "CPU"),
+        plural(host.nodes, "node")
     )
 }
 

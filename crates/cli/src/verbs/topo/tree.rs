@@ -8,7 +8,7 @@ use numapilot_topology::{CpuSet, Machine, Node};
 use super::caches;
 use super::fold::fold;
 use super::matrix;
-use crate::terminal::{BOLD, WARN, bytes};
+use crate::terminal::{BOLD, WARN, bytes, plural};
 
 /// The whole picture; lists of CPUs are folded at `width` columns.
 pub fn draw(machine: &Machine, width: usize) -> String {
@@ -126,12 +126,4 @@ fn restriction(machine: &Machine, width: usize) -> String {
         return String::new();
     }
     format!("\n{WARN}this process may use only{WARN:#}\n{}\n", lines.join("\n"))
-}
-
-/// `1 node`, `2 nodes`.
-pub fn plural(n: impl TryInto<u64>, what: &str) -> String {
-    match n.try_into().unwrap_or(u64::MAX) {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
-    }
 }

@@ -62,7 +62,9 @@ pub struct Point {
 }
 
 /// What came of a cell: by round and key, or why nothing did.
-type Found<'a> = Result<BTreeMap<u32, &'a BTreeMap<String, Result<Value, String>>>, Missing>;
+type Found<'a> = Result<BTreeMap<u32, Values<'a>>, Missing>;
+/// By key, of all trials of a round: experiments that share a command may want other numbers.
+type Values<'a> = BTreeMap<&'a str, &'a Result<Value, String>>;
 
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,12 +114,13 @@ impl Experiment {
 
 /// What the trials of a command left; a failure that was put right later does not count.
 fn found<'a>(command: &str, trials: &'a [Trial]) -> Found<'a> {
-    let mut values = BTreeMap::new();
+    let mut values: BTreeMap<u32, Values<'a>> = BTreeMap::new();
     let mut failure = None;
     for trial in trials.iter().filter(|trial| trial.command == command) {
         match &trial.outcome {
             Outcome::Values(v) => {
-                values.insert(trial.round, v);
+                let all = values.entry(trial.round).or_default();
+                all.extend(v.iter().map(|(key, value)| (key.as_str(), value)));
             }
             Outcome::Failed(why) => {
                 failure = Some(Missing { verdict: Verdict::Failed, why: why.clone() });
@@ -190,8 +193,12 @@ impl Evidence<'_> {
             paper: claim.paper.clone(),
             values,
             verdict,
-            remark: remark
-                .or_else(|| claim.remark.clone().filter(|_| verdict != Verdict::Reproduced)),
+            remark: match (remark, claim.remark.clone()) {
+                (Some(why), Some(known)) if verdict == Verdict::Undecided => {
+                    Some(format!("{why}. {known}"))
+                }
+                (why, known) => why.or(known.filter(|_| verdict != Verdict::Reproduced)),
+            },
         };
         if let Some(quantity) = &claim.of {
             return match self.values(quantity) {
@@ -237,7 +244,7 @@ impl Evidence<'_> {
     }
 
     /// What the picture shows of a cell, round by round.
-    fn shown<'b>(&self, found: &'b Found<'_>) -> Result<Vec<&'b Value>, Missing> {
+    fn shown<'b>(&self, found: &Found<'b>) -> Result<Vec<&'b Value>, Missing> {
         let name = &self.experiment.picture;
         let key = self.experiment.metrics.get(name).map(|m| m.key()).unwrap_or_default();
         let rounds = found.as_ref().map_err(Missing::clone)?;
@@ -270,10 +277,7 @@ impl Evidence<'_> {
 }
 
 /// What a trial has under a key.
-fn recorded<'a>(
-    values: &'a BTreeMap<String, Result<Value, String>>,
-    key: &str,
-) -> Result<&'a Value, Missing> {
+fn recorded<'a>(values: &Values<'a>, key: &str) -> Result<&'a Value, Missing> {
     match values.get(key) {
         Some(Ok(value)) => Ok(value),
         Some(Err(why)) => Err(Missing::here(why.clone())),

@@ -8,7 +8,11 @@ use crate::verbs::study::short;
 const CELL: f64 = 58.0;
 const HEIGHT: f64 = 26.0;
 const LEFT: f64 = 40.0;
-const TOP: f64 = 56.0;
+/// So that the words above fit.
+const LEAST: f64 = 330.0;
+const TOP: f64 = 72.0;
+/// Integers below are written out.
+const WRITTEN_OUT: f64 = 1e6;
 
 /// The picture: rows by the CPUs' nodes, columns by the memory's.
 pub fn draw(name: &str, matrix: &Value) -> String {
@@ -19,6 +23,7 @@ pub fn draw(name: &str, matrix: &Value) -> String {
     let most = rows.iter().flatten().copied().fold(f64::MIN_POSITIVE, f64::max);
     let mut svg = Svg::default();
     svg.text("strong", 10.0, 20.0, name);
+    svg.text("dim small", 10.0, 38.0, "columns: home node of the memory; rows: node of the CPUs");
     let mut y = TOP;
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let x = |column: usize| LEFT + CELL * column as f64;
@@ -30,10 +35,13 @@ pub fn draw(name: &str, matrix: &Value) -> String {
         for (column, value) in row.iter().enumerate() {
             let area = Area { x: x(column), y, width: CELL - 2.0, height: HEIGHT - 2.0 };
             svg.heat(area, 2.0, value / most);
-            let text = short(*value);
+            let text = match value.fract() == 0.0 && *value < WRITTEN_OUT {
+                true => value.to_string(),
+                false => short(*value),
+            };
             svg.text("text small middle", area.x + area.width / 2.0, y + 17.0, &text);
         }
         y += HEIGHT;
     }
-    svg.inline(x(columns) + 10.0, y + 10.0, name)
+    svg.inline((x(columns) + 10.0).max(LEAST), y + 10.0, name)
 }

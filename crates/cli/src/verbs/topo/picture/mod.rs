@@ -19,9 +19,8 @@ pub use layout::places;
 pub use nodes::{Curve, curve, pull};
 use numapilot_topology::Machine;
 
-use super::tree::plural;
 use crate::svg::{Svg, text_width};
-use crate::terminal::bytes;
+use crate::terminal::{bytes, plural};
 
 const MARGIN: f64 = 24.0;
 const LINE: f64 = 20.0;

@@ -2,11 +2,10 @@
 
 use numapilot_topology::{Machine, Node};
 
-use super::super::tree::plural;
 use super::LINE;
 use super::layout::places;
 use crate::svg::{Area, Svg, text_width};
-use crate::terminal::bytes;
+use crate::terminal::{bytes, plural};
 
 /// Longest list of CPUs that goes into a box; a longer one is counted.
 const LIST: usize = 16;

@@ -72,6 +72,20 @@ fn claims_about_levels_that_a_scale_leaves_out_are_not_judged_at_it() {
 }
 
 #[test]
+fn trials_that_were_made_twice_for_other_numbers_count_together() {
+    let mut trials = trials(&[1.0; 3], &[2.0; 3]);
+    let again: Vec<Trial> = trials
+        .iter()
+        .map(|trial| Trial {
+            outcome: Outcome::Values([("bytes".to_owned(), Ok(json!(7)))].into()),
+            ..trial.clone()
+        })
+        .collect();
+    trials.extend(again);
+    assert_eq!(tiny().judge(ScaleName::Smoke, &trials).verdict, Verdict::Reproduced);
+}
+
+#[test]
 fn a_round_without_a_value_is_left_out() {
     let mut trials = trials(&[1.0; 4], &[2.0; 4]);
     let lose = |trial: &mut Trial| {
