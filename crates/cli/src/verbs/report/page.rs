@@ -74,7 +74,8 @@ fn hosts(page: &mut String, past: &Past) -> std::fmt::Result {
     )?;
     let mut rest: Vec<&Host> = past.hosts.iter().collect();
     while let Some(first) = rest.first().copied() {
-        let (same, others) = rest.into_iter().partition(|host| is_same(first, host));
+        let (same, others): (Vec<&Host>, Vec<&Host>) =
+            rest.into_iter().partition(|host| is_same(first, host));
         row(page, first, &same)?;
         rest = others;
     }
