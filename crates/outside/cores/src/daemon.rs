@@ -51,6 +51,15 @@ pub struct Report {
     pub pinned: usize,
 }
 
+/// A target that came under control.
+#[derive(Clone, Debug)]
+pub struct Added {
+    /// How it is held.
+    pub held_by: String,
+    /// What counts its memory traffic, or why nothing does.
+    pub traffic: Result<&'static str, String>,
+}
+
 /// A target that is under control no more.
 #[derive(Debug)]
 pub struct Left {
@@ -111,11 +120,11 @@ impl Daemon {
         &self.machine
     }
 
-    /// Takes a target under control; how it is held. [`Daemon::begin`] comes next.
+    /// Takes a target under control. [`Daemon::begin`] comes next.
     ///
     /// # Errors
     /// [`CoresError`]; nothing is left changed.
-    pub fn add(&mut self, root: i32, tree: Tree, weight: u32) -> Result<String, CoresError> {
+    pub fn add(&mut self, root: i32, tree: Tree, weight: u32) -> Result<Added, CoresError> {
         for other in &self.targets {
             if other.tree.pids().any(|pid| pid == root) {
                 return Err(CoresError::Related { child: root, parent: other.root });
@@ -133,7 +142,7 @@ impl Daemon {
             let wanted = self.settings.minimum;
             return Err(CoresError::TooFew { pid: root, wanted, there });
         }
-        let described = plan.describe();
+        let held_by = plan.describe();
         let (hold, claim) = if self.settings.dry_run {
             (plan, None)
         } else {
@@ -146,7 +155,8 @@ impl Daemon {
             (claim.record.hold.clone(), Some(claim))
         };
         let layout = Layout::of(&self.machine, &available, self.settings.spread);
-        let meter = Meter::new(&tree, hold.pressure_file().as_deref());
+        let meter = Meter::new(&tree, hold.accounts());
+        let traffic = meter.traffic().source().map_err(str::to_owned);
         let cores = number(available.len());
         self.targets.push(Target {
             root,
@@ -166,7 +176,7 @@ impl Daemon {
             pin_look: Pace::new(),
             tree,
         });
-        Ok(described)
+        Ok(Added { held_by, traffic })
     }
 
     /// Gives every target its first cores: the fewest, if it was started just now, else as
@@ -220,8 +230,7 @@ impl Daemon {
                 failed.push((target.root, error));
             }
             let most = self.machine.cpus.len();
-            let file = target.hold.pressure_file();
-            let load = target.meter.read(&target.tree, file.as_deref(), most);
+            let load = target.meter.read(&target.tree, most);
             let cores = number(target.cpus.len());
             let limits = limits(&self.settings, target);
             let decision = target.controller.decide(&load, cores, limits);
@@ -310,8 +319,8 @@ impl Daemon {
     fn drop_ended(&mut self) -> Vec<Left> {
         let mut ended = Vec::new();
         for target in &mut self.targets {
-            let tree = &mut target.tree;
-            if target.look.when_due(|| tree.refresh()).is_some() && !tree.runs() {
+            let (tree, meter) = (&mut target.tree, &mut target.meter);
+            if target.look.when_due(|| meter.look(tree)).is_some() && !tree.runs() {
                 ended.push(target.root);
             }
         }

@@ -25,7 +25,8 @@ mod record;
 pub mod seats;
 pub mod share;
 pub mod simulator;
+mod traffic;
 
-pub use daemon::{Daemon, Left, Report, Settings};
+pub use daemon::{Added, Daemon, Left, Report, Settings};
 pub use error::CoresError;
 pub use record::{Outcome, Records};

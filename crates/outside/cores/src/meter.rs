@@ -1,21 +1,23 @@
 //! What a target uses of its cores, by the kernel's files.
 //!
-//! Sources: clock_getcpuclockid(3); Documentation/scheduler/sched-stats.rst;
-//! Documentation/accounting/psi.rst.
+//! Sources: Documentation/admin-guide/cgroup-v2.rst (`cpu.stat`); clock_getcpuclockid(3);
+//! Documentation/scheduler/sched-stats.rst; Documentation/accounting/psi.rst.
 //!
-//! Busy cores come from the CPU clocks of its processes, which have nanoseconds where
-//! `/proc/PID/stat` has ticks of 10 ms. Waiting threads come from the time each thread has
+//! Busy cores come from the target's group where it has one in cgroup v2, which counts the
+//! processes that nobody has seen yet, too. Else they come from the CPU clocks of its processes,
+//! which have nanoseconds where `/proc/PID/stat` has ticks of 10 ms. Waiting threads come from the time each thread has
 //! waited for a CPU: a file for each thread, so with thousands of them it is read less often
 //! than every tick, and what is known is then an average of a longer time.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use numapilot_observe::Tree;
 
 use crate::decide::Load;
+use crate::traffic::Traffic;
 
 /// A costly look takes at most one part in so many of the time.
 const REST: u32 = 1000;
@@ -56,40 +58,73 @@ impl Default for Pace {
 /// What was read last.
 #[derive(Debug)]
 pub struct Meter {
+    /// The target's own group in cgroup v2.
+    group: Option<PathBuf>,
     at: Instant,
-    cpu: Duration,
+    cpu: Option<Duration>,
+    looked_at: Instant,
+    /// Cores that processes found at the last look had kept busy since the one before.
+    unseen: f64,
     pressure_us: Option<u64>,
     delays: BTreeMap<i32, u64>,
     delays_at: Instant,
     waiting: Option<f64>,
     pace: Pace,
+    traffic: Traffic,
 }
 
 impl Meter {
-    /// Begins to measure.
+    /// Begins to measure a target, which may have a group of its own in cgroup v2.
     #[must_use]
-    pub fn new(tree: &Tree, pressure_file: Option<&Path>) -> Self {
+    pub fn new(tree: &Tree, group: Option<PathBuf>) -> Self {
         let now = Instant::now();
         Self {
             at: now,
-            cpu: tree.cpu_time(),
-            pressure_us: pressure_file.and_then(pressure_us),
+            cpu: cpu_time(tree, group.as_deref()),
+            looked_at: now,
+            unseen: 0.0,
+            pressure_us: group.as_deref().and_then(pressure_us),
+            group,
             delays: tree.run_delays().collect(),
             delays_at: now,
             waiting: None,
             pace: Pace::new(),
+            traffic: Traffic::of(tree),
         }
     }
 
+    /// Where memory traffic is counted.
+    #[must_use]
+    pub const fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Looks who belongs to the target. What newcomers have used until now they have used since
+    /// the last look, and not in the last tick.
+    pub fn look(&mut self, tree: &mut Tree) {
+        if self.group.is_some() {
+            return tree.refresh();
+        }
+        let before = tree.cpu_time();
+        tree.refresh();
+        let found = tree.cpu_time().saturating_sub(before);
+        let now = Instant::now();
+        let seconds = now.duration_since(self.looked_at).as_secs_f64();
+        self.unseen = if seconds > 0.0 { found.as_secs_f64() / seconds } else { 0.0 };
+        self.cpu = self.cpu.map(|cpu| cpu + found);
+        self.looked_at = now;
+    }
+
     /// What was used since the last call.
-    pub fn read(&mut self, tree: &Tree, pressure_file: Option<&Path>, most: usize) -> Load {
+    pub fn read(&mut self, tree: &Tree, most: usize) -> Load {
         let now = Instant::now();
         let interval = now.duration_since(self.at);
         let seconds = interval.as_secs_f64();
-        let cpu = tree.cpu_time();
+        let cpu = cpu_time(tree, self.group.as_deref());
         // A process that ended between two looks takes its last moments with it.
-        let busy = cpu.saturating_sub(self.cpu).as_secs_f64() / seconds;
-        let pressure_us = pressure_file.and_then(pressure_us);
+        let used = cpu.zip(self.cpu).map(|(now, before)| now.saturating_sub(before));
+        let busy = used.map(|used| used.as_secs_f64() / seconds + std::mem::take(&mut self.unseen));
+        let pressure_us = self.group.as_deref().and_then(pressure_us);
         let pressed = pressure_us
             .zip(self.pressure_us)
             .map(|(now, before)| (now.saturating_sub(before) as f64 / 1e6 / seconds).min(1.0));
@@ -98,10 +133,10 @@ impl Meter {
         let fresh = now.duration_since(self.delays_at) <= interval * FRESH_TICKS;
         Load {
             // A number that was given to another process would count as its work.
-            busy: (seconds > 0.0).then_some(busy.min(most as f64)),
+            busy: busy.filter(|_| seconds > 0.0).map(|busy| busy.min(most as f64)),
             waiting: self.waiting.filter(|_| fresh),
             pressure: pressed,
-            traffic: None,
+            traffic: self.traffic.read(),
         }
     }
 
@@ -123,9 +158,21 @@ impl Meter {
     }
 }
 
-/// `some ... total=N` of a pressure file, in microseconds.
-fn pressure_us(path: &Path) -> Option<u64> {
-    parse_pressure(&fs::read_to_string(path).ok()?)
+/// What a target has used; `None` when its group is gone.
+fn cpu_time(tree: &Tree, group: Option<&Path>) -> Option<Duration> {
+    let Some(group) = group else { return Some(tree.cpu_time()) };
+    parse_usage(&fs::read_to_string(group.join("cpu.stat")).ok()?)
+}
+
+/// `usage_usec N` of `cpu.stat`.
+fn parse_usage(text: &str) -> Option<Duration> {
+    let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+    Some(Duration::from_micros(usage.trim().parse().ok()?))
+}
+
+/// `some ... total=N` of `cpu.pressure`, in microseconds.
+fn pressure_us(group: &Path) -> Option<u64> {
+    parse_pressure(&fs::read_to_string(group.join("cpu.pressure")).ok()?)
 }
 
 fn parse_pressure(text: &str) -> Option<u64> {
@@ -149,6 +196,35 @@ mod tests {
     }
 
     #[test]
+    fn usage_is_that_of_the_group() {
+        let text = "usage_usec 2500000\nuser_usec 2000000\nsystem_usec 500000\n";
+        assert_eq!(parse_usage(text), Some(Duration::from_millis(2500)));
+        assert_eq!(parse_usage("user_usec 1\n"), None);
+    }
+
+    #[test]
+    fn a_newcomer_does_not_bring_its_past_into_one_tick() {
+        let script = "read x; (while :; do :; done) & wait";
+        let mut child =
+            Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut tree = Tree::of(&[i32::try_from(child.id()).unwrap()]).unwrap();
+        let mut meter = Meter::new(&tree, None);
+        drop(child.stdin.take());
+        std::thread::sleep(Duration::from_millis(950));
+        meter.read(&tree, 64);
+        std::thread::sleep(Duration::from_millis(50));
+        meter.look(&mut tree);
+        let busy = meter.read(&tree, 64).busy.unwrap();
+        for pid in tree.pids() {
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        }
+        child.wait().unwrap();
+        // One thread keeps one core busy, however late it is found; its second in one tick of
+        // 50 ms would be up to twenty.
+        assert!(busy > 0.02 && busy < 3.0, "{busy}");
+    }
+
+    #[test]
     fn a_busy_process_is_busy_and_an_idle_one_is_not() {
         let read = |script: &str| {
             let mut child =
@@ -156,7 +232,7 @@ mod tests {
             let tree = Tree::of(&[i32::try_from(child.id()).unwrap()]).unwrap();
             let mut meter = Meter::new(&tree, None);
             std::thread::sleep(Duration::from_millis(200));
-            let load = meter.read(&tree, None, 8);
+            let load = meter.read(&tree, 8);
             child.kill().unwrap();
             child.wait().unwrap();
             load.busy.unwrap()
@@ -176,7 +252,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read(text in "\\PC*") {
-            let _ = parse_pressure(&text);
+            let _ = (parse_pressure(&text), parse_usage(&text));
         }
     }
 }

@@ -144,7 +144,7 @@ impl Args {
         let running = program.spawn(|_| {})?;
         let pid = running.pid();
         match daemon.add(pid, Tree::of_child(pid), 1) {
-            Ok(how) => output.begin(pid, &how),
+            Ok(added) => output.begin(pid, &added),
             // It has ended already.
             Err(_) if running.ended_within(Some(Duration::ZERO))? => {}
             Err(error) => terminal.warn(format_args!("{error}; the command runs unchanged")),
@@ -169,8 +169,8 @@ impl Args {
         let signals = Supervisor::new()?;
         for (at, &pid) in self.pid.iter().enumerate() {
             let weight = self.weight.get(at).copied().unwrap_or(1);
-            let how = daemon.add(pid, Tree::of(&[pid])?, weight)?;
-            output.begin(pid, &how);
+            let added = daemon.add(pid, Tree::of(&[pid])?, weight)?;
+            output.begin(pid, &added);
         }
         self.stay(daemon, &mut output, &signals, None)?;
         self.explain(daemon, &mut terminal.out())?;

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use numapilot_cores::decide::{Load, Why};
 use numapilot_cores::net::{Transition, Verdict};
-use numapilot_cores::{CoresError, Left, Report};
+use numapilot_cores::{Added, CoresError, Left, Report};
 use numapilot_topology::CpuSet;
 use serde::Serialize;
 
@@ -75,10 +75,18 @@ impl Output {
         Self { terminal, json, dry_run, verbose, sums: BTreeMap::new() }
     }
 
-    /// Says how a target is held.
-    pub fn begin(&self, pid: i32, how: &str) {
-        if self.verbose {
-            self.say(format_args!("process {pid} is held by {how}"));
+    /// Says how a target is held, and what is known of its memory.
+    pub fn begin(&self, pid: i32, added: &Added) {
+        if !self.verbose {
+            return;
+        }
+        self.say(format_args!("process {pid} is held by {}", added.held_by));
+        match &added.traffic {
+            Ok(source) => self.say(format_args!("its memory traffic is counted by {source}")),
+            Err(reason) => self.say(format_args!(
+                "its memory traffic is not known ({reason}): whether more cores help is judged \
+                 by how busy they are"
+            )),
         }
     }
 

@@ -268,9 +268,9 @@ impl Cpuset {
         result.map_err(file("removing the group", &self.group))
     }
 
-    pub(super) fn pressure_file(&self) -> Option<PathBuf> {
-        let path = self.group.join("cpu.pressure");
-        (self.version == Version::V2 && path.exists()).then_some(path)
+    pub(super) fn accounts(&self) -> Option<PathBuf> {
+        let has_them = self.version == Version::V2 && self.group.join("cpu.stat").exists();
+        has_them.then(|| self.group.clone())
     }
 }
 

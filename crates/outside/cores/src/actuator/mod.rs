@@ -157,11 +157,12 @@ impl Hold {
         }
     }
 
-    /// A file with the pressure on the target's CPUs, where the kernel keeps one.
+    /// The directory where the kernel keeps the target's accounts, and no one else's: its
+    /// group in cgroup v2.
     #[must_use]
-    pub fn pressure_file(&self) -> Option<PathBuf> {
+    pub fn accounts(&self) -> Option<PathBuf> {
         match self {
-            Self::Cpuset(cpuset) => cpuset.pressure_file(),
+            Self::Cpuset(cpuset) => cpuset.accounts(),
             Self::Affinity(_) => None,
         }
     }

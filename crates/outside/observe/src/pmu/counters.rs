@@ -60,6 +60,16 @@ impl Counters {
     /// Starts counting. What cannot be counted is told by [`Counters::read`].
     #[must_use]
     pub fn start(attach: &Attach) -> Self {
+        Self::open(attach, GROUPS)
+    }
+
+    /// Starts counting accesses to DRAM, and nothing else.
+    #[must_use]
+    pub fn dram(attach: &Attach) -> Self {
+        Self::open(attach, &[])
+    }
+
+    fn open(attach: &Attach, groups: &[&[(Metric, Event)]]) -> Self {
         let scopes = attach.scopes();
         let mut user_only = false;
         let mut group = |events: &[Event]| {
@@ -75,7 +85,7 @@ impl Counters {
             }
             .map_err(|e| reason(&e))
         };
-        let groups = GROUPS
+        let groups = groups
             .iter()
             .map(|g| group(&g.iter().map(|(_, event)| *event).collect::<Vec<_>>()))
             .collect();
