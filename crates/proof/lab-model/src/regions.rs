@@ -114,6 +114,8 @@ impl Region {
         let by = |above: f64, below: f64| (below > 0.0).then(|| above / below);
         let (local, remote) = counted.local_remote();
         let dram = (local + remote) as f64;
+        let links = links(counted, seconds);
+        let moved: u64 = links.iter().map(|link| link.bytes + link.bytes_back).sum();
         let instructions = sum(Scalar::Instructions);
         Self {
             seconds,
@@ -139,13 +141,14 @@ impl Region {
             local_access_ratio: by(local as f64, dram),
             maptu: by(dram, seconds * 1e6),
             controller_imbalance: counted.controller_imbalance(),
+            link_bytes_per_second: by(moved as f64, seconds),
             link_usage: counted.mean_link_usage(seconds),
             link_imbalance: counted.link_imbalance(),
             mean_latency_ns: counted.mean_latency_ns(),
             mean_queue_ns: counted.mean_queue_ns(),
             p99_latency_ns: counted.latency_quantile_ns(0.99),
             nodes: nodes(counted, seconds),
-            links: links(counted, seconds),
+            links,
             ..Self::default()
         }
     }

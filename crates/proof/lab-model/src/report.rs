@@ -68,6 +68,8 @@ pub struct Region {
     pub maptu: Option<f64>,
     /// Standard deviation by mean of the loads of the controllers.
     pub controller_imbalance: Option<f64>,
+    /// Traffic of all links together, both directions.
+    pub link_bytes_per_second: Option<f64>,
     /// Mean share of the links' bandwidth in use, both directions.
     pub link_usage: Option<f64>,
     /// Standard deviation by mean of the use of the links.
