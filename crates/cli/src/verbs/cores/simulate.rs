@@ -64,6 +64,8 @@ pub struct Args {
 #[derive(serde::Serialize)]
 struct Simulated {
     mode: &'static str,
+    /// Share of the time in which the program had all cores.
+    all_cores_share: f64,
     ticks: Vec<Tick>,
 }
 
@@ -83,7 +85,9 @@ impl Args {
             let mut controller = mode.controller(mode.thresholds(None, None)?);
             let ticks =
                 simulator::simulate(&mut controller, &demand, limits, self.first, Sight::Waiting);
-            runs.push(Simulated { mode: mode.name(), ticks });
+            let all = ticks.iter().filter(|tick| tick.cores == self.cpus).count();
+            let all_cores_share = all as f64 / ticks.len().max(1) as f64;
+            runs.push(Simulated { mode: mode.name(), all_cores_share, ticks });
         }
         if let Some(path) = &self.svg {
             put(path, &self.picture(&runs), Existing::Replace)?;
