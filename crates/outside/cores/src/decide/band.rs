@@ -8,7 +8,7 @@
 //! - With W busy cores the paper's thresholds call everything from W/0.7 to W/0.1 cores
 //!   stable: after a burst nothing is given back. The band is 45 to 70 %.
 //! - More: when the cores are busy *and* threads wait. As many as the threads that ran and
-//!   waited; where it is not known how many wait, the load decides, and threefold when all
+//!   waited, also where they waited behind other programs; where it is not known how many wait, the load decides, and threefold when all
 //!   cores were busy.
 //! - Fewer: half of what is too much in each tick, by the largest load of the last four: what
 //!   comes and goes from tick to tick keeps its cores.
@@ -162,11 +162,14 @@ impl Band {
             let utilisation = busy / f64::from(cores.max(1));
             Verdict::of(Some(utilisation), self.thresholds.idle, self.thresholds.overload)
         };
+        let waits = waits(load, cores);
+        // Where other programs use its cores as well, a target looks idle while it waits.
+        let demand = busy + load.waiting.or(load.pressure).unwrap_or(0.0);
         let verdict = match of(busy) {
+            _ if waits == Some(true) && of(demand) == Verdict::Overload => Verdict::Overload,
             Verdict::Idle if of(peak) != Verdict::Idle => Verdict::Stable,
             verdict => verdict,
         };
-        let waits = waits(load, cores);
         match verdict {
             Verdict::Stable => Decision::stay(verdict, cores, Why::InBand),
             Verdict::Overload if waits == Some(false) => {

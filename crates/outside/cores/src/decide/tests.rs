@@ -209,3 +209,13 @@ proptest! {
         prop_assert!(ticks[33..].iter().all(served), "{:?}", cores(&ticks));
     }
 }
+
+/// One core that another program uses as well is not one core.
+#[test]
+fn a_thread_that_others_keep_from_its_core_gets_another() {
+    let half = Load { busy: Some(0.5), waiting: Some(0.5), ..Load::default() };
+    let decision = band().decide(&half, 1, LIMITS);
+    assert_eq!((decision.wanted, decision.why), (2, Why::Busy));
+    let pressed = Load { busy: Some(0.5), pressure: Some(0.5), ..Load::default() };
+    assert_eq!(band().decide(&pressed, 1, LIMITS).wanted, 2);
+}
