@@ -264,7 +264,7 @@ fn threads_that_pin_themselves_are_left_alone_and_named() {
     let mut text = String::new();
     std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
     daemon.wait().unwrap();
-    assert!(text.contains("1 threads of process"), "{text}");
+    assert!(text.contains("have an affinity of their own (1)"), "{text}");
     assert_eq!(target.cpus(), before);
 }
 
@@ -323,6 +323,7 @@ fn a_dry_run_changes_nothing() {
         text
     };
     assert!(daemon.wait().unwrap().success());
+    assert!(output.contains(&format!("process {} begins with ", target.pid())), "{output}");
     if all_cpus() > 1 {
         assert!(output.contains(&format!("process {}: ", target.pid())), "{output}");
     }

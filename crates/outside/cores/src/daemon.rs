@@ -209,6 +209,11 @@ impl Daemon {
         self.targets.iter().map(|target| (target.root, &target.run))
     }
 
+    /// CPUs of every target.
+    pub fn cpus(&self) -> impl Iterator<Item = (i32, &CpuSet)> {
+        self.targets.iter().map(|target| (target.root, &target.cpus))
+    }
+
     /// Measures, decides and acts.
     pub fn tick(&mut self) -> (Vec<Report>, Vec<Left>) {
         let mut left = self.drop_ended();

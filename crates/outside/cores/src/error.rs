@@ -45,7 +45,10 @@ pub enum CoresError {
         there: usize,
     },
     /// None of the ways works.
-    #[error("the cores of process {pid} cannot be held: {causes}; run as root or as its user")]
+    #[error(
+        "the cores of process {pid} cannot be held: {causes}; run as root or as its user, and \
+         leave --actuator out to have the first way that works"
+    )]
     NoWay {
         /// The target.
         pid: i32,

@@ -192,6 +192,9 @@ impl Args {
         for left in daemon.begin(program.is_some()) {
             output.left(&left);
         }
+        for (pid, cpus) in daemon.cpus() {
+            output.first(pid, cpus)?;
+        }
         let begin = Instant::now();
         let mut next = begin + self.tick;
         while !daemon.is_empty() {

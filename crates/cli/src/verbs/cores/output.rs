@@ -90,6 +90,18 @@ impl Output {
         }
     }
 
+    /// Says what a target begins with.
+    pub fn first(&self, pid: i32, cpus: &CpuSet) -> anyhow::Result<()> {
+        let count = cpus.len();
+        let text = format_args!("process {pid} begins with {count} cores (CPUs {cpus})");
+        if self.dry_run && !self.json {
+            writeln!(self.terminal.out(), "{text}")?;
+        } else if self.verbose {
+            self.say(text);
+        }
+        Ok(())
+    }
+
     pub fn tick(&mut self, time: f64, report: &Report) -> anyhow::Result<()> {
         let cores = u32::try_from(report.cpus.len()).unwrap_or(u32::MAX);
         let sum = self.sums.entry(report.pid).or_default();
@@ -105,9 +117,9 @@ impl Output {
         sum.changes += u32::from(changed);
         if report.pinned > 0 && !std::mem::replace(&mut sum.pins, true) {
             self.terminal.warn(format_args!(
-                "{} threads of process {} have an affinity of their own: they are where the \
+                "threads of process {} have an affinity of their own ({}): they are where the \
                  program wants them; switch that off in the program to have them moved",
-                report.pinned, report.pid
+                report.pid, report.pinned
             ));
         }
         if self.json {

@@ -139,8 +139,10 @@ impl Band {
                 (Some(before), Some(now)) => now > before * LEAST_TRAFFIC,
                 _ => false,
             };
+            // What it gets of cores that others use as well is up to them.
+            let shared = before < SATURATED * f64::from(step.from);
             // Less load than before is no proof: the burst may be over.
-            if !pressed || used || traffic || busy < before * (1.0 - NEW_LOAD) {
+            if !pressed || used || traffic || shared || busy < before * (1.0 - NEW_LOAD) {
                 return None;
             }
             self.growth.begin(self.tick, busy);

@@ -218,4 +218,9 @@ fn a_thread_that_others_keep_from_its_core_gets_another() {
     assert_eq!((decision.wanted, decision.why), (2, Why::Busy));
     let pressed = Load { busy: Some(0.5), pressure: Some(0.5), ..Load::default() };
     assert_eq!(band().decide(&pressed, 1, LIMITS).wanted, 2);
+    // That it brings nothing in the next tick is up to the others: it is kept.
+    let mut controller = band();
+    assert_eq!(controller.decide(&half, 1, LIMITS).wanted, 2);
+    let same = Load { busy: Some(0.5), waiting: Some(0.7), ..Load::default() };
+    assert!(controller.decide(&same, 2, LIMITS).wanted >= 2);
 }
