@@ -69,10 +69,21 @@ pub fn machine() -> Option<&'static Machine> {
     MACHINE.get()
 }
 
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Reads what is no address.
+    Read,
+    /// Reads what may be an address, or what one is computed from.
+    Load,
+    Write,
+}
+
 /// The access under way, to be asked about.
 struct Access {
     info: qemu::MemInfo,
     address: u64,
+    way: Way,
     score: Option<&'static Score>,
 }
 
@@ -87,9 +98,9 @@ impl Probe for Access {
         }
     }
 
-    fn value(&self) -> u64 {
+    fn value(&self) -> Option<u64> {
         // SAFETY: called within the callback that `info` belongs to.
-        unsafe { qemu::qemu_plugin_mem_get_value(self.info) }.low
+        (self.way == Way::Load).then(|| unsafe { qemu::qemu_plugin_mem_get_value(self.info) }.low)
     }
 
     fn executed(&self) -> Executed {
@@ -161,17 +172,19 @@ impl Machine {
 
     /// An access of user mode.
     #[inline]
-    pub fn access(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, write: bool) {
+    pub fn access(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: called from the CPU's memory callback, which calls nothing that comes back.
         let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
-        self.simulation.access(core, address, write, &Access { info, address, score });
+        let access = Access { info, address, way, score };
+        self.simulation.access(core, address, way == Way::Write, &access);
     }
 
     /// An access of a string instruction that is repeated.
-    pub fn access_element(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, write: bool) {
+    pub fn access_element(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: as in `access`.
         let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
-        self.simulation.access_element(core, address, write, &Access { info, address, score });
+        let access = Access { info, address, way, score };
+        self.simulation.access_element(core, address, way == Way::Write, &access);
     }
 
     /// A CPU has used up its budget of user instructions, or runs user code for the first

@@ -34,6 +34,9 @@ const LARGEST: usize = 16;
 pub struct Told {
     pub reads: bool,
     pub writes: bool,
+    /// What it reads may be an address, or what one is computed from: it replaces what was in
+    /// a register.
+    pub value: bool,
     /// It is repeated by a prefix: one access for each element.
     pub repeated: bool,
 }
@@ -101,7 +104,8 @@ impl Block {
         let info = factory.info(instruction);
         let repeated = instruction.is_string_instruction()
             && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
-        self.told.push(Told { reads: true, writes: true, repeated });
+        let value = !repeated && replaces_a_register(instruction, info.used_registers());
+        self.told.push(Told { reads: true, writes: true, value, repeated });
         let [reads, writes] = [OpAccess::Read, OpAccess::Write]
             .map(|way| info.used_memory().iter().filter(|m| goes(m.access(), way)).count());
         for memory in info.used_memory() {
@@ -111,8 +115,7 @@ impl Block {
             }
             let Some((place, offset)) = self.place(memory) else { continue };
             let on_stack = place.base == Some(STACK as u32) && place.index.is_none();
-            let pointer =
-                size >= 4 && !on_stack && !instruction.op0_register().is_vector_register();
+            let pointer = size >= 4 && !on_stack && value;
             let accesses = accesses_of(&mut self.places, place);
             let (is_read, is_write) = match memory.access() {
                 OpAccess::Read => (true, false),
@@ -236,6 +239,21 @@ fn goes(access: OpAccess, way: OpAccess) -> bool {
     }
 }
 
+/// Whether what an instruction reads from memory may stand in a general register afterwards, as
+/// it was read: not so what is added to one, compared with one, or read into another kind.
+fn replaces_a_register(instruction: &Instruction, used: &[iced_x86::UsedRegister]) -> bool {
+    let exchanged =
+        matches!(instruction.mnemonic(), Mnemonic::Xchg | Mnemonic::Xadd | Mnemonic::Cmpxchg);
+    used.iter().any(|register| {
+        let replaced = match register.access() {
+            OpAccess::Write | OpAccess::CondWrite => true,
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => exchanged,
+            _ => false,
+        };
+        replaced && general(register.register()).is_some_and(|number| number != STACK)
+    })
+}
+
 /// Which general register this is, or is a part of.
 fn general(register: Register) -> Option<usize> {
     register.is_gpr().then(|| register.full_register().number())
@@ -340,6 +358,33 @@ mod tests {
         let thread: &[u8] = &[0x64, 0x8b, 0x04, 0x25, 0x00, 0x01, 0x00, 0x00];
         let plain: &[u8] = &[0x8b, 0x04, 0x25, 0x00, 0x01, 0x00, 0x00];
         assert_eq!(of(&[thread, plain, thread]).1, 1);
+    }
+
+    #[test]
+    fn values_are_told_of_loads_that_replace_a_register() {
+        let value = |code: &[u8]| told(0, [code].into_iter()).0[0].value;
+        let loads: [&[u8]; 6] = [
+            LOAD_0,
+            &[0x63, 0x07],                   // movslq (%rdi),%rax but for its prefix
+            &[0x0f, 0xb7, 0x07],             // movzwl (%rdi),%eax
+            &[0x48, 0x0f, 0x44, 0x07],       // cmove (%rdi),%rax
+            &[0x48, 0x87, 0x07],             // xchg %rax,(%rdi)
+            &[0xf0, 0x48, 0x0f, 0xc1, 0x07], // lock xadd %rax,(%rdi)
+        ];
+        for code in loads {
+            assert!(value(code), "{code:x?}");
+        }
+        let others: [&[u8]; 6] = [
+            &[0x48, 0x03, 0x07],       // add (%rdi),%rax
+            &[0x48, 0x3b, 0x07],       // cmp (%rdi),%rax
+            &[0xf0, 0x48, 0x01, 0x07], // lock add %rax,(%rdi)
+            &[0xf3, 0x48, 0xa5],       // rep movsq
+            &[0xf3, 0x0f, 0x6f, 0x07], // movdqu (%rdi),%xmm0
+            &[0xff, 0x27],             // jmp *(%rdi)
+        ];
+        for code in others {
+            assert!(!value(code), "{code:x?}");
+        }
     }
 
     #[test]

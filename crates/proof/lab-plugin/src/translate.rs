@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use numapilot_lab_pmu::Mark;
 
-use crate::machine::machine;
+use crate::machine::{Way, machine};
 use crate::qemu::{self, Insn, Scoreboard, Tb, Word};
 use crate::repeats::{self, Told};
 use crate::score::{BUDGET, Block, Score};
@@ -183,9 +183,12 @@ unsafe fn special(insn: *mut Insn, code: &Code, kernel: bool) {
 /// # Safety
 /// `insn` belongs to the block being translated.
 unsafe fn tell(insn: *mut Insn, told: Told) {
-    // One callback for each direction, so that none has to ask for it.
-    let [read, write]: [qemu::MemCallback; 2] =
-        if told.repeated { [on_element_read, on_element_write] } else { [on_read, on_write] };
+    // One callback for each way, so that none has to ask for it.
+    let [read, write]: [qemu::MemCallback; 2] = match told {
+        Told { repeated: true, .. } => [on_element_read, on_element_write],
+        Told { value: true, .. } => [on_load, on_write],
+        _ => [on_read, on_write],
+    };
     let ways = [(told.reads, read, qemu::READS), (told.writes, write, qemu::WRITES)];
     for (_, callback, accesses) in ways.into_iter().filter(|(told, ..)| *told) {
         // SAFETY: the caller vouches for the instruction.
@@ -203,25 +206,31 @@ unsafe fn tell(insn: *mut Insn, told: Told) {
 
 extern "C" fn on_read(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
     if let Some(machine) = machine() {
-        machine.access(cpu, info, address, false);
+        machine.access(cpu, info, address, Way::Read);
+    }
+}
+
+extern "C" fn on_load(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
+    if let Some(machine) = machine() {
+        machine.access(cpu, info, address, Way::Load);
     }
 }
 
 extern "C" fn on_write(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
     if let Some(machine) = machine() {
-        machine.access(cpu, info, address, true);
+        machine.access(cpu, info, address, Way::Write);
     }
 }
 
 extern "C" fn on_element_read(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
     if let Some(machine) = machine() {
-        machine.access_element(cpu, info, address, false);
+        machine.access_element(cpu, info, address, Way::Read);
     }
 }
 
 extern "C" fn on_element_write(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
     if let Some(machine) = machine() {
-        machine.access_element(cpu, info, address, true);
+        machine.access_element(cpu, info, address, Way::Write);
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use numapilot_lab_pmu::{CpuCounters, Scalar};
 
+use super::Probe;
 use super::contests::Fights;
 use super::filter::Filter;
 use super::overlap::Overlap;
@@ -106,6 +107,14 @@ impl Core {
     /// Says what the CPU has executed by now.
     pub fn executed(&mut self, executed: Executed) {
         self.executed = executed;
+    }
+
+    /// Remembers what an access has loaded.
+    #[inline]
+    pub(crate) fn note_value(&mut self, write: bool, probe: &impl Probe) {
+        if let Some(value) = (!write).then(|| probe.value()).flatten() {
+            self.overlap.loaded(value);
+        }
     }
 
     /// Whether a string instruction comes to another line.

@@ -47,8 +47,8 @@ use crate::model::LINE_BYTES;
 pub trait Probe {
     /// Its physical address; `None` when it is no memory.
     fn physical_address(&self) -> Option<u64>;
-    /// The value loaded.
-    fn value(&self) -> u64;
+    /// The value loaded, if it may be an address or an index.
+    fn value(&self) -> Option<u64>;
     /// What the CPU has executed by now.
     fn executed(&self) -> Executed;
 }
@@ -164,9 +164,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             core.counts.add(write);
         } else if core.filter.watches(address, write) {
             core.counts.add(write);
-            if !write {
-                core.overlap.loaded(probe.value());
-            }
+            core.note_value(write, probe);
         } else {
             self.look_up(core, address, write, probe);
         }
@@ -200,9 +198,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                 return;
             }
             core.filter.watch(address, found == Found::Writable);
-            if !write {
-                core.overlap.loaded(probe.value());
-            }
+            core.note_value(write, probe);
             return;
         }
         self.beyond_first(core, address, line, page.home as usize, write, found, probe);
@@ -288,9 +284,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             core.filter.watch(address, writable);
             core.tlb.filtered(address);
         }
-        if !write {
-            core.overlap.loaded(probe.value());
-        }
+        core.note_value(write, probe);
         if served.level == Level::Dram {
             core.counts.dram_latency_ps += served.latency_ps as u64;
             core.counts.queue_ps += served.queue_ps;

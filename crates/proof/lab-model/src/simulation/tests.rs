@@ -58,8 +58,8 @@ impl Probe for Known {
         Some(self.physical)
     }
 
-    fn value(&self) -> u64 {
-        self.value
+    fn value(&self) -> Option<u64> {
+        Some(self.value)
     }
 
     fn executed(&self) -> Executed {
