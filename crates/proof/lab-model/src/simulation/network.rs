@@ -26,6 +26,9 @@ const AVERAGED: u64 = 4;
 /// ... that began so many windows ago: no CPU is still in them.
 const SETTLED: u64 = AVERAGED + super::clocks::QUANTUM_PS / WINDOW_PS + 1;
 const COUNT_BITS: u32 = 24;
+/// Windows whose waits are remembered: more than CPUs are usually apart.
+const WAITS: u64 = 64;
+const WAIT_BITS: u32 = 32;
 
 /// Something that carries one line at a time.
 #[derive(Debug)]
@@ -36,13 +39,20 @@ struct Resource {
     capacity: u64,
     /// `window << COUNT_BITS | lines booked`.
     windows: Box<[AtomicU64]>,
+    /// `window << WAIT_BITS | wait in it`: the same for all its lines.
+    waits: [AtomicU64; WAITS as usize],
 }
 
 impl Resource {
     fn new(gb_per_s: f64) -> Self {
         let line_ps = LINE_BYTES as f64 * 1000.0 / gb_per_s;
         let capacity = ((WINDOW_PS as f64 / line_ps) as u64).clamp(1, (1 << COUNT_BITS) - 2);
-        Self { line_ps, capacity, windows: (0..WINDOWS).map(|_| AtomicU64::new(0)).collect() }
+        Self {
+            line_ps,
+            capacity,
+            windows: (0..WINDOWS).map(|_| AtomicU64::new(0)).collect(),
+            waits: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
     }
 
     /// Lines booked in a window.
@@ -71,14 +81,26 @@ impl Resource {
         }
     }
 
-    /// Carries a line that arrives at this time. What it waits.
-    fn carry(&self, time_ps: u64) -> u64 {
-        let window = time_ps / WINDOW_PS;
+    /// What a line of this window waits, where the window has room.
+    fn queue_ps(&self, window: u64) -> u64 {
+        let slot = &self.waits[(window % WAITS) as usize];
+        let known = slot.load(Relaxed);
+        if known >> WAIT_BITS == window {
+            return known & ((1 << WAIT_BITS) - 1);
+        }
         let recent: u64 =
             (0..AVERAGED).map(|i| self.booked((window + i).saturating_sub(SETTLED))).sum();
         let utilisation = recent as f64 / (self.capacity * AVERAGED) as f64;
+        let queue = u64::from(queue::wait(self.line_ps, utilisation) as u32);
+        slot.store(window << WAIT_BITS | queue, Relaxed);
+        queue
+    }
+
+    /// Carries a line that arrives at this time. What it waits.
+    fn carry(&self, time_ps: u64) -> u64 {
+        let window = time_ps / WINDOW_PS;
         // As long as a queue gets: then full windows take over.
-        let queue = queue::wait(self.line_ps, utilisation) as u64;
+        let queue = self.queue_ps(window);
         if self.book(window).is_some() {
             return queue;
         }
