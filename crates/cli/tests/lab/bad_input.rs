@@ -77,7 +77,7 @@ fn arguments_that_mean_nothing_are_refused() {
         refused(&[&["run", "-m", "cxl"], rest].concat(), status, expected);
     };
     run(&["--", "no-such-program"], 127, "not found in PATH");
-    run(&["--", "/no/such/program"], 127, "not found in /no/such/program");
+    run(&["--", "/no/such/program"], 127, "/no/such/program: not found in the file system");
     run(&["--", "/etc/passwd"], 126, "cannot be executed: permission denied");
     run(&["--", "/etc"], 126, "it is a directory");
     run(&["--include", "no-such", "--", "true"], 125, "--include no-such");

@@ -98,7 +98,7 @@ pub enum LabError {
     NoProgram {
         /// As the user wrote it.
         program: String,
-        /// `PATH` or the path itself.
+        /// `PATH` or where a path leads.
         searched: String,
     },
     /// The program is not one that the guest can run.

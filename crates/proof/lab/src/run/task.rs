@@ -56,7 +56,8 @@ fn program(name: &OsStr) -> Result<PathBuf, LabError> {
             let why = if given.is_dir() { "it is a directory" } else { "permission denied" };
             return Err(LabError::NotExecutable { program: shown(), why: why.to_owned() });
         }
-        let searched = if given.components().count() > 1 { shown() } else { "PATH".to_owned() };
+        let is_path = given.components().count() > 1;
+        let searched = if is_path { "the file system" } else { "PATH" }.to_owned();
         return Err(LabError::NoProgram { program: shown(), searched });
     };
     let found = std::path::absolute(&found).map_err(LabError::at("find", &found))?;
