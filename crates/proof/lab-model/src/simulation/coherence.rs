@@ -261,7 +261,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         farthest
     }
 
-    fn group(&self, cpu: usize) -> usize {
+    pub(super) fn group(&self, cpu: usize) -> usize {
         self.model.caches[self.model.caches.len() - 1].cache_of_cpu[cpu] as usize
     }
 

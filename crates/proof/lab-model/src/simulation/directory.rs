@@ -53,10 +53,11 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Directory {
-    /// A directory for so many lines, with room for five times as many: they do not spread
-    /// evenly.
+    /// A directory for so many lines, with room for two and a half times as many at least:
+    /// they do not spread evenly. Not for more, since it should fit the host's caches.
     pub(crate) fn new(lines: usize) -> Self {
-        Self { sets: (0..lines.next_power_of_two()).map(|_| Set::default()).collect() }
+        let sets = lines.div_ceil(2).next_power_of_two();
+        Self { sets: (0..sets).map(|_| Set::default()).collect() }
     }
 
     fn set(&self, line: u64) -> &Set {

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use numapilot_sys::prefetch;
+
 use super::private::{Found, Sets};
 use crate::model;
 
@@ -32,6 +34,12 @@ impl LastLevel {
 
     pub(crate) fn lines(&self) -> usize {
         self.sets.lines()
+    }
+
+    /// Brings the set of a line into the host's caches while there is other work.
+    #[inline]
+    pub(crate) fn prepare(&self, line: u64) {
+        prefetch::for_write(self.sets.of(line).as_ptr());
     }
 
     /// Looks a line up and notes that it was used.

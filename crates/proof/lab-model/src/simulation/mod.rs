@@ -235,6 +235,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         probe: &impl Probe,
     ) {
         self.directory.prepare(line);
+        self.last[self.group(core.cpu)].prepare(line);
         core.executed(probe.executed());
         let now_ps = core.now_ps();
         let Some(counters) = self.pmu.counters(core.cpu) else { return };
