@@ -148,7 +148,7 @@ impl Adaptive {
             Decision { metrics, interleaves: controllers.congested, ..Decision::default() };
         if accesses.all.len() >= LEAST_SAMPLES && evidence.duration_ns > 0 {
             let cost = |one: &One| cost(nodes, &controllers, one);
-            let undo = self.trials.judge(&accesses.all, cost, now_ns);
+            let undo = self.trials.judge(nodes.ids(), &accesses.all, cost, now_ns);
             let until_ns = self.trials.paused_until_ns().max(now_ns.saturating_add(RESIDENCE_NS));
             self.residence.bar(&undo, until_ns);
             self.undo.extend(undo);

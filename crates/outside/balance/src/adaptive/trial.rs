@@ -2,7 +2,8 @@
 //!
 //! After a round of moves what accesses to the moved pages cost is compared with what they
 //! cost before, over the next two rounds in which the pages are seen. Where it has not
-//! fallen by 5 % the moves are undone and nothing is moved for a while, longer each time.
+//! fallen by 5 % the moves are undone and nothing is moved for a while, longer each time. Pages
+//! that are given back and touched anew before that tell nothing.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,6 @@ use super::accesses::One;
 use super::residence::RESIDENCE_NS;
 use super::sorted::seek;
 use crate::decision::{Moved, Order, Why};
-use crate::evidence::Page;
 
 /// What an access must cost afterwards, of what it cost before.
 const MOST_AFTER: f64 = 0.95;
@@ -46,14 +46,21 @@ impl Cost {
 #[derive(Clone, Debug)]
 struct Trial {
     began_ns: u64,
-    /// Pages, with where they were, in order.
-    moved: Vec<(Page, NodeId)>,
+    /// In order of pages.
+    moved: Vec<Moved>,
     before: Cost,
     after: Cost,
+    /// Accesses that found a page elsewhere: it was given back and touched anew.
+    elsewhere: f64,
     rounds: u32,
 }
 
 impl Trial {
+    /// Whether its pages do not live long enough to be judged.
+    fn is_void(&self) -> bool {
+        self.rounds >= ROUNDS && self.elsewhere > self.after.accesses
+    }
+
     /// Whether it failed; `None` when that is not known yet.
     fn failed(&self) -> Option<bool> {
         if self.rounds < ROUNDS {
@@ -65,7 +72,7 @@ impl Trial {
     /// Orders that bring its pages back, neighbours together.
     fn undone(self) -> Vec<Order> {
         let mut orders: Vec<Order> = Vec::new();
-        for (page, to) in self.moved {
+        for Moved { page, from: to, .. } in self.moved {
             match orders.last_mut() {
                 Some(last)
                     if last.to == to
@@ -97,11 +104,11 @@ impl Trials {
     /// Begins with moves that were just made of pages whose accesses cost `before`.
     pub fn begin(&mut self, moved: &[Moved], before: Cost, now_ns: u64) {
         if !moved.is_empty() {
-            let mut moved: Vec<(Page, NodeId)> =
-                moved.iter().map(|moved| (moved.page, moved.from)).collect();
-            moved.sort_unstable();
-            let after = Cost::default();
-            self.open.push_back(Trial { began_ns: now_ns, moved, before, after, rounds: 0 });
+            let (mut moved, after) = (moved.to_vec(), Cost::default());
+            moved.sort_unstable_by_key(|moved| moved.page);
+            let (elsewhere, rounds) = (0.0, 0);
+            let began_ns = now_ns;
+            self.open.push_back(Trial { began_ns, moved, before, after, elsewhere, rounds });
         }
     }
 
@@ -109,24 +116,28 @@ impl Trials {
     /// nanoseconds, and judges what can be: the orders that undo what did not help.
     pub fn judge(
         &mut self,
+        nodes: &[NodeId],
         accesses: &[One],
         cost: impl Fn(&One) -> f64,
         now_ns: u64,
     ) -> Vec<Order> {
         for trial in &mut self.open {
             let (mut seen, mut at) = (false, 0);
-            for (page, _) in &trial.moved {
+            for Moved { page, to, .. } in &trial.moved {
                 seek(accesses, &mut at, page, |one| &one.page);
                 for one in accesses[at..].iter().take_while(|one| one.page == *page) {
-                    trial.after.add(1.0, cost(one));
                     seen = true;
+                    match nodes.get(one.home()) {
+                        Some(home) if home == to => trial.after.add(1.0, cost(one)),
+                        _ => trial.elsewhere += 1.0,
+                    }
                 }
             }
             trial.rounds += u32::from(seen);
         }
         let mut undo = Vec::new();
         let mut failed = false;
-        for trial in std::mem::take(&mut self.open) {
+        for trial in std::mem::take(&mut self.open).into_iter().filter(|trial| !trial.is_void()) {
             match trial.failed() {
                 Some(true) => {
                     failed = true;
@@ -154,19 +165,22 @@ impl Trials {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::Page;
 
     fn moved(page: u64) -> Moved {
         Moved { page: Page(page), from: NodeId(0), to: NodeId(1) }
     }
 
+    const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
+
     fn before() -> Cost {
         Cost { accesses: 100.0, ns: 10_000.0 }
     }
 
-    /// Accesses to a page that take so long each.
+    /// Accesses to a page on node 1 that take so long each.
     fn judged(trials: &mut Trials, page: u64, count: usize, ns: u32, now: u64) -> Vec<Order> {
-        let accesses = vec![One::new(Page(page), 0, 0, Some(ns)); count];
-        trials.judge(&accesses, |one| one.latency_ns().map_or(0.0, f64::from), now)
+        let accesses = vec![One::new(Page(page), 0, 1, Some(ns)); count];
+        trials.judge(&NODES, &accesses, |one| one.latency_ns().map_or(0.0, f64::from), now)
     }
 
     #[test]
@@ -192,6 +206,19 @@ mod tests {
             assert_eq!(ranges, [(6, 2, 0), (9, 1, 0), (511, 1, 0), (512, 1, 0)]);
             assert_eq!(trials.paused_until_ns(), now + 2 + pause);
         }
+    }
+
+    #[test]
+    fn pages_that_are_elsewhere_again_are_not_judged() {
+        let mut trials = Trials::new();
+        trials.begin(&[moved(1), moved(2)], before(), 0);
+        let at = |page, home| One::new(Page(page), 0, home, Some(2000));
+        for now in 1..=2 {
+            let mut accesses = vec![at(1, 0); 60];
+            accesses.extend([at(2, 1); 40]);
+            assert_eq!(trials.judge(&NODES, &accesses, |_| 2000.0, now), []);
+        }
+        assert!(trials.open.is_empty() && trials.paused_until_ns() == 0);
     }
 
     #[test]
