@@ -29,8 +29,7 @@ fn results() -> TempDir {
     };
     let ratio = "[[claims]]\ntext = 'slow over fast'\npaper = 2.0\nband = [1.5, 2.5]\nabove = 1.0\n\
                  of = { metric = 'm', at = { kind = 'slow' }, over = { kind = 'fast' } }\n";
-    let gone =
-        "[[claims]]\ntext = 'gone'\nabove = 1.0\nof = { metric = 'm', at = { kind = 'gone' } }\n";
+    let gone = "[[claims]]\ntext = 'gone'\npaper = 2.0\nabove = 1.0\nof = { metric = 'm', at = { kind = 'gone' } }\n";
     let kinds =
         "[factors]\nkind = [['fast', 'echo 1.'], ['slow', 'echo 2.'], ['gone', 'no-such-program']]";
     let number = "field = 'v'";
@@ -56,7 +55,9 @@ fn results() -> TempDir {
     );
     let run = ["study", "run", "T1.toml", "T10.toml", "T2.toml", "T3.toml", "--output", "r.jsonl"];
     numapilot(directory.path(), &run).success();
-    numapilot(directory.path(), &["report", "r.jsonl", "--output", "page.html"]).success();
+    let report = numapilot(directory.path(), &["report", "r.jsonl", "--output", "page.html"]);
+    let counts = "4 experiments, comparisons: 1 reproduced, 1 not run here, 3 shown";
+    report.success().stdout("page.html\n").stderr(contains(counts));
     directory
 }
 

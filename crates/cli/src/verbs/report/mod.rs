@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use numapilot_study::experiment::{Experiment, Judged, Past, ScaleName};
+use numapilot_study::experiment::{ClaimResult, Experiment, Judged, Past, ScaleName};
 use numapilot_study::verdict::Verdict;
 
 use super::study::RESULTS;
@@ -75,9 +75,11 @@ impl Args {
     }
 }
 
-/// How many comparisons have which verdict, the best first; those that none has left out.
+/// How many comparisons with the papers have which verdict, the best first; without verdicts
+/// that none has, and without what is said of numapilot alone.
 pub fn counts(sections: &[Section]) -> Vec<(Verdict, usize)> {
-    let claims = || sections.iter().flat_map(|section| &section.judged.claims);
+    let is_papers = |c: &&ClaimResult| c.paper.is_some() || c.verdict == Verdict::Shown;
+    let claims = || sections.iter().flat_map(|section| &section.judged.claims).filter(is_papers);
     let of = |verdict| (verdict, claims().filter(|claim| claim.verdict == verdict).count());
     Verdict::ALL.into_iter().map(of).filter(|(_, count)| *count > 0).collect()
 }

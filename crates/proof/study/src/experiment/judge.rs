@@ -146,10 +146,11 @@ impl Evidence<'_> {
         sets.all(|at| at.is_none_or(|at| self.cells.iter().any(|(cell, _)| within(cell, at))))
     }
 
-    /// A metric in the cells of `at`, by round: the geometric mean where there are several.
+    /// A quantity's metric in the cells of `at`, by round: where there are several, as it says.
     /// Rounds in which it is missing somewhere are left out, unless that leaves none.
-    fn rounds(&self, metric: &str, at: &At) -> Result<BTreeMap<u32, f64>, Missing> {
-        let key = self.experiment.metrics.get(metric).map(|m| m.key()).unwrap_or_default();
+    fn rounds(&self, quantity: &Quantity, at: &At) -> Result<BTreeMap<u32, f64>, Missing> {
+        let metric = self.experiment.metrics.get(&quantity.metric);
+        let key = metric.map(|m| m.key()).unwrap_or_default();
         let mut numbers: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         let mut missing = None;
         let chosen: Vec<_> = self.cells.iter().filter(|(cell, _)| within(cell, at)).collect();
@@ -167,16 +168,16 @@ impl Evidence<'_> {
         numbers.retain(|_, numbers| numbers.len() == chosen.len());
         match missing.filter(|_| numbers.is_empty()) {
             Some(missing) => Err(missing),
-            None => Ok(numbers.into_iter().map(|(r, all)| (r, geometric_mean(&all))).collect()),
+            None => Ok(numbers.into_iter().map(|(r, all)| (r, quantity.of_cells(&all))).collect()),
         }
     }
 
     /// A quantity, round by round.
     fn values(&self, quantity: &Quantity) -> Result<BTreeMap<u32, f64>, Missing> {
-        let values = self.rounds(&quantity.metric, &quantity.at)?;
+        let values = self.rounds(quantity, &quantity.at)?;
         let values = match &quantity.over {
             None => values,
-            Some(over) => ratios(&values, &self.rounds(&quantity.metric, over)?),
+            Some(over) => ratios(&values, &self.rounds(quantity, over)?),
         };
         let finite: BTreeMap<u32, f64> =
             values.into_iter().filter(|(_, v)| v.is_finite()).collect();
@@ -282,14 +283,6 @@ fn recorded<'a>(values: &Values<'a>, key: &str) -> Result<&'a Value, Missing> {
         Some(Ok(value)) => Ok(value),
         Some(Err(why)) => Err(Missing::here(why.clone())),
         None => Err(Missing::here(format!("{key} was not recorded"))),
-    }
-}
-
-fn geometric_mean(numbers: &[f64]) -> f64 {
-    match numbers {
-        // Without the rounding of a logarithm.
-        [one] => *one,
-        _ => (numbers.iter().map(|n| n.ln()).sum::<f64>() / numbers.len() as f64).exp(),
     }
 }
 
