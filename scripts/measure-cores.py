@@ -157,8 +157,12 @@ def follow(arguments):
 
 
 def cpu_seconds(process):
-    with open(f"/proc/{process}/stat") as file:
-        return sum(map(int, file.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    """In nanoseconds where /proc/PID/stat has ticks of 10 ms."""
+    used = 0
+    for task in os.listdir(f"/proc/{process}/task"):
+        with open(f"/proc/{process}/task/{task}/schedstat") as file:
+            used += int(file.read().split()[0])
+    return used / 1e9
 
 
 def daemon(arguments, pid):

@@ -19,7 +19,7 @@ use numapilot_observe::Tree;
 use crate::decide::Load;
 use crate::traffic::Traffic;
 
-/// A costly look takes at most one part in so many of the time.
+/// A costly look takes at most one part in so many of one CPU's time.
 const REST: u32 = 1000;
 /// Waiting that is older than so many ticks is not known any more.
 const FRESH_TICKS: u32 = 3;
@@ -37,14 +37,16 @@ impl Pace {
         Self { next: Instant::now() }
     }
 
-    /// Does what is due, and says how long to rest by what it took.
+    /// Does what is due, and rests by the CPU time that it took: on a busy machine it lasts
+    /// longer, and just then what it sees is needed.
     pub fn when_due<T>(&mut self, look: impl FnOnce() -> T) -> Option<T> {
         let begin = Instant::now();
         if begin < self.next {
             return None;
         }
+        let before = own_cpu_time();
         let result = look();
-        self.next = begin + begin.elapsed() * REST;
+        self.next = begin + own_cpu_time().saturating_sub(before) * REST;
         Some(result)
     }
 }
@@ -53,6 +55,12 @@ impl Default for Pace {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// CPU time of this thread so far.
+fn own_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// What was read last.
@@ -245,8 +253,17 @@ mod tests {
     #[test]
     fn a_costly_look_is_rare() {
         let mut pace = Pace::new();
-        assert!(pace.when_due(|| std::thread::sleep(Duration::from_millis(5))).is_some());
+        let work = || {
+            let begin = own_cpu_time();
+            while own_cpu_time() < begin + Duration::from_millis(5) {}
+        };
+        assert!(pace.when_due(work).is_some());
         assert!(pace.when_due(|| ()).is_none());
+        // What only waited for a CPU took nothing of it.
+        let mut pace = Pace::new();
+        assert!(pace.when_due(|| std::thread::sleep(Duration::from_millis(5))).is_some());
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(pace.when_due(|| ()).is_some());
     }
 
     proptest! {
