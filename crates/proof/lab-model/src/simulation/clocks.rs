@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// How far a CPU may be ahead.
-pub const QUANTUM_PS: u64 = 20_000_000;
+pub const QUANTUM_PS: u64 = 5_000_000;
 
 /// What a CPU does, as far as is known.
 const IDLE: u8 = 0;
