@@ -161,7 +161,7 @@ impl Adaptive {
         let undone = self.undo_some(evidence);
         decision.orders.extend(undone);
         decision.orders.sort_unstable_by_key(|order| order.start);
-        decision.first_touch = self.first_touch(&decision.orders);
+        decision.first_touch = self.first_touch(&decision.orders, decision.interleaves);
         decision
     }
 
@@ -285,23 +285,24 @@ impl Adaptive {
         }
     }
 
-    /// What is to be done with memory that is touched from now on. Where pages are spread their
-    /// successors will be in the same place: memory that comes and goes faster than it can be
-    /// moved is spread from the beginning. What did not help is undone with the moves.
-    fn first_touch(&mut self, orders: &[Order]) -> Vec<FirstTouch> {
+    /// What is to be done with memory that is touched from now on. Where pages are spread, and
+    /// where they were given back before a move of them could help, their successors will be in
+    /// the same place: what comes and goes faster than it can be moved is spread from the
+    /// beginning, if a controller is congested. What did not help is undone with the moves.
+    fn first_touch(&mut self, orders: &[Order], congested: bool) -> Vec<FirstTouch> {
+        let short_lived = self.trials.take_short_lived();
+        let spread = short_lived.into_iter().filter(|_| congested).map(|region| (region, true));
+        let ordered = orders.iter().filter(|order| order.why != Why::Collocate);
+        let ordered = ordered.map(|order| (order.start.region(), order.why == Why::Interleave));
         let mut changes = Vec::new();
-        for order in orders {
+        for (region, spread) in spread.chain(ordered) {
             if changes.len() == MOST_FIRST_TOUCH {
                 break;
             }
-            let region = order.start.region();
-            let changed = match order.why {
-                Why::Interleave => self.spread.insert(region),
-                Why::Undo => self.spread.remove(&region),
-                Why::Collocate => false,
-            };
+            let changed =
+                if spread { self.spread.insert(region) } else { self.spread.remove(&region) };
             if changed {
-                changes.push(FirstTouch { region, spread: order.why == Why::Interleave });
+                changes.push(FirstTouch { region, spread });
             }
         }
         // The last word counts where one region has both.

@@ -172,6 +172,18 @@ fn where_pages_are_spread_those_that_come_after_them_are_spread_at_once() {
     assert_eq!(world.home(1100), 1, "with one user it goes there");
 }
 
+#[test]
+fn memory_that_is_touched_anew_before_its_moves_help_is_spread() {
+    let mut world = World::new(4).pages(0, 400, 0);
+    let mut first_touch = Vec::new();
+    for _ in 0..4 {
+        // Given back after each interval, and touched by node 0 again.
+        world.homes.values_mut().for_each(|home| *home = NodeId(0));
+        first_touch.extend(world.interval(by(0..400, 1, 6)).first_touch);
+    }
+    assert_eq!(first_touch, [FirstTouch { region: Region(0), spread: true }]);
+}
+
 /// The same imbalance, but the samples say that the controller is not congested.
 #[test]
 fn latencies_are_believed_before_imbalance() {

@@ -13,6 +13,7 @@ use super::accesses::One;
 use super::residence::RESIDENCE_NS;
 use super::sorted::seek;
 use crate::decision::{Moved, Order, Why};
+use crate::evidence::Region;
 
 /// What an access must cost afterwards, of what it cost before.
 const MOST_AFTER: f64 = 0.95;
@@ -58,7 +59,7 @@ struct Trial {
 impl Trial {
     /// Whether its pages do not live long enough to be judged.
     fn is_void(&self) -> bool {
-        self.rounds >= ROUNDS && self.elsewhere > self.after.accesses
+        self.elsewhere >= LEAST_ACCESSES && self.elsewhere > self.after.accesses
     }
 
     /// Whether it failed; `None` when that is not known yet.
@@ -92,13 +93,20 @@ impl Trial {
 #[derive(Clone, Debug)]
 pub struct Trials {
     open: VecDeque<Trial>,
+    /// Regions in which memory is given back before a move of it can help.
+    short_lived: Vec<Region>,
     pause_ns: u64,
     paused_until_ns: u64,
 }
 
 impl Trials {
     pub const fn new() -> Self {
-        Self { open: VecDeque::new(), pause_ns: PAUSE_NS, paused_until_ns: 0 }
+        Self {
+            open: VecDeque::new(),
+            short_lived: Vec::new(),
+            pause_ns: PAUSE_NS,
+            paused_until_ns: 0,
+        }
     }
 
     /// Begins with moves that were just made of pages whose accesses cost `before`.
@@ -137,7 +145,11 @@ impl Trials {
         }
         let mut undo = Vec::new();
         let mut failed = false;
-        for trial in std::mem::take(&mut self.open).into_iter().filter(|trial| !trial.is_void()) {
+        for trial in std::mem::take(&mut self.open) {
+            if trial.is_void() {
+                self.short_lived.extend(trial.moved.iter().map(|moved| moved.page.region()));
+                continue;
+            }
             match trial.failed() {
                 Some(true) => {
                     failed = true;
@@ -154,6 +166,14 @@ impl Trials {
             self.pause_ns = (self.pause_ns * 2).min(LONGEST_PAUSE_NS);
         }
         undo
+    }
+
+    /// Takes the regions whose memory turned out to live too shortly to be moved, in order.
+    pub fn take_short_lived(&mut self) -> Vec<Region> {
+        let mut regions = std::mem::take(&mut self.short_lived);
+        regions.sort_unstable();
+        regions.dedup();
+        regions
     }
 
     /// Until when nothing is to be moved but what is undone.
@@ -213,12 +233,14 @@ mod tests {
         let mut trials = Trials::new();
         trials.begin(&[moved(1), moved(2)], before(), 0);
         let at = |page, home| One::new(Page(page), 0, home, Some(2000));
-        for now in 1..=2 {
-            let mut accesses = vec![at(1, 0); 60];
-            accesses.extend([at(2, 1); 40]);
-            assert_eq!(trials.judge(&NODES, &accesses, |_| 2000.0, now), []);
-        }
+        let mut accesses = vec![at(1, 0); 60];
+        accesses.extend([at(2, 1); 40]);
+        assert_eq!(trials.judge(&NODES, &accesses, |_| 2000.0, 1), []);
         assert!(trials.open.is_empty() && trials.paused_until_ns() == 0);
+        assert_eq!(
+            (trials.take_short_lived(), trials.take_short_lived()),
+            (vec![Region(0)], vec![])
+        );
     }
 
     #[test]
