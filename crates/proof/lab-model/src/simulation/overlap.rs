@@ -88,6 +88,8 @@ pub(crate) struct Overlap {
     streams: Streams,
     values: [u64; VALUES],
     next_value: usize,
+    /// Whether a value came since the latest miss: an old one is no index of a new miss.
+    is_fresh: bool,
     /// Where the arrays would begin if the last value had been an index.
     bases: [u64; INDEX_SCALES.len()],
 }
@@ -110,6 +112,7 @@ impl Overlap {
             streams: Streams::new(),
             values: [u64::MAX; VALUES],
             next_value: 0,
+            is_fresh: false,
             bases: [0; INDEX_SCALES.len()],
         }
     }
@@ -119,6 +122,7 @@ impl Overlap {
     pub(crate) fn loaded(&mut self, value: u64) {
         self.values[self.next_value] = value;
         self.next_value = (self.next_value + 1) % VALUES;
+        self.is_fresh = true;
     }
 
     /// The kind of a miss at this virtual address and time.
@@ -133,8 +137,9 @@ impl Overlap {
     fn dependence(&mut self, address: u64) -> Kind {
         let latest = self.values[(self.next_value + VALUES - 1) % VALUES];
         let bases = INDEX_SCALES.map(|scale| address.wrapping_sub(latest.wrapping_mul(scale)));
-        let indexed = bases.iter().zip(&self.bases).any(|(now, before)| now == before);
-        self.bases = bases;
+        let indexed =
+            self.is_fresh && bases.iter().zip(&self.bases).any(|(now, before)| now == before);
+        (self.bases, self.is_fresh) = (bases, false);
         let pointed = self.values.iter().any(|v| address.abs_diff(*v) < NODE_BYTES);
         if indexed || pointed { Kind::Dependent } else { Kind::Independent }
     }
@@ -189,6 +194,15 @@ mod tests {
             })
             .collect();
         assert_eq!(kinds[1..], [Kind::Dependent; 3]);
+    }
+
+    #[test]
+    fn a_line_that_is_read_and_then_written_depends_on_nothing() {
+        let mut overlap = Overlap::new(2.0);
+        overlap.loaded(9);
+        for address in [0x7000_0000, 0x9000_0000] {
+            assert_eq!([0; 2].map(|_| overlap.classify(address, 0)), [Kind::Independent; 2]);
+        }
     }
 
     #[test]
