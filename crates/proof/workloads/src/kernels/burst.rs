@@ -15,7 +15,7 @@ use super::clock::Clock;
 use super::crew::Crew;
 use super::cycle::Cycle;
 use super::init_readall::TWIN_WORDS;
-use super::load::{Access, Load, Pattern, Usage};
+use super::load::{Access, Load, Pattern, Usage, first_share};
 use super::loops::{compute_ns, part, value};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
@@ -145,7 +145,13 @@ impl Illness for Burst {
         let twin: Vec<AtomicU64> = (0..TWIN_WORDS).map(|_| AtomicU64::new(0)).collect();
         let small = Cycle::within(TWIN_WORDS);
         let pace = compute_ns(clock, TWIN_WORDS, || scatter(&twin, small, 0..TWIN_WORDS, 0));
-        let half_step = |late: bool| {
+        let footprint_bytes = (self.area.words().len() * 8) as u64;
+        let half_step = |half: usize| {
+            let late = half == 0 && self.place == Place::Late;
+            let stores = (self.share(0, half).len() * self.threads) as f64;
+            // Pages that have moved are in no cache.
+            let before = if self.place == Place::Late { 0.0 } else { half as f64 * stores };
+            let first = first_share(footprint_bytes, before, stores);
             let load = |thread: usize| {
                 let stores = (self.share(thread, 0).len()) as f64;
                 let mut lines = self.area.spread(crew, stores)?;
@@ -157,8 +163,8 @@ impl Illness for Burst {
                 let access = Access {
                     pattern: Pattern::Independent,
                     lines,
-                    usage: Usage::SharedStore,
-                    footprint_bytes: (self.area.words().len() * 8) as u64,
+                    usage: Usage::SharedStore(first),
+                    footprint_bytes,
                     huge: false,
                 };
                 Ok(Load::new(crew.seat(thread), pace * stores, vec![access]))
@@ -166,7 +172,6 @@ impl Illness for Burst {
             let loads: Result<Vec<Load>, KernelError> = (0..self.threads).map(load).collect();
             Ok::<_, KernelError>(Step::once(loads?).times(BURSTS as f64))
         };
-        let late = self.place == Place::Late;
-        Ok(vec![half_step(late)?, half_step(false)?])
+        Ok(vec![half_step(0)?, half_step(1)?])
     }
 }

@@ -11,7 +11,7 @@ use super::area::Pages;
 use super::clock::Clock;
 use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
-use super::load::{Access, Load, Pattern, Usage};
+use super::load::{Access, Load, Pattern, Usage, first_share};
 use super::loops::{compute_ns, fill, part, value};
 use super::stage::Stage;
 use super::{Area, Illness, KernelError, Options, Place, Step};
@@ -107,11 +107,13 @@ impl Illness for Gups {
         let twin: Vec<AtomicU64> = (0..TWIN_WORDS).map(|_| AtomicU64::new(0)).collect();
         let pace = compute_ns(clock, TWIN_WORDS, || add(&twin, self.seed, 0, TWIN_WORDS));
         let updates = self.updates() as f64;
+        let footprint_bytes = (self.table.words().len() * 8) as u64;
+        let first = first_share(footprint_bytes, 0.0, updates * self.threads as f64);
         let access = Access {
             pattern: Pattern::Independent,
             lines: self.table.spread(crew, updates)?,
-            usage: Usage::SharedUpdate,
-            footprint_bytes: (self.table.words().len() * 8) as u64,
+            usage: Usage::SharedUpdate(first),
+            footprint_bytes,
             huge: false,
         };
         let load = |thread| Load::new(crew.seat(thread), pace * updates, vec![access.clone()]);

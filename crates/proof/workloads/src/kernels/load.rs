@@ -9,7 +9,7 @@ use numapilot_topology::CpuId;
 
 use super::crew::Seat;
 use super::flow::Flow;
-use super::traffic::{Carriers, Counts};
+use super::traffic::{Carriers, Counts, LINE_BYTES};
 
 /// Lines of a page of 4 KiB.
 const PAGE_LINES: f64 = 64.0;
@@ -29,17 +29,26 @@ pub enum Pattern {
 }
 
 /// Whether lines are modified, and by whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Usage {
     /// They are not.
     Read,
     /// By this thread alone: they go back to memory when they leave its cache.
     Write,
-    /// By all threads, whose caches have them from each other.
-    SharedStore,
+    /// By all threads, whose caches have them from each other, but for this share, which is in no
+    /// cache yet: see [`first_share`].
+    SharedStore(f64),
     /// The same, and each thread reads a line before it writes it: a modified line goes back to
     /// memory on its way from cache to cache.
-    SharedUpdate,
+    SharedUpdate(f64),
+}
+
+/// Of so many accesses of all threads to lines at random, after so many before them, the share that
+/// is the first to its line.
+pub fn first_share(footprint_bytes: u64, before: f64, accesses: f64) -> f64 {
+    let lines = footprint_bytes as f64 / LINE_BYTES;
+    let untouched = |after: f64| lines * (-after / lines).exp();
+    (untouched(before) - untouched(before + accesses)) / accesses
 }
 
 /// Lines that a thread uses in one way.
@@ -153,13 +162,14 @@ impl Found {
         }
         let each = last.bytes as f64 / access.footprint_bytes.max(1) as f64;
         let here = each.min(1.0);
-        let others = match access.usage {
-            Usage::Read | Usage::Write => 0,
-            Usage::SharedStore | Usage::SharedUpdate => {
-                last.cache_of_cpu.iter().max().copied().unwrap_or(0)
+        let (others, again) = match access.usage {
+            Usage::Read | Usage::Write => (0, 1.0),
+            Usage::SharedStore(first) | Usage::SharedUpdate(first) => {
+                (last.cache_of_cpu.iter().max().copied().unwrap_or(0), 1.0 - first)
             }
         };
-        Self { here, elsewhere: (each * others as f64).min(1.0 - here) }
+        let elsewhere = (each * others as f64).min(1.0 - here);
+        Self { here: here * again, elsewhere: elsewhere * again }
     }
 
     /// Only in memory.
@@ -171,8 +181,8 @@ impl Found {
     pub(super) fn goes_back(self, usage: Usage) -> f64 {
         match usage {
             Usage::Read => 0.0,
-            Usage::Write | Usage::SharedStore => self.nowhere(),
-            Usage::SharedUpdate => self.nowhere() + self.elsewhere,
+            Usage::Write | Usage::SharedStore(_) => self.nowhere(),
+            Usage::SharedUpdate(_) => self.nowhere() + self.elsewhere,
         }
     }
 }
@@ -183,7 +193,7 @@ fn elsewhere_ns(model: &Model, node: usize, usage: Usage) -> f64 {
     let others = model.latency_ns[node].iter().enumerate().filter(|(other, _)| *other != node);
     let count = model.nodes().saturating_sub(1).max(1) as f64;
     let once = others.map(|(_, ns)| ns).sum::<f64>() / count;
-    if usage == Usage::SharedUpdate { 2.0 * once } else { once }
+    if matches!(usage, Usage::SharedUpdate(_)) { 2.0 * once } else { once }
 }
 
 fn last_level_ns(model: &Model) -> f64 {

@@ -149,7 +149,7 @@ fn size(thread: usize, turn: usize) -> f64 {
 mod tests {
     use numapilot_lab_model::{Cache, Link, MemoryRange};
 
-    use super::super::load::{Access, Pattern, Usage};
+    use super::super::load::{Access, Pattern, Usage, first_share};
     use super::*;
 
     /// Two nodes with a CPU each: 100 ns here, 200 ns there, 6.4 GB/s, a link of 3.2 GB/s.
@@ -263,8 +263,12 @@ mod tests {
         // A quarter in each cache, 10 ns at the controller for each of eight million lines that
         // comes from memory or goes back.
         assert_eq!(ms(Usage::Write), 80.0 * (0.75 + 0.75));
-        assert_eq!(ms(Usage::SharedStore), 80.0 * (0.5 + 0.5));
-        assert_eq!(ms(Usage::SharedUpdate), 80.0 * (0.5 + 0.75));
+        assert_eq!(ms(Usage::SharedStore(0.0)), 80.0 * (0.5 + 0.5));
+        assert_eq!(ms(Usage::SharedUpdate(0.0)), 80.0 * (0.5 + 0.75));
+        // What nobody has had comes from memory.
+        assert_eq!(ms(Usage::SharedStore(1.0)), 80.0 * (1.0 + 1.0));
+        let first = first_share(4 << 20, 0.0, 65536.0);
+        assert!((first - (1.0 - (-1.0f64).exp())).abs() < 1e-9, "{first}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::load::{Access, Found, Load};
 use super::prediction::Bound;
 
 /// Bytes of a line.
-const LINE_BYTES: f64 = 64.0;
+pub(super) const LINE_BYTES: f64 = 64.0;
 
 /// Controllers and links, numbered: a controller as its node, a link after all of them.
 pub struct Carriers {
