@@ -8,10 +8,21 @@ use numapilot_topology::{CpuId, CpuSet};
 
 use crate::guests::{NUMAPILOT, boots, compiled, err};
 
-/// Two threads that compute, held by every way; `where` prints the CPUs that they may use.
+/// Two threads that compute, held by every way; `where` prints the CPUs that they may use, `settle`
+/// once they have changed and stayed for two seconds: a host with other work takes its time.
 const SCRIPT: &str = r#"
-where() { echo "$1 $(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/$P/status)"; }
-settle() { sleep 4; where "$1"; }
+allowed() { sed -n 's/^Cpus_allowed_list:\s*//p' /proc/$P/status; }
+where() { LAST=$(allowed); echo "$1 $LAST"; }
+settle() {
+    previous=$LAST tries=0
+    while [ $((tries += 1)) -le 40 ]; do
+        sleep 2
+        now=$(allowed)
+        [ "$now" != "$LAST" ] && [ "$now" = "$previous" ] && break
+        previous=$now
+    done
+    where "$1"
+}
 start() { mkfifo "/tmp/$1"; PROGRAM 2 < "/tmp/$1" > /dev/null & P=$!; exec 3> "/tmp/$1"; }
 for way in cgroup-v2 affinity; do
     start $way
