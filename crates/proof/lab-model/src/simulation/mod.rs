@@ -246,7 +246,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             middle = self.middle.get(core.cpu).map_or(Found::No, |c| c.touch(line));
             had = middle != Found::No;
         }
-        let kind = core.overlap.classify(address, now_ps);
+        let kind = core.overlap.classify(address, had, now_ps);
         let contested = self.contested(core, line, write, now_ps, &counters);
         let (served, kept) = if let Some(served) = contested {
             (served, None)

@@ -88,7 +88,7 @@ pub(crate) struct Overlap {
     streams: Streams,
     values: [u64; VALUES],
     next_value: usize,
-    /// Whether a value came since the latest miss: an old one is no index of a new miss.
+    /// Whether a value came since the latest miss.
     is_fresh: bool,
     /// Where the arrays would begin if the last value had been an index.
     bases: [u64; INDEX_SCALES.len()],
@@ -125,20 +125,23 @@ impl Overlap {
         self.is_fresh = true;
     }
 
-    /// The kind of a miss at this virtual address and time.
-    pub(crate) fn classify(&mut self, address: u64, now_ps: u64) -> Kind {
+    /// The kind of a miss at this virtual address and time; `had`: the line is in the CPU's
+    /// private caches, but must be asked for to be written.
+    pub(crate) fn classify(&mut self, address: u64, had: bool, now_ps: u64) -> Kind {
         let (lines, since_ps) = self.streams.advance(address >> 6, now_ps);
         if lines > CONFIRMED {
             return Kind::Streamed { since_ps };
         }
-        self.dependence(address)
+        self.dependence(address, had)
     }
 
-    fn dependence(&mut self, address: u64) -> Kind {
+    fn dependence(&mut self, address: u64, had: bool) -> Kind {
         let latest = self.values[(self.next_value + VALUES - 1) % VALUES];
         let bases = INDEX_SCALES.map(|scale| address.wrapping_sub(latest.wrapping_mul(scale)));
-        let indexed =
-            self.is_fresh && bases.iter().zip(&self.bases).any(|(now, before)| now == before);
+        // Nothing new has been loaded where a line is read and then written at once, as by an atomic
+        // addition; a line that was lost since the last write is waited for as well.
+        let indexed = (self.is_fresh || !had)
+            && bases.iter().zip(&self.bases).any(|(now, before)| now == before);
         (self.bases, self.is_fresh) = (bases, false);
         let pointed = self.values.iter().any(|v| address.abs_diff(*v) < NODE_BYTES);
         if indexed || pointed { Kind::Dependent } else { Kind::Independent }
@@ -166,7 +169,7 @@ mod tests {
     fn firmware_uses_the_first_lines_too() {
         let mut overlap = Overlap::new(2.0);
         for address in [128, 64, 0, 0, u64::MAX, 0] {
-            overlap.classify(address, 0);
+            overlap.classify(address, false, 0);
         }
     }
 
@@ -175,7 +178,7 @@ mod tests {
         let mut overlap = Overlap::new(2.0);
         for way in [1i64, -1] {
             let kinds: Vec<Kind> = (0..5i64)
-                .map(|i| overlap.classify((1i64 << 30).wrapping_add(way * i * 64) as u64, 0))
+                .map(|i| overlap.classify((1i64 << 30).wrapping_add(way * i * 64) as u64, false, 0))
                 .collect();
             assert_eq!(kinds[0], Kind::Independent);
             assert!(matches!(kinds[3], Kind::Streamed { .. }), "{way} {kinds:?}");
@@ -190,7 +193,7 @@ mod tests {
             .into_iter()
             .map(|index| {
                 overlap.loaded(index);
-                overlap.classify(base + index * 8, 0)
+                overlap.classify(base + index * 8, false, 0)
             })
             .collect();
         assert_eq!(kinds[1..], [Kind::Dependent; 3]);
@@ -201,7 +204,8 @@ mod tests {
         let mut overlap = Overlap::new(2.0);
         overlap.loaded(9);
         for address in [0x7000_0000, 0x9000_0000] {
-            assert_eq!([0; 2].map(|_| overlap.classify(address, 0)), [Kind::Independent; 2]);
+            let kinds = [false, true].map(|had| overlap.classify(address, had, 0));
+            assert_eq!(kinds, [Kind::Independent; 2]);
         }
     }
 
@@ -209,8 +213,8 @@ mod tests {
     fn a_miss_at_a_loaded_address_waits() {
         let mut overlap = Overlap::new(2.0);
         overlap.loaded(0x7000_0000);
-        assert_eq!(overlap.classify(0x7000_0010, 0), Kind::Dependent);
-        assert_eq!(overlap.classify(0x9000_0000, 0), Kind::Independent);
+        assert_eq!(overlap.classify(0x7000_0010, false, 0), Kind::Dependent);
+        assert_eq!(overlap.classify(0x9000_0000, false, 0), Kind::Independent);
         assert_eq!(overlap.stall_ps(Kind::Dependent, 100.0, 0), 100);
         assert_eq!(overlap.stall_ps(Kind::Independent, 100.0, 0), 50);
     }
@@ -223,7 +227,7 @@ mod tests {
         for line in 0..100u64 {
             let work_ps = if line < 50 { 0 } else { each_ps / 4 };
             now_ps += work_ps;
-            let kind = overlap.classify((1 << 30) + line * 64, now_ps);
+            let kind = overlap.classify((1 << 30) + line * 64, false, now_ps);
             let stall_ps = overlap.stall_ps(kind, 8000.0, now_ps);
             now_ps += stall_ps;
             if line > u64::from(CONFIRMED) {
