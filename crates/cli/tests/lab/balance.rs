@@ -26,11 +26,15 @@ impl Case {
         self.pages.get(&node).copied().unwrap_or(0)
     }
 
-    /// A metric of the intervals with enough samples to decide by.
-    fn metrics(&self, name: &str) -> Vec<f64> {
-        let known = |line: &&Value| line["metrics"]["samples"].as_u64() > Some(200);
-        let lines = self.intervals.iter().filter(known);
-        lines.filter_map(|line| line["metrics"][name].as_f64()).collect()
+    /// A metric of the first interval with enough samples to decide by, and of the last.
+    fn metric(&self, name: &str) -> (f64, f64) {
+        let known: Vec<f64> = self
+            .intervals
+            .iter()
+            .filter(|line| line["metrics"]["samples"].as_u64() > Some(200))
+            .filter_map(|line| line["metrics"][name].as_f64())
+            .collect();
+        (known[0], *known.last().unwrap())
     }
 
     /// Pages that were moved for a reason.
@@ -109,20 +113,18 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
         text.lines().filter(|line| !line.starts_with('{')).collect::<Vec<_>>().join("\n")
     );
     let cases = cases(&text);
-    for name in ["collocate", "paper"] {
+    // Paper mode is content when four accesses in five are local: 307 of the second's 512 pages.
+    for (name, moved, local) in [("collocate", 400_u32, 0.9), ("paper", 250, 0.8)] {
         let case = &cases[name];
-        assert!(case.pages(1) > 400 && case.pages(0) > 400, "{name}: {case:?}");
-        let lar = case.metrics("local_access_ratio");
-        assert!(lar[0] < 0.75 && *lar.last().unwrap() > 0.9, "{name}: {lar:?}");
-        assert!(case.ordered("collocate") > 400, "{name}: {case:?}");
+        assert!(case.pages(1) > moved && case.pages(0) > 400, "{name}: {case:?}");
+        let (first, last) = case.metric("local_access_ratio");
+        assert!(first < 0.75 && last > local, "{name}: {first} to {last}");
+        assert!(case.ordered("collocate") > u64::from(moved), "{name}: {case:?}");
     }
     let spread = &cases["interleave"];
-    // On a host with other work latencies may rise for its reasons: then what was spread is undone.
-    if spread.ordered("undo") == 0 {
-        assert!((0..4).all(|node| spread.pages(node) > 100), "{spread:?}");
-    }
-    let imbalance = spread.metrics("controller_imbalance");
-    assert!(imbalance[0] > 1.5 && imbalance.iter().any(|one| *one < 0.8), "{imbalance:?}");
+    assert!((0..4).all(|node| spread.pages(node) > 100), "{spread:?}");
+    let (first, last) = spread.metric("controller_imbalance");
+    assert!(first > 1.5 && last < 0.8, "imbalance {first} to {last}");
     assert!(spread.ordered("interleave") > 400, "{spread:?}");
     let dry = &cases["dry"];
     assert!(dry.pages(0) == 512 && dry.ordered("collocate") > 100, "{dry:?}");

@@ -173,7 +173,7 @@ impl Adaptive {
         let measured = took_ns as f64 / moved.len() as f64;
         // Half of what is new: one slow call is not the rule.
         self.page_move_ns = f64::midpoint(self.page_move_ns, measured);
-        self.trials.begin(moved, self.ordered, now_ns);
+        self.trials.begin(moved, self.ordered, self.spreading, now_ns);
     }
 
     /// Counts the accesses; those by which pages may be judged, in order of pages.

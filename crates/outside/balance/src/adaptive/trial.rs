@@ -3,7 +3,9 @@
 //! After a round of moves what accesses to the moved pages cost is compared with what they
 //! cost before, over the next two rounds in which the pages are seen. Where it has not
 //! fallen by 5 % the moves are undone and nothing is moved for a while, longer each time. Pages
-//! that are given back and touched anew before that tell nothing.
+//! that are given back and touched anew before that tell nothing. While pages are being spread
+//! the controller that they are taken from is still congested, and the queue is everybody's:
+//! what was spread is judged after the last moves of the series.
 
 use std::collections::VecDeque;
 
@@ -19,6 +21,8 @@ use crate::evidence::Region;
 const MOST_AFTER: f64 = 0.95;
 /// Rounds after which a trial is judged.
 const ROUNDS: u32 = 2;
+/// How long a series may last whose moves are judged after its end.
+const LONGEST_SERIES_NS: u64 = RESIDENCE_NS / 3;
 /// Accesses by which a cost is known.
 const LEAST_ACCESSES: f64 = 30.0;
 /// The first pause, and the longest.
@@ -70,6 +74,11 @@ impl Trial {
         Some(self.after.mean()? > self.before.mean()? * MOST_AFTER)
     }
 
+    /// Forgets what was seen since: it was seen in the middle of a series.
+    fn restart(&mut self) {
+        (self.after, self.rounds) = (Cost::default(), 0);
+    }
+
     /// Orders that bring its pages back, neighbours together.
     fn undone(self) -> Vec<Order> {
         let mut orders: Vec<Order> = Vec::new();
@@ -109,9 +118,12 @@ impl Trials {
         }
     }
 
-    /// Begins with moves that were just made of pages whose accesses cost `before`.
-    pub fn begin(&mut self, moved: &[Moved], before: Cost, now_ns: u64) {
+    /// Begins with moves that were just made of pages whose accesses cost `before`; `spreading`
+    /// when they continue what earlier ones began.
+    pub fn begin(&mut self, moved: &[Moved], before: Cost, spreading: bool, now_ns: u64) {
         if !moved.is_empty() {
+            let lasts = |trial: &&mut Trial| now_ns - trial.began_ns < LONGEST_SERIES_NS;
+            self.open.iter_mut().filter(|_| spreading).filter(lasts).for_each(Trial::restart);
             let (mut moved, after) = (moved.to_vec(), Cost::default());
             moved.sort_unstable_by_key(|moved| moved.page);
             let (elsewhere, rounds) = (0.0, 0);
@@ -206,7 +218,7 @@ mod tests {
     #[test]
     fn what_helps_stays() {
         let mut trials = Trials::new();
-        trials.begin(&[moved(1)], before(), 0);
+        trials.begin(&[moved(1)], before(), false, 0);
         for now in 1..=2 {
             assert_eq!(judged(&mut trials, 1, 50, 94, now), []);
         }
@@ -219,7 +231,12 @@ mod tests {
         let mut trials = Trials::new();
         for (round, pause) in [PAUSE_NS, 2 * PAUSE_NS, 4 * PAUSE_NS].into_iter().enumerate() {
             let now = round as u64 * 10;
-            trials.begin(&[moved(7), moved(6), moved(9), moved(511), moved(512)], before(), now);
+            trials.begin(
+                &[moved(7), moved(6), moved(9), moved(511), moved(512)],
+                before(),
+                false,
+                now,
+            );
             assert_eq!(judged(&mut trials, 7, 50, 96, now + 1), []);
             let orders = judged(&mut trials, 7, 50, 96, now + 2);
             let ranges: Vec<_> = orders.iter().map(|o| (o.start.0, o.pages, o.to.0)).collect();
@@ -229,9 +246,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_spread_is_judged_when_the_last_of_it_is() {
+        let (mut trials, second) = (Trials::new(), 1_000_000_000);
+        trials.begin(&[moved(1)], before(), true, 0);
+        for now in 1..=3 {
+            assert_eq!(judged(&mut trials, 1, 50, 200, now * second), []);
+            trials.begin(&[moved(1 + now)], before(), true, now * second);
+        }
+        for now in 4..=5 {
+            assert_eq!(judged(&mut trials, 1, 50, 50, now * second), []);
+        }
+        assert_eq!((trials.open.len(), trials.paused_until_ns()), (3, 0));
+    }
+
+    #[test]
+    fn a_series_without_end_is_judged_all_the_same() {
+        let mut trials = Trials::new();
+        trials.begin(&[moved(1)], before(), true, 0);
+        let mut now = LONGEST_SERIES_NS - 1;
+        for undone in [0, 1] {
+            trials.begin(&[moved(2)], before(), true, now);
+            now += 1;
+            assert_eq!(judged(&mut trials, 1, 50, 200, now).len(), undone);
+        }
+    }
+
+    #[test]
     fn pages_that_are_elsewhere_again_are_not_judged() {
         let mut trials = Trials::new();
-        trials.begin(&[moved(1), moved(2)], before(), 0);
+        trials.begin(&[moved(1), moved(2)], before(), false, 0);
         let at = |page, home| One::new(Page(page), 0, home, Some(2000));
         let mut accesses = vec![at(1, 0); 60];
         accesses.extend([at(2, 1); 40]);
@@ -246,7 +289,7 @@ mod tests {
     #[test]
     fn pages_that_nobody_uses_are_not_judged() {
         let mut trials = Trials::new();
-        trials.begin(&[moved(1)], before(), 0);
+        trials.begin(&[moved(1)], before(), false, 0);
         assert_eq!(judged(&mut trials, 2, 500, 2000, 1), []);
         assert_eq!(trials.open.len(), 1);
         assert_eq!(judged(&mut trials, 1, 0, 0, RESIDENCE_NS + 1), []);
