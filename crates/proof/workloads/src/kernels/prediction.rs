@@ -63,11 +63,44 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    fn flows(&self, carriers: &Carriers) -> Vec<Flow> {
+    /// Its flows beside these threads, which get of its controller by how many are there at once.
+    fn flows(&self, carriers: &Carriers, threads: &[Vec<Load>]) -> Vec<Flow> {
+        let shares: Vec<f64> = threads.iter().map(|loads| share_of(loads, self.node)).collect();
+        let passing: f64 = shares.iter().sum();
+        let there = self.streams_there(&shares);
+        let scale = if passing > 0.0 { there / passing } else { 1.0 };
         let share = self.share / self.threads as f64;
-        let lines = share * 1e9 / carriers.line_ns(self.node);
+        let lines = scale * share * 1e9 / carriers.line_ns(self.node);
         vec![Flow { uses: vec![(self.node, share)], lines, alone_seconds: 1.0 }; self.threads]
     }
+
+    /// How many of the threads that have these shares of their lines on its node are there at
+    /// once, on average. A stream passes one controller after the other, a page here and a page
+    /// there; where others stand it takes as many times longer as there are streams in all, and
+    /// the next arrive meanwhile.
+    ///
+    /// Source: Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks",
+    /// Journal of the ACM 27 (1980).
+    fn streams_there(&self, shares: &[f64]) -> f64 {
+        let mut there: f64 = shares.iter().sum();
+        for _ in 0..ROUNDS {
+            let times_longer = there + self.threads as f64;
+            let stays = |share: &f64| share * times_longer / (1.0 + share * (times_longer - 1.0));
+            there = shares.iter().map(stays).sum();
+        }
+        there
+    }
+}
+
+/// After so many rounds the number of streams does not change any more.
+const ROUNDS: usize = 100;
+
+/// The share of a thread's lines that a node has.
+fn share_of(loads: &[Load], node: usize) -> f64 {
+    let accesses = || loads.iter().flat_map(|load| &load.accesses);
+    let all: f64 = accesses().flat_map(|access| &access.lines).sum();
+    let its: f64 = accesses().map(|access| access.lines[node]).sum();
+    if all > 0.0 { its / all } else { 0.0 }
 }
 
 /// To what share of it a time is computed.
@@ -96,7 +129,7 @@ pub fn predict(
     let carriers = Carriers::of(model);
     let mut busy_seconds = vec![0.0; carriers.count()];
     loads().for_each(|load| carriers.add(&mut busy_seconds, model, load, |_| true));
-    let neighbours = beside.map_or(Vec::new(), |beside| beside.flows(&carriers));
+    let neighbours = beside.map_or(Vec::new(), |beside| beside.flows(&carriers, threads));
     let end_within = |seconds: f64| {
         let mut utilisation: Vec<f64> = busy_seconds.iter().map(|busy| busy / seconds).collect();
         if let Some(beside) = beside {
@@ -326,6 +359,19 @@ mod tests {
         assert_eq!(beside(&remote, 0.6, 3), (25_000.0, Bound::Controller(0)));
         let elsewhere = [load(1, Pattern::Stream, [0.0, 1000.0], false)];
         assert_eq!(beside(&elsewhere, 0.75, 1).1, Bound::Controller(1));
+    }
+
+    #[test]
+    fn streams_crowd_where_a_neighbour_is() {
+        let neighbour = |threads| Neighbour { node: 0, share: 1.0, threads };
+        let there = |threads, shares: &[f64]| neighbour(threads).streams_there(shares);
+        // All their lines there, or none.
+        assert_eq!(there(1, &[1.0; 3]), 3.0);
+        assert_eq!(there(1, &[0.0; 3]), 0.0);
+        // Seven go round eight nodes: n = 7 (n + 1) / (n + 8).
+        let seven = there(1, &[0.125; 7]);
+        assert!((seven * seven + seven - 7.0).abs() < 1e-6, "{seven}");
+        assert!(there(2, &[0.125; 7]) > seven);
     }
 
     #[test]
