@@ -78,7 +78,7 @@ fn the_list_names_every_experiment_and_paper() {
     let json =
         place.study(&["list", "--paper", "systematic-numa-study", "--json"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert!(json.as_array().unwrap().iter().all(|e| e["smoke_trials"].as_u64().unwrap() > 0));
+    assert!(json.as_array().unwrap().iter().all(|e| e["trials"].as_u64().unwrap() > 0));
     place
         .study(&["list", "--paper", "x"])
         .assert()
@@ -97,6 +97,29 @@ fn a_claim_that_holds_is_reproduced_and_its_trials_are_kept() {
     place.study(&["run", "tiny.toml"]).assert().code(125).stderr(contains("give --resume"));
     place.study(&["run", "tiny.toml", "--resume"]).assert().success();
     assert_eq!(place.trials(), 6);
+}
+
+#[test]
+fn a_first_look_tells_how_long_the_rest_takes() {
+    let place = Place::new("");
+    let known = place.study(&["list", "--paper", "prt-pro"]).assert().success();
+    known.stdout(contains("not known how long").and(contains("study run --repetitions 1")));
+    let run = place.study(&["run", "D2", "--repetitions", "1", "--json"]).assert().success();
+    run.stdout(contains("\"undecided\"").or(contains("\"shown\"")));
+    assert_eq!(place.trials(), 1);
+    let list = || {
+        let output = place.study(&["list", "--machine", "host", "--json"]).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json.as_array().unwrap().iter().find(|e| e["id"] == "D2").unwrap().clone()
+    };
+    let told = list();
+    assert_eq!((&told["trials"], &told["left"]["trials"]), (&3.into(), &2.into()));
+    assert!(told["left"]["seconds"].as_f64().unwrap() > 0.0 && told["left"]["unknown"] == 0);
+    place.study(&["run", "D2", "--resume"]).assert().success();
+    assert_eq!(list()["left"]["trials"], 0);
+    let none = place.study(&["list", "--output", "none.jsonl"]).assert().code(125);
+    none.stderr(contains("cannot read none.jsonl"));
+    place.study(&["run", "D2", "--repetitions", "0"]).assert().code(125);
 }
 
 #[test]

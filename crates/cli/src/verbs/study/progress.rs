@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use numapilot_study::experiment::{Left, Outcome, Trial};
+use numapilot_study::experiment::{Ahead, Outcome, Trial};
 
 use crate::status_line::StatusLine;
 use crate::terminal::{Terminal, left_time};
@@ -11,23 +11,27 @@ use crate::terminal::{Terminal, left_time};
 pub struct Progress<'a> {
     line: StatusLine<'a>,
     began: Instant,
+    done: usize,
 }
 
 impl<'a> Progress<'a> {
     pub fn new(terminal: &'a Terminal) -> Self {
-        Self { line: StatusLine::new(terminal), began: Instant::now() }
+        Self { line: StatusLine::new(terminal), began: Instant::now(), done: 0 }
     }
 
-    pub fn before(&self, id: &str, command: &str, left: Left) {
-        let mut message = format!("trial {} of {}", left.done + 1, left.total);
-        if left.done > 0 {
-            let each = self.began.elapsed().as_secs_f64() / left.done as f64;
-            message += &format!(", {} left", left_time(each * (left.total - left.done) as f64));
+    pub fn before(&self, id: &str, command: &str, ahead: &Ahead) {
+        let mut message = format!("trial {} of {}", self.done + 1, self.done + ahead.trials);
+        // Of what nothing is known, as long as what was made until now.
+        let each = (self.done > 0).then(|| self.began.elapsed().as_secs_f64() / self.done as f64);
+        if let Some(each) = each.or((ahead.unknown == 0).then_some(0.0)) {
+            let seconds = ahead.seconds + each * ahead.unknown as f64;
+            message += &format!(", {} left", left_time(seconds));
         }
         self.line.show(format!("{message} · {id} · {command}"));
     }
 
-    pub fn after(&self, trial: &Trial) {
+    pub fn after(&mut self, trial: &Trial) {
+        self.done += 1;
         let (what, why) = match &trial.outcome {
             Outcome::Values(_) => return,
             Outcome::Failed(why) => ("failed", why),

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use numapilot_study::experiment::{
-    Batch, Experiment, Finished, Host, Journal, Judged, Left, Record, ScaleName, Trial, Watcher,
+    Ahead, Batch, Experiment, Finished, Host, Journal, Judged, Record, ScaleName, Trial, Watcher,
     measure_host, named, names,
 };
 use serde::Serialize;
 
 use super::entry::Entry;
-use super::list::Which;
+use super::list::{Scale, Which};
 use super::{print, progress::Progress};
 use crate::interruption::{self, INTERRUPTED};
 use crate::terminal::Terminal;
@@ -44,6 +44,10 @@ pub struct Args {
     /// How much to run.
     #[arg(long, value_enum, default_value_t = Scale::Smoke)]
     scale: Scale,
+    /// Run all of it N times, not as often as the scale says; with 1 a first look, with more and
+    /// --resume surer values.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: Option<u32>,
     /// Add to the results that are there; no trial is made again but those that failed.
     #[arg(long)]
     resume: bool,
@@ -56,27 +60,6 @@ pub struct Args {
     /// Print the verdicts as JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// `--scale`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Scale {
-    /// Seconds for each trial.
-    Smoke,
-    /// All of it over night.
-    Laptop,
-    /// The papers' sizes.
-    Paper,
-}
-
-impl From<Scale> for ScaleName {
-    fn from(scale: Scale) -> Self {
-        match scale {
-            Scale::Smoke => Self::Smoke,
-            Scale::Laptop => Self::Laptop,
-            Scale::Paper => Self::Paper,
-        }
-    }
 }
 
 /// `study run --json`.
@@ -105,6 +88,7 @@ impl Args {
         let batch = Batch {
             experiments: &experiments,
             scale,
+            repetitions: self.repetitions,
             seed: self.seed,
             machine: &machine,
             programs: &programs,
@@ -185,8 +169,8 @@ impl Watcher for Sink<'_> {
         Ok(self.journal.append(&Record::Experiment { scale: self.scale, definition })?)
     }
 
-    fn before(&mut self, experiment: &Experiment, command: &str, left: &Left) {
-        self.progress.before(&experiment.id, command, *left);
+    fn before(&mut self, experiment: &Experiment, command: &str, ahead: &Ahead) {
+        self.progress.before(&experiment.id, command, ahead);
     }
 
     fn after(&mut self, trial: &Trial) -> anyhow::Result<()> {

@@ -21,6 +21,7 @@ mod judge;
 mod printed;
 mod quantity;
 mod run;
+mod schedule;
 
 pub use bootstrap::{Estimate, interval};
 pub use catalogue::{named, names};
@@ -32,7 +33,8 @@ pub use host::{Host, measure as measure_host};
 pub use journal::{Journal, JournalError, Past, Record};
 pub use judge::{ClaimResult, Judged, Point};
 pub use quantity::{At, Quantity};
-pub use run::{Batch, Finished, Left, Outcome, Trial, Watcher};
+pub use run::{Batch, Finished, Outcome, Trial, Watcher};
+pub use schedule::{Ahead, Schedule};
 
 #[cfg(test)]
 mod tests {

@@ -4,13 +4,12 @@
 //! What numapilot says it cannot do here (status 125, with the reason), and what is not
 //! installed (126, 127), is no failure of the experiment: it is not run here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use numapilot_place::{Options, Plan, prepare};
 use numapilot_topology::Machine;
@@ -21,9 +20,9 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::cells::cells;
 use super::definition::{Experiment, Metric, ScaleName};
 use super::printed;
+use super::schedule::{Ahead, Schedule, Task};
 
 /// Exit statuses of what cannot be done here.
 const NOT_HERE: std::ops::RangeInclusive<i32> = 125..=127;
@@ -71,6 +70,8 @@ pub struct Batch<'a> {
     pub experiments: &'a [Experiment],
     /// How much of them.
     pub scale: ScaleName,
+    /// Rounds, in place of the scale's own number.
+    pub repetitions: Option<u32>,
     /// Source of the order within a round.
     pub seed: u64,
     /// Machine that programs are started on.
@@ -91,21 +92,12 @@ pub trait Watcher {
     /// Whatever must end the batch.
     fn begin(&mut self, experiment: &Experiment) -> Result<(), Self::Error>;
     /// Before a trial.
-    fn before(&mut self, experiment: &Experiment, command: &str, left: &Left);
+    fn before(&mut self, experiment: &Experiment, command: &str, ahead: &Ahead);
     /// After it.
     ///
     /// # Errors
     /// Whatever must end the batch: the trial cannot be kept, say.
     fn after(&mut self, trial: &Trial) -> Result<(), Self::Error>;
-}
-
-/// How far a batch is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Left {
-    /// Trials made.
-    pub done: usize,
-    /// About how many there will be.
-    pub total: usize,
 }
 
 /// How a batch ended.
@@ -117,14 +109,6 @@ pub enum Finished {
     Interrupted,
 }
 
-/// A command of the batch.
-struct Task<'a> {
-    command: String,
-    repetitions: u32,
-    timeout: Duration,
-    metrics: Vec<&'a Metric>,
-}
-
 impl Batch<'_> {
     /// Makes the trials that are not among `past`.
     ///
@@ -132,85 +116,25 @@ impl Batch<'_> {
     /// The watcher's, or when nothing can be run at all.
     pub fn run<W: Watcher>(&self, past: &[Trial], watcher: &mut W) -> Result<Finished, W::Error> {
         let mut rng = StdRng::seed_from_u64(self.seed);
-        let tasks = self.tasks();
-        let of =
-            |e: usize| tasks.iter().filter(move |(first, _)| *first == e).map(|(_, task)| task);
-        let mut made: BTreeSet<(&str, u32)> = BTreeSet::new();
-        let mut out: BTreeSet<&str> = BTreeSet::new();
-        for (_, task) in &tasks {
-            for trial in past.iter().filter(|trial| trial.command == task.command) {
-                match &trial.outcome {
-                    // What failed before may have been put right since.
-                    Outcome::Values(v) if task.metrics.iter().all(|m| v.contains_key(&m.key())) => {
-                        made.insert((&task.command, trial.round));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        let planned =
-            tasks.iter().flat_map(|(_, task)| (0..task.repetitions).map(move |r| (task, r)));
-        let mut left = Left {
-            done: 0,
-            total: planned.filter(|(t, r)| !made.contains(&(&t.command, *r))).count(),
-        };
+        let mut schedule = Schedule::new(self.experiments, self.scale, self.repetitions, past);
         for (e, experiment) in self.experiments.iter().enumerate() {
             watcher.begin(experiment)?;
-            let rounds = of(e).map(|task| task.repetitions).max().unwrap_or(0);
-            for round in 0..rounds {
-                let due = |task: &&Task<'_>| {
-                    round < task.repetitions && !made.contains(&(&task.command, round))
-                };
-                let mut turn: Vec<&Task<'_>> = of(e).filter(due).collect();
+            for round in schedule.rounds(e) {
+                let mut turn = schedule.turn(e, round);
                 turn.shuffle(&mut rng);
-                for task in turn {
-                    if out.contains(task.command.as_str()) {
-                        left.total -= 1;
-                        continue;
-                    }
-                    watcher.before(experiment, &task.command, &left);
+                for index in turn {
+                    let task = &schedule.tasks[index];
+                    watcher.before(experiment, &task.command, &schedule.ahead());
                     let trial = match self.one(task, round) {
                         Err(RunError::Interrupted) => return Ok(Finished::Interrupted),
                         trial => trial?,
                     };
-                    if !matches!(trial.outcome, Outcome::Values(_)) {
-                        out.insert(&task.command);
-                    }
                     watcher.after(&trial)?;
-                    left.done += 1;
+                    schedule.made(index, &trial);
                 }
             }
         }
         Ok(Finished::Whole)
-    }
-
-    /// Each command once, with the experiment that runs it and what all of them want of it.
-    fn tasks(&self) -> Vec<(usize, Task<'_>)> {
-        let mut tasks: Vec<(usize, Task<'_>)> = Vec::new();
-        for (e, experiment) in self.experiments.iter().enumerate() {
-            let Some(scale) = experiment.at(self.scale) else { continue };
-            let timeout = Duration::from_secs(scale.timeout_seconds.into());
-            for cell in cells(experiment, self.scale) {
-                let metrics = experiment.metrics.values();
-                match tasks.iter_mut().find(|(_, task)| task.command == cell.command) {
-                    Some((_, task)) => {
-                        task.metrics.extend(metrics);
-                        task.repetitions = task.repetitions.max(scale.repetitions);
-                        task.timeout = task.timeout.max(timeout);
-                    }
-                    None => tasks.push((
-                        e,
-                        Task {
-                            command: cell.command,
-                            repetitions: scale.repetitions,
-                            timeout,
-                            metrics: metrics.collect(),
-                        },
-                    )),
-                }
-            }
-        }
-        tasks
     }
 
     fn one(&self, task: &Task<'_>, round: u32) -> Result<Trial, RunError> {
@@ -286,6 +210,8 @@ fn message(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::experiment::tests::{TINY, tiny};
 
@@ -301,8 +227,8 @@ mod tests {
             self.begun += 1;
             Ok(())
         }
-        fn before(&mut self, _: &Experiment, _: &str, left: &Left) {
-            assert!(left.done < left.total, "{left:?}");
+        fn before(&mut self, _: &Experiment, _: &str, ahead: &Ahead) {
+            assert!(ahead.trials > 0, "{ahead:?}");
         }
         fn after(&mut self, trial: &Trial) -> Result<(), RunError> {
             self.trials.push(trial.clone());
@@ -314,6 +240,7 @@ mod tests {
         let batch = Batch {
             experiments,
             scale: ScaleName::Smoke,
+            repetitions: None,
             seed: 1,
             machine: &Machine::uniform(1, 1),
             programs: Path::new("/nonexistent"),

@@ -1,0 +1,208 @@
+//! The trials that experiments need and do not have yet, and how long they will take.
+//!
+//! How long is known of a command that has been run before: the median of its trials. Of
+//! another command of the same experiment, the mean of those is taken. Nothing is concluded
+//! from one experiment for another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use numapilot_tune::statistics::median;
+use serde::Serialize;
+
+use super::cells::cells;
+use super::definition::{Experiment, Metric, ScaleName};
+use super::run::{Outcome, Trial};
+
+/// What is to be run.
+#[derive(Debug)]
+pub struct Schedule<'a> {
+    pub(super) tasks: Vec<Task<'a>>,
+    trials: usize,
+    /// Seconds that trials took, by command.
+    took: BTreeMap<String, Vec<f64>>,
+}
+
+/// A command, which is there once: experiments that share it share its trials.
+#[derive(Debug)]
+pub(super) struct Task<'a> {
+    /// Position of the first experiment that has it.
+    pub experiment: usize,
+    pub command: String,
+    pub timeout: Duration,
+    /// What all experiments want of it.
+    pub metrics: Vec<&'a Metric>,
+    /// Rounds that are not made.
+    pub due: BTreeSet<u32>,
+}
+
+/// What is not made yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Ahead {
+    /// Trials.
+    pub trials: usize,
+    /// How long they will take, about, without `unknown` ones.
+    pub seconds: f64,
+    /// Those of experiments of which no trial has been made.
+    pub unknown: usize,
+}
+
+impl<'a> Schedule<'a> {
+    /// What of these experiments is not among `past`; with `repetitions` in place of the
+    /// scale's own.
+    #[must_use]
+    pub fn new(
+        experiments: &'a [Experiment],
+        scale: ScaleName,
+        repetitions: Option<u32>,
+        past: &[Trial],
+    ) -> Self {
+        let mut tasks: Vec<Task<'a>> = Vec::new();
+        for (e, experiment) in experiments.iter().enumerate() {
+            let Some(own) = experiment.at(scale) else { continue };
+            let timeout = Duration::from_secs(own.timeout_seconds.into());
+            let rounds = 0..repetitions.unwrap_or(own.repetitions);
+            for cell in cells(experiment, scale) {
+                let metrics = experiment.metrics.values();
+                match tasks.iter_mut().find(|task| task.command == cell.command) {
+                    Some(task) => {
+                        task.metrics.extend(metrics);
+                        task.due.extend(rounds.clone());
+                        task.timeout = task.timeout.max(timeout);
+                    }
+                    None => tasks.push(Task {
+                        experiment: e,
+                        command: cell.command,
+                        timeout,
+                        metrics: metrics.collect(),
+                        due: rounds.clone().collect(),
+                    }),
+                }
+            }
+        }
+        let trials = tasks.iter().map(|task| task.due.len()).sum();
+        let mut schedule = Self { tasks, trials, took: BTreeMap::new() };
+        for trial in past {
+            schedule.learn(trial);
+            let mut tasks = schedule.tasks.iter_mut();
+            if let Some(task) = tasks.find(|task| task.command == trial.command) {
+                // What failed before may have been put right since.
+                if task.has_all_of(&trial.outcome) {
+                    task.due.remove(&trial.round);
+                }
+            }
+        }
+        schedule
+    }
+
+    /// Trials in all, made or not.
+    #[must_use]
+    pub fn trials(&self) -> usize {
+        self.trials
+    }
+
+    /// What is not made yet.
+    #[must_use]
+    pub fn ahead(&self) -> Ahead {
+        let mut ahead = Ahead::default();
+        for task in self.tasks.iter().filter(|task| !task.due.is_empty()) {
+            let trials = task.due.len();
+            ahead.trials += trials;
+            match self.seconds(task) {
+                Some(each) => ahead.seconds += each * trials as f64,
+                None => ahead.unknown += trials,
+            }
+        }
+        ahead
+    }
+
+    /// Positions of the tasks of an experiment that are due in a round.
+    pub(super) fn turn(&self, experiment: usize, round: u32) -> Vec<usize> {
+        let is_due = |task: &Task<'_>| task.experiment == experiment && task.due.contains(&round);
+        (0..self.tasks.len()).filter(|index| is_due(&self.tasks[*index])).collect()
+    }
+
+    /// The rounds of an experiment that are due.
+    pub(super) fn rounds(&self, experiment: usize) -> BTreeSet<u32> {
+        let own = self.tasks.iter().filter(|task| task.experiment == experiment);
+        own.flat_map(|task| &task.due).copied().collect()
+    }
+
+    /// A task's trial was made; what failed is not tried again.
+    pub(super) fn made(&mut self, index: usize, trial: &Trial) {
+        self.learn(trial);
+        let task = &mut self.tasks[index];
+        match trial.outcome {
+            Outcome::Values(_) => _ = task.due.remove(&trial.round),
+            _ => task.due.clear(),
+        }
+    }
+
+    fn learn(&mut self, trial: &Trial) {
+        self.took.entry(trial.command.clone()).or_default().push(trial.seconds);
+    }
+
+    /// What a trial of a task will take.
+    fn seconds(&self, task: &Task<'_>) -> Option<f64> {
+        let known = |task: &Task<'_>| self.took.get(&task.command).map(|took| median(took));
+        known(task).or_else(|| {
+            let others = self.tasks.iter().filter(|other| other.experiment == task.experiment);
+            let others: Vec<f64> = others.filter_map(known).collect();
+            (!others.is_empty()).then(|| others.iter().sum::<f64>() / others.len() as f64)
+        })
+    }
+}
+
+impl Task<'_> {
+    fn has_all_of(&self, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Values(v) => self.metrics.iter().all(|m| v.contains_key(&m.key())),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests::{TINY, tiny};
+
+    fn trial(kind: &str, round: u32, seconds: f64) -> Trial {
+        let number = Ok(serde_json::Value::from(1.0));
+        Trial {
+            command: format!("echo '{{\"seconds\": {kind}}}' # 10"),
+            round,
+            seconds,
+            outcome: Outcome::Values([("seconds".to_owned(), number)].into()),
+        }
+    }
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_was_made() {
+        let other = TINY.replace("T1", "T2").replace("echo", "printf");
+        let both = [tiny(), Experiment::parse("other", &other).unwrap()];
+        let ahead = |past: &[Trial]| {
+            let schedule = Schedule::new(&both, ScaleName::Smoke, None, past);
+            assert_eq!(schedule.trials(), 12);
+            schedule.ahead()
+        };
+        assert_eq!(ahead(&[]), Ahead { trials: 12, seconds: 0.0, unknown: 12 });
+        // Three of the slow one as long as two of it were, two of the fast one.
+        let slow = Trial { outcome: Outcome::Failed("why".to_owned()), ..trial("2.0", 0, 30.0) };
+        let past = [trial("1.0", 0, 2.0), slow, trial("2.0", 7, 10.0)];
+        assert_eq!(ahead(&past), Ahead { trials: 11, seconds: 4.0 + 60.0, unknown: 6 });
+        // Of the slow one nothing is known but how long the fast one took.
+        assert_eq!(ahead(&past[..1]), Ahead { trials: 11, seconds: 10.0, unknown: 6 });
+    }
+
+    #[test]
+    fn repetitions_may_be_others_than_the_scale_s() {
+        let all = [tiny()];
+        let left = |repetitions| {
+            Schedule::new(&all, ScaleName::Smoke, repetitions, &[trial("1.0", 0, 1.0)])
+                .ahead()
+                .trials
+        };
+        assert_eq!((left(Some(1)), left(None), left(Some(5))), (1, 5, 9));
+    }
+}
