@@ -42,14 +42,15 @@ fn scorecard(page: &mut String, sections: &[Section]) -> std::fmt::Result {
         page,
         "</ul>\n<p class=\"quiet\">Comparisons with the papers, by verdict. Every verdict is computed \
          from the runs: the median and its 95 % bootstrap interval against the rule of the experiment. An \
-         experiment's verdict is its weakest.</p>\n<table><thead><tr><th>id</th><th>experiment</th>\
+         experiment's verdict is its weakest.</p>\n<table class=\"score\"><thead><tr><th>id</th><th>experiment</th>\
          <th>paper</th><th>ran on</th><th>verdict</th></tr></thead><tbody>"
     )?;
     for section in sections {
         let e = &section.experiment;
         writeln!(
             page,
-            "<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td>{}, {}</td><td>{}, {}</td><td>{}</td></tr>",
+            "<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td class=\"where\">{}, {}</td>\
+             <td class=\"where\">{}, {}</td><td>{}</td></tr>",
             anchor(section),
             escape(&e.id),
             escape(&e.title),
@@ -137,7 +138,7 @@ fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {
         escape(&e.machine),
         section.scale,
         escape(&e.says),
-        escape(&e.differs),
+        escape(&e.differs_at(section.scale)),
     )?;
     let pictures = picture::draw(e, judged);
     if !pictures.is_empty() {
@@ -177,18 +178,21 @@ fn line(page: &mut String, result: &ClaimResult) -> std::fmt::Result {
             (names.collect::<Vec<_>>().join(" &gt; "), String::new())
         }
     };
-    let remark = result.remark.as_ref();
-    let remark = remark.map(|r| format!("<br><span class=\"quiet\">{}</span>", escape(r)));
+    let remark = |r: &String| {
+        format!("<tr class=\"remark\"><td colspan=\"6\" class=\"quiet\">{}</td></tr>\n", escape(r))
+    };
+    let remark = result.remark.as_ref().map(remark);
     writeln!(
         page,
-        "<tr><td>{}{}</td><td data-label=\"paper\">{}</td><td class=\"{}\" data-label=\"here\">{here}</td>\
-         <td class=\"number\" data-label=\"95 % interval\">{interval}</td><td>{}</td><td>{}</td></tr>",
+        "<tr{}><td>{}</td><td data-label=\"paper\">{}</td><td class=\"{}\" data-label=\"here\">{here}</td>\
+         <td class=\"number\" data-label=\"95 % interval\">{interval}</td><td>{}</td><td>{}</td></tr>\n{}",
+        remark.as_ref().map_or("", |_| " class=\"remarked\""),
         escape(&result.text),
-        remark.unwrap_or_default(),
         escape(&paper(result)),
         if result.values.len() == 1 { "number" } else { "" },
         strip::draw(result).unwrap_or_default(),
-        badge(result.verdict)
+        badge(result.verdict),
+        remark.unwrap_or_default()
     )
 }
 

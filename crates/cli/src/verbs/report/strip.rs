@@ -13,6 +13,8 @@ use crate::svg::{Area, Svg};
 const WIDTH: f64 = 180.0;
 const HEIGHT: f64 = 26.0;
 const EDGE: f64 = 6.0;
+/// A band up to so many times all else has no end, in truth, and none in the picture.
+const FAR: f64 = 10.0;
 const MIDDLE: f64 = HEIGHT / 2.0;
 
 /// The picture; `None` where there is nothing to put beside ours.
@@ -25,8 +27,10 @@ pub fn draw(result: &ClaimResult) -> Option<String> {
     };
     let limit = claim.above.or(claim.below);
     let interval = ours.interval.unwrap_or([ours.value; 2]);
-    let all =
-        || interval.into_iter().chain(claim.band.into_iter().flatten()).chain(paper).chain(limit);
+    let others = || interval.into_iter().chain(paper).chain(limit);
+    let most = others().fold(0.0, f64::max);
+    let band = claim.band.map(|[from, to]| [from, if to > FAR * most { 2.0 * most } else { to }]);
+    let all = || others().chain(band.into_iter().flatten());
     let (low, high) =
         all().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     if all().count() == 2 || high <= low {
@@ -37,7 +41,7 @@ pub fn draw(result: &ClaimResult) -> Option<String> {
     let (low, high) = (low - air, high + air);
     let x = |value: f64| EDGE + (WIDTH - 2.0 * EDGE) * (value - low) / (high - low);
     let mut svg = Svg::default();
-    if let Some([from, to]) = claim.band {
+    if let Some([from, to]) = band {
         let area = Area { x: x(from), y: 4.0, width: x(to) - x(from), height: HEIGHT - 8.0 };
         svg.rectangle("box", area, 2.0);
     }

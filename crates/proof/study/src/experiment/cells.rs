@@ -41,6 +41,15 @@ pub fn cells(experiment: &Experiment, scale: ScaleName) -> Vec<Cell> {
     cells
 }
 
+impl Experiment {
+    /// In what way ours is another experiment than the paper's, at a scale.
+    #[must_use]
+    pub fn differs_at(&self, scale: ScaleName) -> String {
+        let values = self.at(scale).into_iter().flat_map(|scale| &scale.values);
+        values.fold(self.differs.clone(), |text, (name, value)| filled(&text, name, value))
+    }
+}
+
 fn filled(command: &str, name: &str, words: &str) -> String {
     command.replace(&format!("{{{name}}}"), words)
 }
@@ -49,6 +58,15 @@ fn filled(command: &str, name: &str, words: &str) -> String {
 mod tests {
     use super::*;
     use crate::experiment::tests::TINY;
+
+    #[test]
+    fn what_differs_may_depend_on_the_scale() {
+        let text = TINY.replace("all of it", "{size} in place of 100");
+        let tiny = Experiment::parse("tiny", &text).unwrap();
+        assert_eq!(tiny.differs_at(ScaleName::Laptop), "10 in place of 100");
+        let unknown = Experiment::parse("tiny", &text.replace("{size} in", "{sizes} in"));
+        assert!(unknown.unwrap_err().to_string().contains("{sizes} is no value of every scale"));
+    }
 
     #[test]
     fn levels_are_crossed_and_a_scale_may_leave_some_out() {

@@ -17,7 +17,7 @@ pub const HOST: &str = "host";
 pub enum ScaleName {
     /// Seconds: shows that it works, and the directions of what is large.
     Smoke,
-    /// Over night on a laptop.
+    /// Some hours on a laptop.
     Laptop,
     /// The paper's sizes.
     Paper,
@@ -47,7 +47,7 @@ pub struct Experiment {
     pub place: String,
     /// What the paper found.
     pub says: String,
-    /// In what way ours is another experiment than the paper's.
+    /// In what way ours is another experiment than the paper's, with `{value}` where sizes go.
     pub differs: String,
     /// Where it runs: [`HOST`], or a machine of `lab list`.
     pub machine: String,
@@ -242,11 +242,14 @@ impl Experiment {
                 }
             }
         }
-        for name in self.placeholders() {
-            let everywhere = self.scale.values().all(|scale| scale.values.contains_key(name));
-            if !self.factors.contains_key(name) && !everywhere {
+        let everywhere = |name| self.scale.values().all(|scale| scale.values.contains_key(name));
+        for name in placeholders(&self.command) {
+            if !self.factors.contains_key(name) && !everywhere(name) {
                 return Err(format!("{{{name}}} is neither a factor nor a value of every scale"));
             }
+        }
+        if let Some(name) = placeholders(&self.differs).find(|name| !everywhere(name)) {
+            return Err(format!("differs: {{{name}}} is no value of every scale"));
         }
         if let Some(factor) = &self.along {
             self.factors.get(factor).ok_or(format!("there is no factor {factor} to go along"))?;
@@ -296,15 +299,15 @@ impl Experiment {
             false => Err(format!("{factor} has no level {level}")),
         }
     }
+}
 
-    /// Names between braces in the command; other braces are the shell's.
-    fn placeholders(&self) -> impl Iterator<Item = &str> {
-        let name = |part: &'_ str| -> Option<usize> {
-            let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '_'))?;
-            (end > 0 && part[end..].starts_with('}')).then_some(end)
-        };
-        self.command.split('{').skip(1).filter_map(move |part| Some(&part[..name(part)?]))
-    }
+/// Names between braces; other braces are the shell's.
+fn placeholders(text: &str) -> impl Iterator<Item = &str> {
+    let name = |part: &'_ str| -> Option<usize> {
+        let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '_'))?;
+        (end > 0 && part[end..].starts_with('}')).then_some(end)
+    };
+    text.split('{').skip(1).filter_map(move |part| Some(&part[..name(part)?]))
 }
 
 #[cfg(test)]
