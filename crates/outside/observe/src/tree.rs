@@ -16,6 +16,7 @@ use std::time::Duration;
 use numapilot_sys::process;
 use procfs::ProcError;
 use procfs::process::{Process, Stat};
+use rustix::fs::{Dir, DirEntry};
 
 use crate::newcomers::{Born, Newcomers};
 use crate::numa_maps::{self, NodeBytes};
@@ -87,6 +88,15 @@ struct Member {
     zombie: bool,
 }
 
+impl Member {
+    fn see(&mut self, stat: &Stat) {
+        self.parent = stat.ppid;
+        self.used = Used::of(stat);
+        self.taken_over = Used::taken_over(stat);
+        self.zombie = is_zombie(stat);
+    }
+}
+
 /// The named processes and all that descend from them.
 #[derive(Debug, Default)]
 pub struct Tree {
@@ -123,51 +133,50 @@ impl Tree {
 
     fn insert(&mut self, process: Process) -> procfs::ProcResult<()> {
         let stat = process.stat()?;
-        let (used, taken_over) = (Used::of(&stat), Used::taken_over(&stat));
-        let zombie = is_zombie(&stat);
-        let member = Member { parent: stat.ppid, used, taken_over, zombie, process };
+        let mut member = Member {
+            parent: 0,
+            used: Used::default(),
+            taken_over: Duration::ZERO,
+            zombie: false,
+            process,
+        };
+        member.see(&stat);
         self.members.insert(member.process.pid, member);
         Ok(())
     }
 
     /// Threads of all living members.
     pub fn threads(&self) -> impl Iterator<Item = i32> + '_ {
-        self.members
-            .values()
-            .filter_map(|m| m.process.tasks().ok())
-            .flatten()
-            .flatten()
-            .map(|t| t.tid)
+        self.members.values().flat_map(|member| tids(&member.process))
     }
 
     /// Looks again: drops those that ended, finds new children, reads what all have used.
     pub fn refresh(&mut self) {
-        // Whoever is gone is dropped before its parent is read: the parent has it by then.
-        let gone: Vec<i32> = self
-            .members
-            .iter()
-            .filter(|(_, m)| m.process.stat().is_err())
-            .map(|(pid, _)| *pid)
-            .collect();
-        for pid in gone {
-            if let Some(member) = self.members.remove(&pid)
+        // When somebody is gone all are read again: its parent has its figures by then.
+        while self.drop_gone() {}
+        let mut born = self.newcomers.look();
+        // A child may have a lower number than its parent once numbers have wrapped.
+        while self.adopt(&mut born) {}
+    }
+
+    /// Reads what all have used and drops those that are gone; whether there were any.
+    fn drop_gone(&mut self) -> bool {
+        let mut gone = Vec::new();
+        for (pid, member) in &mut self.members {
+            // A zombie still answers, with its final figures.
+            match member.process.stat() {
+                Ok(stat) => member.see(&stat),
+                Err(_) => gone.push(*pid),
+            }
+        }
+        for pid in &gone {
+            if let Some(member) = self.members.remove(pid)
                 && !self.members.contains_key(&member.parent)
             {
                 self.departed = self.departed.plus(member.used);
             }
         }
-        for member in self.members.values_mut() {
-            // A zombie still answers, with its final figures.
-            if let Ok(stat) = member.process.stat() {
-                member.parent = stat.ppid;
-                member.used = Used::of(&stat);
-                member.taken_over = Used::taken_over(&stat);
-                member.zombie = is_zombie(&stat);
-            }
-        }
-        let mut born = self.newcomers.look();
-        // A child may have a lower number than its parent once numbers have wrapped.
-        while self.adopt(&mut born) {}
+        !gone.is_empty()
     }
 
     /// Adds those whose parent is a member; whether there were any.
@@ -306,14 +315,23 @@ impl Tree {
         name: &'static str,
     ) -> impl Iterator<Item = (i32, String)> + '_ {
         self.members.values().flat_map(move |member| {
-            let tasks = member.process.tasks().into_iter().flatten().flatten();
-            tasks.filter_map(move |task| {
-                let path = format!("task/{}/{name}", task.tid);
+            tids(&member.process).into_iter().filter_map(move |tid| {
+                let path = format!("task/{tid}/{name}");
                 let file = member.process.open_relative(path).ok()?;
-                Some((task.tid, io::read_to_string(file).ok()?))
+                Some((tid, io::read_to_string(file).ok()?))
             })
         })
     }
+}
+
+/// Threads of a process, none when it is gone. By name only: there may be thousands.
+fn tids(process: &Process) -> Vec<i32> {
+    let list = || -> Option<Vec<i32>> {
+        let entries = Dir::read_from(process.open_relative("task").ok()?).ok()?;
+        let tid = |entry: DirEntry| entry.file_name().to_str().ok()?.parse().ok();
+        Some(entries.flatten().filter_map(tid).collect())
+    };
+    list().unwrap_or_default()
 }
 
 /// proc_pid_stat(5): Z for a zombie, X for what is being buried.
