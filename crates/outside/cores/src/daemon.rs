@@ -8,8 +8,9 @@ use numapilot_topology::{CpuSet, Machine};
 use crate::CoresError;
 use crate::actuator::{Hold, Way, pinned};
 use crate::decide::{Controller, Decision, Limits, Load};
+use crate::kept::Watch;
 use crate::layout::{Layout, NodeUse, NodeUses, Spread};
-use crate::meter::{Meter, Pace};
+use crate::meter::{Meter, OFTEN, Pace, RARELY, SELDOM};
 use crate::net::{Net, Run, Transition};
 use crate::record::{Claim, Records};
 use crate::seats::{Seat, seat};
@@ -80,6 +81,11 @@ struct Target {
     hold: Hold,
     /// `None` in a dry run.
     claim: Option<Claim>,
+    watch: Watch,
+    /// Whether that has changed in this tick.
+    disturbed: bool,
+    /// CPUs that it may have, others' included.
+    allowed: CpuSet,
     available: CpuSet,
     layout: Layout,
     cpus: CpuSet,
@@ -135,7 +141,8 @@ impl Daemon {
         }
         self.records.make_way(root, &tree)?;
         let plan = Hold::plan(root, &tree, self.settings.way)?;
-        let available = plan.available()?.difference(&self.records.cpus_of_others()?);
+        let allowed = plan.available()?;
+        let available = allowed.difference(&self.records.cpus_of_others()?);
         let others = self.settings.minimum as usize * self.targets.len();
         let there = available.len().saturating_sub(others);
         if there < self.settings.minimum as usize {
@@ -155,25 +162,28 @@ impl Daemon {
             (claim.record.hold.clone(), Some(claim))
         };
         let layout = Layout::of(&self.machine, &available, self.settings.spread);
-        let meter = Meter::new(&tree, hold.accounts());
+        let meter = Meter::new(&tree, hold.accounts().as_deref());
         let traffic = meter.traffic().source().map_err(str::to_owned);
         let cores = number(available.len());
         self.targets.push(Target {
             root,
             weight,
-            look: Pace::new(),
+            look: Pace::of(SELDOM),
             meter,
             controller: self.settings.controller.clone(),
             run: Run::new(Net::new(self.settings.minimum, cores), cores),
+            watch: Watch::of(&hold.watched(root)),
+            disturbed: true,
             hold,
             claim,
+            allowed,
             cpus: CpuSet::new(),
             layout,
             available,
             uses: NodeUses::new(),
-            use_look: Pace::new(),
+            use_look: Pace::of(OFTEN),
             pinned: 0,
-            pin_look: Pace::new(),
+            pin_look: Pace::of(RARELY),
             tree,
         });
         Ok(Added { held_by, traffic })
@@ -366,7 +376,11 @@ impl Target {
         others: &CpuSet,
         settings: &Settings,
     ) -> Result<(), CoresError> {
-        let available = self.hold.available()?.difference(others);
+        self.disturbed = self.watch.has_changed();
+        if self.disturbed {
+            self.allowed = self.hold.available()?;
+        }
+        let available = self.allowed.difference(others);
         if available.is_empty() {
             return Err(CoresError::TooFew { pid: self.root, wanted: settings.minimum, there: 0 });
         }
@@ -427,7 +441,10 @@ impl Target {
             claim.record.hold = self.hold.clone();
             claim.save()?;
         }
-        self.hold.keep(self.root, &self.cpus, &self.tree)
+        if self.disturbed {
+            self.hold.keep(self.root, &self.cpus, &self.tree)?;
+        }
+        Ok(())
     }
 
     /// Puts it back as it was; what could not be.

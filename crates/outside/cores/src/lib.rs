@@ -18,6 +18,7 @@ pub mod actuator;
 mod daemon;
 pub mod decide;
 mod error;
+mod kept;
 pub mod layout;
 mod meter;
 pub mod net;

@@ -10,17 +10,21 @@
 //! than every tick, and what is known is then an average of a longer time.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use numapilot_observe::Tree;
 
 use crate::decide::Load;
+use crate::kept::Kept;
 use crate::traffic::Traffic;
 
-/// A costly look takes at most one part in so many of one CPU's time.
-const REST: u32 = 1000;
+/// A look that decides takes at most one part in so many of one CPU's time.
+pub const OFTEN: u32 = 1000;
+/// One for processes that have ended or are new.
+pub const SELDOM: u32 = 2000;
+/// One for what hardly changes.
+pub const RARELY: u32 = 4000;
 /// Waiting that is older than so many ticks is not known any more.
 const FRESH_TICKS: u32 = 3;
 
@@ -28,13 +32,14 @@ const FRESH_TICKS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     next: Instant,
+    rest: u32,
 }
 
 impl Pace {
-    /// Due at once.
+    /// Due at once, then for one part in `rest` of one CPU's time.
     #[must_use]
-    pub fn new() -> Self {
-        Self { next: Instant::now() }
+    pub fn of(rest: u32) -> Self {
+        Self { next: Instant::now(), rest }
     }
 
     /// Does what is due, and rests by the CPU time that it took: on a busy machine it lasts
@@ -46,14 +51,8 @@ impl Pace {
         }
         let before = own_cpu_time();
         let result = look();
-        self.next = begin + own_cpu_time().saturating_sub(before) * REST;
+        self.next = begin + own_cpu_time().saturating_sub(before) * self.rest;
         Some(result)
-    }
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -63,11 +62,36 @@ fn own_cpu_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
+/// The accounts of a group in cgroup v2.
+#[derive(Debug)]
+struct Group {
+    usage: Kept,
+    /// `None` on a kernel without PSI.
+    pressure: Option<Kept>,
+}
+
+impl Group {
+    fn at(path: &Path) -> Option<Self> {
+        let usage = Kept::open(&path.join("cpu.stat")).ok()?;
+        Some(Self { usage, pressure: Kept::open(&path.join("cpu.pressure")).ok() })
+    }
+
+    /// What its processes have used; `None` when it is gone.
+    fn cpu_time(&self) -> Option<Duration> {
+        parse_usage(&self.usage.read().ok()?)
+    }
+
+    /// For how many microseconds at least one thread has waited.
+    fn pressure_us(&self) -> Option<u64> {
+        parse_pressure(&self.pressure.as_ref()?.read().ok()?)
+    }
+}
+
 /// What was read last.
 #[derive(Debug)]
 pub struct Meter {
     /// The target's own group in cgroup v2.
-    group: Option<PathBuf>,
+    group: Option<Group>,
     at: Instant,
     cpu: Option<Duration>,
     looked_at: Instant,
@@ -84,19 +108,20 @@ pub struct Meter {
 impl Meter {
     /// Begins to measure a target, which may have a group of its own in cgroup v2.
     #[must_use]
-    pub fn new(tree: &Tree, group: Option<PathBuf>) -> Self {
+    pub fn new(tree: &Tree, group: Option<&Path>) -> Self {
         let now = Instant::now();
+        let group = group.and_then(Group::at);
         Self {
             at: now,
-            cpu: cpu_time(tree, group.as_deref()),
+            cpu: cpu_time(tree, group.as_ref()),
             looked_at: now,
             unseen: 0.0,
-            pressure_us: group.as_deref().and_then(pressure_us),
+            pressure_us: group.as_ref().and_then(Group::pressure_us),
             group,
             delays: tree.run_delays().collect(),
             delays_at: now,
             waiting: None,
-            pace: Pace::new(),
+            pace: Pace::of(OFTEN),
             traffic: Traffic::of(tree),
         }
     }
@@ -128,23 +153,26 @@ impl Meter {
         let now = Instant::now();
         let interval = now.duration_since(self.at);
         let seconds = interval.as_secs_f64();
-        let cpu = cpu_time(tree, self.group.as_deref());
+        let cpu = cpu_time(tree, self.group.as_ref());
         // A process that ended between two looks takes its last moments with it.
         let used = cpu.zip(self.cpu).map(|(now, before)| now.saturating_sub(before));
         let busy = used.map(|used| used.as_secs_f64() / seconds + std::mem::take(&mut self.unseen));
-        let pressure_us = self.group.as_deref().and_then(pressure_us);
+        let pressure_us = self.group.as_ref().and_then(Group::pressure_us);
         let pressed = pressure_us
             .zip(self.pressure_us)
             .map(|(now, before)| (now.saturating_sub(before) as f64 / 1e6 / seconds).min(1.0));
         (self.at, self.cpu, self.pressure_us) = (now, cpu, pressure_us);
         self.wait(tree, now);
+        let counted = self.traffic.read();
         let fresh = now.duration_since(self.delays_at) <= interval * FRESH_TICKS;
         Load {
             // A number that was given to another process would count as its work.
-            busy: busy.filter(|_| seconds > 0.0).map(|busy| busy.min(most as f64)),
+            busy: busy
+                .filter(|_| seconds > 0.0)
+                .map(|busy| busy.min(most as f64).min(counted.computing.unwrap_or(f64::MAX))),
             waiting: self.waiting.filter(|_| fresh),
             pressure: pressed,
-            traffic: self.traffic.read(),
+            traffic: counted.bytes_per_second,
         }
     }
 
@@ -167,9 +195,8 @@ impl Meter {
 }
 
 /// What a target has used; `None` when its group is gone.
-fn cpu_time(tree: &Tree, group: Option<&Path>) -> Option<Duration> {
-    let Some(group) = group else { return Some(tree.cpu_time()) };
-    parse_usage(&fs::read_to_string(group.join("cpu.stat")).ok()?)
+fn cpu_time(tree: &Tree, group: Option<&Group>) -> Option<Duration> {
+    group.map_or_else(|| Some(tree.cpu_time()), Group::cpu_time)
 }
 
 /// `usage_usec N` of `cpu.stat`.
@@ -179,10 +206,6 @@ fn parse_usage(text: &str) -> Option<Duration> {
 }
 
 /// `some ... total=N` of `cpu.pressure`, in microseconds.
-fn pressure_us(group: &Path) -> Option<u64> {
-    parse_pressure(&fs::read_to_string(group.join("cpu.pressure")).ok()?)
-}
-
 fn parse_pressure(text: &str) -> Option<u64> {
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
     some.split_whitespace().find_map(|field| field.strip_prefix("total="))?.parse().ok()
@@ -252,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_costly_look_is_rare() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::of(OFTEN);
         let work = || {
             let begin = own_cpu_time();
             while own_cpu_time() < begin + Duration::from_millis(5) {}
@@ -260,10 +283,10 @@ mod tests {
         assert!(pace.when_due(work).is_some());
         assert!(pace.when_due(|| ()).is_none());
         // What only waited for a CPU took nothing of it.
-        let mut pace = Pace::new();
+        let mut pace = Pace::of(OFTEN);
         assert!(pace.when_due(|| std::thread::sleep(Duration::from_millis(5))).is_some());
-        std::thread::sleep(Duration::from_millis(500));
-        assert!(pace.when_due(|| ()).is_some());
+        let rest = pace.next.saturating_duration_since(Instant::now());
+        assert!(rest < Duration::from_millis(5) * OFTEN / 2, "{rest:?}");
     }
 
     proptest! {

@@ -3,6 +3,9 @@
 //!
 //! Sources: perf_event_open(2) with the processor's DRAM events; in a lab its PMU, which
 //! counts the whole machine. Elsewhere there is none, and the reason is told.
+//!
+//! In a lab many CPUs share the host's few: one that waits for the host looks busy. Its PMU tells
+//! how many really computed, in simulated time, in which nobody waits for the host.
 
 use std::time::Instant;
 
@@ -10,7 +13,7 @@ use numapilot_observe::lab::{LabCounters, LabPmu};
 use numapilot_observe::pmu::{Attach, Counters};
 use numapilot_observe::{Metric, Tree};
 
-use crate::meter::Pace;
+use crate::meter::{OFTEN, Pace};
 
 /// What an access to DRAM moves.
 const LINE_BYTES: f64 = 64.0;
@@ -25,8 +28,24 @@ pub struct Traffic {
 #[derive(Debug)]
 enum Source {
     Lab { pmu: LabPmu, last: LabCounters },
-    Processor { counters: Counters, lines: f64, at: Instant },
+    Processor { counters: Counters, last: (f64, Instant) },
     None(String),
+}
+
+/// What is known of the time since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counted {
+    /// Memory traffic; in a lab for each second of simulated time.
+    pub bytes_per_second: Option<f64>,
+    /// Cores that computed in simulated time; only in a lab.
+    pub computing: Option<f64>,
+}
+
+/// Lines of memory, the seconds in which they were moved, and a lab's CPU time in them.
+struct Moved {
+    lines: f64,
+    seconds: f64,
+    cpu: Option<f64>,
 }
 
 impl Traffic {
@@ -38,7 +57,7 @@ impl Traffic {
             Ok(None) => processor(tree),
             Err(error) => Source::None(error.to_string()),
         };
-        Self { source, pace: Pace::new() }
+        Self { source, pace: Pace::of(OFTEN) }
     }
 
     /// What counts it; `Err` is why nothing does.
@@ -53,39 +72,43 @@ impl Traffic {
         }
     }
 
-    /// Bytes per second since the last time that was known; of simulated time in a lab.
-    pub fn read(&mut self) -> Option<f64> {
-        let (lines, seconds) = self.pace.when_due(|| self.source.read())??;
-        (seconds > 0.0).then(|| lines * LINE_BYTES / seconds)
-    }
-}
-
-impl Source {
-    /// Lines of memory, and the seconds in which they were moved.
-    fn read(&mut self) -> Option<(f64, f64)> {
-        match self {
-            Self::Lab { pmu, last } => {
+    /// What was counted since the last time that something was.
+    pub fn read(&mut self) -> Counted {
+        let moved = match &mut self.source {
+            // Its memory is mapped: that costs nothing.
+            Source::Lab { pmu, last } => {
                 let now = pmu.counters();
-                let (local, remote) = now.counted_since(last).local_remote();
-                let seconds = now.seconds_since(last);
+                let (counted, seconds) = (now.counted_since(last), now.seconds_since(last));
                 *last = now;
-                Some(((local + remote) as f64, seconds))
+                let (local, remote) = counted.local_remote();
+                Some(Moved {
+                    lines: (local + remote) as f64,
+                    seconds,
+                    cpu: Some(counted.cpu_seconds()),
+                })
             }
-            Self::Processor { counters, lines, at } => {
-                let (now, moment) = (dram_lines(counters).ok()?, Instant::now());
-                let moved = ((now - *lines).max(0.0), (moment - *at).as_secs_f64());
-                (*lines, *at) = (now, moment);
-                Some(moved)
-            }
-            Self::None(_) => None,
-        }
+            Source::Processor { counters, last } => self
+                .pace
+                .when_due(|| {
+                    let now = (dram_lines(counters).ok()?, Instant::now());
+                    let before = std::mem::replace(last, now);
+                    let seconds = (now.1 - before.1).as_secs_f64();
+                    Some(Moved { lines: (now.0 - before.0).max(0.0), seconds, cpu: None })
+                })
+                .flatten(),
+            Source::None(_) => None,
+        };
+        moved.filter(|moved| moved.seconds > 0.0).map_or_else(Counted::default, |moved| Counted {
+            bytes_per_second: Some(moved.lines * LINE_BYTES / moved.seconds),
+            computing: moved.cpu.map(|cpu| cpu / moved.seconds),
+        })
     }
 }
 
 fn processor(tree: &Tree) -> Source {
     let counters = Counters::dram(&Attach::Threads(tree.threads().collect()));
     match dram_lines(&counters) {
-        Ok(lines) => Source::Processor { counters, lines, at: Instant::now() },
+        Ok(lines) => Source::Processor { counters, last: (lines, Instant::now()) },
         Err(reason) => Source::None(reason),
     }
 }
@@ -106,10 +129,13 @@ mod tests {
         let mut traffic = Traffic::of(&tree);
         std::thread::sleep(std::time::Duration::from_millis(20));
         match traffic.source().map_err(str::to_owned) {
-            Ok(_) => assert!(traffic.read().is_none_or(|bytes| bytes >= 0.0)),
+            Ok(_) => {
+                let bytes = traffic.read().bytes_per_second;
+                assert!(bytes.is_none_or(|bytes| bytes >= 0.0));
+            }
             Err(reason) => {
                 assert!(reason.len() > 20, "{reason}");
-                assert_eq!(traffic.read(), None);
+                assert_eq!(traffic.read(), Counted::default());
             }
         }
     }

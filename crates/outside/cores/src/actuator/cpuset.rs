@@ -18,6 +18,7 @@ use numapilot_topology::CpuSet;
 use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 
+use super::ONLINE;
 use crate::CoresError;
 
 /// What our groups are called.
@@ -182,17 +183,28 @@ impl Cpuset {
 
     /// CPUs of the group above.
     pub(super) fn available(&self) -> Result<CpuSet, CoresError> {
-        let effective = self.version.effective();
+        let above = read_set(&self.above())?;
         if self.is_ours() {
-            return read_set(&self.origin.join(effective));
+            return Ok(above);
         }
-        let above = self.origin.parent().map(|parent| parent.join(effective));
-        let above = match above.filter(|path| path.exists()) {
-            Some(path) => read_set(&path)?,
-            None => read_set("/sys/devices/system/cpu/online".as_ref())?,
-        };
         let own = CpuSet::parse_list(&self.before).unwrap_or_default();
         Ok(if own.is_empty() { above } else { above.intersection(&own) })
+    }
+
+    /// The file with the CPUs of the group above.
+    fn above(&self) -> PathBuf {
+        let effective = self.version.effective();
+        if self.is_ours() {
+            return self.origin.join(effective);
+        }
+        let above = self.origin.parent().map(|parent| parent.join(effective));
+        above.filter(|path| path.exists()).unwrap_or_else(|| ONLINE.into())
+    }
+
+    /// Where it shows that the CPUs above, those of the group or the target's group are others.
+    pub(super) fn watched(&self, root: i32) -> [PathBuf; 3] {
+        let own = self.group.join("cpuset.cpus");
+        [self.above(), own, format!("/proc/{root}/cgroup").into()]
     }
 
     fn is_in(&self, pid: i32, path: &str) -> bool {

@@ -24,6 +24,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::CoresError;
 
+/// CPUs that are switched on.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
 /// The ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -98,12 +101,23 @@ impl Hold {
     /// # Errors
     /// [`CoresError`].
     pub fn available(&self) -> Result<CpuSet, CoresError> {
-        let online = cpuset::read_set("/sys/devices/system/cpu/online".as_ref())?;
+        let online = cpuset::read_set(ONLINE.as_ref())?;
         let allowed = match self {
             Self::Cpuset(cpuset) => cpuset.available()?,
             Self::Affinity(affinity) => affinity.before().clone(),
         };
         Ok(allowed.intersection(&online))
+    }
+
+    /// The files whose text changes when [`Hold::available`] does, or when the target is no more
+    /// where it was put.
+    #[must_use]
+    pub fn watched(&self, root: i32) -> Vec<PathBuf> {
+        let mut paths = vec![PathBuf::from(ONLINE)];
+        if let Self::Cpuset(cpuset) = self {
+            paths.extend(cpuset.watched(root));
+        }
+        paths
     }
 
     /// Says which CPUs come next; to be recorded before [`Hold::set`].

@@ -170,6 +170,28 @@ proptest! {
         prop_assert!(f64::from(settled) <= (demand / 0.45).floor().max(1.0) + 1.0, "{} for {}", settled, demand);
     }
 
+    /// A target whose threads want all cores keeps them, whatever part of them others take, and
+    /// wherever that is seen.
+    #[test]
+    fn a_target_that_wants_all_cores_keeps_them(
+        taken in proptest::collection::vec(0.0..0.95f64, 1..100), more in 0.0..100.0f64, psi: bool
+    ) {
+        let all = f64::from(ALL);
+        for mut controller in [paper(), band()] {
+            let is_paper = matches!(controller, Controller::Paper(_));
+            for taken in &taken {
+                let taken = if is_paper { taken * 0.9 } else { *taken };
+                let (busy, waits) = (all * (1.0 - taken), all * taken + more);
+                let load = match psi {
+                    true => Load { busy: Some(busy), pressure: Some(waits.min(1.0)), ..Load::default() },
+                    false => Load { busy: Some(busy), waiting: Some(waits), ..Load::default() },
+                };
+                let decision = controller.decide(&load, ALL, LIMITS);
+                prop_assert_eq!(decision.wanted, ALL, "{:?}: {:?}", load, decision);
+            }
+        }
+    }
+
     /// On larger machines cores come back by half the excess: a tick for each doubling.
     #[test]
     fn large_machines_settle_in_a_tick_for_each_doubling(share in 0.0..1.0f64, bits in 5u32..8) {
