@@ -123,7 +123,8 @@ impl Args {
             return self.net(&machine, terminal);
         }
         let mut daemon = Daemon::new(machine, settings)?;
-        let output = Output::new(*terminal, self.json, self.dry_run, self.verbose);
+        let output =
+            Output::new(*terminal, self.json, self.dry_run, self.verbose).drawn(self.svg.is_some());
         if self.command.is_empty() {
             self.running(&mut daemon, output, terminal)
         } else {
@@ -226,9 +227,10 @@ impl Args {
     fn finish(&self, machine: &Machine, output: &Output) -> anyhow::Result<()> {
         if let Some(path) = &self.svg {
             let all = machine.online_cpus().len();
+            let mode = self.decision.mode.name();
             let panels: Vec<Panel<'_>> = output
                 .points()
-                .map(|(pid, points)| Panel { title: format!("process {pid}"), points })
+                .map(|(pid, points)| Panel { title: format!("process {pid}, {mode} mode"), points })
                 .collect();
             let all = u32::try_from(all).unwrap_or(u32::MAX);
             let svg = draw("Cores and load", all, self.tick.as_secs_f64(), &panels);

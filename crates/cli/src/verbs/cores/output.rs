@@ -67,12 +67,20 @@ pub struct Output {
     json: bool,
     dry_run: bool,
     verbose: bool,
+    /// Whether every tick is kept, to be drawn at the end.
+    drawn: bool,
     sums: BTreeMap<i32, Sum>,
 }
 
 impl Output {
     pub const fn new(terminal: Terminal, json: bool, dry_run: bool, verbose: bool) -> Self {
-        Self { terminal, json, dry_run, verbose, sums: BTreeMap::new() }
+        Self { terminal, json, dry_run, verbose, drawn: false, sums: BTreeMap::new() }
+    }
+
+    /// Keeps every tick for [`Output::points`].
+    pub const fn drawn(mut self, drawn: bool) -> Self {
+        self.drawn = drawn;
+        self
     }
 
     /// Says how a target is held, and what is known of its memory.
@@ -111,8 +119,10 @@ impl Output {
         sum.cores += u64::from(report.cores);
         let busy = report.load.busy.unwrap_or(0.0);
         sum.busy += busy;
-        sum.points
-            .push(Point { load: busy + report.load.waiting.unwrap_or(0.0), cores: report.cores });
+        if self.drawn {
+            let load = busy + report.load.waiting.unwrap_or(0.0);
+            sum.points.push(Point { load, cores: report.cores });
+        }
         let changed = cores != report.cores;
         sum.changes += u32::from(changed);
         if report.pinned > 0 && !std::mem::replace(&mut sum.pins, true) {

@@ -50,7 +50,7 @@ fn draw_panel(svg: &mut Svg, panel: &Panel<'_>, top: f64, tick_s: f64, y: f64) {
     let bottom = y + 14.0 + HEIGHT;
     let height = |value: f64| (value / top).clamp(0.0, 1.0) * HEIGHT;
     svg.text("strong", LEFT, y, &panel.title);
-    let step = (top / 4.0).ceil().max(1.0);
+    let step = (top / 4.0).round().max(1.0);
     for at in 0..=4 {
         let value = step * f64::from(at);
         if value <= top {
