@@ -308,6 +308,32 @@ fn two_targets_share_no_core() {
     }
 }
 
+/// What keeps all CPUs busy is let alone: not one change, whatever else the machine does.
+#[test]
+fn a_target_that_uses_all_cores_sees_nothing_of_it() {
+    let _alone = alone();
+    for way in ways() {
+        let spin = "while :; do :; done &";
+        let script = format!("{} echo ready; read x", spin.repeat(all_cpus()));
+        let target = Target::start(Command::new("setsid").args(["sh", "-c", &script]));
+        // Its processes are there, so that the first tick counts, too.
+        let before = target.cpus();
+        let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--json"]);
+        let lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
+        for line in lines.map_while(Result::ok).take(30) {
+            let line: Value = serde_json::from_str(&line).unwrap();
+            let (had, has) = (&line["metrics"]["cores"], &line["done"]["cores"]);
+            assert_eq!((had, has), (&all_cpus().into(), &all_cpus().into()), "{way}: {line}");
+        }
+        assert_eq!(target.cpus(), before, "{way}");
+        signal(&daemon, libc::SIGTERM);
+        assert!(daemon.wait().unwrap().success());
+        // The shell's processes are a group of their own.
+        let group = format!("-{}", target.pid());
+        Command::new("kill").args(["-9", "--", &group]).status().unwrap();
+    }
+}
+
 #[test]
 fn a_dry_run_changes_nothing() {
     let _alone = alone();
