@@ -16,7 +16,8 @@ of cores during the last two thirds of the step. Also for an emulated machine wi
         --include $PWD/scripts/measure-cores.py -- python3 $PWD/scripts/measure-cores.py follow
 
 `cost` compares the work that a thread on each CPU does with the daemon and without, in pairs, who
-is first changing from pair to pair, after two seconds for settling; counts the context switches of
+is first changing from pair to pair, after two seconds for settling, and counts what happened to it:
+changes of its cores, its context switches and migrations. It counts the context switches of
 an idle target, and takes the daemon's own CPU time, for an idle target, one of a few threads and one of a thousand.
 """
 
@@ -30,6 +31,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 TICK_S = 0.1
@@ -165,9 +167,10 @@ def cpu_seconds(process):
     return used / 1e9
 
 
-def daemon(arguments, pid):
-    command = [arguments.numapilot, "cores", "-p", str(pid)]
-    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+def daemon(arguments, pid, lines=None):
+    """Controls a process; `lines` is a file for a line of JSON for each tick."""
+    command = [arguments.numapilot, "cores", "-p", str(pid), *(["--json"] if lines else [])]
+    return subprocess.Popen(command, stdout=lines, stderr=subprocess.DEVNULL)
 
 
 def stop(process):
@@ -183,25 +186,44 @@ def switches(pid):
     return count
 
 
+def migrations(pid):
+    with open(f"/proc/{pid}/sched") as file:
+        return sum(int(l.split(":")[1]) for l in file if l.startswith("se.nr_migrations"))
+
+
+def family(pid):
+    """A process and its children."""
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [pid, *map(int, file.read().split())]
+
+
 def throughput(arguments, with_daemon):
-    """Work for each second of a process on each CPU, after settling."""
+    """Of a process on each CPU, for each second after settling: work, context switches and
+    migrations; and changes of its cores in all that time."""
     target = subprocess.Popen([sys.executable, os.path.abspath(__file__), "work"],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def done():
         print(file=target.stdin, flush=True)
-        return int(target.stdout.readline()), time.monotonic()
+        figures = int(target.stdout.readline()), time.monotonic()
+        pids = family(target.pid)
+        return (*figures, sum(map(switches, pids)), sum(map(migrations, pids)))
 
-    process = daemon(arguments, target.pid) if with_daemon else None
+    lines = tempfile.TemporaryFile("w+")
+    process = daemon(arguments, target.pid, lines) if with_daemon else None
     time.sleep(2)
-    before, begin = done()
+    before, begin, switched, migrated = done()
     time.sleep(arguments.seconds)
-    after, end = done()
+    after, end, switched_then, migrated_then = done()
     if process:
         stop(process)
+    lines.seek(0)
+    changes = sum(line["done"]["cores"] != line["metrics"]["cores"] for line in map(json.loads, lines))
     target.stdin.close()
     target.wait()
-    return (after - before) / (end - begin)
+    took = end - begin
+    return ((after - before) / took, (switched_then - switched) / took,
+            (migrated_then - migrated) / took, changes)
 
 
 def share(arguments, script):
@@ -231,14 +253,17 @@ MANY = ("import threading, sys\nthreading.stack_size(65536)\n"
 
 def cost(arguments):
     print(f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}")
-    ratios = []
+    seen = {True: [], False: []}
     for pair in range(arguments.rounds):
-        rates = {}
         for with_daemon in (True, False) if pair % 2 else (False, True):
-            rates[with_daemon] = throughput(arguments, with_daemon)
-        ratios.append(rates[True] / rates[False])
+            seen[with_daemon].append(throughput(arguments, with_daemon))
+    ratios = [a[0] / b[0] for a, b in zip(seen[True], seen[False])]
     print(f"work with the daemon over without, {arguments.rounds} pairs: median "
           f"{statistics.median(ratios):.4f} ({min(ratios):.4f} to {max(ratios):.4f})")
+    for name, rows in (("with", seen[True]), ("without", seen[False])):
+        _, switched, migrated, changes = zip(*rows)
+        print(f"{name:7} the daemon: {statistics.median(switched):.1f} context switches and "
+              f"{statistics.median(migrated):.2f} migrations in a second, {sum(changes)} changes of cores")
     for name, script in (("idle", IDLE), ("4 busy threads", BUSY), ("1000 idle threads", MANY)):
         used, switched = share(arguments, script)
         print(f"{name:18} daemon {used * 100:5.2f} % of a CPU, "
