@@ -1,18 +1,15 @@
 //! Which moves would save more than they cost.
 
-use std::cmp::Reverse;
-
 use super::Adaptive;
 use super::accesses::{Accesses, One};
 use super::congestion::Controllers;
+use super::expected::Expected;
 use super::residence::RESIDENCE_NS;
+use super::sorted::sort_by_number;
 use super::units::Unit;
 use crate::decision::Why;
 use crate::evidence::Evidence;
 use crate::nodes::Nodes;
-
-/// Samples that a region's counts weigh beside those of one of its shared pages.
-const REGION_WEIGHT: f64 = 2.0;
 
 /// A unit with where it should go.
 pub struct Candidate {
@@ -45,24 +42,28 @@ impl View<'_> {
             self.nodes.ids().iter().map(|id| evidence.usable.contains(*id)).collect();
         let before = controllers.clone();
         let (mut candidates, mut shared) = (Vec::new(), Vec::new());
-        for (at, unit) in (0u32..).zip(units) {
+        for (at, unit) in (0u32..).zip(units).filter(|(_, unit)| unit.movable) {
             let Some(to) = unit.owner() else {
-                // Positive numbers are in the order of their bits.
-                shared.push((Reverse(unit.weight.to_bits()), at));
+                // Positive numbers are in the order of their bits: the most used comes first.
+                shared.push((!unit.weight.to_bits(), at));
                 continue;
             };
             if usable[to] && !evidence.kernel_collocates {
                 // Local is local, whatever else the node has to do.
-                let found = self.candidate(&before, (at, unit), to, Why::Collocate);
+                let found = self
+                    .candidate((at, unit), to, Why::Collocate, || self.nearer(&before, unit, to));
                 candidates.extend(found.inspect(|_| controllers.shift(unit.of(self.accesses), to)));
             }
         }
         if controllers.congested {
-            shared.sort_unstable();
+            let mut expected = Expected::new(self.nodes);
+            sort_by_number(&mut shared, |(unused, _)| (*unused).into());
             for (_, at) in shared {
                 let unit = &units[at as usize];
                 let Some((home, to)) = self.roomiest(&controllers, unit, &usable) else { continue };
-                let found = self.candidate(&controllers, (at, unit), to, Why::Interleave);
+                let found = self.candidate((at, unit), to, Why::Interleave, || {
+                    self.spread(&controllers, &mut expected, unit, to)
+                });
                 candidates
                     .extend(found.inspect(|_| controllers.shift_shared(home, to, unit.weight)));
             }
@@ -70,22 +71,19 @@ impl View<'_> {
         candidates
     }
 
-    /// A unit that would gain by going there more than the move costs.
+    /// A unit that would gain by going there more than the move costs, by the nanoseconds that its
+    /// accesses would save.
     fn candidate(
         &self,
-        controllers: &Controllers,
         (at, unit): (u32, &Unit),
         to: usize,
         why: Why,
+        saved_ns: impl FnOnce() -> f64,
     ) -> Option<Candidate> {
-        if !unit.movable || unit.of(self.accesses).iter().all(|one| one.home() == to) {
+        if unit.of(self.accesses).iter().all(|one| one.home() == to) {
             return None;
         }
-        let saved = match why {
-            Why::Collocate => self.nearer(controllers, unit, to),
-            _ => self.spread(controllers, unit, to),
-        };
-        let gain = saved * self.state.rate * 1e-9;
+        let gain = saved_ns() * self.state.rate * 1e-9;
         // What has lasted for a time will last for about as long again.
         let lasted_ns = self.now_ns.saturating_sub(unit.born_ns(self.state));
         let residence_s = lasted_ns.min(RESIDENCE_NS) as f64 / 1e9;
@@ -94,28 +92,38 @@ impl View<'_> {
         Some(Candidate { unit: at, to, why, gain })
     }
 
-    /// Nanoseconds that a unit's accesses take by the machine's figures. Of shared pages, as they
-    /// are to be expected from now on.
-    pub fn lost(&self, controllers: &Controllers, unit: &Unit) -> f64 {
-        let accesses = unit.of(self.accesses);
-        match (unit.lasting(self.state), accesses.last()) {
-            (Some(counts), Some(last)) => {
-                let [mean_ns] = self.expected(counts, [last.home()]);
-                accesses.len() as f64 * mean_ns * controllers.stretch(last.home())
+    /// Nanoseconds that the accesses of all units take by the machine's figures. Of shared pages, as
+    /// they are to be expected from now on.
+    pub fn lost(&self, controllers: &Controllers, units: &[Unit]) -> f64 {
+        let mut expected = Expected::new(self.nodes);
+        let of = |unit: &Unit| {
+            let accesses = unit.of(self.accesses);
+            match (unit.lasting(self.state), accesses.last()) {
+                (Some(lasting), Some(last)) => {
+                    let [mean_ns] = expected.ns(lasting, [last.home()]);
+                    accesses.len() as f64 * mean_ns * controllers.stretch(last.home())
+                }
+                _ => self.taken(controllers, accesses, None),
             }
-            _ => self.taken(controllers, accesses, None),
-        }
+        };
+        units.iter().map(of).sum()
     }
 
     /// Nanoseconds that a shared unit's accesses would save in the memory of another node, and
     /// all others to the memory that it leaves.
-    fn spread(&self, controllers: &Controllers, unit: &Unit, to: usize) -> f64 {
+    fn spread(
+        &self,
+        controllers: &Controllers,
+        expected: &mut Expected,
+        unit: &Unit,
+        to: usize,
+    ) -> f64 {
         let accesses = unit.of(self.accesses);
         let Some(home) = accesses.last().map(One::home) else { return 0.0 };
         let stretch = controllers.stretch(home);
         let (here, there) = match unit.lasting(self.state) {
-            Some(counts) => {
-                let [here_ns, there_ns] = self.expected(counts, [home, to]);
+            Some(lasting) => {
+                let [here_ns, there_ns] = expected.ns(lasting, [home, to]);
                 let weight = f64::from(unit.weight);
                 (weight * here_ns * stretch, weight * there_ns * controllers.stretch(to))
             }
@@ -134,26 +142,6 @@ impl View<'_> {
             self.nodes.latency_ns(one.from(), home) * controllers.stretch(home)
         };
         accesses.iter().map(of).sum()
-    }
-
-    /// Nanoseconds of an access to a page in the memory of these nodes, by the counts that last of
-    /// the page and of its region.
-    fn expected<const N: usize>(
-        &self,
-        (page, region): (&[f32], &[f32]),
-        homes: [usize; N],
-    ) -> [f64; N] {
-        let sum = |counts: &[f32]| counts.iter().copied().map(f64::from).sum::<f64>();
-        let (own, whole) = (sum(page), sum(region).max(f64::MIN_POSITIVE));
-        let mut ns = [0.0; N];
-        for (from, (page, region)) in page.iter().zip(region).enumerate() {
-            let share = (f64::from(*page) + REGION_WEIGHT * f64::from(*region) / whole)
-                / (own + REGION_WEIGHT);
-            for (ns, home) in ns.iter_mut().zip(homes) {
-                *ns += share * self.nodes.latency_ns(from, home);
-            }
-        }
-        ns
     }
 
     /// Nanoseconds that a unit's accesses would save by another distance alone.

@@ -10,11 +10,14 @@
 //!  slots   2   0   1   of counts, which stay where they are when others come between
 //! ```
 
-use super::sorted::seek;
+use super::sorted::{first_by_rank, seek};
 
 const SHORT_NS: f32 = 1e9;
 /// Time constant of the counts that last.
 pub const LONG_NS: u64 = 30_000_000_000;
+
+/// Stands for the slot of a key that a full table does not take up.
+pub const NO_ROOM: u32 = u32::MAX;
 
 /// Bytes of an entry beside its counts: key, slot, times, and a slot that became free.
 const ENTRY_BYTES: usize = 32;
@@ -37,6 +40,31 @@ pub struct Table<K> {
     times: Vec<Times>,
     /// `nodes` short counts, then `nodes` long ones, for each slot.
     counts: Vec<f32>,
+}
+
+/// What is left of counts after a time. Many were counted last in the same interval.
+#[derive(Clone, Copy, Debug)]
+struct Fading {
+    passed_ns: u64,
+    by_short: f32,
+    by_long: f32,
+}
+
+impl Default for Fading {
+    fn default() -> Self {
+        Self { passed_ns: 0, by_short: 1.0, by_long: 1.0 }
+    }
+}
+
+impl Fading {
+    fn after(&mut self, passed_ns: u64) -> Self {
+        if passed_ns != self.passed_ns {
+            let factor = |tau_ns: f32| (-(passed_ns as f32) / tau_ns).exp();
+            let (by_short, by_long) = (factor(SHORT_NS), factor(LONG_NS as f32));
+            *self = Self { passed_ns, by_short, by_long };
+        }
+        *self
+    }
 }
 
 /// What is known of one page or region.
@@ -65,18 +93,33 @@ impl<K: Copy + Ord> Table<K> {
         }
     }
 
-    /// Counts accesses by nodes at these positions, in order of keys.
-    pub fn count(&mut self, accesses: impl Iterator<Item = (K, usize)> + Clone, now_ns: u64) {
+    /// Counts accesses by nodes at these positions, in order of keys. The slot of each key, or
+    /// [`NO_ROOM`].
+    pub fn count(
+        &mut self,
+        accesses: impl Iterator<Item = (K, usize)> + Clone,
+        now_ns: u64,
+    ) -> Vec<u32> {
         self.meet(accesses.clone().map(|(key, _)| key), now_ns);
-        let mut at = 0;
+        let (mut at, mut last, mut fading) = (0, None, Fading::default());
+        let mut slots = Vec::new();
         for (key, node) in accesses {
-            if let Some(slot) = self.find(&mut at, key) {
-                let counts = self.faded(slot, now_ns);
-                let half = counts.len() / 2;
-                counts[node] += 1.0;
-                counts[half + node] += 1.0;
+            let slot = match last {
+                Some((known, slot)) if known == key => slot,
+                _ => {
+                    let slot = self.find(&mut at, key);
+                    slots.push(slot.unwrap_or(NO_ROOM));
+                    slot.inspect(|slot| self.fade(*slot, &mut fading, now_ns))
+                }
+            };
+            last = Some((key, slot));
+            if let Some(slot) = slot {
+                let first = self.range(slot).start;
+                self.counts[first + node] += 1.0;
+                self.counts[first + self.nodes + node] += 1.0;
             }
         }
+        slots
     }
 
     /// Makes these known, in order, without an access.
@@ -94,9 +137,9 @@ impl<K: Copy + Ord> Table<K> {
             self.forget(now_ns);
             let room = self.most - self.keys.len();
             if fresh.len() > room {
-                fresh.select_nth_unstable_by(room, |a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
-                fresh.truncate(room);
-                fresh.sort_unstable();
+                let most_used = first_by_rank(fresh.iter().map(|(_, times)| !times), room);
+                let mut most_used = most_used.into_iter();
+                fresh.retain(|_| most_used.next() == Some(true));
             }
         }
         self.insert(&fresh, now_ns);
@@ -118,22 +161,18 @@ impl<K: Copy + Ord> Table<K> {
         slot as usize * width..(slot as usize + 1) * width
     }
 
-    /// The counts of a slot, faded to now.
-    fn faded(&mut self, slot: u32, now_ns: u64) -> &mut [f32] {
+    /// Fades the counts of a slot to now.
+    fn fade(&mut self, slot: u32, fading: &mut Fading, now_ns: u64) {
         let range = self.range(slot);
-        let (counts, times) = (&mut self.counts[range], &mut self.times[slot as usize]);
-        let passed = now_ns.saturating_sub(times.counted_ns);
-        if passed > 0 {
+        let times = &mut self.times[slot as usize];
+        let passed_ns = now_ns.saturating_sub(times.counted_ns);
+        if passed_ns > 0 {
             times.counted_ns = now_ns;
-            let (short, long) = counts.split_at_mut(self.nodes);
-            let fade = |counts: &mut [f32], tau: f32| {
-                let factor = (-(passed as f32) / tau).exp();
-                counts.iter_mut().for_each(|count| *count *= factor);
-            };
-            fade(short, SHORT_NS);
-            fade(long, LONG_NS as f32);
+            let (short, long) = self.counts[range].split_at_mut(self.nodes);
+            let Fading { by_short, by_long, .. } = fading.after(passed_ns);
+            short.iter_mut().for_each(|count| *count *= by_short);
+            long.iter_mut().for_each(|count| *count *= by_long);
         }
-        counts
     }
 
     /// Takes up new keys, which are in order.
@@ -175,35 +214,30 @@ impl<K: Copy + Ord> Table<K> {
 
     /// Drops the half with the least use.
     fn forget(&mut self, now_ns: u64) {
-        let use_of = |slot: u32| {
-            let passed = now_ns.saturating_sub(self.times[slot as usize].counted_ns) as f32;
-            self.known(slot).long.iter().sum::<f32>() * (-passed / LONG_NS as f32).exp()
+        let mut fading = Fading::default();
+        let unused = |slot: &u32| {
+            let passed_ns = now_ns.saturating_sub(self.times[*slot as usize].counted_ns);
+            let used = self.known(*slot).long.iter().sum::<f32>();
+            // Positive numbers are in the order of their bits.
+            !(used * fading.after(passed_ns).by_long).to_bits()
         };
         // Positions in order of keys: the lower one stays among equals.
-        let mut order: Vec<(f32, u32)> =
-            (0u32..).zip(&self.slots).map(|(at, slot)| (use_of(*slot), at)).collect();
-        let half = order.len() / 2;
-        if order.is_empty() {
-            return;
-        }
-        order.select_nth_unstable_by(half, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut dropped: Vec<u32> = order[half..].iter().map(|(_, at)| *at).collect();
-        dropped.sort_unstable();
-        let (mut next, mut kept) = (dropped.iter().copied().peekable(), 0);
-        for at in 0..self.keys.len() {
-            if next.next_if(|dropped| *dropped as usize == at).is_some() {
-                self.free.push(self.slots[at]);
-            } else {
-                self.keys[kept] = self.keys[at];
-                self.slots[kept] = self.slots[at];
-                kept += 1;
-            }
+        let half = self.keys.len() / 2;
+        let unused: Vec<u32> = self.slots.iter().map(unused).collect();
+        let stays = first_by_rank(unused.into_iter(), half);
+        let (mut kept, mut free) = (0, vec![true; self.times.len()]);
+        for (at, _) in stays.iter().enumerate().filter(|(_, stays)| **stays) {
+            self.keys[kept] = self.keys[at];
+            self.slots[kept] = self.slots[at];
+            free[self.slots[at] as usize] = false;
+            kept += 1;
         }
         self.keys.truncate(kept);
         self.slots.truncate(kept);
         // New keys come in order: their counts are to lie in order as well, so that an interval
         // walks through memory instead of jumping about in it.
-        self.free.sort_unstable();
+        self.free.clear();
+        self.free.extend((0u32..).zip(free).filter(|(_, free)| *free).map(|(slot, _)| slot));
     }
 }
 

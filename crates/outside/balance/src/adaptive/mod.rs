@@ -23,6 +23,7 @@ mod bucket;
 mod candidates;
 mod congestion;
 mod counts;
+mod expected;
 mod owner;
 mod replication;
 mod residence;
@@ -196,7 +197,8 @@ impl Adaptive {
             });
             self.pages.meet(fresh.into_iter(), now_ns);
         }
-        self.pages.count(accesses.all.iter().map(|one| (one.page, one.from())), now_ns);
+        let pages = accesses.all.iter().map(|one| (one.page, one.from()));
+        accesses.slots = self.pages.count(pages, now_ns);
         let regions = accesses.all.iter().map(|one| (one.page.region(), one.from()));
         self.regions.count(regions, now_ns);
         accesses
@@ -232,7 +234,7 @@ impl Adaptive {
         let view = View { state: self, nodes, accesses, now_ns };
         let cost = |one: &One| cost(nodes, &controllers, one);
         let units = units::divide(self, nodes, accesses, cost, now_ns);
-        let all: f64 = units.iter().map(|unit| view.lost(&controllers, unit)).sum();
+        let all = view.lost(&controllers, &units);
         let mut candidates = view.candidates(evidence, &units, controllers.clone());
         decision.copies = replication::replicable(nodes, &controllers, &accesses.all, all);
         decision.replicable = decision.copies.iter().map(|copy| copy.pages as usize).sum();

@@ -4,6 +4,8 @@
 use super::Adaptive;
 use super::accesses::{Accesses, One};
 use super::agreement::{Agreement, sole};
+use super::counts::NO_ROOM;
+use super::expected::Lasting;
 use super::owner::owner;
 use super::residence::{Asked, RESIDENCE_NS};
 use super::sorted::seek;
@@ -26,7 +28,8 @@ pub struct Unit {
     owner: Option<u16>,
     /// Accesses that are to be expected in an interval like this one.
     pub weight: f32,
-    /// Whether it has not been moved lately.
+    /// Whether it has not been moved lately, and is not seen for the first time: how long it will
+    /// last shows by how long it has.
     pub movable: bool,
     /// Whether it is part of a huge page, which has to be split before.
     pub splits: bool,
@@ -60,11 +63,11 @@ impl Unit {
         }
     }
 
-    /// Counts that last of a shared page and of its region: what an interval has seen of one page
-    /// is too little to tell who will use it.
-    pub fn lasting<'a>(&self, state: &'a Adaptive) -> Option<(&'a [f32], &'a [f32])> {
-        let page = self.page.filter(|_| self.owner.is_none())?;
-        Some((state.pages.known(page).long, state.regions.known(self.region).long))
+    /// Counts that last of a shared page and of its region.
+    pub fn lasting<'a>(&self, state: &'a Adaptive) -> Option<Lasting<'a>> {
+        let page = state.pages.known(self.page.filter(|_| self.owner.is_none())?).long;
+        let region = state.regions.known(self.region).long;
+        Some(Lasting { page, slot: self.region, region })
     }
 }
 
@@ -93,9 +96,10 @@ struct Divider<'a, C> {
     huge: &'a [Region],
     now_ns: u64,
     units: Vec<Unit>,
+    /// Of the pages that are still to come.
+    slots: &'a [u32],
     huge_at: usize,
     regions_at: usize,
-    pages_at: usize,
     asked: Asked,
 }
 
@@ -107,17 +111,16 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         cost: C,
         now_ns: u64,
     ) -> Self {
-        let pages = accesses.all.chunk_by(|a, b| a.page == b.page).count();
         Self {
             state,
             nodes,
             cost,
             huge: &accesses.huge,
             now_ns,
-            units: Vec::with_capacity(pages),
+            units: Vec::with_capacity(accesses.slots.len()),
+            slots: &accesses.slots,
             huge_at: 0,
             regions_at: 0,
-            pages_at: 0,
             asked: Asked::default(),
         }
     }
@@ -127,19 +130,22 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         let state = self.state;
         let region = accesses[0].page.region();
         let huge = seek(self.huge, &mut self.huge_at, &region, |region| region);
+        let pages = accesses.chunk_by(|a, b| a.page == b.page).count();
+        let (slots, others) = self.slots.split_at(pages);
+        self.slots = others;
         // What a full table had no room for is not judged.
         let Some(slot) = state.regions.find(&mut self.regions_at, region) else { return };
         let known = state.regions.known(slot);
         let owned = settled(known.short, owner(known.long));
         if !huge && (owned.is_none() || !state.reaches_beyond(accesses)) {
-            self.pages(accesses, first, (slot, owned));
+            self.pages(accesses, first, slots, (slot, owned));
             return;
         }
         let movable = state.residence.allows_region(&mut self.asked, region, self.now_ns);
         // One that was not split when it should have been is moved as a whole.
         if huge && owned.is_none() && movable && state.can_split {
             let begun = self.units.len();
-            let agreement = self.pages(accesses, first, (slot, None));
+            let agreement = self.pages(accesses, first, slots, (slot, None));
             let lasted_ns = self.now_ns.saturating_sub(known.born_ns).min(RESIDENCE_NS);
             let saved_ns = agreement.saved_ns(self.nodes, accesses, &self.cost);
             let price_ns = f64::from(Region::PAGES) * state.page_move_ns;
@@ -171,6 +177,7 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         &mut self,
         accesses: &[One],
         first: usize,
+        slots: &[u32],
         (region, owned): (u32, Option<u16>),
     ) -> Agreement {
         let state = self.state;
@@ -179,17 +186,21 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         let weights = state.random.then(|| Weights::of(counts));
         let (begun, mut at) = (self.units.len(), position(first));
         let mut agreement = Agreement::default();
-        for same in accesses.chunk_by(|a, b| a.page == b.page) {
+        for (same, slot) in accesses.chunk_by(|a, b| a.page == b.page).zip(slots) {
             let (first, start) = (at, same[0].page);
             at += position(same.len());
-            let Some(page) = state.pages.find(&mut self.pages_at, start) else { continue };
+            let page = *slot;
+            if page == NO_ROOM {
+                continue;
+            }
             let known = state.pages.known(page);
             let lasting = owner(known.long);
             let own = settled(known.short, lasting);
             agreement.add(known.long);
             // What a page has shown itself counts for more than what its region has.
             let owner = own.or(owned.filter(|_| lasting.is_none()));
-            let movable = state.residence.allows_page(&mut self.asked, start, self.now_ns);
+            let movable = known.born_ns < self.now_ns
+                && state.residence.allows_page(&mut self.asked, start, self.now_ns);
             let count = position(same.len());
             let weight = weights.map_or(count.into(), |weights| weights.weight(count)) as f32;
             self.units.push(Unit {

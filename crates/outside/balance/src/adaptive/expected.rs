@@ -1,0 +1,88 @@
+//! What an access to a shared page is to be expected to take.
+//!
+//! An interval shows too little of one page to tell who will use it: the counts that last of a
+//! page are drawn to those of its region, the more the fewer they are.
+
+use crate::nodes::Nodes;
+
+/// Samples that a region's counts weigh beside those of one of its pages.
+const REGION_WEIGHT: f64 = 2.0;
+
+/// Counts that last, by node.
+#[derive(Clone, Copy, Debug)]
+pub struct Lasting<'a> {
+    pub page: &'a [f32],
+    /// Where the region is counted.
+    pub slot: u32,
+    pub region: &'a [f32],
+}
+
+/// Expectations, with those of the region that was asked for last.
+#[derive(Debug)]
+pub struct Expected {
+    /// Latency from each node to one home after the other.
+    latencies_ns: Vec<Vec<f64>>,
+    slot: Option<u32>,
+    /// By home; not a number where nobody has asked yet.
+    region_ns: Vec<f64>,
+}
+
+impl Expected {
+    pub fn new(nodes: &Nodes) -> Self {
+        let all = 0..nodes.len();
+        let to = |home| all.clone().map(|from| nodes.latency_ns(from, home)).collect();
+        Self {
+            latencies_ns: all.clone().map(to).collect(),
+            slot: None,
+            region_ns: vec![f64::NAN; nodes.len()],
+        }
+    }
+
+    /// Nanoseconds of an access to a page in the memory of these nodes.
+    pub fn ns<const N: usize>(&mut self, lasting: Lasting<'_>, homes: [usize; N]) -> [f64; N] {
+        if self.slot != Some(lasting.slot) {
+            self.slot = Some(lasting.slot);
+            self.region_ns.fill(f64::NAN);
+        }
+        let all = sum(lasting.page);
+        homes.map(|home| {
+            let latencies_ns = &self.latencies_ns[home];
+            if self.region_ns[home].is_nan() {
+                let all = sum(lasting.region).max(f64::MIN_POSITIVE);
+                self.region_ns[home] = weighted(lasting.region, latencies_ns) / all;
+            }
+            let own_ns = weighted(lasting.page, latencies_ns);
+            (own_ns + REGION_WEIGHT * self.region_ns[home]) / (all + REGION_WEIGHT)
+        })
+    }
+}
+
+fn sum(counts: &[f32]) -> f64 {
+    counts.iter().copied().map(f64::from).sum()
+}
+
+fn weighted(counts: &[f32], latencies_ns: &[f64]) -> f64 {
+    counts.iter().zip(latencies_ns).map(|(count, ns)| f64::from(*count) * ns).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_topology::Machine;
+
+    use super::*;
+
+    #[test]
+    fn few_counts_of_a_page_are_drawn_to_those_of_its_region() {
+        let nodes = Nodes::of(&Machine::uniform(2, 1));
+        let (local, remote) = (nodes.latency_ns(0, 0), nodes.latency_ns(1, 0));
+        let mut expected = Expected::new(&nodes);
+        let mut share = |page: &[f32], slot, region: &[f32]| {
+            let [ns] = expected.ns(Lasting { page, slot, region }, [0]);
+            (remote - ns) / (remote - local)
+        };
+        assert!((share(&[0.0, 0.0], 0, &[1.0, 3.0]) - 0.25).abs() < 1e-9);
+        // 2 of its own beside 2 of the region.
+        assert!((share(&[2.0, 0.0], 0, &[1.0, 3.0]) - 0.625).abs() < 1e-9);
+        assert!((share(&[2.0, 0.0], 1, &[0.0, 8.0]) - 0.5).abs() < 1e-9);
+    }
+}
