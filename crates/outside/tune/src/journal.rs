@@ -2,7 +2,6 @@
 //! forced to the disk before the next run starts.
 
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -23,22 +22,9 @@ const MODE: u32 = 0o600;
 /// Why the state on disk cannot be used.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// A file operation failed.
-    #[error("cannot {what} {}; choose another place with --state DIR", path.display())]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// Another search uses it.
-    #[error(
-        "{} is in use by another numapilot tune of the same program; wait for its end, or give \
-         this one its own --state DIR", .0.display()
-    )]
-    InUse(PathBuf),
+    /// It cannot be kept or read.
+    #[error("{0}; choose another place with --state DIR")]
+    Lines(LinesError),
     /// `--resume` without anything to resume.
     #[error("nothing to resume in {}; leave out --resume to start", .0.display())]
     Nothing(PathBuf),
@@ -67,10 +53,7 @@ pub enum JournalError {
 
 impl From<LinesError> for JournalError {
     fn from(error: LinesError) -> Self {
-        match error {
-            LinesError::Io { what, path, source } => Self::Io { what, path, source },
-            LinesError::InUse(path) => Self::InUse(path),
-        }
+        Self::Lines(error)
     }
 }
 
@@ -129,11 +112,8 @@ impl Journal {
         }
         if !text.is_empty() {
             // Kept once more: hours of measuring are not thrown away for a forgotten flag.
-            std::fs::rename(&path, directory.join(EARLIER)).map_err(|source| JournalError::Io {
-                what: "set aside",
-                path: path.clone(),
-                source,
-            })?;
+            std::fs::rename(&path, directory.join(EARLIER))
+                .map_err(LinesError::io("set aside", &path))?;
             lines = Lines::open(&path, MODE)?;
         }
         lines.append(&Header { version: VERSION, search: search.clone() })?;
@@ -153,7 +133,7 @@ impl Journal {
     /// Appends a trial and forces it to the disk.
     ///
     /// # Errors
-    /// [`JournalError::Io`]: the disk is full, for example.
+    /// [`JournalError::Lines`]: the disk is full, for example.
     pub fn append(&mut self, trial: &Trial) -> Result<(), JournalError> {
         Ok(self.lines.append(&Entry::Trial(trial.clone()))?)
     }
@@ -270,7 +250,7 @@ mod tests {
         assert!(matches!(open("a", true), Err(JournalError::Nothing(_))));
         let (mut journal, _) = open("a", false).unwrap();
         journal.append(&trials()[0]).unwrap();
-        assert!(matches!(open("a", true), Err(JournalError::InUse(_))));
+        assert!(matches!(open("a", true), Err(JournalError::Lines(LinesError::InUse(_)))));
         drop(journal);
         let error = open("b", true).unwrap_err().to_string();
         assert!(error.contains("its command is \"a\", not \"b\""), "{error}");

@@ -14,22 +14,29 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use thiserror::Error;
 
-/// Why lines cannot be kept or read.
+/// Why lines cannot be kept or read; whoever keeps them knows the remedy.
 #[derive(Debug, Error)]
 pub enum LinesError {
-    /// A file operation failed.
-    #[error("cannot {what} {}", path.display())]
+    /// A file operation failed. The cause is in the message, which others go on with.
+    #[error("cannot {what} {}: {cause}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
         /// On which file.
         path: PathBuf,
         /// Why it failed.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Another process writes to it.
-    #[error("{} is in use", .0.display())]
+    #[error("{} is in use by another numapilot until that ends", .0.display())]
     InUse(PathBuf),
+}
+
+impl LinesError {
+    /// That something cannot be done with a file.
+    pub fn io(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+        move |cause| Self::Io { what, path: path.to_owned(), cause }
+    }
 }
 
 /// The open file, locked.
@@ -45,7 +52,7 @@ impl Lines {
     /// # Errors
     /// [`LinesError`].
     pub fn open(path: &Path, mode: u32) -> Result<Self, LinesError> {
-        let io = |what| error(what, path);
+        let io = |what| LinesError::io(what, path);
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             std::fs::create_dir_all(parent).map_err(io("make the directory of"))?;
         }
@@ -72,7 +79,7 @@ impl Lines {
     pub fn text(&mut self) -> Result<Vec<u8>, LinesError> {
         let mut text = Vec::new();
         let read = self.file.rewind().and_then(|()| self.file.read_to_end(&mut text));
-        read.map_err(error("read", &self.path)).map(|_| text)
+        read.map_err(LinesError::io("read", &self.path)).map(|_| text)
     }
 
     /// Keeps the first bytes, after which lines are then appended.
@@ -82,7 +89,7 @@ impl Lines {
     pub fn keep(&mut self, bytes: usize) -> Result<(), LinesError> {
         let kept = self.file.set_len(bytes as u64);
         let at_end = kept.and_then(|()| self.file.seek(io::SeekFrom::End(0)));
-        at_end.map_err(error("write", &self.path)).map(|_| ())
+        at_end.map_err(LinesError::io("write", &self.path)).map(|_| ())
     }
 
     /// Appends a line and forces it to the disk.
@@ -96,7 +103,7 @@ impl Lines {
             self.file.write_all(text.as_bytes())?;
             self.file.sync_data()
         })
-        .map_err(error("write results to", &self.path))
+        .map_err(LinesError::io("write results to", &self.path))
     }
 }
 
@@ -105,10 +112,6 @@ pub fn whole(text: &[u8]) -> (impl Iterator<Item = (usize, &[u8])>, usize) {
     let bytes = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let lines = text[..bytes].split(|byte| *byte == b'\n');
     ((1..).zip(lines).filter(|(_, line)| !line.is_empty()), bytes)
-}
-
-fn error<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> LinesError + use<'a> {
-    move |source| LinesError::Io { what, path: path.to_owned(), source }
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), LinesError> {

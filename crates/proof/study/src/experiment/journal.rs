@@ -1,6 +1,5 @@
 //! Results on disk: lines of JSON, each forced to the disk before the next trial starts.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use numapilot_tune::lines::{Lines, LinesError, whole};
@@ -14,19 +13,9 @@ use super::run::Trial;
 /// Why results cannot be kept or read.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// A file operation failed.
-    #[error("cannot {what} {}; choose another place", path.display())]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// Another study writes to it.
-    #[error("{} is in use by another `study run`; wait for its end, or give --output", .0.display())]
-    InUse(PathBuf),
+    /// They cannot be kept or read.
+    #[error("{0}; choose another place")]
+    Lines(LinesError),
     /// There are results already.
     #[error("{} has results already; give --resume to add to them, or another --output", .0.display())]
     Exists(PathBuf),
@@ -44,10 +33,7 @@ pub enum JournalError {
 
 impl From<LinesError> for JournalError {
     fn from(error: LinesError) -> Self {
-        match error {
-            LinesError::Io { what, path, source } => Self::Io { what, path, source },
-            LinesError::InUse(path) => Self::InUse(path),
-        }
+        Self::Lines(error)
     }
 }
 
@@ -88,11 +74,7 @@ impl Past {
     /// # Errors
     /// [`JournalError`].
     pub fn read(path: &Path) -> Result<Self, JournalError> {
-        let text = std::fs::read(path).map_err(|source| JournalError::Io {
-            what: "read",
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = std::fs::read(path).map_err(LinesError::io("read", path))?;
         Self::parse(path, &text).map(|(past, _)| past)
     }
 
@@ -169,7 +151,7 @@ impl Journal {
     /// Appends a line and forces it to the disk.
     ///
     /// # Errors
-    /// [`JournalError::Io`]: the disk is full, for example.
+    /// [`JournalError::Lines`]: the disk is full, for example.
     pub fn append(&mut self, record: &Record) -> Result<(), JournalError> {
         Ok(self.lines.append(record)?)
     }
@@ -194,7 +176,10 @@ mod tests {
         let (mut journal, past) = Journal::open(&path, false).unwrap();
         assert_eq!(past, Past::default());
         journal.append(&trial(0)).unwrap();
-        assert!(matches!(Journal::open(&path, true), Err(JournalError::InUse(_))));
+        assert!(matches!(
+            Journal::open(&path, true),
+            Err(JournalError::Lines(LinesError::InUse(_)))
+        ));
         drop(journal);
         let mut text = fs::read_to_string(&path).unwrap();
         let whole = text.len();
