@@ -42,7 +42,8 @@ fn scorecard(page: &mut String, sections: &[Section]) -> std::fmt::Result {
         page,
         "</ul>\n<p class=\"quiet\">Comparisons with the papers, by verdict. Every verdict is computed \
          from the runs: the median and its 95 % bootstrap interval against the rule of the experiment. An \
-         experiment's verdict is its weakest.</p>\n<table class=\"score\"><thead><tr><th>id</th><th>experiment</th>\
+         experiment's verdict is its weakest. In the small pictures the dot is what came out, with its interval, the \
+         box what counts as reproduced, the dark line the paper's value, the pale one where the direction turns.</p>\n<table class=\"score\"><thead><tr><th>id</th><th>experiment</th>\
          <th>paper</th><th>ran on</th><th>verdict</th></tr></thead><tbody>"
     )?;
     for section in sections {
@@ -146,7 +147,7 @@ fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {
     }
     writeln!(
         page,
-        "<table><thead><tr><th>claim</th><th>paper</th><th>here</th><th>95 % interval</th><th></th>\
+        "<table class=\"claims\"><thead><tr><th>claim</th><th>paper</th><th>here</th><th>95 % interval</th><th></th>\
          <th>verdict</th></tr></thead><tbody>"
     )?;
     for claim in &judged.claims {
