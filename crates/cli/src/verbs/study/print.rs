@@ -23,7 +23,8 @@ pub fn host(terminal: &Terminal, host: &Host) -> io::Result<()> {
 /// The claims of all experiments; those that the run did not reach are only named.
 pub fn experiments(terminal: &Terminal, entries: &[Entry<'_, Judged>]) -> io::Result<()> {
     let none = |e: &&Entry<'_, Judged>| {
-        e.told.claims.iter().all(|claim| claim.verdict == Verdict::NotReached)
+        let mut verdicts = e.told.claims.iter().map(|claim| claim.verdict);
+        !e.told.claims.is_empty() && verdicts.all(|verdict| verdict == Verdict::NotReached)
     };
     for entry in entries.iter().filter(|entry| !none(entry)) {
         experiment(terminal, entry)?;

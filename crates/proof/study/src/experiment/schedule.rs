@@ -34,6 +34,8 @@ pub(super) struct Task<'a> {
     pub metrics: Vec<&'a Metric>,
     /// Rounds that are not made.
     pub due: BTreeSet<u32>,
+    /// Whether a trial of it ever had values.
+    works: bool,
 }
 
 /// What is not made yet.
@@ -76,6 +78,7 @@ impl<'a> Schedule<'a> {
                         timeout,
                         metrics: metrics.collect(),
                         due: rounds.clone().collect(),
+                        works: false,
                     }),
                 }
             }
@@ -86,6 +89,7 @@ impl<'a> Schedule<'a> {
             schedule.learn(trial);
             let mut tasks = schedule.tasks.iter_mut();
             if let Some(task) = tasks.find(|task| task.command == trial.command) {
+                task.works |= matches!(trial.outcome, Outcome::Values(_));
                 // What failed before may have been put right since.
                 if task.has_all_of(&trial.outcome) {
                     task.due.remove(&trial.round);
@@ -128,13 +132,15 @@ impl<'a> Schedule<'a> {
         own.flat_map(|task| &task.due).copied().collect()
     }
 
-    /// A task's trial was made; what failed is not tried again.
+    /// A task's trial was made. What never worked is not tried again; of what did, one failure
+    /// in hours (a guest whose kernel crashed) does not cost the rounds after it.
     pub(super) fn made(&mut self, index: usize, trial: &Trial) {
         self.learn(trial);
         let task = &mut self.tasks[index];
-        match trial.outcome {
-            Outcome::Values(_) => _ = task.due.remove(&trial.round),
-            _ => task.due.clear(),
+        task.works |= matches!(trial.outcome, Outcome::Values(_));
+        match task.works {
+            true => _ = task.due.remove(&trial.round),
+            false => task.due.clear(),
         }
     }
 
@@ -193,6 +199,18 @@ mod tests {
         assert_eq!(ahead(&past), Ahead { trials: 11, seconds: 4.0 + 60.0, unknown: 6 });
         // Of the slow one nothing is known but how long the fast one took.
         assert_eq!(ahead(&past[..1]), Ahead { trials: 11, seconds: 10.0, unknown: 6 });
+    }
+
+    #[test]
+    fn one_failure_of_what_worked_costs_its_round() {
+        let all = [tiny()];
+        let left = |past: &[Trial]| {
+            let mut schedule = Schedule::new(&all, ScaleName::Smoke, None, past);
+            let failed = Trial { outcome: Outcome::Failed(String::new()), ..trial("1.0", 1, 1.0) };
+            schedule.made(0, &failed);
+            schedule.tasks[0].due.len()
+        };
+        assert_eq!((left(&[]), left(&[trial("1.0", 0, 1.0)])), (0, 1));
     }
 
     #[test]
