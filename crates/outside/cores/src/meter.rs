@@ -94,6 +94,7 @@ pub struct Meter {
     group: Option<Group>,
     at: Instant,
     cpu: Option<Duration>,
+    clocks: Pace,
     looked_at: Instant,
     /// Cores that processes found at the last look had kept busy since the one before.
     unseen: f64,
@@ -114,6 +115,7 @@ impl Meter {
         Self {
             at: now,
             cpu: cpu_time(tree, group.as_ref()),
+            clocks: Pace::of(OFTEN),
             looked_at: now,
             unseen: 0.0,
             pressure_us: group.as_ref().and_then(Group::pressure_us),
@@ -153,7 +155,15 @@ impl Meter {
         let now = Instant::now();
         let interval = now.duration_since(self.at);
         let seconds = interval.as_secs_f64();
-        let cpu = cpu_time(tree, self.group.as_ref());
+        let group = self.group.as_ref();
+        let cpu = match group {
+            Some(_) => cpu_time(tree, group),
+            // The kernel adds up what all threads have used: with a thousand that takes a while.
+            None => match self.clocks.when_due(|| cpu_time(tree, group)) {
+                Some(cpu) => cpu,
+                None => return Load::default(),
+            },
+        };
         // A process that ended between two looks takes its last moments with it.
         let used = cpu.zip(self.cpu).map(|(now, before)| now.saturating_sub(before));
         let busy = used.map(|used| used.as_secs_f64() / seconds + std::mem::take(&mut self.unseen));
