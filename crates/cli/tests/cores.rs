@@ -299,7 +299,9 @@ fn two_targets_share_no_core() {
             let cpus = |line: &str| {
                 let line: Value = serde_json::from_str(line).unwrap();
                 let cpus = line["done"]["cpus"].as_array().unwrap().clone();
-                assert!(!cpus.is_empty() && line["metrics"]["busy"].is_number());
+                // Where reading the clocks takes long a tick has no sample.
+                let busy = &line["metrics"]["busy"];
+                assert!(!cpus.is_empty() && (busy.is_number() || busy.is_null()));
                 cpus
             };
             let (a, b) = (cpus(pair[0]), cpus(pair[1]));
