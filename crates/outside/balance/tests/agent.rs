@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use numapilot_balance::{Agents, Memory, Page, Process};
 use numapilot_topology::{NodeId, NodeSet};
@@ -21,9 +22,11 @@ fn library() -> PathBuf {
     target.join("debug/libnumapilot_bind.so")
 }
 
-fn program(agents: &Agents, library: Option<&Path>) -> Child {
-    let mut command = Command::new("sh");
-    command.args(["-c", "echo; read line"]).env("NUMAPILOT_AGENT", agents.path());
+const PROGRAM: [&str; 3] = ["sh", "-c", "echo; read line"];
+
+fn program(words: &[&str], agents: &Agents, library: Option<&Path>) -> Child {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).env("NUMAPILOT_AGENT", agents.path());
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     if let Some(library) = library {
         command.env("LD_PRELOAD", library);
@@ -46,7 +49,7 @@ fn memory_is_spread_when_a_program_carries_the_agent() {
     let nodes: NodeSet = [NodeId(0)].into_iter().collect();
     for carries in [true, false] {
         let agents = Rc::new(Agents::new().unwrap());
-        let mut child = program(&agents, carries.then_some(library.as_path()));
+        let mut child = program(&PROGRAM, &agents, carries.then_some(library.as_path()));
         let start = u64::from_str_radix(heap(child.id(), "maps").split('-').next().unwrap(), 16);
         let region = Page::of(start.unwrap()).region();
         let process = Process::open(child.id().cast_signed()).unwrap();
@@ -64,4 +67,29 @@ fn memory_is_spread_when_a_program_carries_the_agent() {
         drop(child.stdin.take());
         child.wait().unwrap();
     }
+}
+
+/// Else it would take a CPU of its own.
+#[test]
+fn an_agent_that_may_not_wait_leaves_off() {
+    let filter = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no_wait");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/no_wait.c");
+    let compiler =
+        Command::new("cc").args(["-Wall", "-Werror", "-o"]).arg(&filter).arg(source).status();
+    if !compiler.is_ok_and(|status| status.success()) {
+        println!("skipped: no C compiler (cc)");
+        return;
+    }
+    let agents = Agents::new().unwrap();
+    let words = [&[filter.to_str().unwrap()], &PROGRAM[..]].concat();
+    let mut child = program(&words, &agents, Some(&library()));
+    let tasks = format!("/proc/{}/task", child.id());
+    let threads = || std::fs::read_dir(&tasks).unwrap().count();
+    let until = Instant::now() + Duration::from_secs(60);
+    while threads() > 1 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(threads(), 1);
+    drop(child.stdin.take());
+    child.wait().unwrap();
 }

@@ -70,14 +70,13 @@ fn requests() -> Option<Requests<'static>> {
     Requests::within(words)
 }
 
-/// What the thread does. It allocates nothing.
+/// What the thread does, until it cannot wait any more without taking a CPU. It allocates nothing.
 extern "C" fn run(seen: *mut c_void) -> *mut c_void {
     let Some(requests) = requests() else { return null_mut() };
     // SAFETY: a name of at most 15 bytes and its end.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"numapilot-agent".as_ptr()) };
     let mut seen = seen as usize as u32;
-    loop {
-        kernel::wait_while(requests.bell(), seen);
+    while kernel::wait_while(requests.bell(), seen) {
         let round = requests.round();
         if round == seen {
             continue;
@@ -87,6 +86,7 @@ extern "C" fn run(seen: *mut c_void) -> *mut c_void {
             requests.answer(round, spread(&request));
         }
     }
+    null_mut()
 }
 
 /// Sets the policy of memory that may be untouched yet; the errno.

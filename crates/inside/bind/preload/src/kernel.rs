@@ -27,11 +27,11 @@ pub fn errno_of(call: impl FnOnce() -> c_long) -> u32 {
 }
 
 /// Sleeps while the low half of a word that other processes see as well is this number; it may
-/// end sooner.
-pub fn wait_while(word: &AtomicU64, number: u32) {
+/// end sooner. Whether it can: a filter may forbid futex(2).
+pub fn wait_while(word: &AtomicU64, number: u32) -> bool {
     let low = core::ptr::from_ref(word).cast::<u32>();
     // SAFETY: futex(2) reads an aligned half of a live word; there is no time limit.
-    errno_of(|| unsafe {
+    let errno = errno_of(|| unsafe {
         libc::syscall(
             libc::SYS_futex,
             low,
@@ -40,6 +40,7 @@ pub fn wait_while(word: &AtomicU64, number: u32) {
             core::ptr::null::<libc::timespec>(),
         )
     });
+    matches!(errno.cast_signed(), 0 | libc::EAGAIN | libc::EINTR)
 }
 
 /// Thread id of the caller.
