@@ -5,7 +5,9 @@
 //! fallen by 5 % the moves are undone and nothing is moved for a while, longer each time. Pages
 //! that are given back and touched anew before that tell nothing. While pages are being spread
 //! the controller that they are taken from is still congested, and the queue is everybody's:
-//! what was spread is judged after the last moves of the series.
+//! what was spread is judged after the last moves of the series, and all of it as one. By the time
+//! of its last moves most of the queue is gone: what they bring is little, and little of it at their
+//! own pages.
 
 use std::collections::VecDeque;
 
@@ -51,6 +53,8 @@ impl Cost {
 #[derive(Clone, Debug)]
 struct Trial {
     began_ns: u64,
+    /// Whether others may continue it.
+    spreads: bool,
     /// In order of pages.
     moved: Vec<Moved>,
     before: Cost,
@@ -121,15 +125,23 @@ impl Trials {
     /// Begins with moves that were just made of pages whose accesses cost `before`; `spreading`
     /// when they continue what earlier ones began.
     pub fn begin(&mut self, moved: &[Moved], before: Cost, spreading: bool, now_ns: u64) {
-        if !moved.is_empty() {
-            let lasts = |trial: &&mut Trial| now_ns - trial.began_ns < LONGEST_SERIES_NS;
-            self.open.iter_mut().filter(|_| spreading).filter(lasts).for_each(Trial::restart);
-            let (mut moved, after) = (moved.to_vec(), Cost::default());
-            moved.sort_unstable_by_key(|moved| moved.page);
-            let (elsewhere, rounds) = (0.0, 0);
-            let began_ns = now_ns;
-            self.open.push_back(Trial { began_ns, moved, before, after, elsewhere, rounds });
+        if moved.is_empty() {
+            return;
         }
+        let lasts = |trial: &&mut Trial| now_ns - trial.began_ns < LONGEST_SERIES_NS;
+        self.open.iter_mut().filter(|_| spreading).filter(lasts).for_each(Trial::restart);
+        let series = self.open.iter_mut().find(|trial| spreading && trial.spreads && lasts(trial));
+        if let Some(series) = series {
+            series.moved.extend(moved);
+            series.moved.sort_by_key(|moved| moved.page);
+            series.before.add(before.accesses, before.ns);
+            return;
+        }
+        let (mut moved, after) = (moved.to_vec(), Cost::default());
+        moved.sort_unstable_by_key(|moved| moved.page);
+        let (elsewhere, rounds) = (0.0, 0);
+        let (began_ns, spreads) = (now_ns, spreading);
+        self.open.push_back(Trial { began_ns, spreads, moved, before, after, elsewhere, rounds });
     }
 
     /// Counts the accesses of an interval, which are in order of pages, at what each costs in
@@ -256,7 +268,19 @@ mod tests {
         for now in 4..=5 {
             assert_eq!(judged(&mut trials, 1, 50, 50, now * second), []);
         }
-        assert_eq!((trials.open.len(), trials.paused_until_ns()), (3, 0));
+        assert_eq!((trials.open.len(), trials.paused_until_ns()), (0, 0));
+    }
+
+    #[test]
+    fn the_last_moves_of_a_series_need_not_help_by_themselves() {
+        let mut trials = Trials::new();
+        trials.begin(&[moved(1), moved(2)], before(), true, 0);
+        // By then the queue is gone: 50 accesses of 55 ns each.
+        trials.begin(&[moved(3)], Cost { accesses: 50.0, ns: 2750.0 }, true, 1);
+        for now in 2..=3 {
+            assert_eq!(judged(&mut trials, 3, 50, 55, now), []);
+        }
+        assert_eq!((trials.open.len(), trials.paused_until_ns()), (0, 0));
     }
 
     #[test]
