@@ -8,7 +8,7 @@ use super::residence::RESIDENCE_NS;
 use super::sorted::sort_by_number;
 use super::units::Unit;
 use crate::decision::Why;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Page};
 use crate::nodes::Nodes;
 
 /// A unit with where it should go.
@@ -44,8 +44,7 @@ impl View<'_> {
         let (mut candidates, mut shared) = (Vec::new(), Vec::new());
         for (at, unit) in (0u32..).zip(units).filter(|(_, unit)| unit.movable) {
             let Some(to) = unit.owner() else {
-                // Positive numbers are in the order of their bits: the most used comes first.
-                shared.push((!unit.weight.to_bits(), at));
+                shared.push(at);
                 continue;
             };
             if usable[to] && !evidence.kernel_collocates {
@@ -57,8 +56,7 @@ impl View<'_> {
         }
         if controllers.congested {
             let mut expected = Expected::new(self.nodes);
-            sort_by_number(&mut shared, |(unused, _)| (*unused).into());
-            for (_, at) in shared {
+            for at in in_rounds(units, &shared) {
                 let unit = &units[at as usize];
                 let Some((home, to)) = self.roomiest(&controllers, unit, &usable) else { continue };
                 let found = self.candidate((at, unit), to, Why::Interleave, || {
@@ -176,6 +174,31 @@ impl View<'_> {
         // It must not become what the other was.
         (controllers.excess(best) + f64::from(unit.weight) < excess).then_some((home, best))
     }
+}
+
+/// Units in the order in which they are spread: the most used first, and those that are used about
+/// alike in rounds, each of which takes every so manieth page. A program that walks through its
+/// memory has one part of it in use at a time: when pages that stay and pages that go lie side by
+/// side, all parts are spread alike, however much of them goes.
+fn in_rounds(units: &[Unit], chosen: &[u32]) -> impl Iterator<Item = u32> {
+    let of = |at: &u32| &units[*at as usize];
+    let mean = chosen.iter().map(|at| of(at).weight).sum::<f32>() / chosen.len() as f32;
+    // The exponent by fours: from half to twice the mean is alike. More comes first.
+    let used = |unit: &Unit| u64::from(!(unit.weight / mean).to_bits() >> 24);
+    let row = |at: &u32| (used(of(at)) << 8 | u64::from(round(of(at).start)), *at);
+    let mut rows: Vec<(u64, u32)> = chosen.iter().map(row).collect();
+    sort_by_number(&mut rows, |(number, _)| *number);
+    rows.into_iter().map(|(_, at)| at)
+}
+
+/// The round in which a page is spread: the golden ratio keeps those of a round, and of several,
+/// apart as evenly as can be.
+///
+/// Source: Knuth, "The Art of Computer Programming" 3, 6.4, Fibonacci hashing.
+const fn round(page: Page) -> u32 {
+    const ROUNDS: u32 = 16;
+    let product = page.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (product >> (u64::BITS - ROUNDS.ilog2())) as u32
 }
 
 /// The node that most of these accesses went to.

@@ -159,6 +159,25 @@ fn what_several_share_is_spread_when_one_controller_has_it_all() {
     assert!(world.given.iter().all(|(_, order)| order.why == Why::Interleave));
 }
 
+/// A program that walks through its memory, part of which is seen in every interval.
+#[test]
+fn all_parts_are_spread_alike() {
+    let mut world = World::new(4).pages(0, 4096, 0);
+    let walk = |first: u64, times| {
+        let part = |node| by(first..first + 1024, node, times);
+        (0..4).flat_map(part).collect::<Vec<_>>()
+    };
+    world.interval((0..4).flat_map(|part| walk(part * 1024, 1)).collect::<Vec<_>>());
+    for first in [2048, 0, 1024, 3072, 2048] {
+        world.interval(walk(first, 2));
+    }
+    for region in 0..8u64 {
+        let on = |node| (0..512).filter(|page| world.home(region * 512 + page) == node).count();
+        let counts: Vec<usize> = (0..4).map(on).collect();
+        assert!(counts.iter().all(|pages| (100..=156).contains(pages)), "{region}: {counts:?}");
+    }
+}
+
 #[test]
 fn where_pages_are_spread_those_that_come_after_them_are_spread_at_once() {
     let mut world = World::new(4).pages(0, 400, 0).pages(1024, 100, 0);
