@@ -177,7 +177,7 @@ impl View<'_> {
 }
 
 /// Units in the order in which they are spread: the most used first, and those that are used about
-/// alike in rounds, each of which takes every so manieth page. A program that walks through its
+/// alike in rounds, each of which takes a sixteenth of the pages, evenly. A program that walks through its
 /// memory has one part of it in use at a time: when pages that stay and pages that go lie side by
 /// side, all parts are spread alike, however much of them goes.
 fn in_rounds(units: &[Unit], chosen: &[u32]) -> impl Iterator<Item = u32> {
