@@ -270,6 +270,7 @@ fn threads_that_pin_themselves_are_left_alone_and_named() {
 
 #[test]
 fn two_targets_share_no_core() {
+    const TICKS: usize = 20;
     let _alone = alone();
     let ways = ways();
     for way in ways {
@@ -291,22 +292,26 @@ fn two_targets_share_no_core() {
             held = one.cpus().union(&two.cpus()).cloned().collect();
             held.len() == 2 && held.iter().all(|cpus| !cpus.contains(['-', ',']))
         });
+        let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
+        let lines: Vec<String> = lines.by_ref().map_while(Result::ok).take(TICKS * 2).collect();
         signal(&daemon, libc::SIGINT);
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut daemon.stdout.take().unwrap(), &mut text).unwrap();
         assert!(daemon.wait().unwrap().success());
-        for pair in text.lines().collect::<Vec<_>>().chunks(2).filter(|pair| pair.len() == 2) {
-            let cpus = |line: &str| {
-                let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(lines.len(), TICKS * 2, "{lines:?}");
+        let mut measured = [false; 2];
+        for pair in lines.chunks(2) {
+            let mut cpus = |at: usize| {
+                let line: Value = serde_json::from_str(&pair[at]).unwrap();
                 let cpus = line["done"]["cpus"].as_array().unwrap().clone();
                 // Where reading the clocks takes long a tick has no sample.
                 let busy = &line["metrics"]["busy"];
                 assert!(!cpus.is_empty() && (busy.is_number() || busy.is_null()));
+                measured[at] |= busy.is_number();
                 cpus
             };
-            let (a, b) = (cpus(pair[0]), cpus(pair[1]));
+            let (a, b) = (cpus(0), cpus(1));
             assert!(a.iter().all(|cpu| !b.contains(cpu)), "{pair:?}");
         }
+        assert_eq!(measured, [true; 2], "{lines:?}");
     }
 }
 
