@@ -13,6 +13,7 @@ use numapilot_study::results::{Mean, Measure, Results};
 
 use crate::axis::{RatioAxis, extremes};
 use crate::svg::{Area, Svg, text_width};
+use crate::terminal::plural;
 
 const MARGIN: f64 = 20.0;
 const TOP: f64 = 84.0;
@@ -33,8 +34,8 @@ pub fn draw(results: &Results, rounds: u32) -> String {
     let title = format!("Allocators, as ratios to {}", results.reference);
     svg.text("strong large", MARGIN, 30.0, &title);
     let tests = results.tests.len();
-    let subtitle =
-        format!("geometric means over {tests} tests of {rounds} rounds each; left is better");
+    let rounds = plural(rounds, "round");
+    let subtitle = format!("geometric means over {tests} tests of {rounds} each; left is better");
     svg.text("dim", MARGIN, 52.0, &subtitle);
     let plot_end = means(&mut svg, results);
     let (table_width, foot) = cells(&mut svg, results, plot_end + 62.0);
