@@ -169,12 +169,17 @@ impl AsFd for PidFd {
 /// of a process.
 ///
 /// # Errors
-/// `NotFound` when there is no such process.
+/// `NotFound` when there is no such process, or one that has ended and that nobody has waited for.
 pub fn start_time(pid: u32) -> io::Result<u64> {
     let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
-    parse_start_time(&stat).ok_or_else(|| {
+    let stat = Stat::parse(&stat).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat has no start time"))
-    })
+    })?;
+    if stat.has_ended() {
+        let text = format!("process {pid} has ended");
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
+    }
+    Ok(stat.start_time)
 }
 
 /// CPU time that all threads of process `pid` have used, those that ended included; to the
@@ -197,11 +202,29 @@ pub fn cpu_time(pid: i32) -> io::Result<Duration> {
     Ok(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
-/// Field 22; counted from the last `)`, because field 2 is the program's name in
-/// parentheses and may contain anything.
-fn parse_start_time(stat: &[u8]) -> Option<u64> {
-    let name_end = stat.iter().rposition(|b| *b == b')')?;
-    std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_whitespace().nth(19)?.parse().ok()
+/// Some of `/proc/PID/stat` (proc_pid_stat(5)).
+struct Stat<'a> {
+    state: &'a str,
+    threads: u64,
+    start_time: u64,
+}
+
+impl<'a> Stat<'a> {
+    /// Fields 3, 20 and 22; counted from the last `)`, because field 2 is the program's name in
+    /// parentheses and may contain anything.
+    fn parse(stat: &'a [u8]) -> Option<Self> {
+        let name_end = stat.iter().rposition(|b| *b == b')')?;
+        let mut fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_whitespace();
+        let state = fields.next()?;
+        let threads = fields.nth(16)?.parse().ok()?;
+        Some(Self { state, threads, start_time: fields.nth(1)?.parse().ok()? })
+    }
+
+    /// A first thread that has ended is there until the others have, and then until its parent
+    /// has waited for it.
+    fn has_ended(&self) -> bool {
+        matches!(self.state, "Z" | "X") && self.threads <= 1
+    }
 }
 
 fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
@@ -248,10 +271,28 @@ mod tests {
     }
 
     #[test]
+    fn who_has_ended_and_is_not_waited_for_is_gone() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        assert!(start_time(child.id()).is_ok());
+        let fd = PidFd::open(pid(&child)).unwrap();
+        fd.signal(libc::SIGKILL).unwrap();
+        assert!(fd.ended_within(None).unwrap());
+        assert_eq!(start_time(child.id()).unwrap_err().kind(), io::ErrorKind::NotFound);
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn start_time_survives_odd_names() {
-        let tail = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 23";
-        assert_eq!(parse_start_time(format!("9 (a) S 1 (b){tail}").as_bytes()), Some(4242));
-        assert_eq!(parse_start_time(b"9 (x"), None);
+        let parsed = |state: &str, threads: u64| {
+            let tail =
+                format!("{state} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 {threads} 18 4242 23");
+            let text = format!("9 (a) S 1 (b) {tail}");
+            Stat::parse(text.as_bytes()).map(|stat| (stat.start_time, stat.has_ended()))
+        };
+        assert_eq!(parsed("S", 1), Some((4242, false)));
+        assert_eq!(parsed("Z", 1), Some((4242, true)));
+        assert_eq!(parsed("Z", 3), Some((4242, false)), "its other threads run");
+        assert!(Stat::parse(b"9 (x").is_none());
         assert_eq!(
             start_time(std::process::id()).unwrap(),
             start_time(std::process::id()).unwrap()
