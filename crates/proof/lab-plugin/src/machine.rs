@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use numapilot_lab_model::{Core, Executed, Model, Probe, Regions, Simulation};
+use numapilot_lab_model::{Core, Model, Probe, Regions, Simulation};
 use numapilot_lab_pmu::{Mark, PmuError, Snapshot};
 use numapilot_sys::shared::SharedWords;
 
@@ -80,14 +80,15 @@ pub enum Way {
 }
 
 /// The access under way, to be asked about.
-struct Access {
+struct Access<'a> {
     info: qemu::MemInfo,
     address: u64,
     way: Way,
-    score: Option<&'static Score>,
+    /// Not looked into before it is asked for: most accesses ask nothing.
+    score: &'a OnceLock<&'static Score>,
 }
 
-impl Probe for Access {
+impl Probe for Access<'_> {
     fn physical_address(&self) -> Option<u64> {
         // SAFETY: called within the callback that `info` belongs to; the handle is used
         // before that returns, and checked for null.
@@ -103,8 +104,8 @@ impl Probe for Access {
         (self.way == Way::Load).then(|| unsafe { qemu::qemu_plugin_mem_get_value(self.info) }.low)
     }
 
-    fn executed(&self) -> Executed {
-        self.score.map_or_else(Executed::default, Score::executed)
+    fn instructions(&self) -> u64 {
+        self.score.get().map_or(0, |score| score.instructions())
     }
 }
 
@@ -141,10 +142,10 @@ impl Machine {
     /// QEMU's callbacks of a CPU come on that thread, one after the other.
     #[inline]
     #[allow(clippy::mut_from_ref)]
-    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Core, Option<&'static Score>)> {
+    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Core, &OnceLock<&'static Score>)> {
         let cpu = self.cpus.get(cpu as usize)?;
         // SAFETY: the caller is the only one to reach this core now.
-        Some((unsafe { &mut *cpu.core.get() }, cpu.score.get().copied()))
+        Some((unsafe { &mut *cpu.core.get() }, &cpu.score))
     }
 
     /// As `cpu`, with the core knowing its instructions.
@@ -155,6 +156,7 @@ impl Machine {
     unsafe fn cpu_now(&self, cpu: c_uint) -> Option<(&mut Core, Option<&'static Score>)> {
         // SAFETY: passed on to the caller.
         let (core, score) = unsafe { self.cpu(cpu) }?;
+        let score = score.get().copied();
         if let Some(score) = score {
             core.executed(score.executed());
         }

@@ -11,8 +11,9 @@ use numapilot_lab_pmu::{CpuCounters, Level, Vector};
 
 use super::core::Core;
 use super::directory::Holders;
+use super::last::Room;
 use super::private::Found;
-use super::{Served, Simulation, tlb};
+use super::{Request, Served, Simulation, tlb};
 use crate::model::LINE_BYTES;
 
 impl<M: AsRef<[AtomicU64]>> Simulation<M> {
@@ -23,9 +24,9 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         line: u64,
         write: bool,
         now_ps: u64,
-        counters: &CpuCounters<'_>,
     ) -> Option<Served> {
         let since_ps = core.fights.since_ps(line)?;
+        let counters = &self.pmu.counters(core.cpu)?;
         let Some((rival, interval_ps)) = self.contests.meet(line, core.cpu, now_ps) else {
             core.fights.end(line);
             return None;
@@ -77,42 +78,31 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    /// Whether the last level serves an access without asking anybody: it is this CPU's
-    /// alone, and what it has the CPU may use. Else what it takes is shared, and decided
-    /// under the lock of the directory.
-    pub(super) fn own_last(&self, cpu: usize, line: u64, write: bool) -> Found {
+    /// How a line is in a last level that is this CPU's alone: what it has the CPU may use without
+    /// asking anybody. `None` where it is shared: that is decided under the lock of the directory.
+    pub(super) fn own_last(&self, cpu: usize, line: u64) -> Option<Found> {
         let group = self.group(cpu);
-        if !self.sharers[group].is_power_of_two() {
-            return Found::No;
-        }
-        match self.last[group].touch(line) {
-            Found::Shared if write => Found::No,
-            found => found,
-        }
+        self.sharers[group].is_power_of_two().then(|| self.last[group].touch(line))
     }
 
-    /// Serves a line that the private caches do not have, or may not write.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn beyond_private(
-        &self,
-        core: &mut Core,
-        line: u64,
-        home: usize,
-        write: bool,
-        had: bool,
-        now_ps: u64,
-        counters: &CpuCounters<'_>,
-    ) -> Served {
+    /// Serves what lies behind the private caches. `None` for a CPU that has no counters.
+    pub(super) fn beyond_private(&self, core: &mut Core, request: &Request) -> Option<Served> {
+        let Request { line, home, write, had, now_ps, absent } = *request;
         let (cpu, node) = (core.cpu, core.node);
+        let counters = &self.pmu.counters(cpu)?;
         let group = self.group(cpu);
         let mine = self.sharers[group];
         let latency = |to: usize| self.model.latency_ns[node][to] * 1000.0;
         core.counts.last_references += u64::from(!had);
-        let locked = self.directory.lock(line);
-        let before = locked.get(line);
+        // The host waits for the sets of both lines, this one's and that of the one that leaves, at
+        // the same time.
+        let early = absent.then(|| self.make_room(group, line));
+        let mut locked = self.directory.lock(line);
+        let before = locked.get();
         let here = before.cpus & mine != 0;
         let elsewhere = before.cpus & !mine;
         let owner = self.node_of(elsewhere);
+        let room = (!here).then(|| early.unwrap_or_else(|| self.make_room(group, line)));
         let mut served = Served {
             level: Level::Last,
             latency_ps: if had { 0.0 } else { self.last_ps },
@@ -162,10 +152,10 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         if others && (write || before.modified) && self.contests.meet(line, cpu, now_ps).is_some() {
             core.fights.hold(line, now_ps);
         }
-        let crowded_out = locked.set(line, after);
+        let crowded_out = locked.set(after);
         let own = write && mine.is_power_of_two();
-        let victim = if !here {
-            self.last[group].insert(line, own)
+        let victim = if let Some(room) = room {
+            self.last[group].put(line, room, own)
         } else {
             if own {
                 self.last[group].make_writable(line);
@@ -179,7 +169,24 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         if let Some(left) = victim {
             self.leave_last(left, group, now_ps, counters);
         }
-        served
+        if served.level == Level::Dram {
+            core.counts.dram_latency_ps += served.latency_ps as u64;
+            core.counts.queue_ps += served.queue_ps;
+            counters.add_latency(served.latency_ps / 1000.0);
+            let vector = if write { Vector::DramWrites } else { Vector::DramReads };
+            counters.add_at(vector, home, 1);
+        }
+        Some(served)
+    }
+
+    /// Looks for a place for a line in a last-level cache, and asks for what will be looked up
+    /// of the line that leaves it.
+    fn make_room(&self, group: usize, line: u64) -> Room {
+        let room = self.last[group].room(line);
+        if let Some(leaves) = room.leaves {
+            self.directory.prepare(leaves);
+        }
+        room
     }
 
     /// Takes a line out of the caches of these CPUs. `None` when nobody had it, else the
@@ -207,8 +214,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// A line has left a last-level cache: the private ones of its CPUs follow.
     fn leave_last(&self, line: u64, group: usize, now_ps: u64, counters: &CpuCounters<'_>) {
         let mine = self.sharers[group];
-        let locked = self.directory.lock(line);
-        let before = locked.get(line);
+        let mut locked = self.directory.lock(line);
+        let before = locked.get();
         if before.cpus & mine == 0 {
             return;
         }
@@ -216,7 +223,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             self.remove_private(cpu, line);
         });
         let cpus = before.cpus & !mine;
-        locked.set(line, Holders { cpus, modified: false });
+        locked.set(Holders { cpus, modified: false });
         drop(locked);
         if before.modified {
             self.write_back_line(line, self.node_of(mine), now_ps, counters);
@@ -261,8 +268,9 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         farthest
     }
 
+    #[inline]
     pub(super) fn group(&self, cpu: usize) -> usize {
-        self.model.caches[self.model.caches.len() - 1].cache_of_cpu[cpu] as usize
+        self.groups[cpu]
     }
 
     /// Node of the first of these CPUs.

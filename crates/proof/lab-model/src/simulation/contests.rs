@@ -105,16 +105,21 @@ impl Contests {
 pub(crate) struct Fights {
     fights: [(u64, u64); OWN],
     next: usize,
+    /// Whether there are any: mostly not, and every miss asks.
+    any: bool,
 }
 
 impl Fights {
     pub(crate) fn new() -> Self {
-        Self { fights: [(u64::MAX, 0); OWN], next: 0 }
+        Self { fights: [(u64::MAX, 0); OWN], next: 0, any: false }
     }
 
     /// When the CPU last got hold of a line it fights for.
     #[inline]
     pub(crate) fn since_ps(&self, line: u64) -> Option<u64> {
+        if !self.any {
+            return None;
+        }
         self.fights.iter().find(|(of, _)| *of == line).map(|(_, ps)| *ps)
     }
 
@@ -124,6 +129,7 @@ impl Fights {
             fight.1 = now_ps;
             return;
         }
+        self.any = true;
         self.fights[self.next] = (line, now_ps);
         self.next = (self.next + 1) % OWN;
     }
@@ -131,6 +137,7 @@ impl Fights {
     /// The fight is over.
     pub(crate) fn end(&mut self, line: u64) {
         self.fights.iter_mut().filter(|(of, _)| *of == line).for_each(|f| f.0 = u64::MAX);
+        self.any = self.fights.iter().any(|(of, _)| *of != u64::MAX);
     }
 }
 

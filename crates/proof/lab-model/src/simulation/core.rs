@@ -104,6 +104,12 @@ impl Core {
         self.cpu
     }
 
+    /// As [`Self::executed`], but for the instructions of user mode only.
+    #[inline]
+    pub(crate) fn instructions(&mut self, instructions: u64) {
+        self.executed.user = instructions;
+    }
+
     /// Says what the CPU has executed by now.
     pub fn executed(&mut self, executed: Executed) {
         self.executed = executed;
@@ -133,7 +139,8 @@ impl Core {
 
     #[inline]
     fn busy_ps(&self) -> u64 {
-        (self.executed.user as f64 * self.ps_per_instruction) as u64 + self.stall_ps
+        // By way of signed words, which the host converts with one instruction each.
+        (self.executed.user as i64 as f64 * self.ps_per_instruction) as i64 as u64 + self.stall_ps
     }
 
     /// Takes the clock forward.

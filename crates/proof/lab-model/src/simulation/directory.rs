@@ -46,10 +46,15 @@ pub(crate) struct Directory {
     sets: Box<[Set]>,
 }
 
-/// One set, locked.
+/// The set of a line, locked.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
     set: &'a Set,
+    line: u64,
+    /// Where the line is.
+    way: Option<usize>,
+    /// What the set's state will be when it is free again: nobody else changes it until then.
+    state: u32,
 }
 
 impl Directory {
@@ -81,7 +86,7 @@ impl Directory {
             let free = set.state.load(Ordering::Relaxed) & !LOCKED;
             let (locked, success) = (free | LOCKED, Ordering::Acquire);
             if set.state.compare_exchange_weak(free, locked, success, Ordering::Relaxed).is_ok() {
-                return Locked { set };
+                return Locked { set, line, way: set.way(line), state: free };
             }
             spins += 1;
             if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
@@ -91,20 +96,20 @@ impl Directory {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.set.state.store(self.state() & !LOCKED, Ordering::Release);
+        self.set.state.store(self.state, Ordering::Release);
     }
 }
 
 impl Locked<'_> {
-    /// The holders of a line.
-    pub(crate) fn get(&self, line: u64) -> Holders {
-        self.way(line).map(|way| self.holders(way)).unwrap_or_default()
+    /// The holders of the line.
+    pub(crate) fn get(&self) -> Holders {
+        self.way.map(|way| self.holders(way)).unwrap_or_default()
     }
 
-    /// Changes the holders of a line; without CPUs, forgets it. When there is no room for
+    /// Changes the holders of the line; without CPUs, forgets it. When there is no room for
     /// it, another line leaves: nobody may keep a copy of that.
-    pub(crate) fn set(&self, line: u64, holders: Holders) -> Option<(u64, Holders)> {
-        let (way, left) = match self.way(line).or_else(|| self.free_way()) {
+    pub(crate) fn set(&mut self, holders: Holders) -> Option<(u64, Holders)> {
+        let (way, left) = match self.way.or_else(|| self.set.free_way()) {
             Some(way) => (way, None),
             None if holders.cpus == 0 => return None,
             None => {
@@ -114,44 +119,37 @@ impl Locked<'_> {
             }
         };
         let bit = 1 << (MODIFIED_SHIFT + way);
-        let state = self.state() & !bit;
-        self.set_state(if holders.modified { state | bit } else { state });
-        self.set.keys[way].store(line as u32, Ordering::Relaxed);
+        self.state = if holders.modified { self.state | bit } else { self.state & !bit };
+        self.set.keys[way].store(self.line as u32, Ordering::Relaxed);
         self.set.holders[way].store(holders.cpus, Ordering::Relaxed);
+        self.way = (holders.cpus != 0).then_some(way);
         left
     }
 
-    fn state(&self) -> u32 {
-        self.set.state.load(Ordering::Relaxed)
-    }
-
-    /// Nobody else changes it while the set is locked.
-    fn set_state(&self, state: u32) {
-        self.set.state.store(state, Ordering::Relaxed);
-    }
-
-    fn next_to_leave(&self) -> usize {
-        let state = self.state();
-        self.set_state(state.wrapping_add(1 << HAND_SHIFT));
-        (state >> HAND_SHIFT) as usize % WAYS
+    fn next_to_leave(&mut self) -> usize {
+        let hand = self.state >> HAND_SHIFT;
+        self.state = self.state.wrapping_add(1 << HAND_SHIFT);
+        hand as usize % WAYS
     }
 
     fn holders(&self, way: usize) -> Holders {
         Holders {
             cpus: self.set.holders[way].load(Ordering::Relaxed),
-            modified: self.state() >> (MODIFIED_SHIFT + way) & 1 != 0,
+            modified: self.state >> (MODIFIED_SHIFT + way) & 1 != 0,
         }
     }
+}
 
+impl Set {
     fn way(&self, line: u64) -> Option<usize> {
         (0..WAYS).find(|way| {
-            self.set.keys[*way].load(Ordering::Relaxed) == line as u32
-                && self.set.holders[*way].load(Ordering::Relaxed) != 0
+            self.keys[*way].load(Ordering::Relaxed) == line as u32
+                && self.holders[*way].load(Ordering::Relaxed) != 0
         })
     }
 
     fn free_way(&self) -> Option<usize> {
-        self.set.holders.iter().position(|cpus| cpus.load(Ordering::Relaxed) == 0)
+        self.holders.iter().position(|cpus| cpus.load(Ordering::Relaxed) == 0)
     }
 }
 
@@ -171,10 +169,10 @@ mod tests {
             let directory = Directory::new(16);
             let mut map: BTreeMap<u64, Holders> = BTreeMap::new();
             for (line, cpus, modified) in steps {
-                let locked = directory.lock(line);
-                prop_assert_eq!(locked.get(line), map.get(&line).copied().unwrap_or_default());
+                let mut locked = directory.lock(line);
+                prop_assert_eq!(locked.get(), map.get(&line).copied().unwrap_or_default());
                 let holders = Holders { cpus, modified: modified && cpus != 0 };
-                if let Some((left, was)) = locked.set(line, holders) {
+                if let Some((left, was)) = locked.set(holders) {
                     prop_assert_eq!(map.remove(&left), Some(was));
                 }
                 if cpus == 0 { map.remove(&line); } else { map.insert(line, holders); }
@@ -190,13 +188,13 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..turns {
-                        let locked = directory.lock(9);
-                        let cpus = locked.get(9).cpus + 1;
-                        locked.set(9, Holders { cpus, modified: false });
+                        let mut locked = directory.lock(9);
+                        let cpus = locked.get().cpus + 1;
+                        locked.set(Holders { cpus, modified: false });
                     }
                 });
             }
         });
-        assert_eq!(directory.lock(9).get(9).cpus, 3 * turns);
+        assert_eq!(directory.lock(9).get().cpus, 3 * turns);
     }
 }

@@ -91,10 +91,14 @@ impl Filter {
     #[inline]
     pub(crate) fn forget_set(&self, line: u64, sets: usize) {
         let step = sets.min(SLOTS);
-        for slot in self.slots.iter().skip(line as usize % step).step_by(step) {
-            slot.store(0, Relaxed);
+        // As `step` is a power of two; a remainder and `step_by` would divide, for each miss.
+        let first = line as usize & (step - 1);
+        let mut slot = first;
+        while slot < SLOTS {
+            self.slots[slot].store(0, Relaxed);
+            slot += step;
         }
-        self.unwatch(|number| number % step == line as usize % step);
+        self.unwatch(|number| number & (step - 1) == first);
     }
 
     /// Takes out the slots of a mask.

@@ -50,7 +50,9 @@ impl FirstLevel {
     /// As [`PrivateCache::remove`].
     pub(crate) fn remove(&self, line: u64) -> bool {
         let there = self.cache.remove(line);
-        self.filter.forget(line);
+        if there {
+            self.filter.forget(line);
+        }
         there
     }
 }

@@ -27,7 +27,7 @@ mod tlb;
 
 use std::sync::atomic::AtomicU64;
 
-use numapilot_lab_pmu::{Level, Link, Pmu, PmuError, Record, Scalar, Vector};
+use numapilot_lab_pmu::{Level, Link, Pmu, PmuError, Record, Scalar};
 
 use self::clocks::Clocks;
 pub use self::clocks::QUANTUM_PS;
@@ -49,8 +49,8 @@ pub trait Probe {
     fn physical_address(&self) -> Option<u64>;
     /// The value loaded, if it may be an address or an index.
     fn value(&self) -> Option<u64>;
-    /// What the CPU has executed by now.
-    fn executed(&self) -> Executed;
+    /// The instructions that the CPU has executed in user mode by now.
+    fn instructions(&self) -> u64;
 }
 
 /// See the module. `M` is the memory of the PMU.
@@ -65,12 +65,27 @@ pub struct Simulation<M> {
     first: Vec<FirstLevel>,
     middle: Vec<PrivateCache>,
     last: Vec<LastLevel>,
+    /// Which last-level cache each CPU uses.
+    groups: Vec<usize>,
     /// CPUs of each last-level cache, as a mask.
     sharers: Vec<u64>,
     /// Times beyond the first level.
     middle_ps: f64,
     last_ps: f64,
     walk_ps: u64,
+}
+
+/// What a CPU asks for that its private caches do not have, or may not write.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    line: u64,
+    home: usize,
+    write: bool,
+    /// The private caches have it, but may not write it.
+    had: bool,
+    now_ps: u64,
+    /// The last-level cache does not have it for certain.
+    absent: bool,
 }
 
 /// Where a line came from, what that took and how much of it was waiting.
@@ -109,12 +124,12 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let cpus = model.node_of_cpu.len();
         let (first, last) = (&model.caches[0], &model.caches[model.caches.len() - 1]);
         let middle = &model.caches[1..model.caches.len().max(2) - 1];
-        let groups = last.cache_of_cpu.iter().max().map_or(0, |g| *g as usize + 1);
-        let mut sharers = vec![0u64; groups];
-        for (cpu, group) in last.cache_of_cpu.iter().enumerate() {
-            sharers[*group as usize] |= 1 << cpu;
+        let groups: Vec<usize> = last.cache_of_cpu.iter().map(|g| *g as usize).collect();
+        let mut sharers = vec![0u64; groups.iter().max().map_or(0, |g| g + 1)];
+        for (cpu, group) in groups.iter().enumerate() {
+            sharers[*group] |= 1 << cpu;
         }
-        let caches: Vec<LastLevel> = (0..groups).map(|_| LastLevel::new(last)).collect();
+        let caches: Vec<LastLevel> = sharers.iter().map(|_| LastLevel::new(last)).collect();
         let beyond_first = |cache: &crate::Cache| {
             (cache.latency_cycles - first.latency_cycles) * model.ps_per_cycle
         };
@@ -132,6 +147,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             last_ps: beyond_first(last),
             walk_ps: model.tlb.as_ref().map_or(0.0, |t| t.walk_cycles * model.ps_per_cycle) as u64,
             last: caches,
+            groups,
             sharers,
             pmu,
             model,
@@ -191,7 +207,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         core.counts.add(write);
         let line = page.physical_page << 6 | address >> 6 & 63;
         let found = self.first[core.cpu].touch(line);
-        if found == Found::Writable || (!write && found == Found::Shared) {
+        if found.allows(write) {
             core.tlb.filtered(address);
             if line != core.missed_line {
                 core.filter.put(address, found == Found::Writable);
@@ -223,7 +239,10 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         Some(page)
     }
 
+    /// An access that the first level does not serve. Apart from the others, which need none of
+    /// its registers.
     #[allow(clippy::too_many_arguments)]
+    #[inline(never)]
     fn beyond_first(
         &self,
         core: &mut Core,
@@ -236,9 +255,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     ) {
         self.directory.prepare(line);
         self.last[self.group(core.cpu)].prepare(line);
-        core.executed(probe.executed());
+        core.instructions(probe.instructions());
         let now_ps = core.now_ps();
-        let Some(counters) = self.pmu.counters(core.cpu) else { return };
         let mut had = found != Found::No;
         let mut middle = Found::No;
         if !had {
@@ -247,23 +265,28 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             had = middle != Found::No;
         }
         let kind = core.overlap.classify(address, had, now_ps);
-        let contested = self.contested(core, line, write, now_ps, &counters);
+        let contested = self.contested(core, line, write, now_ps);
         let (served, kept) = if let Some(served) = contested {
             (served, None)
         } else {
             let mut writable = write || middle == Found::Writable;
-            let served = if middle == Found::Writable || (!write && middle == Found::Shared) {
+            let served = if middle.allows(write) {
                 Served { level: Level::Private, latency_ps: self.middle_ps, queue_ps: 0 }
             } else {
-                match self.own_last(core.cpu, line, write) {
-                    Found::No => {
-                        self.beyond_private(core, line, home, write, had, now_ps, &counters)
-                    }
-                    found => {
+                match self.own_last(core.cpu, line) {
+                    Some(found) if found.allows(write) => {
                         core.counts.last_references += u64::from(!had);
                         writable |= found == Found::Writable;
                         let latency_ps = if had { 0.0 } else { self.last_ps };
                         Served { level: Level::Last, latency_ps, queue_ps: 0 }
+                    }
+                    found => {
+                        let absent = found == Some(Found::No);
+                        let request = Request { line, home, write, had, now_ps, absent };
+                        match self.beyond_private(core, &request) {
+                            Some(served) => served,
+                            None => return,
+                        }
                     }
                 }
             };
@@ -286,13 +309,6 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             core.tlb.filtered(address);
         }
         core.note_value(write, probe);
-        if served.level == Level::Dram {
-            core.counts.dram_latency_ps += served.latency_ps as u64;
-            core.counts.queue_ps += served.queue_ps;
-            counters.add_latency(served.latency_ps / 1000.0);
-            let vector = if write { Vector::DramWrites } else { Vector::DramReads };
-            counters.add_at(vector, home, 1);
-        }
         // A write to a line that is there, and asks for the right to write it, is no miss.
         if found == Found::No {
             self.sample(core, address, line, home, write, &served);

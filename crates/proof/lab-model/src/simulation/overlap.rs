@@ -22,14 +22,15 @@ const VALUES: usize = 4;
 /// An address so close to a loaded value was computed from it: a field of a node.
 const NODE_BYTES: u64 = 4096;
 
-/// No address is in this line.
-const NO_LINE: u64 = u64::MAX;
+/// Hardly any address is in this line.
+const NO_LINE: u32 = u32::MAX;
 
-/// Streams, field by field: every miss looks at the next lines of all.
+/// Streams, field by field: every miss looks at the next lines of all. Of a line's number the
+/// lower half will do: who takes two for one continues a stream that is 256 GiB away.
 #[derive(Debug)]
 struct Streams {
-    next_up: [u64; STREAMS],
-    next_down: [u64; STREAMS],
+    next_up: [u32; STREAMS],
+    next_down: [u32; STREAMS],
     lines: [u32; STREAMS],
     /// When the last line came.
     last_ps: [u64; STREAMS],
@@ -52,7 +53,7 @@ impl Streams {
 
     /// The stream that this line continues.
     #[inline]
-    fn position(&self, line: u64) -> Option<usize> {
+    fn position(&self, line: u32) -> Option<usize> {
         let both = self.next_up.iter().zip(&self.next_down);
         let hits = both.enumerate().fold(0u32, |hits, (i, (up, down))| {
             hits | u32::from((*up == line) | (*down == line)) << i
@@ -63,18 +64,18 @@ impl Streams {
     /// A line of a stream, or the first of a new one. How many that makes in order, and the
     /// time since the one before came.
     #[inline]
-    fn advance(&mut self, line: u64, now_ps: u64) -> (u32, u64) {
-        let down = line.checked_sub(1).unwrap_or(NO_LINE);
+    fn advance(&mut self, line: u32, now_ps: u64) -> (u32, u64) {
+        let (up, down) = (line.wrapping_add(1), line.wrapping_sub(1));
         let Some(i) = self.position(line) else {
             let i = self.oldest;
             self.oldest = (i + 1) % STREAMS;
-            (self.next_up[i], self.next_down[i]) = (line + 1, down);
+            (self.next_up[i], self.next_down[i]) = (up, down);
             (self.lines[i], self.latest) = (1, i);
             return (1, 0);
         };
         let since_ps = now_ps.saturating_sub(self.last_ps[i]);
         (self.next_up[i], self.next_down[i]) =
-            if self.next_up[i] == line { (line + 1, NO_LINE) } else { (NO_LINE, down) };
+            if self.next_up[i] == line { (up, NO_LINE) } else { (NO_LINE, down) };
         self.lines[i] = self.lines[i].saturating_add(1);
         self.latest = i;
         (self.lines[i], since_ps)
@@ -84,7 +85,9 @@ impl Streams {
 /// Recent misses of one CPU.
 #[derive(Debug)]
 pub(crate) struct Overlap {
-    parallelism: f64,
+    /// What of a latency is left of a miss among others, and of one of a stream.
+    independent: f64,
+    streamed: f64,
     streams: Streams,
     values: [u64; VALUES],
     next_value: usize,
@@ -108,7 +111,8 @@ pub(crate) enum Kind {
 impl Overlap {
     pub(crate) fn new(parallelism: f64) -> Self {
         Self {
-            parallelism,
+            independent: 1.0 / parallelism,
+            streamed: 1.0 / (parallelism * PREFETCH_FACTOR),
             streams: Streams::new(),
             values: [u64::MAX; VALUES],
             next_value: 0,
@@ -128,7 +132,7 @@ impl Overlap {
     /// The kind of a miss at this virtual address and time; `had`: the line is in the CPU's
     /// private caches, but must be asked for to be written.
     pub(crate) fn classify(&mut self, address: u64, had: bool, now_ps: u64) -> Kind {
-        let (lines, since_ps) = self.streams.advance(address >> 6, now_ps);
+        let (lines, since_ps) = self.streams.advance((address >> 6) as u32, now_ps);
         if lines > CONFIRMED {
             return Kind::Streamed { since_ps };
         }
@@ -149,12 +153,12 @@ impl Overlap {
 
     /// What the miss that was just classified, at this time, adds to the CPU's time.
     pub(crate) fn stall_ps(&mut self, kind: Kind, latency_ps: f64, now_ps: u64) -> u64 {
+        // By way of signed words, which the host converts with one instruction each.
+        let part_ps = |part: f64| (latency_ps * part) as i64 as u64;
         let stall_ps = match kind {
-            Kind::Dependent => latency_ps as u64,
-            Kind::Streamed { since_ps } => ((latency_ps / (self.parallelism * PREFETCH_FACTOR))
-                as u64)
-                .saturating_sub(since_ps),
-            Kind::Independent => (latency_ps / self.parallelism) as u64,
+            Kind::Dependent => part_ps(1.0),
+            Kind::Streamed { since_ps } => part_ps(self.streamed).saturating_sub(since_ps),
+            Kind::Independent => part_ps(self.independent),
         };
         self.streams.last_ps[self.streams.latest] = now_ps + stall_ps;
         stall_ps

@@ -25,6 +25,18 @@ pub(crate) enum Found {
     Writable,
 }
 
+impl Found {
+    /// Whether that is enough for an access.
+    #[inline]
+    pub(crate) fn allows(self, write: bool) -> bool {
+        match self {
+            Self::No => false,
+            Self::Shared => !write,
+            Self::Writable => true,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct PrivateCache {
@@ -61,12 +73,17 @@ impl Sets {
         (line & self.mask) as usize
     }
 
+    #[inline]
     pub(crate) fn count(&self) -> usize {
-        self.words.len() / self.ways
+        self.mask as usize + 1
     }
 
     pub(crate) fn lines(&self) -> usize {
         self.words.len()
+    }
+
+    pub(crate) fn ways(&self) -> usize {
+        self.ways
     }
 }
 
@@ -76,6 +93,7 @@ impl PrivateCache {
     }
 
     /// Sets, a power of two.
+    #[inline]
     pub(crate) fn sets(&self) -> usize {
         self.sets.count()
     }

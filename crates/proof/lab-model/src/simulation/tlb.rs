@@ -56,8 +56,11 @@ pub(crate) enum Miss {
 pub(crate) struct TlbState {
     recent: [Page; RECENT],
     regions: [Region; RECENT],
-    small: Option<Entries>,
-    huge: Option<Entries>,
+    /// With physical page and home.
+    small: Option<Entries<(u64, u32)>>,
+    huge: Option<Entries<()>>,
+    /// Range of the last physical page: the next one is mostly there as well.
+    range: usize,
     /// Lines that the filter must forget, as a mask: their pages are no longer recent.
     dropped: u64,
 }
@@ -69,6 +72,7 @@ impl TlbState {
             regions: [NO_REGION; RECENT],
             small: tlb.map(|t| Entries::new(t.entries_4k)),
             huge: tlb.map(|t| Entries::new(t.entries_2m)),
+            range: 0,
             dropped: 0,
         }
     }
@@ -103,21 +107,26 @@ impl TlbState {
         ranges: &[MemoryRange],
     ) -> Option<(Page, Miss)> {
         let page = address >> PAGE_BITS;
+        // What the TLB has is where it was: the guest flushes what it moves.
+        if let Some((physical_page, home)) = self.small.as_ref().and_then(|e| e.find(page)) {
+            return Some((self.remember(page, physical_page, home), Miss::Hit));
+        }
         let physical_page = physical()? >> PAGE_BITS;
-        let home = home(ranges, physical_page << PAGE_BITS)? as u32;
+        let home = self.home(ranges, physical_page << PAGE_BITS)? as u32;
         let miss = if self.is_huge(page, physical_page) {
-            let entries = self.huge.as_mut();
-            match entries.map_or(Looked::Hit, |e| e.look(page / PAGES_OF_HUGE)) {
-                Looked::Hit => Miss::Hit,
-                Looked::Missed { left } => {
+            let huge_page = page / PAGES_OF_HUGE;
+            match self.huge.as_mut().filter(|e| e.find(huge_page).is_none()) {
+                None => Miss::Hit,
+                Some(entries) => {
+                    let left = entries.put(huge_page, ());
                     self.forget(|p| p.virtual_page / PAGES_OF_HUGE == left);
                     Miss::HugePage
                 }
             }
         } else {
-            match self.small.as_mut().map_or(Looked::Hit, |e| e.look(page)) {
-                Looked::Hit => Miss::Hit,
-                Looked::Missed { left } => {
+            match self.small.as_mut().map(|e| e.put(page, (physical_page, home))) {
+                None => Miss::Hit,
+                Some(left) => {
                     let slot = left as usize % RECENT;
                     if self.recent[slot].virtual_page == left {
                         self.replace(slot, NO_PAGE);
@@ -126,9 +135,7 @@ impl TlbState {
                 }
             }
         };
-        let entry = Page { virtual_page: page, physical_page, home, lines: 0 };
-        self.replace(page as usize % RECENT, entry);
-        Some((entry, miss))
+        Some((self.remember(page, physical_page, home), miss))
     }
 
     /// The guest has flushed its TLB.
@@ -136,7 +143,22 @@ impl TlbState {
         self.recent = [NO_PAGE; RECENT];
         self.dropped = u64::MAX;
         self.regions = [NO_REGION; RECENT];
-        [&mut self.small, &mut self.huge].into_iter().flatten().for_each(Entries::clear);
+        self.small.iter_mut().for_each(Entries::clear);
+        self.huge.iter_mut().for_each(Entries::clear);
+    }
+
+    fn home(&mut self, ranges: &[MemoryRange], address: u64) -> Option<usize> {
+        if !ranges.get(self.range).is_some_and(|range| range.holds(address)) {
+            self.range = range(ranges, address)?;
+        }
+        Some(ranges[self.range].node)
+    }
+
+    /// Makes a page the recent one of its place.
+    fn remember(&mut self, virtual_page: u64, physical_page: u64, home: u32) -> Page {
+        let page = Page { virtual_page, physical_page, home, lines: 0 };
+        self.replace(virtual_page as usize % RECENT, page);
+        page
     }
 
     /// Replaces a recent page.
@@ -174,45 +196,50 @@ impl TlbState {
 
 /// Home node of a physical address.
 pub(crate) fn home(ranges: &[MemoryRange], address: u64) -> Option<usize> {
-    let after = ranges.partition_point(|r| r.start <= address);
-    let range = ranges.get(after.checked_sub(1)?)?;
-    (address - range.start < range.bytes).then_some(range.node)
+    Some(ranges[range(ranges, address)?].node)
 }
 
-/// Entries for pages of one size: the oldest of a set leaves.
+fn range(ranges: &[MemoryRange], address: u64) -> Option<usize> {
+    let at = ranges.partition_point(|r| r.start <= address).checked_sub(1)?;
+    ranges[at].holds(address).then_some(at)
+}
+
+/// Entries for pages of one size, with what is known of each: the oldest of a set leaves.
 #[derive(Debug)]
-struct Entries {
+struct Entries<T> {
     pages: Vec<u64>,
+    known: Vec<T>,
     ways: usize,
     hands: Vec<u8>,
 }
 
-enum Looked {
-    Hit,
-    Missed {
-        /// The page that left for it.
-        left: u64,
-    },
-}
-
-impl Entries {
+impl<T: Copy + Default> Entries<T> {
     fn new(entries: u32) -> Self {
         let entries = entries.max(1) as usize;
         let ways = if entries <= 2 * WAYS { entries } else { WAYS };
         let sets = entries / ways;
-        Self { pages: vec![NONE; sets * ways], ways, hands: vec![0; sets] }
+        let known = vec![T::default(); sets * ways];
+        Self { pages: vec![NONE; sets * ways], known, ways, hands: vec![0; sets] }
     }
 
-    fn look(&mut self, page: u64) -> Looked {
-        let set = page as usize % self.hands.len();
-        let ways = &mut self.pages[set * self.ways..][..self.ways];
-        if ways.contains(&page) {
-            return Looked::Hit;
-        }
+    fn set(&self, page: u64) -> usize {
+        page as usize % self.hands.len()
+    }
+
+    fn find(&self, page: u64) -> Option<T> {
+        let first = self.set(page) * self.ways;
+        let way = self.pages[first..][..self.ways].iter().position(|there| *there == page)?;
+        Some(self.known[first + way])
+    }
+
+    /// Puts in a page that is not there; returns the one that left for it.
+    fn put(&mut self, page: u64, known: T) -> u64 {
+        let set = self.set(page);
         let hand = &mut self.hands[set];
-        let left = std::mem::replace(&mut ways[*hand as usize], page);
-        *hand = (*hand + 1) % self.ways as u8;
-        Looked::Missed { left }
+        let at = set * self.ways + usize::from(*hand);
+        *hand = if usize::from(*hand) + 1 < self.ways { *hand + 1 } else { 0 };
+        self.known[at] = known;
+        std::mem::replace(&mut self.pages[at], page)
     }
 
     fn clear(&mut self) {
