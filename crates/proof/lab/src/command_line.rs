@@ -42,10 +42,12 @@ pub struct Parts {
 /// emulation; `tsc` and `no_timer_check`, so that clocks are not compared with each other.
 /// `mitigations=off` keeps page tables and TLBs as the programs see them; `no5lvl` keeps page
 /// walks at four levels; `nokaslr` and `norandmaps` give every run the same addresses, on which
-/// it depends what shares a set of a cache or a huge page.
-const KERNEL: [&str; 18] = [
+/// it depends what shares a set of a cache or a huge page; `oops` and `panic` end a guest whose
+/// kernel is in error, instead of leaving a program to wait for it.
+const KERNEL: [&str; 19] = [
     "console=ttyS0",
     "quiet",
+    "oops=panic",
     "panic=-1",
     "root=/dev/nvme0n1",
     "rootfstype=ext4",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{LabError, cache_directory};
+use crate::{LabError, cache_directory, uncompressed};
 
 /// A kernel that boots without modules on the lab's machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,14 @@ impl Kernel {
             Some(_) => Ok(Self { path: path.to_owned(), version: version(path) }),
             None => Err(LabError::NotAKernel { path: path.to_owned() }),
         }
+    }
+
+    /// The file to boot; the first call takes a second.
+    ///
+    /// # Errors
+    /// [`LabError::System`] when the cache cannot be written.
+    pub fn boot_file(&self) -> Result<PathBuf, LabError> {
+        uncompressed::beside(&self.path, &self.version)
     }
 
     fn of(path: &Path) -> Option<Self> {

@@ -25,6 +25,7 @@ mod run;
 pub mod setup;
 mod shape;
 mod stage;
+mod uncompressed;
 mod unpacked;
 
 pub use directories::cache_directory;

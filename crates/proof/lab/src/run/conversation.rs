@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::machine::{Machine, Orders};
 use super::output::{self, Output};
+use super::pulse::{self, Pulse};
 use super::terminal::{self, Terminal};
 use super::{Lab, Outcome, Request, Streams, besides, task};
 use crate::{LabError, image};
@@ -23,10 +24,10 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// How long the last output may take on a terminal, where it has no end.
 const LAST_OF_TERMINAL: Duration = Duration::from_millis(200);
 
-/// A guest that hangs while it boots, as one in some dozens does on a busy host (the emulator
-/// loses a timer), is booted again, and so is one whose emulator fails an assertion meanwhile
-/// (`iotlb_to_section`: a CPU uses the map of devices while another changes it): so often in
-/// all, each time in its part of the limit.
+/// A guest that hangs while it boots, as one in a hundred does on a busy host (the emulator loses
+/// an interrupt), is booted again, and so is one whose kernel dies meanwhile or whose
+/// emulator fails an assertion (`iotlb_to_section`: a CPU uses the map of devices while another
+/// changes it): so often in all, each time in its part of the limit.
 const BOOTS: u32 = 3;
 
 /// Boots, runs, ends.
@@ -54,10 +55,18 @@ pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
         drop(disk);
         let booted_by = begun + request.boot_timeout * boots / BOOTS;
         let mut run = Run::new(request, machine, &signals, [begun, booted_by])?;
-        match run.until_end()? {
-            End::Timeout if run.may_boot_again(boots) => {}
-            End::Died if run.may_boot_again(boots) && run.machine.has_aborted()? => {}
-            event => return Ok(Outcome { boots, ..run.conclude(event)? }),
+        // The last one has all the time that is left.
+        run.pulse = (boots < BOOTS).then(|| Pulse::new(Instant::now()));
+        let end = run.until_end()?;
+        let again = run.started.is_none()
+            && boots < BOOTS
+            && match end {
+                End::Hung | End::Timeout => true,
+                End::Died => run.machine.has_lost_a_race()?,
+                End::Exited(_) | End::Failed(_) | End::Signal(_) => false,
+            };
+        if !again {
+            return Ok(Outcome { boots, ..run.conclude(end)? });
         }
     }
 }
@@ -69,6 +78,8 @@ enum End {
     /// By a signal to this process.
     Signal(i32),
     Timeout,
+    /// While it booted.
+    Hung,
     Died,
 }
 
@@ -86,6 +97,8 @@ struct Run<'a> {
     terminal: Option<Terminal>,
     begun: Instant,
     booted_by: Instant,
+    /// Looked at until the program starts, when the guest may be booted again.
+    pulse: Option<Pulse>,
     started: Option<Instant>,
     /// The signal that was passed on.
     asked: Option<i32>,
@@ -127,27 +140,25 @@ impl<'a> Run<'a> {
             terminal: None,
             begun,
             booted_by,
+            pulse: None,
             started: None,
             asked: None,
         })
     }
 
-    fn may_boot_again(&self, boots: u32) -> bool {
-        self.started.is_none() && boots < BOOTS
-    }
-
     fn until_end(&mut self) -> Result<End, LabError> {
         loop {
-            let limit = match self.deadline() {
-                None => None,
-                Some(at) => {
-                    let left = at.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Ok(End::Timeout);
-                    }
-                    Timespec::try_from(left).ok()
-                }
-            };
+            let now = Instant::now();
+            let left = self.deadline().map(|at| at.saturating_duration_since(now));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(End::Timeout);
+            }
+            if self.hangs(now) {
+                return Ok(End::Hung);
+            }
+            let glance = self.pulse.map(|_| pulse::GLANCE);
+            let limit = left.into_iter().chain(glance).min();
+            let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
             let sources = [
                 self.reports.get_ref().as_fd(),
                 self.signals.as_fd(),
@@ -174,6 +185,12 @@ impl<'a> Run<'a> {
                 return Ok(End::Signal(libc::SIGKILL));
             }
         }
+    }
+
+    /// Whether the guest has stopped before the program started.
+    fn hangs(&mut self, now: Instant) -> bool {
+        let busy = self.pulse.and_then(|_| self.machine.busy());
+        self.pulse.as_mut().zip(busy).is_some_and(|(pulse, busy)| pulse.is_lost(now, busy))
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -205,6 +222,7 @@ impl<'a> Run<'a> {
     /// The program runs: what is typed is for it from now on.
     fn start(&mut self) -> Result<(), LabError> {
         self.started = Some(Instant::now());
+        self.pulse = None;
         if let Some(port) = self.machine.terminal.take() {
             let (terminal, output) = Terminal::connect(port)?;
             self.terminal = Some(terminal);
@@ -281,7 +299,7 @@ impl<'a> Run<'a> {
                 drop(self.machine);
             }
             End::Failed(failure) => return Err(self.failed(failure)),
-            End::Timeout => {
+            End::Timeout | End::Hung => {
                 return Err(match (self.started, self.request.timeout) {
                     (Some(_), Some(limit)) => {
                         LabError::Timeout { seconds: limit.as_secs_f64(), console: console() }

@@ -1,11 +1,12 @@
 //! A QEMU that runs, with our ends of its ports.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ impl Machine {
         let counters = request.model.as_ref().map(Counters::new).transpose()?;
         let mut parts = Parts {
             firmware: lab.emulator.firmware(),
-            kernel: lab.kernel.path.clone(),
+            kernel: lab.boot_file.clone(),
             disk: path_of(disk),
             ports: ends.iter().map(AsRawFd::as_raw_fd).collect(),
             console: console_end.as_raw_fd(),
@@ -124,14 +125,28 @@ impl Machine {
         Ok(poll(&mut fds, Some(&limit)).map_err(LabError::host("wait for QEMU"))? > 0)
     }
 
-    /// Whether it ended because it found itself in error, as a failed assertion does; one
-    /// that has not ended yet has not.
-    pub fn has_aborted(&mut self) -> Result<bool, LabError> {
+    /// Whether it ended by a race that another boot may not lose; one that has not ended yet
+    /// has not.
+    pub fn has_lost_a_race(&mut self) -> Result<bool, LabError> {
         if !self.ended_within(FAREWELL)? {
             return Ok(false);
         }
-        let status = self.child.wait().map_err(LabError::host("wait for QEMU"))?;
-        Ok(status.signal() == Some(libc::SIGABRT))
+        self.child.wait().map(is_lost_race).map_err(LabError::host("wait for QEMU"))
+    }
+
+    /// How long QEMU's threads, those that there still are, have run or waited for a processor;
+    /// nothing where the host does not count it (proc_pid_schedstat, Linux,
+    /// Documentation/scheduler/sched-stats.rst).
+    pub fn busy(&self) -> Option<Duration> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+        let of = |task: PathBuf| {
+            let text = fs::read_to_string(task.join("schedstat")).ok()?;
+            let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+            let (run, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+            Some(Duration::from_nanos(run + waited))
+        };
+        let all: Vec<_> = tasks.flatten().filter_map(|task| of(task.path())).collect();
+        (!all.is_empty()).then(|| all.iter().sum())
     }
 
     /// Why it ended, when nobody asked it to.
@@ -174,6 +189,33 @@ fn start(lab: &Lab, shape: &Shape, parts: &Parts, messages: &File) -> Result<Chi
     })
 }
 
+/// Whether QEMU's end is that of a race: it found itself in error, as by a failed assertion, or
+/// its guest's kernel gave up. QEMU's own refusals and what others did to it are for good.
+fn is_lost_race(status: ExitStatus) -> bool {
+    status.success() || matches!(status.signal(), Some(libc::SIGABRT | libc::SIGSEGV))
+}
+
 fn describe(status: ExitStatus) -> String {
     status.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn races_are_told_from_refusals() {
+        let ended = |script: &str| {
+            std::process::Command::new("sh").args(["-c", script]).status().map(is_lost_race)
+        };
+        for (script, expected) in [
+            ("exit 0", true),
+            ("kill -ABRT $$", true),
+            ("kill -SEGV $$", true),
+            ("exit 1", false),
+            ("kill -KILL $$", false),
+        ] {
+            assert_eq!(ended(script).unwrap(), expected, "{script}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ mod conversation;
 mod counters;
 mod machine;
 mod output;
+mod pulse;
 mod task;
 mod terminal;
 
@@ -27,6 +28,8 @@ pub struct Lab {
     pub emulator: Emulator,
     /// The guest's kernel.
     pub kernel: Kernel,
+    /// Its file that is booted.
+    boot_file: PathBuf,
     /// Process 1, on the host.
     init: PathBuf,
     /// numapilot and its libraries.
@@ -50,8 +53,8 @@ pub struct Request {
     pub user: Option<User>,
     /// Room on the guest's disk.
     pub free_bytes: u64,
-    /// How long the machine may take until it runs. One that hangs is booted again when a
-    /// part of that is over.
+    /// How long the machine may take until it runs. One that hangs or dies until then is booted
+    /// again.
     pub boot_timeout: Duration,
     /// How long it may run.
     pub timeout: Option<Duration>,
@@ -104,11 +107,12 @@ impl Lab {
     pub fn find() -> Result<Self, LabError> {
         let emulator = Emulator::find()?;
         let kernel = Kernel::find()?;
+        let boot_file = kernel.boot_file()?;
         let init = part(PROGRAM)?;
         let binary = std::env::current_exe().map_err(LabError::host("find this program"))?;
         let mut own = vec![binary];
         own.extend(own_directories().iter().flat_map(|d| own_libraries(d)));
-        Ok(Self { emulator, kernel, init, own })
+        Ok(Self { emulator, kernel, boot_file, init, own })
     }
 
     /// Boots the machine, runs the program, waits for it.

@@ -74,7 +74,9 @@ pub fn setup(say: &mut dyn FnMut(&str)) -> Result<Ready, LabError> {
     }
     // What was fetched is looked at, not trusted.
     image::mke2fs()?;
-    Ok(Ready { emulator: Emulator::find()?, kernel: Kernel::find()? })
+    let ready = Ready { emulator: Emulator::find()?, kernel: Kernel::find()? };
+    ready.kernel.boot_file()?;
+    Ok(ready)
 }
 
 /// Downloads packages and unpacks them in place of what was in a directory.
