@@ -51,6 +51,13 @@ impl Place {
         place
     }
 
+    /// The same, of an emulated machine, as far as the study knows.
+    fn is_emulated(&self) {
+        let path = self.path("tiny.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, text.replace("machine = \"host\"", "machine = \"machine-a\"")).unwrap();
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -180,6 +187,55 @@ fn ctrl_c_keeps_what_is_there_and_is_status_130() {
     assert_eq!(place.trials(), 0);
 }
 
+/// Waits for a file, in a command, for a minute at most.
+fn wait_for(file: &str) -> String {
+    format!("for i in $(seq 600); do test -e {file} && break; sleep 0.1; done;")
+}
+
+#[test]
+fn ctrl_c_ends_all_trials_of_emulated_machines() {
+    // Both write who they are; one of them, when both have, is the one who types.
+    let both = format!("{} {}", wait_for("1.0"), wait_for("2.0"));
+    let types = "test {kind} = 1.0 || kill -INT $(ps -o ppid= -p $$)";
+    let place = Place::new(&format!("echo $$ > {{kind}}; {both} {types}; sleep 1000;"));
+    place.is_emulated();
+    let mut run = place.study(&["run", "tiny.toml", "--jobs", "2"]);
+    let run = run.timeout(Duration::from_secs(120)).assert().code(130);
+    run.stdout(contains("not reached: T1; go on with --resume"));
+    assert_eq!(place.trials(), 0);
+    for name in ["1.0", "2.0"] {
+        let pid = fs::read_to_string(place.path(name)).unwrap();
+        assert!(!PathBuf::from("/proc").join(pid.trim()).exists(), "{name} is still there");
+    }
+}
+
+#[test]
+fn a_kill_loses_what_runs_and_keeps_what_ended_beside_it() {
+    let slow = format!("test {{kind}} = 1.0 || {{ {} }};", wait_for("go"));
+    let place = Place::new(&slow);
+    place.is_emulated();
+    let binary = assert_cmd::cargo::cargo_bin("numapilot");
+    let mut child = std::process::Command::new(binary)
+        .args(["study", "run", "tiny.toml", "--jobs", "2"])
+        .current_dir(place.0.path())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(50);
+    // All rounds of one cell, while the first of the other one runs.
+    while !place.path("numapilot-study.jsonl").exists() || place.trials() < 3 {
+        assert!(Instant::now() < deadline, "no results came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::write(place.path("go"), "").unwrap();
+    assert_eq!(place.trials(), 3);
+    let run = place.study(&["run", "tiny.toml", "--resume", "--jobs", "2"]).assert().success();
+    run.stdout(contains("2.00 to 2.00   reproduced"));
+    assert_eq!(place.trials(), 6);
+}
+
 #[test]
 fn what_does_not_exist_is_named() {
     let place = Place::new("");
@@ -190,6 +246,7 @@ fn what_does_not_exist_is_named() {
     error(&["run"], "required");
     error(&["run", "tiny.toml", "tiny.toml"], "two experiments T1");
     error(&["run", "tiny.toml", "--output", "/dev/null"], "no regular file");
+    error(&["run", "tiny.toml", "--jobs", "0"], "--jobs");
     fs::write(place.path("tiny.toml"), "id = 3").unwrap();
     error(&["run", "tiny.toml"], "tiny.toml is no experiment");
 }

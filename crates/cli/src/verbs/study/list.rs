@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::slice;
@@ -13,6 +14,7 @@ use numapilot_study::experiment::{
 use serde::Serialize;
 
 use super::entry::Entry;
+use super::jobs::Jobs;
 use crate::terminal::{Terminal, left_time, plural, table};
 
 /// Which of the experiments that the binary carries.
@@ -58,6 +60,8 @@ pub struct Args {
     /// Results of earlier runs: what is still to be run, and how long it will take.
     #[arg(short, long, value_name = "FILE", default_value = super::RESULTS)]
     output: PathBuf,
+    #[command(flatten)]
+    jobs: Jobs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -71,8 +75,8 @@ struct Size {
 }
 
 impl Size {
-    fn of(schedule: &Schedule<'_>) -> Self {
-        Self { trials: schedule.trials(), left: schedule.ahead() }
+    fn of(schedule: &Schedule<'_>, jobs: NonZeroUsize) -> Self {
+        Self { trials: schedule.trials(), left: schedule.ahead(jobs) }
     }
 
     /// How long what is left will take, in words.
@@ -94,8 +98,9 @@ impl Args {
             true => Past::default(),
             false => Past::read(&self.output)?,
         };
+        let jobs = self.jobs.number();
         let size = |experiments| {
-            Size::of(&Schedule::new(experiments, self.scale.into(), None, &past.trials))
+            Size::of(&Schedule::new(experiments, self.scale.into(), None, &past.trials), jobs)
         };
         let entries = experiments.iter().map(|one| Entry::new(one, size(slice::from_ref(one))));
         if self.json {

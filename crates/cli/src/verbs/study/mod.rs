@@ -1,6 +1,7 @@
 //! `numapilot study`: the papers' tables and figures, run here.
 
 mod entry;
+mod jobs;
 mod lab;
 mod list;
 mod print;

@@ -1,8 +1,8 @@
-//! Which trial is being made, on a terminal; what fails as it happens, everywhere.
+//! Which trials are being made, on a terminal; what fails as it happens, everywhere.
 
 use std::time::Instant;
 
-use numapilot_study::experiment::{Ahead, Outcome, Trial};
+use numapilot_study::experiment::{Ahead, Outcome, Running, Trial, describe};
 
 use crate::status_line::StatusLine;
 use crate::terminal::{Terminal, left_time};
@@ -19,15 +19,22 @@ impl<'a> Progress<'a> {
         Self { line: StatusLine::new(terminal), began: Instant::now(), done: 0 }
     }
 
-    pub fn before(&self, id: &str, command: &str, ahead: &Ahead) {
-        let mut message = format!("trial {} of {}", self.done + 1, self.done + ahead.trials);
+    pub fn now(&self, running: &[Running<'_>], ahead: &Ahead) {
+        let all = self.done + ahead.trials;
+        let mut message = match running.len() {
+            1 => format!("trial {} of {all}", self.done + 1),
+            n => format!("trials {} to {} of {all}", self.done + 1, self.done + n),
+        };
         // Of what nothing is known, as long as what was made until now.
         let each = (self.done > 0).then(|| self.began.elapsed().as_secs_f64() / self.done as f64);
         if let Some(each) = each.or((ahead.unknown == 0).then_some(0.0)) {
             let seconds = ahead.seconds + each * ahead.unknown as f64;
             message += &format!(", {} left", left_time(seconds));
         }
-        self.line.show(format!("{message} · {id} · {command}"));
+        for Running { experiment, at } in running {
+            message += &format!(" · {} {}", experiment.id, describe(at));
+        }
+        self.line.show(message.trim_end().to_owned());
     }
 
     pub fn after(&mut self, trial: &Trial) {

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use numapilot_study::experiment::{
-    Ahead, Batch, Experiment, Finished, Host, Journal, Judged, Record, ScaleName, Trial, Watcher,
-    measure_host, named, names,
+    Ahead, Batch, Experiment, Finished, Host, Journal, Judged, Record, Running, ScaleName, Trial,
+    Watcher, measure_host, named, names,
 };
 use serde::Serialize;
 
 use super::entry::Entry;
+use super::jobs::Jobs;
 use super::list::{Scale, Which};
 use super::{print, progress::Progress};
 use crate::interruption::{self, INTERRUPTED};
@@ -57,6 +58,8 @@ pub struct Args {
     /// Source of the random order.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    jobs: Jobs,
     /// Print the verdicts as JSON.
     #[arg(long)]
     json: bool,
@@ -90,6 +93,7 @@ impl Args {
             scale,
             repetitions: self.repetitions,
             seed: self.seed,
+            jobs: self.jobs.number(),
             machine: &machine,
             programs: &programs,
             interrupted: &interrupted,
@@ -169,8 +173,8 @@ impl Watcher for Sink<'_> {
         Ok(self.journal.append(&Record::Experiment { scale: self.scale, definition })?)
     }
 
-    fn before(&mut self, experiment: &Experiment, command: &str, ahead: &Ahead) {
-        self.progress.before(&experiment.id, command, ahead);
+    fn now(&mut self, running: &[Running<'_>], ahead: &Ahead) {
+        self.progress.now(running, ahead);
     }
 
     fn after(&mut self, trial: &Trial) -> anyhow::Result<()> {

@@ -51,6 +51,11 @@ pub struct Experiment {
     pub differs: String,
     /// Where it runs: [`HOST`], or a machine of `lab list`.
     pub machine: String,
+    /// Whether nothing else may run beside its trials, though they are on an emulated machine:
+    /// a guest's scheduler and the daemons in it act by its clock, which is the host's, so that
+    /// a host with less time for a guest makes them act more often on the same work.
+    #[serde(default)]
+    pub alone: bool,
     /// A line for the shell, with `{factor}` and `{value}` where levels and sizes go.
     pub command: String,
     /// Levels by factor.
@@ -225,6 +230,13 @@ impl Experiment {
     #[must_use]
     pub fn at(&self, scale: ScaleName) -> Option<&Scale> {
         self.scale.range(..=scale).next_back().map(|(_, scale)| scale)
+    }
+
+    /// Whether nothing else may run beside its trials: on the host their time is what is
+    /// measured.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.alone || self.machine == HOST
     }
 
     fn check(&self) -> Result<(), String> {

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::definition::{Experiment, ScaleName};
 use super::host::Host;
-use super::run::Trial;
+use super::trial::Trial;
 
 /// Why results cannot be kept or read.
 #[derive(Debug, Error)]

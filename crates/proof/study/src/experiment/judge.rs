@@ -14,7 +14,7 @@ use super::bootstrap::Estimate;
 use super::cells::{Cell, cells};
 use super::definition::{Claim, Experiment, Kind, PaperValue, ScaleName};
 use super::quantity::{At, Quantity, describe};
-use super::run::{Outcome, Trial};
+use super::trial::{Outcome, Trial};
 use crate::verdict::Verdict;
 
 /// A judged experiment.

@@ -2,7 +2,7 @@
 //! scorecard.
 //!
 //! ```text
-//!  studies/a5.toml --Experiment--> cells (factors x levels) --Runner--> trials.jsonl
+//!  studies/a5.toml --Experiment--> cells (factors x levels) --Batch--> trials.jsonl
 //!                                                                          |
 //!                         paper's value, band, order --Experiment::judge <-+--> verdicts
 //! ```
@@ -11,6 +11,7 @@
 //! and the numbers come out of the JSON that it prints. A trial's name is its command and its
 //! round: experiments that share a command share its trials.
 
+mod agenda;
 mod bootstrap;
 mod catalogue;
 mod cells;
@@ -22,6 +23,7 @@ mod printed;
 mod quantity;
 mod run;
 mod schedule;
+mod trial;
 
 pub use bootstrap::{Estimate, interval};
 pub use catalogue::{named, names};
@@ -32,9 +34,10 @@ pub use definition::{
 pub use host::{Host, measure as measure_host};
 pub use journal::{Journal, JournalError, Past, Record};
 pub use judge::{ClaimResult, Judged, Point};
-pub use quantity::{At, Quantity};
-pub use run::{Batch, Finished, Outcome, Trial, Watcher};
+pub use quantity::{At, Quantity, describe};
+pub use run::{Batch, Finished, Running, Watcher};
 pub use schedule::{Ahead, Schedule};
+pub use trial::{Outcome, Trial};
 
 #[cfg(test)]
 mod tests {

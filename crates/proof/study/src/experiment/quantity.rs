@@ -44,7 +44,8 @@ impl Quantity {
 }
 
 /// Levels as words: `interleave, 16`.
-pub(super) fn describe(at: &At) -> String {
+#[must_use]
+pub fn describe(at: &At) -> String {
     at.values().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 

@@ -1,67 +1,30 @@
 //! Runs the cells of experiments: round by round, in random order within a round, so that
 //! whatever else the machine does falls on all of them alike.
 //!
-//! What numapilot says it cannot do here (status 125, with the reason), and what is not
-//! installed (126, 127), is no failure of the experiment: it is not run here.
+//! ```text
+//!  Agenda --next that may begin--> a thread for each trial --ended--> Watcher, Schedule
+//!    ^                                                                     |
+//!    '------------------------ what failed is not tried again -------------'
+//! ```
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, Scope};
+use std::time::Duration;
 
 use numapilot_place::{Options, Plan, prepare};
 use numapilot_topology::Machine;
 use numapilot_tune::run::{Execution, RunError, Surroundings, execute};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::definition::{Experiment, Metric, ScaleName};
-use super::printed;
-use super::schedule::{Ahead, Schedule, Task};
-
-/// Exit statuses of what cannot be done here.
-const NOT_HERE: std::ops::RangeInclusive<i32> = 125..=127;
-
-/// A trial that was made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
-    /// The line for the shell.
-    pub command: String,
-    /// From 0.
-    pub round: u32,
-    /// How long it took in all.
-    pub seconds: f64,
-    /// What came of it.
-    pub outcome: Outcome,
-}
-
-/// What came of a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// Metrics, by their [`key`](Metric::key): each the value, or why there is none.
-    Values(BTreeMap<String, Result<Value, String>>),
-    /// The command failed.
-    Failed(String),
-    /// It cannot be run here, and why.
-    NotHere(String),
-}
-
-impl Metric {
-    /// What its values are kept under: experiments that share trials may call them otherwise.
-    #[must_use]
-    pub fn key(&self) -> String {
-        match &self.points {
-            Some([x, y]) => format!("{}[{x},{y}]", self.field),
-            None => self.field.clone(),
-        }
-    }
-}
+use super::agenda::{Agenda, Due};
+use super::definition::{Experiment, ScaleName};
+use super::quantity::At;
+use super::schedule::{Ahead, Schedule};
+use super::trial::Trial;
 
 /// What is run.
 #[derive(Debug)]
@@ -74,12 +37,23 @@ pub struct Batch<'a> {
     pub repetitions: Option<u32>,
     /// Source of the order within a round.
     pub seed: u64,
+    /// Trials at a time, of those that need not be made alone.
+    pub jobs: NonZeroUsize,
     /// Machine that programs are started on.
     pub machine: &'a Machine,
     /// Where the shell finds `numapilot`.
     pub programs: &'a Path,
-    /// Ends the batch when it becomes true.
+    /// Ends the batch when it becomes true; set when the batch ends by an error.
     pub interrupted: &'a AtomicBool,
+}
+
+/// A trial that is being made.
+#[derive(Clone, Copy, Debug)]
+pub struct Running<'a> {
+    /// Of which experiment.
+    pub experiment: &'a Experiment,
+    /// Its levels.
+    pub at: &'a At,
 }
 
 /// Told about the progress.
@@ -91,9 +65,9 @@ pub trait Watcher {
     /// # Errors
     /// Whatever must end the batch.
     fn begin(&mut self, experiment: &Experiment) -> Result<(), Self::Error>;
-    /// Before a trial.
-    fn before(&mut self, experiment: &Experiment, command: &str, ahead: &Ahead);
-    /// After it.
+    /// Whenever other trials are running than before.
+    fn now(&mut self, running: &[Running<'_>], ahead: &Ahead);
+    /// After a trial.
     ///
     /// # Errors
     /// Whatever must end the batch: the trial cannot be kept, say.
@@ -109,41 +83,88 @@ pub enum Finished {
     Interrupted,
 }
 
+/// A trial that has ended.
+type Ended = (Due, Result<Execution, RunError>);
+
 impl Batch<'_> {
-    /// Makes the trials that are not among `past`.
+    /// Makes the trials that are not among `past`. Nothing runs any more when it returns.
     ///
     /// # Errors
     /// The watcher's, or when nothing can be run at all.
     pub fn run<W: Watcher>(&self, past: &[Trial], watcher: &mut W) -> Result<Finished, W::Error> {
-        let mut rng = StdRng::seed_from_u64(self.seed);
-        let mut schedule = Schedule::new(self.experiments, self.scale, self.repetitions, past);
-        for (e, experiment) in self.experiments.iter().enumerate() {
-            watcher.begin(experiment)?;
-            for round in schedule.rounds(e) {
-                let mut turn = schedule.turn(e, round);
-                turn.shuffle(&mut rng);
-                for index in turn {
-                    let task = &schedule.tasks[index];
-                    watcher.before(experiment, &task.command, &schedule.ahead());
-                    let trial = match self.one(task, round) {
-                        Err(RunError::Interrupted) => return Ok(Finished::Interrupted),
-                        trial => trial?,
-                    };
+        let schedule = Schedule::new(self.experiments, self.scale, self.repetitions, past);
+        thread::scope(|scope| {
+            let finished = self.all(scope, schedule, watcher);
+            if finished.is_err() {
+                // The scope waits for those that still run.
+                self.interrupted.store(true, Ordering::Relaxed);
+            }
+            finished
+        })
+    }
+
+    fn all<'s, W: Watcher>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        mut schedule: Schedule<'_>,
+        watcher: &mut W,
+    ) -> Result<Finished, W::Error> {
+        let (sender, receiver) = mpsc::channel::<Ended>();
+        let mut agenda = Agenda::new(&schedule, self.seed);
+        let mut experiments = self.experiments.iter().enumerate().peekable();
+        let mut running: Vec<Due> = Vec::new();
+        let mut finished = Finished::Whole;
+        loop {
+            while finished == Finished::Whole
+                && running.len() < self.jobs.get()
+                && let Some(due) = agenda.next(&schedule, &running)
+            {
+                let task = &schedule.tasks[due.task];
+                while let Some((_, next)) = experiments.next_if(|(e, _)| *e <= task.experiment) {
+                    watcher.begin(next)?;
+                }
+                running.push(due);
+                let (sender, command, timeout) = (sender.clone(), &task.command, task.timeout);
+                let command = command.clone();
+                // Nobody listens when the batch ended by an error.
+                scope.spawn(move || drop(sender.send((due, self.one(&command, timeout)))));
+            }
+            let now: Vec<Running<'_>> =
+                running.iter().map(|due| self.running(&schedule, *due)).collect();
+            if now.is_empty() {
+                break;
+            }
+            watcher.now(&now, &schedule.ahead(self.jobs));
+            let Ok((due, ended)) = receiver.recv() else { break };
+            running.retain(|other| *other != due);
+            match ended {
+                Err(RunError::Interrupted) => finished = Finished::Interrupted,
+                ended => {
+                    let trial = Trial::of(&schedule.tasks[due.task], due.round, &ended?);
                     watcher.after(&trial)?;
-                    schedule.made(index, &trial);
+                    schedule.made(due.task, &trial);
                 }
             }
         }
-        Ok(Finished::Whole)
+        if finished == Finished::Whole {
+            // Those whose trials are others' too, or were there.
+            experiments.try_for_each(|(_, experiment)| watcher.begin(experiment))?;
+        }
+        Ok(finished)
     }
 
-    fn one(&self, task: &Task<'_>, round: u32) -> Result<Trial, RunError> {
+    fn running<'a>(&'a self, schedule: &'a Schedule<'_>, due: Due) -> Running<'a> {
+        let task = &schedule.tasks[due.task];
+        Running { experiment: &self.experiments[task.experiment], at: &task.at }
+    }
+
+    fn one(&self, command: &str, timeout: Duration) -> Result<Execution, RunError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut assignment = OsString::from("PATH=");
         assignment.push(self.programs);
         assignment.push(":");
         assignment.push(path);
-        let shell = ["sh", "-c", &task.command].map(OsString::from);
+        let shell = ["sh", "-c", command].map(OsString::from);
         let words: Vec<OsString> =
             [OsString::from("env"), assignment].into_iter().chain(shell).collect();
         let options = Options { strict: false, new_group: true };
@@ -151,146 +172,12 @@ impl Batch<'_> {
         let surroundings = Surroundings {
             stdin: Stdio::null(),
             directory: None,
-            timeout: Some(task.timeout),
+            timeout: Some(timeout),
             interrupted: self.interrupted,
         };
-        let execution = execute(&prepared, surroundings, |_| {})?;
-        Ok(Trial {
-            command: task.command.clone(),
-            round,
-            seconds: execution.finished.wall.as_secs_f64(),
-            outcome: outcome(task, &execution),
-        })
+        execute(&prepared, surroundings, |_| {})
     }
-}
-
-fn outcome(task: &Task<'_>, execution: &Execution) -> Outcome {
-    if let Some(failure) = execution.failure() {
-        let last = message(&execution.text);
-        let code = execution.finished.status.code().filter(|_| !execution.finished.timed_out);
-        if execution.finished.status.signal().is_none()
-            && code.is_some_and(|c| NOT_HERE.contains(&c))
-        {
-            return Outcome::NotHere(last);
-        }
-        return Outcome::Failed(format!("{failure}: {last}"));
-    }
-    let mut printed = vec![usage(execution)];
-    printed.extend(printed::split(&execution.text).0);
-    let value = |metric: &&Metric| (metric.key(), printed::metric(metric, &printed));
-    Outcome::Values(task.metrics.iter().map(value).collect())
-}
-
-/// What the kernel counted of the command and its children, for programs that print nothing.
-fn usage(execution: &Execution) -> Value {
-    let finished = &execution.finished;
-    let usage = &finished.usage;
-    serde_json::json!({ "usage": {
-        "wall_seconds": finished.wall.as_secs_f64(),
-        "cpu_seconds": (usage.user + usage.system).as_secs_f64(),
-        "system_seconds": usage.system.as_secs_f64(),
-        "peak_rss_bytes": execution.peak_rss_bytes,
-        "page_faults": usage.minor_faults + usage.major_faults,
-    }})
-}
-
-/// What says why: the last line that is no result, or numapilot's own, which begins with its
-/// name and may go on below.
-fn message(text: &str) -> String {
-    const OWN: &str = "numapilot: error: ";
-    let (_, lines) = printed::split(text);
-    let last = lines.last().map_or("it printed nothing", |line| line).to_owned();
-    let own = |(at, line): (usize, &&str)| {
-        let (_, first) = line.split_once(OWN)?;
-        Some([&[first], &lines[at + 1..]].concat().join(" "))
-    };
-    let own = lines.iter().enumerate().rev().find_map(own);
-    own.unwrap_or(last).chars().take(400).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use crate::experiment::tests::{TINY, tiny};
-
-    #[derive(Default)]
-    struct Log {
-        trials: Vec<Trial>,
-        begun: usize,
-    }
-
-    impl Watcher for Log {
-        type Error = RunError;
-        fn begin(&mut self, _: &Experiment) -> Result<(), RunError> {
-            self.begun += 1;
-            Ok(())
-        }
-        fn before(&mut self, _: &Experiment, _: &str, ahead: &Ahead) {
-            assert!(ahead.trials > 0, "{ahead:?}");
-        }
-        fn after(&mut self, trial: &Trial) -> Result<(), RunError> {
-            self.trials.push(trial.clone());
-            Ok(())
-        }
-    }
-
-    fn run(experiments: &[Experiment], past: &[Trial], interrupted: bool) -> (Finished, Log) {
-        let batch = Batch {
-            experiments,
-            scale: ScaleName::Smoke,
-            repetitions: None,
-            seed: 1,
-            machine: &Machine::uniform(1, 1),
-            programs: Path::new("/nonexistent"),
-            interrupted: &AtomicBool::new(interrupted),
-        };
-        let mut log = Log::default();
-        let finished = batch.run(past, &mut log).unwrap();
-        (finished, log)
-    }
-
-    #[test]
-    fn every_round_has_every_cell_and_what_is_there_is_not_run_again() {
-        let (finished, log) = run(&[tiny()], &[], false);
-        assert_eq!((finished, log.trials.len(), log.begun), (Finished::Whole, 6, 1));
-        for round in 0..3 {
-            let commands: BTreeSet<&str> =
-                log.trials[2 * round..2 * round + 2].iter().map(|t| t.command.as_str()).collect();
-            assert_eq!(commands.len(), 2, "round {round}");
-        }
-        let (_, again) = run(&[tiny()], &log.trials[..4], false);
-        assert_eq!(again.trials.len(), 2);
-        // Another experiment that wants another number of the same trials.
-        let other = TINY.replace("field = \"seconds\"", "field = \"usage.wall_seconds\"");
-        let other = Experiment::parse("other", &other).unwrap();
-        let (_, more) = run(std::slice::from_ref(&other), &log.trials, false);
-        assert_eq!(more.trials.len(), 6);
-        let (_, both) = run(&[tiny(), other], &[], false);
-        assert_eq!((both.trials.len(), both.begun), (6, 2));
-    }
-
-    #[test]
-    fn what_cannot_be_run_here_is_no_failure_and_is_tried_once() {
-        let with = |script: &str| {
-            let text = TINY.replace("command = \"", &format!("command = \"{script}; "));
-            run(&[Experiment::parse("tiny", &text).unwrap()], &[], false).1.trials
-        };
-        let gone = with("echo numapilot: error: no QEMU, install it >&2; exit 125");
-        assert_eq!(gone.len(), 2);
-        assert_eq!(gone[0].outcome, Outcome::NotHere("no QEMU, install it".to_owned()));
-        assert!(matches!(&with("no-such-program-here || exit")[0].outcome, Outcome::NotHere(_)));
-        let loader = "echo x: cannot open libunwind.so.8; echo '[0]'; exit 127";
-        let loader = &with(loader)[0].outcome;
-        assert_eq!(*loader, Outcome::NotHere("x: cannot open libunwind.so.8".to_owned()));
-        let failed = with("echo why; exit 3");
-        assert_eq!(failed[0].outcome, Outcome::Failed("exit status 3: why".to_owned()));
-    }
-
-    #[test]
-    fn an_interruption_ends_it() {
-        let (finished, log) = run(&[tiny()], &[], true);
-        assert_eq!((finished, log.trials.len()), (Finished::Interrupted, 0));
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@
 //! from one experiment for another.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use numapilot_tune::statistics::median;
@@ -12,7 +13,8 @@ use serde::Serialize;
 
 use super::cells::cells;
 use super::definition::{Experiment, Metric, ScaleName};
-use super::run::{Outcome, Trial};
+use super::quantity::At;
+use super::trial::{Outcome, Trial};
 
 /// What is to be run.
 #[derive(Debug)]
@@ -28,14 +30,18 @@ pub struct Schedule<'a> {
 pub(super) struct Task<'a> {
     /// Position of the first experiment that has it.
     pub experiment: usize,
+    /// Its levels there.
+    pub at: At,
     pub command: String,
+    /// Whether nothing else may run beside it, for one of the experiments that have it.
+    pub alone: bool,
     pub timeout: Duration,
     /// What all experiments want of it.
     pub metrics: Vec<&'a Metric>,
     /// Rounds that are not made.
     pub due: BTreeSet<u32>,
     /// Whether a trial of it ever had values.
-    works: bool,
+    pub works: bool,
 }
 
 /// What is not made yet.
@@ -43,7 +49,7 @@ pub(super) struct Task<'a> {
 pub struct Ahead {
     /// Trials.
     pub trials: usize,
-    /// How long they will take, about, without `unknown` ones.
+    /// How long they will take in all, about, without `unknown` ones.
     pub seconds: f64,
     /// Those of experiments of which no trial has been made.
     pub unknown: usize,
@@ -71,10 +77,13 @@ impl<'a> Schedule<'a> {
                         task.metrics.extend(metrics);
                         task.due.extend(rounds.clone());
                         task.timeout = task.timeout.max(timeout);
+                        task.alone |= experiment.is_alone();
                     }
                     None => tasks.push(Task {
                         experiment: e,
+                        at: cell.at,
                         command: cell.command,
+                        alone: experiment.is_alone(),
                         timeout,
                         metrics: metrics.collect(),
                         due: rounds.clone().collect(),
@@ -105,18 +114,25 @@ impl<'a> Schedule<'a> {
         self.trials
     }
 
-    /// What is not made yet.
+    /// What is not made yet, where `jobs` trials run at a time if they need not be alone.
     #[must_use]
-    pub fn ahead(&self) -> Ahead {
+    pub fn ahead(&self, jobs: NonZeroUsize) -> Ahead {
         let mut ahead = Ahead::default();
+        let mut shared = 0.0;
+        let mut longest: f64 = 0.0;
         for task in self.tasks.iter().filter(|task| !task.due.is_empty()) {
             let trials = task.due.len();
             ahead.trials += trials;
             match self.seconds(task) {
-                Some(each) => ahead.seconds += each * trials as f64,
+                Some(each) if task.alone => ahead.seconds += each * trials as f64,
+                Some(each) => {
+                    shared += each * trials as f64;
+                    longest = longest.max(each);
+                }
                 None => ahead.unknown += trials,
             }
         }
+        ahead.seconds += longest.max(shared / jobs.get() as f64);
         ahead
     }
 
@@ -126,10 +142,12 @@ impl<'a> Schedule<'a> {
         (0..self.tasks.len()).filter(|index| is_due(&self.tasks[*index])).collect()
     }
 
-    /// The rounds of an experiment that are due.
-    pub(super) fn rounds(&self, experiment: usize) -> BTreeSet<u32> {
-        let own = self.tasks.iter().filter(|task| task.experiment == experiment);
-        own.flat_map(|task| &task.due).copied().collect()
+    /// Experiments and rounds that are due, in order.
+    pub(super) fn rounds(&self) -> BTreeSet<(usize, u32)> {
+        let rounds = |task: &'_ Task<'_>| -> Vec<(usize, u32)> {
+            task.due.iter().map(|round| (task.experiment, *round)).collect()
+        };
+        self.tasks.iter().flat_map(rounds).collect()
     }
 
     /// A task's trial was made. What never worked is not tried again; of what did, one failure
@@ -190,7 +208,7 @@ mod tests {
         let ahead = |past: &[Trial]| {
             let schedule = Schedule::new(&both, ScaleName::Smoke, None, past);
             assert_eq!(schedule.trials(), 12);
-            schedule.ahead()
+            schedule.ahead(NonZeroUsize::MIN)
         };
         assert_eq!(ahead(&[]), Ahead { trials: 12, seconds: 0.0, unknown: 12 });
         // Three of the slow one as long as two of it were, two of the fast one.
@@ -199,6 +217,33 @@ mod tests {
         assert_eq!(ahead(&past), Ahead { trials: 11, seconds: 4.0 + 60.0, unknown: 6 });
         // Of the slow one nothing is known but how long the fast one took.
         assert_eq!(ahead(&past[..1]), Ahead { trials: 11, seconds: 10.0, unknown: 6 });
+    }
+
+    #[test]
+    fn what_may_share_the_machine_takes_a_part_of_its_time() {
+        let lab = |id: &str, more: &str| {
+            let text =
+                TINY.replace("machine = \"host\"", &format!("machine = \"machine-a\"\n{more}"));
+            let text = text.replace("T1", id).replace("{size}", &format!("{{size}} {id}"));
+            Experiment::parse(id, &text).unwrap()
+        };
+        let past = |id: &str| {
+            ["1.0", "2.0"].map(|kind| {
+                let made = trial(kind, 0, 30.0);
+                Trial { command: format!("{} {id}", made.command), ..made }
+            })
+        };
+        let seconds = |experiment: Experiment, jobs, repetitions| {
+            let past = past(&experiment.id);
+            let all = [experiment];
+            let schedule = Schedule::new(&all, ScaleName::Smoke, repetitions, &past);
+            schedule.ahead(NonZeroUsize::new(jobs).unwrap()).seconds
+        };
+        assert_eq!(seconds(lab("L1", ""), 1, None), 120.0);
+        assert_eq!(seconds(lab("L1", ""), 2, None), 60.0);
+        assert_eq!(seconds(lab("L1", ""), 100, None), 30.0);
+        assert_eq!(seconds(lab("L1", ""), 2, Some(1)), 0.0);
+        assert_eq!(seconds(lab("L2", "alone = true"), 2, None), 120.0);
     }
 
     #[test]
@@ -218,7 +263,7 @@ mod tests {
         let all = [tiny()];
         let left = |repetitions| {
             Schedule::new(&all, ScaleName::Smoke, repetitions, &[trial("1.0", 0, 1.0)])
-                .ahead()
+                .ahead(NonZeroUsize::MIN)
                 .trials
         };
         assert_eq!((left(Some(1)), left(None), left(Some(5))), (1, 5, 9));
