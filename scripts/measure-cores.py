@@ -15,9 +15,10 @@ of cores during the last two thirds of the step. Also for an emulated machine wi
     numapilot lab run -m opteron-8385 --no-model --include python3 --include /usr/lib/python3.11 \\
         --include $PWD/scripts/measure-cores.py -- python3 $PWD/scripts/measure-cores.py follow
 
-`cost` compares the work that a thread on each CPU does with the daemon and without, in pairs, who
-is first changing from pair to pair, after two seconds for settling, and counts what happened to it:
-changes of its cores, its context switches and migrations. It counts the context switches of
+`cost` compares the work that a process on each CPU does with the daemon and without, in short parts of
+one run, two and two, who is first changing from pair to pair, each after a second for settling. It counts
+what happened to it: the CPU time that it got, which other guests of the host change less than its
+work, changes of its cores, its context switches and migrations. It counts the context switches of
 an idle target, and takes the daemon's own CPU time, for an idle target, one of a few threads and one of a thousand.
 """
 
@@ -26,6 +27,7 @@ import json
 import math
 import mmap
 import os
+import random
 import signal
 import statistics
 import struct
@@ -34,7 +36,7 @@ import sys
 import tempfile
 import time
 
-TICK_S = 0.1
+SETTLING_S = 1.0
 MODES = ["paper", "default"]
 
 
@@ -104,7 +106,7 @@ def work(_):
 def follow_once(arguments, mode):
     """Ticks of one run: when they came, cores, and what was busy; and when the load changed."""
     log = f"/tmp/measure-cores-{os.getpid()}.log"
-    command = [arguments.numapilot, "cores", "--mode", mode, "--json"]
+    command = [arguments.numapilot, "cores", "--mode", mode, "--json", "--startup", "0"]
     if arguments.svg:
         command += ["--svg", f"{arguments.svg}-{mode}.svg"]
     load = [sys.executable, os.path.abspath(__file__), "play", "--log", log,
@@ -197,33 +199,57 @@ def family(pid):
         return [pid, *map(int, file.read().split())]
 
 
-def throughput(arguments, with_daemon):
-    """Of a process on each CPU, for each second after settling: work, context switches and
-    migrations; and changes of its cores in all that time."""
-    target = subprocess.Popen([sys.executable, os.path.abspath(__file__), "work"],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+class Target:
+    """A process on each CPU that computes."""
 
-    def done():
-        print(file=target.stdin, flush=True)
-        figures = int(target.stdout.readline()), time.monotonic()
-        pids = family(target.pid)
-        return (*figures, sum(map(switches, pids)), sum(map(migrations, pids)))
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "work"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    lines = tempfile.TemporaryFile("w+")
-    process = daemon(arguments, target.pid, lines) if with_daemon else None
-    time.sleep(2)
-    before, begin, switched, migrated = done()
-    time.sleep(arguments.seconds)
-    after, end, switched_then, migrated_then = done()
-    if process:
-        stop(process)
-    lines.seek(0)
-    changes = sum(line["done"]["cores"] != line["metrics"]["cores"] for line in map(json.loads, lines))
-    target.stdin.close()
-    target.wait()
-    took = end - begin
-    return ((after - before) / took, (switched_then - switched) / took,
-            (migrated_then - migrated) / took, changes)
+    def figures(self):
+        """Work done, when, context switches, migrations and CPU time so far."""
+        print(file=self.process.stdin, flush=True)
+        done, now = int(self.process.stdout.readline()), time.monotonic()
+        pids = family(self.process.pid)
+        return done, now, sum(map(switches, pids)), sum(map(migrations, pids)), sum(map(cpu_seconds, pids))
+
+    def part(self, seconds):
+        """Of a part of its time, for each second: work, context switches, migrations and CPU time."""
+        before, begin, *events = self.figures()
+        time.sleep(seconds)
+        after, end, *events_then = self.figures()
+        return [(now - was) / (end - begin) for was, now in zip([before, *events], [after, *events_then])]
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def pairs(arguments):
+    """Parts of a target's time with the daemon and without, one after the other, who is first
+    changing; and changes of its cores after settling."""
+    target, seen, changes = Target(), {True: [], False: []}, 0
+    time.sleep(SETTLING_S)
+    for pair in range(arguments.pairs):
+        for with_daemon in (True, False) if pair % 2 else (False, True):
+            with tempfile.TemporaryFile("w+") as lines:
+                process = daemon(arguments, target.process.pid, lines) if with_daemon else None
+                time.sleep(SETTLING_S)
+                seen[with_daemon].append(target.part(arguments.part))
+                if process:
+                    stop(process)
+                lines.seek(0)
+                ticks = [line for line in map(json.loads, lines) if line["time"] > SETTLING_S]
+                changes += sum(line["done"]["cores"] != line["metrics"]["cores"] for line in ticks)
+    target.end()
+    return seen, changes
+
+
+def interval(values):
+    """95 % interval of the median, by bootstrap."""
+    draws = random.Random(1)
+    medians = sorted(statistics.median(draws.choices(values, k=len(values))) for _ in range(2000))
+    return medians[50], medians[1949]
 
 
 def share(arguments, script):
@@ -253,17 +279,16 @@ MANY = ("import threading, sys\nthreading.stack_size(65536)\n"
 
 def cost(arguments):
     print(f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}")
-    seen = {True: [], False: []}
-    for pair in range(arguments.rounds):
-        for with_daemon in (True, False) if pair % 2 else (False, True):
-            seen[with_daemon].append(throughput(arguments, with_daemon))
-    ratios = [a[0] / b[0] for a, b in zip(seen[True], seen[False])]
-    print(f"work with the daemon over without, {arguments.rounds} pairs: median "
-          f"{statistics.median(ratios):.4f} ({min(ratios):.4f} to {max(ratios):.4f})")
+    seen, changes = pairs(arguments)
+    print(f"with the daemon over without, {arguments.pairs} pairs of {arguments.part:g} s, {changes} changes of cores:")
+    for name, column in (("work", 0), ("CPU time", 3)):
+        ratios = [a[column] / b[column] for a, b in zip(seen[True], seen[False])]
+        low, high = interval(ratios)
+        print(f"{name:8} median {statistics.median(ratios):.4f} (95 %: {low:.4f} to {high:.4f})")
     for name, rows in (("with", seen[True]), ("without", seen[False])):
-        _, switched, migrated, changes = zip(*rows)
+        _, switched, migrated, _ = zip(*rows)
         print(f"{name:7} the daemon: {statistics.median(switched):.1f} context switches and "
-              f"{statistics.median(migrated):.2f} migrations in a second, {sum(changes)} changes of cores")
+              f"{statistics.median(migrated):.2f} migrations in a second")
     for name, script in (("idle", IDLE), ("4 busy threads", BUSY), ("1000 idle threads", MANY)):
         used, switched = share(arguments, script)
         print(f"{name:18} daemon {used * 100:5.2f} % of a CPU, "
@@ -276,6 +301,8 @@ def main():
     parser.add_argument("--numapilot", default="numapilot")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--part", type=float, default=2.0, help="seconds of a part of a pair")
     parser.add_argument("--little", type=int, default=1, help="computing processes at first")
     parser.add_argument("--much", type=int, help="and in the step; half of the CPUs")
     parser.add_argument("--most", type=int, help="and in the burst; all CPUs")

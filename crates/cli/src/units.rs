@@ -19,6 +19,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).ok().filter(|d| !d.is_zero()).ok_or_else(bad)
 }
 
+/// As [`duration`], or none: `0`.
+pub fn span(text: &str) -> Result<Duration, String> {
+    if text == "0" || text == "0s" { Ok(Duration::ZERO) } else { duration(text) }
+}
+
 /// `8G`, `512M`, `1.5GiB`, `4096`: binary units.
 pub fn size(text: &str) -> Result<u64, String> {
     let bad = || format!("'{text}' is not a size; write 8G, 512M or 4096 (bytes)");

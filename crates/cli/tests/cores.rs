@@ -7,6 +7,7 @@ mod guests;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ struct Target(Child);
 
 impl Target {
     fn start(command: &mut Command) -> Self {
+        let command = command.process_group(0);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut target = Self(child);
         let mut line = String::new();
@@ -67,7 +69,9 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // With what it has started.
+        let group = format!("-{}", self.pid());
+        let _ = Command::new("kill").args(["-9", "--", &group]).status();
         let _ = self.0.wait();
     }
 }
@@ -141,7 +145,7 @@ fn what_cannot_be_is_said() {
     fails(&["--svg", "/nonexistent/x.svg", "--", "true"], "/nonexistent/x.svg");
     fails(&["simulate", "--trace", "/nonexistent"], "/nonexistent");
     let target = Target::idle();
-    fails(&["-p", &target.pid(), "--min", "5000"], "5000 cores are asked for");
+    fails(&["-p", &target.pid(), "--min", "5000"], "--min 5000");
 }
 
 #[test]
@@ -268,6 +272,46 @@ fn threads_that_pin_themselves_are_left_alone_and_named() {
     assert_eq!(target.cpus(), before);
 }
 
+/// One that is held by affinity may choose others.
+#[test]
+fn a_thread_that_pins_itself_later_is_named_as_well() {
+    let _alone = alone();
+    if !ways().contains(&"affinity") {
+        return;
+    }
+    let script = format!("sleep 0.5; taskset -pc {} $$; sleep 3", all_cpus() - 1);
+    let output =
+        cores(&["--json", "--tick", "20ms", "--actuator", "affinity", "--", "sh", "-c", &script])
+            .output()
+            .unwrap();
+    let (lines, said) = (String::from_utf8_lossy(&output.stdout), err(&output));
+    let pinned = |count: &str| lines.contains(&format!("\"pinned_threads\":{count}"));
+    assert!(pinned("0") && (pinned("1") || pinned("2")), "{lines}");
+    assert!(said.contains("have an affinity of their own"), "{said}");
+}
+
+/// Which number of threads it makes depends on what it finds when it starts.
+#[test]
+fn a_program_that_starts_finds_all_cores_and_keeps_them_for_a_while() {
+    let _alone = alone();
+    if ways().is_empty() {
+        return;
+    }
+    for mode in ["default", "paper"] {
+        let script = "nproc; while [ $(nproc) -gt 1 ]; do sleep 0.2; done; nproc";
+        let begin = Instant::now();
+        let tick = ["--mode", mode, "--tick", "20ms", "--startup", "1s", "-v"];
+        let output = cores(&tick).args(["--", "sh", "-c", script]).output().unwrap();
+        assert!(begin.elapsed() >= Duration::from_secs(1), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n1\n", all_cpus()));
+    }
+    cores(&["--startup", "0", "--", "true"]).assert().success();
+    cores(&["--startup", "1s", "-p", "1"])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("cannot be used with"));
+}
+
 #[test]
 fn two_targets_share_no_core() {
     const TICKS: usize = 20;
@@ -322,7 +366,7 @@ fn a_target_that_uses_all_cores_sees_nothing_of_it() {
     for way in ways() {
         let spin = "while :; do :; done &";
         let script = format!("{} echo ready; read x", spin.repeat(all_cpus()));
-        let target = Target::start(Command::new("setsid").args(["sh", "-c", &script]));
+        let target = Target::start(Command::new("sh").args(["-c", &script]));
         // Its processes are there, so that the first tick counts, too.
         let before = target.cpus();
         let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--json"]);
@@ -335,9 +379,6 @@ fn a_target_that_uses_all_cores_sees_nothing_of_it() {
         assert_eq!(target.cpus(), before, "{way}");
         signal(&daemon, libc::SIGTERM);
         assert!(daemon.wait().unwrap().success());
-        // The shell's processes are a group of their own.
-        let group = format!("-{}", target.pid());
-        Command::new("kill").args(["-9", "--", &group]).status().unwrap();
     }
 }
 

@@ -1,12 +1,12 @@
 //! Targets under control: measured, decided on and put on their CPUs, a tick at a time.
 
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use numapilot_observe::Tree;
 use numapilot_topology::{CpuSet, Machine};
 
 use crate::CoresError;
-use crate::actuator::{Hold, Way, pinned};
+use crate::actuator::{Hold, Way};
 use crate::decide::{Controller, Decision, Limits, Load};
 use crate::kept::Watch;
 use crate::layout::{Layout, NodeUse, NodeUses, Spread};
@@ -103,6 +103,15 @@ pub struct Daemon {
     targets: Vec<Target>,
     /// CPUs of other daemons, as of a change of the records.
     others: (Option<SystemTime>, CpuSet),
+    startup: Startup,
+}
+
+/// A program that starts makes as many threads as it finds cores, and lives with that number: for
+/// a while it keeps all.
+#[derive(Clone, Copy, Debug)]
+enum Startup {
+    Over,
+    Lasts { begin: Instant, time: Duration },
 }
 
 impl Daemon {
@@ -117,6 +126,7 @@ impl Daemon {
             settings,
             targets: Vec::new(),
             others: Default::default(),
+            startup: Startup::Over,
         })
     }
 
@@ -189,12 +199,13 @@ impl Daemon {
         Ok(Added { held_by, traffic })
     }
 
-    /// Gives every target its first cores: the fewest, if it was started just now, else as
-    /// many as there are.
-    pub fn begin(&mut self, started: bool) -> Vec<Left> {
-        let first = if started { self.settings.minimum } else { u32::MAX };
+    /// Gives every target its first cores: all that it may have. Targets that were started just
+    /// now keep them for `startup`.
+    pub fn begin(&mut self, startup: Option<Duration>) -> Vec<Left> {
+        let lasts = |time| Startup::Lasts { begin: Instant::now(), time };
+        self.startup = startup.map_or(Startup::Over, lasts);
         let wanted: Vec<u32> =
-            self.targets.iter().map(|t| first.min(limits(&self.settings, t).maximum)).collect();
+            self.targets.iter().map(|t| limits(&self.settings, t).maximum).collect();
         let seated = self.seat(&wanted);
         let mut failed = Vec::new();
         for (at, cpus) in self.shrinking_first(&seated) {
@@ -240,6 +251,11 @@ impl Daemon {
             }
         };
         let mut decided = Vec::new();
+        let startup = self.startup;
+        let starts = startup.lasts();
+        if !starts {
+            self.startup = Startup::Over;
+        }
         for target in &mut self.targets {
             if let Err(error) = target.see(&mut self.machine, &others, &self.settings) {
                 failed.push((target.root, error));
@@ -248,7 +264,11 @@ impl Daemon {
             let load = target.meter.read(&target.tree, most);
             let cores = number(target.cpus.len());
             let limits = limits(&self.settings, target);
-            let decision = target.controller.decide(&load, cores, limits);
+            let decision = match startup {
+                Startup::Lasts { .. } if starts => Decision::starts(limits.maximum),
+                Startup::Lasts { .. } => target.controller.begin(&load, cores, limits),
+                Startup::Over => target.controller.decide(&load, cores, limits),
+            };
             decided.push((load, cores, decision));
         }
         let wanted: Vec<u32> = decided.iter().map(|(.., decision)| decision.wanted).collect();
@@ -362,6 +382,12 @@ impl Daemon {
     }
 }
 
+impl Startup {
+    fn lasts(self) -> bool {
+        matches!(self, Self::Lasts { begin, time } if begin.elapsed() < time)
+    }
+}
+
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.end();
@@ -400,13 +426,6 @@ impl Target {
             let node_use = |(node, bytes)| (node, NodeUse { bytes, room: 1.0 });
             self.uses = nodes.into_iter().map(node_use).collect();
         }
-        if matches!(self.hold, Hold::Cpuset(_))
-            && !self.cpus.is_empty()
-            && self.claim.is_some()
-            && let Some(count) = self.pin_look.when_due(|| pinned(&self.tree, &self.cpus))
-        {
-            self.pinned = count;
-        }
         Ok(())
     }
 
@@ -443,6 +462,11 @@ impl Target {
         }
         if self.disturbed {
             self.hold.keep(self.root, &self.cpus, &self.tree)?;
+        }
+        if !self.cpus.is_empty()
+            && let Some(count) = self.pin_look.when_due(|| self.hold.look(&self.cpus, &self.tree))
+        {
+            self.pinned = count?;
         }
         Ok(())
     }

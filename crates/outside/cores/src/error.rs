@@ -33,7 +33,7 @@ pub enum CoresError {
     },
     /// There are not enough CPUs.
     #[error(
-        "{wanted} cores are asked for and {there} are free for process {pid}: lower --min, or end \
+        "too few cores are free for process {pid}: {there}, with --min {wanted}; lower --min, or end \
          what holds the others (numapilot cores of another program, a cpuset, CPUs offline)"
     )]
     TooFew {

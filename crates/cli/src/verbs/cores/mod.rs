@@ -23,7 +23,7 @@ use self::output::Output;
 use self::picture::{Panel, draw};
 use super::run::finish;
 use crate::file::{Existing, check, put};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, plural};
 
 /// Below this a tick measures nothing but noise.
 const SHORTEST_TICK: Duration = Duration::from_millis(10);
@@ -58,6 +58,11 @@ pub struct Args {
     /// How often to decide.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = crate::units::duration)]
     tick: Duration,
+
+    /// How long a COMMAND keeps all cores: it counts them when it makes its threads.
+    #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "pid",
+          value_parser = crate::units::span)]
+    startup: Duration,
 
     /// Print what would be done and do nothing.
     #[arg(long)]
@@ -110,9 +115,9 @@ impl Args {
         }
         if !self.weight.is_empty() && self.weight.len() != self.pid.len() {
             bail!(
-                "{} weights for {} processes; give one for each",
-                self.weight.len(),
-                self.pid.len()
+                "{} for {}; give one for each",
+                plural(self.weight.len(), "weight"),
+                plural(self.pid.len(), "target")
             );
         }
         if let Some(path) = &self.svg {
@@ -190,7 +195,7 @@ impl Args {
         signals: &Supervisor,
         program: Option<&Running>,
     ) -> anyhow::Result<()> {
-        for left in daemon.begin(program.is_some()) {
+        for left in daemon.begin(program.map(|_| self.startup)) {
             output.left(&left);
         }
         for (pid, cpus) in daemon.cpus() {

@@ -10,7 +10,7 @@ use numapilot_topology::CpuSet;
 use serde::Serialize;
 
 use super::picture::Point;
-use crate::terminal::{self, Terminal};
+use crate::terminal::{self, Terminal, plural};
 
 /// A target's tick.
 #[derive(Serialize)]
@@ -100,8 +100,8 @@ impl Output {
 
     /// Says what a target begins with.
     pub fn first(&self, pid: i32, cpus: &CpuSet) -> anyhow::Result<()> {
-        let count = cpus.len();
-        let text = format_args!("process {pid} begins with {count} cores (CPUs {cpus})");
+        let cores = plural(cpus.len(), "core");
+        let text = format_args!("process {pid} begins with {cores} ({})", named(cpus));
         if self.dry_run && !self.json {
             writeln!(self.terminal.out(), "{text}")?;
         } else if self.verbose {
@@ -189,14 +189,13 @@ impl Output {
         for (pid, sum) in self.sums.iter().filter(|(_, sum)| sum.ticks > 0) {
             let ticks = f64::from(sum.ticks);
             self.say(format_args!(
-                "process {pid}: {} to {} cores, {:.2} on average, of which {:.2} were busy; {} \
-                 changes in {} ticks",
+                "process {pid}: {} to {}, {:.2} on average, of which {:.2} were busy; {} in {}",
                 sum.least,
-                sum.most,
+                plural(sum.most, "core"),
                 sum.cores as f64 / ticks,
                 sum.busy / ticks,
-                sum.changes,
-                sum.ticks
+                plural(sum.changes, "change"),
+                plural(sum.ticks, "tick")
             ));
         }
     }
@@ -212,18 +211,23 @@ impl Output {
     }
 }
 
+/// `CPU 3`, `CPUs 0-1`.
+fn named(cpus: &CpuSet) -> String {
+    format!("CPU{} {cpus}", if cpus.len() == 1 { "" } else { "s" })
+}
+
 fn text(time: f64, report: &Report) -> String {
     let load = &report.load;
     let waiting = load.waiting.map_or(String::new(), |waiting| format!(", {waiting:.2} waiting"));
     let pressure =
         load.pressure.map_or(String::new(), |p| format!(", pressure {:.0} %", p * 100.0));
     format!(
-        "{}, process {}: {} to {} cores (CPUs {}); {:.2} busy{waiting}{pressure}: {}",
+        "{}, process {}: {} to {} ({}); {:.2} busy{waiting}{pressure}: {}",
         terminal::seconds(time),
         report.pid,
         report.cores,
-        report.cpus.len(),
-        report.cpus,
+        plural(report.cpus.len(), "core"),
+        named(&report.cpus),
         load.busy.unwrap_or(0.0),
         report.decision.why.text()
     )

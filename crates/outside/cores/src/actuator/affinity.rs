@@ -130,7 +130,7 @@ fn with_descendants(pid: i32) -> Vec<i32> {
 }
 
 /// Threads of a target that may use only a part of these CPUs.
-pub(crate) fn pinned(tree: &Tree, cpus: &CpuSet) -> usize {
+pub(super) fn pinned(tree: &Tree, cpus: &CpuSet) -> usize {
     let is_pinned =
         |tid: &i32| mask_of(*tid).is_some_and(|mask| mask != *cpus && mask.is_subset(cpus));
     tree.threads().filter(is_pinned).count()

@@ -13,7 +13,6 @@ mod affinity;
 mod cpuset;
 
 pub use affinity::Affinity;
-pub(crate) use affinity::pinned;
 pub use cpuset::{Cpuset, Version};
 
 use std::path::PathBuf;
@@ -135,6 +134,18 @@ impl Hold {
     pub fn set(&mut self, root: i32, cpus: &CpuSet, tree: &Tree) -> Result<usize, CoresError> {
         match self {
             Self::Cpuset(cpuset) => cpuset.set(root, cpus, tree).map(|()| 0),
+            Self::Affinity(affinity) => affinity.set(cpus, tree),
+        }
+    }
+
+    /// How many threads have an affinity of their own. One that was begun while the target was put
+    /// on these CPUs, and is not there yet, is put there.
+    ///
+    /// # Errors
+    /// [`CoresError`].
+    pub fn look(&mut self, cpus: &CpuSet, tree: &Tree) -> Result<usize, CoresError> {
+        match self {
+            Self::Cpuset(_) => Ok(affinity::pinned(tree, cpus)),
             Self::Affinity(affinity) => affinity.set(cpus, tree),
         }
     }

@@ -56,6 +56,8 @@ pub enum Why {
     /// There was no sample.
     #[default]
     NoSample,
+    /// It was started a moment ago, and counts its cores.
+    Starts,
     /// The load is between the thresholds.
     InBand,
     /// The cores are too busy.
@@ -82,6 +84,7 @@ impl Why {
     pub const fn text(self) -> &'static str {
         match self {
             Self::NoSample => "no sample",
+            Self::Starts => "starts",
             Self::InBand => "in the band",
             Self::Busy => "busy",
             Self::NobodyWaits => "busy, but nobody waits",
@@ -107,6 +110,12 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// A program that starts has all cores.
+    #[must_use]
+    pub const fn starts(cores: u32) -> Self {
+        Self::stay(Verdict::Stable, cores, Why::Starts)
+    }
+
     const fn stay(verdict: Verdict, cores: u32, why: Why) -> Self {
         Self { verdict, wanted: cores, why }
     }
@@ -122,6 +131,17 @@ pub enum Controller {
 }
 
 impl Controller {
+    /// What follows from the first load of a program that has just started, with all cores. The
+    /// published net begins with the fewest: it would keep what 10 % of the load asks for.
+    pub fn begin(&mut self, load: &Load, cores: u32, limits: Limits) -> Decision {
+        match self {
+            Self::Paper(_) => {
+                Decision { verdict: Verdict::Idle, wanted: limits.minimum, why: Why::Starts }
+            }
+            Self::Band(band) => band.decide(load, cores, limits),
+        }
+    }
+
     /// What follows from the load of a tick in which the target had `cores`.
     pub fn decide(&mut self, load: &Load, cores: u32, limits: Limits) -> Decision {
         match self {

@@ -145,6 +145,14 @@ fn no_sample_changes_nothing() {
     }
 }
 
+/// The published net begins with the fewest cores; the band goes on with what there is.
+#[test]
+fn a_program_that_has_started_goes_on_with_what_its_load_needs() {
+    let load = Load { busy: Some(3.0), pressure: Some(0.0), ..Load::default() };
+    assert_eq!(paper().begin(&load, 16, LIMITS).wanted, LIMITS.minimum);
+    assert!((5..16).contains(&band().begin(&load, 16, LIMITS).wanted));
+}
+
 #[test]
 fn threads_that_wait_behind_others_keep_their_cores() {
     let load = Load { busy: Some(0.6), waiting: Some(1.5), ..Load::default() };
