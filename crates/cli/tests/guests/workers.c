@@ -4,6 +4,7 @@
 // and some seconds have shown that this is so, or after SECONDS. Prints where the pages are
 // then, by node.
 // workers KIND SECONDS PAGES CPU...
+// "steady" is "parts" until the time is over: for what is to happen to it meanwhile.
 // "restless" is "parts" by a program that meanwhile forks, executes itself and unmaps memory
 // until its time is over.
 #define _GNU_SOURCE
@@ -27,6 +28,7 @@ static long pages, threads;
 static int parts;
 static int cpus[MOST], nodes[MOST];
 static atomic_int over;
+static pthread_barrier_t all_there;
 
 static void *work(void *argument)
 {
@@ -37,6 +39,8 @@ static void *work(void *argument)
     go_to(cpus[me]);
     syscall(SYS_getcpu, NULL, &node, NULL);
     nodes[me] = (int)node;
+    // No interval has the accesses of some of them alone.
+    pthread_barrier_wait(&all_there);
     while (!over)
         for (long page = first; page < last; page++)
             for (long line = 0; line < PAGE; line += LINE)
@@ -92,6 +96,7 @@ int main(int argc, char **argv)
     if (argc < 5 || argc - 4 > MOST)
         return 2;
     int moves = strcmp(argv[1], "restless") == 0;
+    int stays = strcmp(argv[1], "steady") == 0;
     parts = strcmp(argv[1], "shared") != 0;
     long seconds = atol(argv[2]);
     pages = atol(argv[3]);
@@ -103,6 +108,7 @@ int main(int argc, char **argv)
     madvise(memory, pages * PAGE, MADV_NOHUGEPAGE);
     memset(memory, 1, pages * PAGE);
     int *status = calloc(pages, sizeof *status), count[NODES] = { 0 };
+    pthread_barrier_init(&all_there, NULL, threads);
     for (long i = 0; i < threads; i++) {
         cpus[i] = atoi(argv[4 + i]);
         pthread_create(&all[i], NULL, work, (void *)i);
@@ -114,7 +120,7 @@ int main(int argc, char **argv)
         look(status);
         if (moves)
             restless(argv[0]);
-        else if (!placed && (placed = well_placed(status)) && time(NULL) + SHOWN < end)
+        else if (!stays && !placed && (placed = well_placed(status)) && time(NULL) + SHOWN < end)
             end = time(NULL) + SHOWN;
     }
     over = 1;

@@ -12,6 +12,8 @@ use crate::guests::{NUMAPILOT, boots, compiled, err};
 
 /// Guest seconds after which a case has failed; each ends as soon as its pages are placed.
 const LIMIT: u32 = 120;
+/// Guest seconds of paper mode, which may leave a tenth of the pages where they are for good.
+const PAPER_LIMIT: u32 = 30;
 
 /// What a case has printed: pages by node, the lines of `balance --json`, and other words.
 #[derive(Debug, Default)]
@@ -26,15 +28,14 @@ impl Case {
         self.pages.get(&node).copied().unwrap_or(0)
     }
 
-    /// A metric of the first interval with enough samples to decide by, and of the last.
-    fn metric(&self, name: &str) -> (f64, f64) {
-        let known: Vec<f64> = self
-            .intervals
+    /// A metric of all intervals with enough samples to decide by. Which of them is the first that
+    /// has all threads at work depends on the host.
+    fn metric(&self, name: &str) -> Vec<f64> {
+        self.intervals
             .iter()
             .filter(|line| line["metrics"]["samples"].as_u64() > Some(200))
             .filter_map(|line| line["metrics"][name].as_f64())
-            .collect();
-        (known[0], *known.last().unwrap())
+            .collect()
     }
 
     /// Pages that were moved for a reason.
@@ -69,12 +70,12 @@ fn script(program: &str) -> String {
         "show() {{ echo $1 $?; cat /tmp/lines; }}\n\
          echo 0 > /proc/sys/kernel/numa_balancing\n\
          echo == collocate; {balance} -- {program} parts {LIMIT} 1024 0 2; show balance\n\
-         echo == paper; {balance} --mode paper -- {program} parts {LIMIT} 1024 0 2; show balance\n\
+         echo == paper; {balance} --mode paper -- {program} parts {PAPER_LIMIT} 1024 0 2; show balance\n\
          echo == interleave; {balance} -- {program} shared {LIMIT} 1024 0 2 4 6; show balance\n\
          echo == dry; {balance} --dry-run -- {program} parts 10 512 0 2; show balance\n\
          echo == restless; {balance} -- {program} restless 6 512 0 2; show balance\n\
          echo == terminated\n\
-         {program} parts 12 512 0 2 & target=$!\n\
+         {program} steady 12 512 0 2 & target=$!\n\
          {balance} -p $target & balance=$!\n\
          sleep 7; kill -TERM $balance; wait $balance; show balance\n\
          wait $target; echo target $?\n\
@@ -82,7 +83,7 @@ fn script(program: &str) -> String {
          mkdir -p /tmp/groups; mount -t cgroup2 none /tmp/groups\n\
          echo +cpuset > /tmp/groups/cgroup.subtree_control; mkdir /tmp/groups/target\n\
          echo 0-1 > /tmp/groups/target/cpuset.mems\n\
-         sh -c 'echo $$ > /tmp/groups/target/cgroup.procs; exec {program} parts 14 512 0 2' &\n\
+         sh -c 'echo $$ > /tmp/groups/target/cgroup.procs; exec {program} steady 14 512 0 2' &\n\
          target=$!; sleep 1; {balance} -p $target & balance=$!\n\
          sleep 7; echo 0 > /tmp/groups/target/cpuset.mems; echo shrunk $?\n\
          wait $target; echo target $?; wait $balance; show balance\n"
@@ -108,23 +109,24 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
     let (text, said) = (String::from_utf8(output.stdout.clone()).unwrap(), err(&output));
     assert!(output.status.success(), "{text}{said}");
     assert!(!said.contains("panicked"), "{said}");
-    println!(
-        "{}",
-        text.lines().filter(|line| !line.starts_with('{')).collect::<Vec<_>>().join("\n")
-    );
     let cases = cases(&text);
-    // Paper mode is content when four accesses in five are local: 307 of the second's 512 pages.
-    for (name, moved, local) in [("collocate", 400_u32, 0.9), ("paper", 250, 0.8)] {
+    // Paper mode is content with an interval in which four accesses in five are local: 307 of the
+    // second's 512 pages. Those that follow differ from it by their samples.
+    for (name, moved, local) in [("collocate", 400_u32, 0.9), ("paper", 250, 0.77)] {
         let case = &cases[name];
-        assert!(case.pages(1) > moved && case.pages(0) > 400, "{name}: {case:?}");
-        let (first, last) = case.metric("local_access_ratio");
-        assert!(first < 0.75 && last > local, "{name}: {first} to {last}");
+        assert!(case.pages(1) > moved && case.pages(0) > 400, "{name}: {:?}", case.pages);
+        let ratios = case.metric("local_access_ratio");
+        let lowest = ratios.iter().copied().fold(f64::MAX, f64::min);
+        assert!(lowest < 0.75 && *ratios.last().unwrap() > local, "{name}: {ratios:?}");
+        let highest = ratios.iter().copied().fold(f64::MIN, f64::max);
+        assert!(highest >= 0.8, "{name}: {ratios:?}");
         assert!(case.ordered("collocate") > u64::from(moved), "{name}: {case:?}");
     }
     let spread = &cases["interleave"];
     assert!((0..4).all(|node| spread.pages(node) > 100), "{spread:?}");
-    let (first, last) = spread.metric("controller_imbalance");
-    assert!(first > 1.5 && last < 0.8, "imbalance {first} to {last}");
+    let imbalances = spread.metric("controller_imbalance");
+    let highest = imbalances.iter().copied().fold(f64::MIN, f64::max);
+    assert!(highest > 1.5 && *imbalances.last().unwrap() < 0.8, "{imbalances:?}");
     assert!(spread.ordered("interleave") > 400, "{spread:?}");
     let dry = &cases["dry"];
     assert!(dry.pages(0) == 512 && dry.ordered("collocate") > 100, "{dry:?}");
@@ -139,5 +141,6 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
         assert!(expected.iter().all(said), "{name}: {:?}; {text}", case.words);
         assert!(!case.intervals.is_empty(), "{name}");
     }
-    assert_eq!(cases["cpuset"].pages(1), 0, "{:?}", cases["cpuset"]);
+    let shrunk = &cases["cpuset"];
+    assert!(shrunk.pages(1) == 0 && shrunk.ordered("collocate") > 100, "{shrunk:?}");
 }

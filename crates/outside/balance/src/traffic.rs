@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::Evidence;
+use crate::evidence::{Access, Evidence};
 use crate::nodes::Nodes;
 
 /// Accesses from a node (row) to the memory of another (column), by position.
@@ -31,14 +31,15 @@ impl Traffic {
     #[must_use]
     pub fn sampled(evidence: &Evidence, nodes: &Nodes) -> Self {
         let mut traffic = Self::none(nodes.len());
-        for access in &evidence.accesses {
-            if let (Some(from), Some(home)) =
-                (nodes.position(access.from), nodes.position(access.home))
-            {
-                traffic.0[from][home] += 1.0;
-            }
-        }
+        evidence.accesses.iter().for_each(|access| traffic.see(nodes, access));
         traffic
+    }
+
+    fn see(&mut self, nodes: &Nodes, access: &Access) {
+        if let (Some(from), Some(home)) = (nodes.position(access.from), nodes.position(access.home))
+        {
+            self.0[from][home] += 1.0;
+        }
     }
 
     /// The matrix.
@@ -103,15 +104,18 @@ impl Metrics {
     pub fn of(evidence: &Evidence, nodes: &Nodes) -> (Self, Traffic) {
         let counted = evidence.counted.clone().filter(|t| t.0.len() == nodes.len());
         let scale = if counted.is_some() { Some(1.0) } else { evidence.accesses_per_sample };
-        let traffic = counted.unwrap_or_else(|| Traffic::sampled(evidence, nodes));
+        let seen_only = counted.is_none();
+        let mut traffic = counted.unwrap_or_else(|| Traffic::none(nodes.len()));
         let microseconds = evidence.duration_ns as f64 / 1e3;
         let accesses = &evidence.accesses;
-        let (mut reads, mut timed, mut sum_ns) = (0u64, 0u64, 0.0);
+        // There can be a million: they are gone through once.
+        let (mut reads, mut timed, mut sum_ns) = (0u64, 0u64, 0u64);
         for access in accesses {
             reads += u64::from(!access.write);
-            if let Some(ns) = access.latency_ns {
-                timed += 1;
-                sum_ns += f64::from(ns);
+            timed += u64::from(access.latency_ns.is_some());
+            sum_ns += u64::from(access.latency_ns.unwrap_or(0));
+            if seen_only {
+                traffic.see(nodes, access);
             }
         }
         let metrics = Self {
@@ -121,7 +125,7 @@ impl Metrics {
             maptu: scale.filter(|_| microseconds > 0.0).map(|s| traffic.total() * s / microseconds),
             // Sources that cannot tell reads from writes say write of all.
             read_ratio: (reads > 0).then(|| reads as f64 / accesses.len() as f64),
-            latency_ns: (timed > 0).then(|| sum_ns / timed as f64),
+            latency_ns: (timed > 0).then(|| sum_ns as f64 / timed as f64),
         };
         (metrics, traffic)
     }

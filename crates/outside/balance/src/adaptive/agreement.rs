@@ -15,6 +15,7 @@
 //! that brings 5 %.
 
 use super::accesses::One;
+use super::lanes::sum;
 use super::owner::wilson_lower;
 use crate::nodes::Nodes;
 
@@ -37,7 +38,7 @@ impl Agreement {
     /// Adds a page by its counts, one for each node. A page weighs as many pairs as it has accesses
     /// beyond the first: one that is hot does not speak for the others.
     pub fn add(&mut self, counts: &[f32]) {
-        let all: f32 = counts.iter().sum();
+        let all = sum(counts);
         let pairs = f64::from(all) - 1.0;
         if pairs <= 0.5 {
             return;
@@ -51,6 +52,11 @@ impl Agreement {
     /// Whether pages are somebody's each.
     pub fn holds(self) -> bool {
         wilson_lower(self.agreeing, self.pairs) > LEAST_AGREEING
+    }
+
+    /// Whether pages are certainly not somebody's each; with few pairs neither is known.
+    pub fn fails(self) -> bool {
+        wilson_lower(self.pairs - self.agreeing, self.pairs) > 1.0 - LEAST_AGREEING
     }
 
     /// Nanoseconds that an access to a huge page takes less, in the mean, when it is split and its
@@ -74,7 +80,7 @@ impl Agreement {
 
 /// The node that almost all accesses to a page came from; `None` when there is no such one.
 pub fn sole(counts: &[f32]) -> Option<u16> {
-    let all: f32 = counts.iter().sum();
+    let all = sum(counts);
     let (user, most) = (0u16..).zip(counts).max_by(|a, b| a.1.total_cmp(b.1))?;
     (all > 0.0 && f64::from(*most) >= LEAST_AGREEING * f64::from(all)).then_some(user)
 }
@@ -91,13 +97,14 @@ mod tests {
             own.add(&[0.0, 1.0]);
         }
         assert_eq!((own.pairs, own.agreeing), (20.0, 20.0));
-        assert!(own.holds());
+        assert!(own.holds() && !own.fails());
         let mut shared = Agreement::default();
         (0..1000).for_each(|_| shared.add(&[2.0, 2.0]));
         // Of the 6 pairs of 4 accesses 2 agree.
         assert!((shared.agreeing / shared.pairs - 1.0 / 3.0).abs() < 1e-9, "{shared:?}");
-        assert!(!shared.holds());
-        assert!(!Agreement::default().holds());
+        assert!(!shared.holds() && shared.fails());
+        let none = Agreement::default();
+        assert!(!none.holds() && !none.fails());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::Adaptive;
 use super::accesses::{Accesses, One};
 use super::congestion::Controllers;
+use super::counts::AHEAD;
 use super::expected::Expected;
 use super::residence::RESIDENCE_NS;
 use super::sorted::sort_by_number;
@@ -32,12 +33,8 @@ pub struct View<'a> {
 impl View<'_> {
     /// All moves that save more than they cost: what is somebody's to him, then of what several
     /// share as much as takes load off a congested controller, the most used first.
-    pub fn candidates(
-        &self,
-        evidence: &Evidence,
-        units: &[Unit],
-        mut controllers: Controllers,
-    ) -> Vec<Candidate> {
+    pub fn candidates(&self, evidence: &Evidence, mut controllers: Controllers) -> Vec<Candidate> {
+        let units = &self.accesses.units;
         let usable: Vec<bool> =
             self.nodes.ids().iter().map(|id| evidence.usable.contains(*id)).collect();
         let before = controllers.clone();
@@ -56,7 +53,9 @@ impl View<'_> {
         }
         if controllers.congested {
             let mut expected = Expected::new(self.nodes);
-            for at in in_rounds(units, &shared) {
+            let order = in_rounds(units, &shared);
+            for (number, &at) in order.iter().enumerate() {
+                self.prepare(order.get(number + AHEAD).map(|at| &units[*at as usize]));
                 let unit = &units[at as usize];
                 let Some((home, to)) = self.roomiest(&controllers, unit, &usable) else { continue };
                 let found = self.candidate((at, unit), to, Why::Interleave, || {
@@ -92,9 +91,11 @@ impl View<'_> {
 
     /// Nanoseconds that the accesses of all units take by the machine's figures. Of shared pages, as
     /// they are to be expected from now on.
-    pub fn lost(&self, controllers: &Controllers, units: &[Unit]) -> f64 {
+    pub fn lost(&self, controllers: &Controllers) -> f64 {
         let mut expected = Expected::new(self.nodes);
-        let of = |unit: &Unit| {
+        let units = &self.accesses.units;
+        let of = |(at, unit): (usize, &Unit)| {
+            self.prepare(units.get(at + AHEAD));
             let accesses = unit.of(self.accesses);
             match (unit.lasting(self.state), accesses.last()) {
                 (Some(lasting), Some(last)) => {
@@ -104,7 +105,14 @@ impl View<'_> {
                 _ => self.taken(controllers, accesses, None),
             }
         };
-        units.iter().map(of).sum()
+        units.iter().enumerate().map(of).sum()
+    }
+
+    /// Asks for the counts of a unit, which will soon be needed.
+    fn prepare(&self, unit: Option<&Unit>) {
+        if let Some(page) = unit.and_then(Unit::shared_page) {
+            self.state.pages.prepare(page);
+        }
     }
 
     /// Nanoseconds that a shared unit's accesses would save in the memory of another node, and
@@ -180,15 +188,15 @@ impl View<'_> {
 /// alike in rounds, each of which takes a sixteenth of the pages, evenly. A program that walks through its
 /// memory has one part of it in use at a time: when pages that stay and pages that go lie side by
 /// side, all parts are spread alike, however much of them goes.
-fn in_rounds(units: &[Unit], chosen: &[u32]) -> impl Iterator<Item = u32> {
+fn in_rounds(units: &[Unit], chosen: &[u32]) -> Vec<u32> {
     let of = |at: &u32| &units[*at as usize];
     let mean = chosen.iter().map(|at| of(at).weight).sum::<f32>() / chosen.len() as f32;
     // The exponent by fours: from half to twice the mean is alike. More comes first.
     let used = |unit: &Unit| u64::from(!(unit.weight / mean).to_bits() >> 24);
     let row = |at: &u32| (used(of(at)) << 8 | u64::from(round(of(at).start)), *at);
     let mut rows: Vec<(u64, u32)> = chosen.iter().map(row).collect();
-    sort_by_number(&mut rows, |(number, _)| *number);
-    rows.into_iter().map(|(_, at)| at)
+    sort_by_number(&mut rows, &mut Vec::new(), |(number, _)| *number);
+    rows.into_iter().map(|(_, at)| at).collect()
 }
 
 /// The round in which a page is spread: the golden ratio keeps those of a round, and of several,

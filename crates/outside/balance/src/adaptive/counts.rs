@@ -10,6 +10,9 @@
 //!  slots   2   0   1   of counts, which stay where they are when others come between
 //! ```
 
+use numapilot_sys::prefetch;
+
+use super::lanes::sum;
 use super::sorted::{first_by_rank, seek};
 
 const SHORT_NS: f32 = 1e9;
@@ -18,6 +21,9 @@ pub const LONG_NS: u64 = 30_000_000_000;
 
 /// Stands for the slot of a key that a full table does not take up.
 pub const NO_ROOM: u32 = u32::MAX;
+
+/// How many accesses ahead counts are asked for: a million pages are not in the CPU's caches.
+pub const AHEAD: usize = 8;
 
 /// Bytes of an entry beside its counts: key, slot, times, and a slot that became free.
 const ENTRY_BYTES: usize = 32;
@@ -40,6 +46,8 @@ pub struct Table<K> {
     times: Vec<Times>,
     /// `nodes` short counts, then `nodes` long ones, for each slot.
     counts: Vec<f32>,
+    /// New keys of an interval with how often they came; empty but for its memory in between.
+    fresh: Vec<(K, u32)>,
 }
 
 /// What is left of counts after a time. Many were counted last in the same interval.
@@ -90,41 +98,69 @@ impl<K: Copy + Ord> Table<K> {
             free: Vec::new(),
             times: Vec::new(),
             counts: Vec::new(),
+            fresh: Vec::new(),
         }
     }
 
-    /// Counts accesses by nodes at these positions, in order of keys. The slot of each key, or
-    /// [`NO_ROOM`].
+    /// Counts accesses by nodes at these positions, in order of keys. Tells the slot of each
+    /// access's key, or [`NO_ROOM`].
     pub fn count(
         &mut self,
         accesses: impl Iterator<Item = (K, usize)> + Clone,
         now_ns: u64,
-    ) -> Vec<u32> {
+        mut tell: impl FnMut(u32),
+    ) {
         self.meet(accesses.clone().map(|(key, _)| key), now_ns);
         let (mut at, mut last, mut fading) = (0, None, Fading::default());
-        let mut slots = Vec::new();
-        for (key, node) in accesses {
+        // A place in the queue for each access that is looked for and not counted yet.
+        let mut queue = [NO_ROOM; AHEAD];
+        let mut find = |table: &Self, key| {
             let slot = match last {
                 Some((known, slot)) if known == key => slot,
                 _ => {
-                    let slot = self.find(&mut at, key);
-                    slots.push(slot.unwrap_or(NO_ROOM));
-                    slot.inspect(|slot| self.fade(*slot, &mut fading, now_ns))
+                    table.find(&mut at, key).inspect(|slot| table.prepare(*slot)).unwrap_or(NO_ROOM)
                 }
             };
             last = Some((key, slot));
-            if let Some(slot) = slot {
-                let first = self.range(slot).start;
-                self.counts[first + node] += 1.0;
-                self.counts[first + self.nodes + node] += 1.0;
-            }
+            tell(slot);
+            slot
+        };
+        let mut coming = accesses.clone();
+        for (place, (key, _)) in queue.iter_mut().zip(coming.by_ref()) {
+            *place = find(self, key);
         }
-        slots
+        for (number, (_, node)) in accesses.enumerate() {
+            let place = &mut queue[number % AHEAD];
+            let slot = *place;
+            if let Some((key, _)) = coming.next() {
+                *place = find(self, key);
+            }
+            if slot == NO_ROOM {
+                continue;
+            }
+            self.fade(slot, &mut fading, now_ns);
+            let first = self.range(slot).start;
+            self.counts[first + node] += 1.0;
+            self.counts[first + self.nodes + node] += 1.0;
+        }
+    }
+
+    /// Asks for what is known in a slot, which will soon be needed.
+    #[inline]
+    pub fn prepare(&self, slot: u32) {
+        let Some(times) = self.times.get(slot as usize) else { return };
+        let counts = &self.counts[self.range(slot)];
+        prefetch::for_write(times);
+        prefetch::for_write(counts.as_ptr());
+        if let Some(last) = counts.last() {
+            prefetch::for_write(last);
+        }
     }
 
     /// Makes these known, in order, without an access.
     pub fn meet(&mut self, keys: impl Iterator<Item = K>, now_ns: u64) {
-        let mut fresh: Vec<(K, u32)> = Vec::new();
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.reserve(keys.size_hint().0);
         let mut at = 0;
         for key in keys {
             match fresh.last_mut() {
@@ -143,6 +179,8 @@ impl<K: Copy + Ord> Table<K> {
             }
         }
         self.insert(&fresh, now_ns);
+        fresh.clear();
+        self.fresh = fresh;
     }
 
     /// The slot of a key, looked for from `at` on: keys must ascend from call to call.
@@ -215,16 +253,18 @@ impl<K: Copy + Ord> Table<K> {
     /// Drops the half with the least use.
     fn forget(&mut self, now_ns: u64) {
         let mut fading = Fading::default();
-        let unused = |slot: &u32| {
-            let passed_ns = now_ns.saturating_sub(self.times[*slot as usize].counted_ns);
-            let used = self.known(*slot).long.iter().sum::<f32>();
+        let unused = |(times, counts): (&Times, &[f32])| {
+            let passed_ns = now_ns.saturating_sub(times.counted_ns);
+            let used = sum(&counts[self.nodes..]);
             // Positive numbers are in the order of their bits.
             !(used * fading.after(passed_ns).by_long).to_bits()
         };
+        // By slot, so that the counts are read as they lie.
+        let counts = self.counts.chunks_exact(2 * self.nodes);
+        let unused: Vec<u32> = self.times.iter().zip(counts).map(unused).collect();
         // Positions in order of keys: the lower one stays among equals.
         let half = self.keys.len() / 2;
-        let unused: Vec<u32> = self.slots.iter().map(unused).collect();
-        let stays = first_by_rank(unused.into_iter(), half);
+        let stays = first_by_rank(self.slots.iter().map(|slot| unused[*slot as usize]), half);
         let (mut kept, mut free) = (0, vec![true; self.times.len()]);
         for (at, _) in stays.iter().enumerate().filter(|(_, stays)| **stays) {
             self.keys[kept] = self.keys[at];
@@ -254,8 +294,8 @@ mod tests {
     #[test]
     fn counts_fade_at_two_rates() {
         let mut table = Table::new(2, 1 << 20);
-        table.count([(7u64, 0)].into_iter(), 0);
-        table.count([(7, 1), (7, 1)].into_iter(), 1_000_000_000);
+        table.count([(7u64, 0)].into_iter(), 0, |_| {});
+        table.count([(7, 1), (7, 1)].into_iter(), 1_000_000_000, |_| {});
         let known = get(&table, 7).unwrap();
         assert!((known.short[0] - (-1f32).exp()).abs() < 1e-6, "{known:?}");
         assert!((known.long[0] - (-1f32 / 30.0).exp()).abs() < 1e-6, "{known:?}");
@@ -267,14 +307,15 @@ mod tests {
     fn a_full_table_forgets_what_is_used_least() {
         let mut table = Table::new(1, 40 * 4);
         let often = |key: u64| std::iter::repeat_n((key, 0), key as usize + 1);
-        table.count((0..4u64).flat_map(often), 0);
-        table.count([(100, 0)].into_iter(), 0);
+        table.count((0..4u64).flat_map(often), 0, |_| {});
+        table.count([(100, 0)].into_iter(), 0, |_| {});
         let kept: Vec<u64> = (0..101).filter(|key| get(&table, *key).is_some()).collect();
         assert_eq!(kept, [2, 3, 100]);
         // More than there is room for: those that are used most.
         table.count(
             (200..300u64).flat_map(|key| often(key - 200)).map(|(key, _)| (key + 200, 0)),
             0,
+            |_| {},
         );
         let kept: Vec<u64> = (0..300).filter(|key| get(&table, *key).is_some()).collect();
         assert_eq!(kept, [3, 297, 298, 299]);
@@ -293,7 +334,10 @@ mod tests {
             for mut accesses in intervals {
                 accesses.sort_unstable();
                 // All at one time: nothing fades.
-                table.count(accesses.iter().copied(), 5);
+                let mut slots = Vec::new();
+                table.count(accesses.iter().copied(), 5, |slot| slots.push(slot));
+                let found = accesses.iter().map(|(key, _)| table.find(&mut 0, *key).unwrap_or(NO_ROOM));
+                prop_assert!(found.eq(slots));
                 for (key, node) in accesses {
                     expected.entry(key).or_default()[node] += 1.0;
                 }

@@ -3,6 +3,7 @@
 //! An interval shows too little of one page to tell who will use it: the counts that last of a
 //! page are drawn to those of its region, the more the fewer they are.
 
+use super::lanes::{sum, weighted};
 use crate::nodes::Nodes;
 
 /// Samples that a region's counts weigh beside those of one of its pages.
@@ -21,7 +22,7 @@ pub struct Lasting<'a> {
 #[derive(Debug)]
 pub struct Expected {
     /// Latency from each node to one home after the other.
-    latencies_ns: Vec<Vec<f64>>,
+    latencies_ns: Vec<Vec<f32>>,
     slot: Option<u32>,
     /// By home; not a number where nobody has asked yet.
     region_ns: Vec<f64>,
@@ -30,7 +31,7 @@ pub struct Expected {
 impl Expected {
     pub fn new(nodes: &Nodes) -> Self {
         let all = 0..nodes.len();
-        let to = |home| all.clone().map(|from| nodes.latency_ns(from, home)).collect();
+        let to = |home| all.clone().map(|from| nodes.latency_ns(from, home) as f32).collect();
         Self {
             latencies_ns: all.clone().map(to).collect(),
             slot: None,
@@ -44,25 +45,17 @@ impl Expected {
             self.slot = Some(lasting.slot);
             self.region_ns.fill(f64::NAN);
         }
-        let all = sum(lasting.page);
+        let all = f64::from(sum(lasting.page));
         homes.map(|home| {
             let latencies_ns = &self.latencies_ns[home];
             if self.region_ns[home].is_nan() {
-                let all = sum(lasting.region).max(f64::MIN_POSITIVE);
-                self.region_ns[home] = weighted(lasting.region, latencies_ns) / all;
+                let all = sum(lasting.region).max(f32::MIN_POSITIVE);
+                self.region_ns[home] = (weighted(lasting.region, latencies_ns) / all).into();
             }
-            let own_ns = weighted(lasting.page, latencies_ns);
+            let own_ns = f64::from(weighted(lasting.page, latencies_ns));
             (own_ns + REGION_WEIGHT * self.region_ns[home]) / (all + REGION_WEIGHT)
         })
     }
-}
-
-fn sum(counts: &[f32]) -> f64 {
-    counts.iter().copied().map(f64::from).sum()
-}
-
-fn weighted(counts: &[f32], latencies_ns: &[f64]) -> f64 {
-    counts.iter().zip(latencies_ns).map(|(count, ns)| f64::from(*count) * ns).sum()
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod candidates;
 mod congestion;
 mod counts;
 mod expected;
+mod lanes;
 mod owner;
 mod replication;
 mod residence;
@@ -88,6 +89,8 @@ impl Default for Settings {
 pub struct Adaptive {
     pages: Table<Page>,
     regions: Table<Region>,
+    /// Those of the last interval.
+    accesses: Accesses,
     residence: Residence,
     bucket: Bucket,
     trials: Trials,
@@ -117,6 +120,7 @@ impl Adaptive {
         Self {
             pages: Table::new(nodes, pages),
             regions: Table::new(nodes, settings.memory_bytes - pages),
+            accesses: Accesses::default(),
             residence: Residence::default(),
             bucket: Bucket::new(settings.bytes_per_second),
             trials: Trials::new(),
@@ -135,7 +139,8 @@ impl Adaptive {
     /// What follows from the evidence of an interval that ended at `now_ns`.
     pub fn decide(&mut self, nodes: &Nodes, evidence: &Evidence, now_ns: u64) -> Decision {
         let (metrics, traffic) = Metrics::of(evidence, nodes);
-        let accesses = self.learn(nodes, evidence, now_ns);
+        let mut accesses = std::mem::take(&mut self.accesses);
+        self.learn(&mut accesses, nodes, evidence, now_ns);
         self.bucket.fill(now_ns);
         self.residence.prune(now_ns);
         self.ordered = Cost::default();
@@ -149,10 +154,11 @@ impl Adaptive {
             Decision { metrics, interleaves: controllers.congested, ..Decision::default() };
         if accesses.all.len() >= LEAST_SAMPLES && evidence.duration_ns > 0 {
             let cost = |one: &One| cost(nodes, &controllers, one);
-            let undo = self.trials.judge(nodes.ids(), &accesses.all, cost, now_ns);
+            let undo = self.trials.judge(nodes.ids(), &accesses.all, cost, metrics.maptu, now_ns);
             let until_ns = self.trials.paused_until_ns().max(now_ns.saturating_add(RESIDENCE_NS));
             self.residence.bar(&undo, until_ns);
             self.undo.extend(undo);
+            units::divide(self, nodes, &mut accesses, cost, now_ns);
             self.choose(nodes, evidence, &accesses, controllers, &mut decision, now_ns);
         }
         if now_ns < self.trials.paused_until_ns() {
@@ -163,6 +169,7 @@ impl Adaptive {
         decision.orders.extend(undone);
         decision.orders.sort_unstable_by_key(|order| order.start);
         decision.first_touch = self.first_touch(&decision.orders, decision.interleaves);
+        self.accesses = accesses;
         decision
     }
 
@@ -177,13 +184,13 @@ impl Adaptive {
         self.trials.begin(moved, self.ordered, self.spreading, now_ns);
     }
 
-    /// Counts the accesses; those by which pages may be judged, in order of pages.
-    fn learn(&mut self, nodes: &Nodes, evidence: &Evidence, now_ns: u64) -> Accesses {
+    /// Counts the accesses; leaves those by which pages may be judged, in order of pages.
+    fn learn(&mut self, accesses: &mut Accesses, nodes: &Nodes, evidence: &Evidence, now_ns: u64) {
         self.random = evidence.accesses_per_sample.is_some();
         self.can_split = evidence.can_split;
         let per_sample = evidence.accesses_per_sample.unwrap_or(ACCESSES_PER_FAULT);
         self.rate = per_sample / (evidence.duration_ns.max(1) as f64 / 1e9);
-        let mut accesses = Accesses::of(evidence, nodes);
+        accesses.take(evidence, nodes);
         if !self.random {
             // The first fault is how a page came to be: it says nothing on who uses it.
             let (mut fresh, mut last, mut at) = (Vec::new(), None, 0);
@@ -198,10 +205,10 @@ impl Adaptive {
             self.pages.meet(fresh.into_iter(), now_ns);
         }
         let pages = accesses.all.iter().map(|one| (one.page, one.from()));
-        accesses.slots = self.pages.count(pages, now_ns);
+        accesses.slots.clear();
+        self.pages.count(pages, now_ns, |slot| accesses.slots.push(slot));
         let regions = accesses.all.iter().map(|one| (one.page.region(), one.from()));
-        self.regions.count(regions, now_ns);
-        accesses
+        self.regions.count(regions, now_ns, |_| {});
     }
 
     /// Whether the pages of a region that were not seen are worth moving with those that
@@ -233,9 +240,9 @@ impl Adaptive {
     ) {
         let view = View { state: self, nodes, accesses, now_ns };
         let cost = |one: &One| cost(nodes, &controllers, one);
-        let units = units::divide(self, nodes, accesses, cost, now_ns);
-        let all = view.lost(&controllers, &units);
-        let mut candidates = view.candidates(evidence, &units, controllers.clone());
+        let units = &accesses.units;
+        let all = view.lost(&controllers);
+        let mut candidates = view.candidates(evidence, controllers.clone());
         decision.copies = replication::replicable(nodes, &controllers, &accesses.all, all);
         decision.replicable = decision.copies.iter().map(|copy| copy.pages as usize).sum();
         decision.collocates = candidates.iter().any(|found| found.why == Why::Collocate);

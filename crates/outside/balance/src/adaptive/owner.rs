@@ -4,6 +4,8 @@
 //! JASA 22 (1927): the lower end of the interval for a share, which is careful with few
 //! samples and lets go of its care with many.
 
+use super::lanes::sum;
+
 /// Standard deviations: 95 % on both sides.
 const Z: f64 = 1.96;
 
@@ -25,16 +27,14 @@ pub fn wilson_lower(part: f64, all: f64) -> f64 {
 
 /// The node whose share of the samples is a majority beyond doubt.
 pub fn owner(counts: &[f32]) -> Option<usize> {
-    let (mut all, mut top) = (0.0, 0);
-    for (at, count) in counts.iter().enumerate() {
-        all += f64::from(*count);
-        if *count >= counts[top] {
-            top = at;
-        }
-    }
-    let count = f64::from(*counts.get(top)?);
+    let all = f64::from(sum(counts));
     // The bound is below the share, and below that of a page with one user: most need no root.
-    let possible = all > FEWEST && count > all * MAJORITY;
+    if all <= FEWEST {
+        return None;
+    }
+    let most = counts.iter().copied().fold(0.0, f32::max);
+    let (count, top) = (f64::from(most), counts.iter().position(|count| *count == most)?);
+    let possible = count > all * MAJORITY;
     (possible && wilson_lower(count, all) > MAJORITY).then_some(top)
 }
 

@@ -179,6 +179,30 @@ fn all_parts_are_spread_alike() {
 }
 
 #[test]
+fn what_a_known_region_shares_is_spread_at_first_sight() {
+    let mut world = World::new(4).pages(0, 2048, 0);
+    // The regions are known, by pages that are not seen again.
+    world.interval((0..2048).step_by(16).map(|page| (page, 0)).collect::<Vec<_>>());
+    let shared = |page: &u64| !page.is_multiple_of(16);
+    let two = |page: u64| [(page, page as u32 % 4), (page, (page as u32 + 1) % 4)];
+    world.interval((0..2048).filter(shared).flat_map(two).collect::<Vec<_>>());
+    let counts = world.counts();
+    assert!(counts[1..].iter().all(|pages| (450..=500).contains(pages)), "{counts:?}");
+}
+
+/// One access to a page does not tell whether others use it, too.
+#[test]
+fn what_may_be_somebodys_is_not_spread_at_first_sight() {
+    let mut world = World::new(4).pages(0, 2048, 0);
+    for seen in 0..4 {
+        let pages = (0..2048).skip(seen).step_by(4);
+        // Page by page another node's, each seen once.
+        let decision = world.interval(pages.map(|page| (page, page as u32 / 4 % 4)));
+        assert_eq!(decision.orders, []);
+    }
+}
+
+#[test]
 fn where_pages_are_spread_those_that_come_after_them_are_spread_at_once() {
     let mut world = World::new(4).pages(0, 400, 0).pages(1024, 100, 0);
     let mut first_touch = Vec::new();

@@ -2,8 +2,8 @@
 //!
 //! After a round of moves what accesses to the moved pages cost is compared with what they
 //! cost before, over the next two rounds in which the pages are seen. Where it has not
-//! fallen by 5 % the moves are undone and nothing is moved for a while, longer each time. Pages
-//! that are given back and touched anew before that tell nothing. While pages are being spread
+//! fallen by 5 %, and the program does not make a tenth more accesses in the same time, the moves
+//! are undone and nothing is moved for a while, longer each time. Pages that are given back and touched anew before that tell nothing. While pages are being spread
 //! the controller that they are taken from is still congested, and the queue is everybody's:
 //! what was spread is judged after the last moves of the series, and all of it as one. By the time
 //! of its last moves most of the queue is gone: what they bring is little, and little of it at their
@@ -21,6 +21,9 @@ use crate::evidence::Region;
 
 /// What an access must cost afterwards, of what it cost before.
 const MOST_AFTER: f64 = 0.95;
+/// Accesses per time that a program must make afterwards, of those before, where what they cost
+/// has not fallen: a sample tells the latency of one, and not how many are under way.
+const LEAST_FASTER: f64 = 1.1;
 /// Rounds after which a trial is judged.
 const ROUNDS: u32 = 2;
 /// How long a series may last whose moves are judged after its end.
@@ -59,6 +62,9 @@ struct Trial {
     moved: Vec<Moved>,
     before: Cost,
     after: Cost,
+    /// Accesses of the program per time before, where that is known, and of all rounds since.
+    rate_before: Option<f64>,
+    rates_after: f64,
     /// Accesses that found a page elsewhere: it was given back and touched anew.
     elsewhere: f64,
     rounds: u32,
@@ -75,12 +81,19 @@ impl Trial {
         if self.rounds < ROUNDS {
             return None;
         }
-        Some(self.after.mean()? > self.before.mean()? * MOST_AFTER)
+        let dear = self.after.mean()? > self.before.mean()? * MOST_AFTER;
+        Some(dear && !self.is_faster())
+    }
+
+    /// Whether the program gets more done since.
+    fn is_faster(&self) -> bool {
+        let rate = self.rates_after / f64::from(self.rounds.max(1));
+        self.rate_before.is_some_and(|before| before > 0.0 && rate > before * LEAST_FASTER)
     }
 
     /// Forgets what was seen since: it was seen in the middle of a series.
     fn restart(&mut self) {
-        (self.after, self.rounds) = (Cost::default(), 0);
+        (self.after, self.rates_after, self.rounds) = (Cost::default(), 0.0, 0);
     }
 
     /// Orders that bring its pages back, neighbours together.
@@ -108,6 +121,8 @@ pub struct Trials {
     open: VecDeque<Trial>,
     /// Regions in which memory is given back before a move of it can help.
     short_lived: Vec<Region>,
+    /// Accesses of the program per time in the last interval.
+    rate: Option<f64>,
     pause_ns: u64,
     paused_until_ns: u64,
 }
@@ -117,6 +132,7 @@ impl Trials {
         Self {
             open: VecDeque::new(),
             short_lived: Vec::new(),
+            rate: None,
             pause_ns: PAUSE_NS,
             paused_until_ns: 0,
         }
@@ -137,22 +153,33 @@ impl Trials {
             series.before.add(before.accesses, before.ns);
             return;
         }
-        let (mut moved, after) = (moved.to_vec(), Cost::default());
+        let mut moved = moved.to_vec();
         moved.sort_unstable_by_key(|moved| moved.page);
-        let (elsewhere, rounds) = (0.0, 0);
-        let (began_ns, spreads) = (now_ns, spreading);
-        self.open.push_back(Trial { began_ns, spreads, moved, before, after, elsewhere, rounds });
+        self.open.push_back(Trial {
+            began_ns: now_ns,
+            spreads: spreading,
+            moved,
+            before,
+            after: Cost::default(),
+            rate_before: self.rate,
+            rates_after: 0.0,
+            elsewhere: 0.0,
+            rounds: 0,
+        });
     }
 
     /// Counts the accesses of an interval, which are in order of pages, at what each costs in
-    /// nanoseconds, and judges what can be: the orders that undo what did not help.
+    /// nanoseconds, of a program that makes `rate` accesses per time (`None` where a source cannot
+    /// tell), and judges what can be: the orders that undo what did not help.
     pub fn judge(
         &mut self,
         nodes: &[NodeId],
         accesses: &[One],
         cost: impl Fn(&One) -> f64,
+        rate: Option<f64>,
         now_ns: u64,
     ) -> Vec<Order> {
+        self.rate = rate;
         for trial in &mut self.open {
             let (mut seen, mut at) = (false, 0);
             for Moved { page, to, .. } in &trial.moved {
@@ -165,7 +192,10 @@ impl Trials {
                     }
                 }
             }
-            trial.rounds += u32::from(seen);
+            if seen {
+                trial.rounds += 1;
+                trial.rates_after += rate.unwrap_or(0.0);
+            }
         }
         let mut undo = Vec::new();
         let mut failed = false;
@@ -224,7 +254,7 @@ mod tests {
     /// Accesses to a page on node 1 that take so long each.
     fn judged(trials: &mut Trials, page: u64, count: usize, ns: u32, now: u64) -> Vec<Order> {
         let accesses = vec![One::new(Page(page), 0, 1, Some(ns)); count];
-        trials.judge(&NODES, &accesses, |one| one.latency_ns().map_or(0.0, f64::from), now)
+        trials.judge(&NODES, &accesses, |one| one.latency_ns().map_or(0.0, f64::from), None, now)
     }
 
     #[test]
@@ -254,6 +284,23 @@ mod tests {
             let ranges: Vec<_> = orders.iter().map(|o| (o.start.0, o.pages, o.to.0)).collect();
             assert_eq!(ranges, [(6, 2, 0), (9, 1, 0), (511, 1, 0), (512, 1, 0)]);
             assert_eq!(trials.paused_until_ns(), now + 2 + pause);
+        }
+    }
+
+    /// Seen with streams: more accesses are under way at a time, each takes as long.
+    #[test]
+    fn what_lets_the_program_make_more_accesses_stays() {
+        for (faster, undone) in [(1.05, 1), (1.2, 0)] {
+            let mut trials = Trials::new();
+            let accesses = [One::new(Page(1), 0, 1, Some(100)); 50];
+            let judge = |trials: &mut Trials, rate, now| {
+                trials.judge(&NODES, &accesses, |_| 100.0, Some(rate), now).len()
+            };
+            assert_eq!(judge(&mut trials, 1000.0, 0), 0);
+            trials.begin(&[moved(1)], before(), false, 0);
+            let rate = 1000.0 * faster;
+            assert_eq!([1, 2].map(|now| judge(&mut trials, rate, now)), [0, undone]);
+            assert!(trials.open.is_empty());
         }
     }
 
@@ -302,7 +349,7 @@ mod tests {
         let at = |page, home| One::new(Page(page), 0, home, Some(2000));
         let mut accesses = vec![at(1, 0); 60];
         accesses.extend([at(2, 1); 40]);
-        assert_eq!(trials.judge(&NODES, &accesses, |_| 2000.0, 1), []);
+        assert_eq!(trials.judge(&NODES, &accesses, |_| 2000.0, None, 1), []);
         assert!(trials.open.is_empty() && trials.paused_until_ns() == 0);
         assert_eq!(
             (trials.take_short_lived(), trials.take_short_lived()),

@@ -4,7 +4,7 @@
 use super::Adaptive;
 use super::accesses::{Accesses, One};
 use super::agreement::{Agreement, sole};
-use super::counts::NO_ROOM;
+use super::counts::{AHEAD, NO_ROOM};
 use super::expected::Lasting;
 use super::owner::owner;
 use super::residence::{Asked, RESIDENCE_NS};
@@ -28,8 +28,8 @@ pub struct Unit {
     owner: Option<u16>,
     /// Accesses that are to be expected in an interval like this one.
     pub weight: f32,
-    /// Whether it has not been moved lately, and is not seen for the first time: how long it will
-    /// last shows by how long it has.
+    /// Whether it has not been moved lately, and was born before now: how long it will last shows by
+    /// how long it has.
     pub movable: bool,
     /// Whether it is part of a huge page, which has to be split before.
     pub splits: bool,
@@ -55,17 +55,21 @@ impl Unit {
         &accesses.all[self.first as usize..self.end as usize]
     }
 
-    /// Since when it is known.
+    /// Since when it is known. A page that is seen for the first time is as old as its region: it was
+    /// there before, more likely than not, and has not been sampled.
     pub fn born_ns(&self, state: &Adaptive) -> u64 {
-        match self.page {
-            Some(page) => state.pages.known(page).born_ns,
-            None => state.regions.known(self.region).born_ns,
-        }
+        let region_ns = state.regions.known(self.region).born_ns;
+        self.page.map_or(region_ns, |page| state.pages.known(page).born_ns.min(region_ns))
+    }
+
+    /// Where a page is counted that several share.
+    pub fn shared_page(&self) -> Option<u32> {
+        self.page.filter(|_| self.owner.is_none())
     }
 
     /// Counts that last of a shared page and of its region.
     pub fn lasting<'a>(&self, state: &'a Adaptive) -> Option<Lasting<'a>> {
-        let page = state.pages.known(self.page.filter(|_| self.owner.is_none())?).long;
+        let page = state.pages.known(self.shared_page()?).long;
         let region = state.regions.known(self.region).long;
         Some(Lasting { page, slot: self.region, region })
     }
@@ -75,17 +79,18 @@ impl Unit {
 pub fn divide(
     state: &Adaptive,
     nodes: &Nodes,
-    accesses: &Accesses,
+    accesses: &mut Accesses,
     cost: impl Fn(&One) -> f64,
     now_ns: u64,
-) -> Vec<Unit> {
-    let mut divider = Divider::new(state, nodes, accesses, cost, now_ns);
+) {
+    let units = std::mem::take(&mut accesses.units);
+    let mut divider = Divider::new(state, nodes, accesses, units, cost, now_ns);
     let mut first = 0;
     for region in accesses.all.chunk_by(|a, b| a.page.region() == b.page.region()) {
         divider.region(region, first);
         first += region.len();
     }
-    divider.units
+    accesses.units = divider.units;
 }
 
 /// How far one has come in everything that is in order.
@@ -96,7 +101,7 @@ struct Divider<'a, C> {
     huge: &'a [Region],
     now_ns: u64,
     units: Vec<Unit>,
-    /// Of the pages that are still to come.
+    /// Of the page of each access.
     slots: &'a [u32],
     huge_at: usize,
     regions_at: usize,
@@ -108,16 +113,19 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         state: &'a Adaptive,
         nodes: &'a Nodes,
         accesses: &'a Accesses,
+        mut units: Vec<Unit>,
         cost: C,
         now_ns: u64,
     ) -> Self {
+        units.clear();
+        units.reserve(accesses.slots.len());
         Self {
             state,
             nodes,
             cost,
             huge: &accesses.huge,
             now_ns,
-            units: Vec::with_capacity(accesses.slots.len()),
+            units,
             slots: &accesses.slots,
             huge_at: 0,
             regions_at: 0,
@@ -130,22 +138,19 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         let state = self.state;
         let region = accesses[0].page.region();
         let huge = seek(self.huge, &mut self.huge_at, &region, |region| region);
-        let pages = accesses.chunk_by(|a, b| a.page == b.page).count();
-        let (slots, others) = self.slots.split_at(pages);
-        self.slots = others;
         // What a full table had no room for is not judged.
         let Some(slot) = state.regions.find(&mut self.regions_at, region) else { return };
         let known = state.regions.known(slot);
         let owned = settled(known.short, owner(known.long));
         if !huge && (owned.is_none() || !state.reaches_beyond(accesses)) {
-            self.pages(accesses, first, slots, (slot, owned));
+            self.pages(accesses, first, (slot, owned));
             return;
         }
         let movable = state.residence.allows_region(&mut self.asked, region, self.now_ns);
         // One that was not split when it should have been is moved as a whole.
         if huge && owned.is_none() && movable && state.can_split {
             let begun = self.units.len();
-            let agreement = self.pages(accesses, first, slots, (slot, None));
+            let agreement = self.pages(accesses, first, (slot, None));
             let lasted_ns = self.now_ns.saturating_sub(known.born_ns).min(RESIDENCE_NS);
             let saved_ns = agreement.saved_ns(self.nodes, accesses, &self.cost);
             let price_ns = f64::from(Region::PAGES) * state.page_move_ns;
@@ -177,19 +182,22 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         &mut self,
         accesses: &[One],
         first: usize,
-        slots: &[u32],
         (region, owned): (u32, Option<u16>),
     ) -> Agreement {
         let state = self.state;
         let counts = accesses.chunk_by(|a, b| a.page == b.page).map(|same| position(same.len()));
         // A hint fault says that a page is used and not how often.
         let weights = state.random.then(|| Weights::of(counts));
+        let region_born_ns = state.regions.known(region).born_ns;
         let (begun, mut at) = (self.units.len(), position(first));
         let mut agreement = Agreement::default();
-        for (same, slot) in accesses.chunk_by(|a, b| a.page == b.page).zip(slots) {
+        for same in accesses.chunk_by(|a, b| a.page == b.page) {
             let (first, start) = (at, same[0].page);
             at += position(same.len());
-            let page = *slot;
+            if let Some(soon) = self.slots.get(first as usize + AHEAD) {
+                state.pages.prepare(*soon);
+            }
+            let page = self.slots[first as usize];
             if page == NO_ROOM {
                 continue;
             }
@@ -199,7 +207,7 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
             agreement.add(known.long);
             // What a page has shown itself counts for more than what its region has.
             let owner = own.or(owned.filter(|_| lasting.is_none()));
-            let movable = known.born_ns < self.now_ns
+            let movable = known.born_ns.min(region_born_ns) < self.now_ns
                 && state.residence.allows_page(&mut self.asked, start, self.now_ns);
             let count = position(same.len());
             let weight = weights.map_or(count.into(), |weights| weights.weight(count)) as f32;
@@ -215,12 +223,21 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
                 splits: false,
             });
         }
-        if owned.is_none() && agreement.holds() {
-            for unit in self.units[begun..].iter_mut().filter(|unit| unit.owner.is_none()) {
+        if owned.is_some() || agreement.fails() {
+            return agreement;
+        }
+        let holds = agreement.holds();
+        for unit in self.units[begun..].iter_mut().filter(|unit| unit.owner.is_none()) {
+            let Some(page) = unit.page else { continue };
+            let known = state.pages.known(page);
+            if holds {
                 // Who has it now: whoever filled it, long ago, says nothing.
-                unit.owner = unit.page.and_then(|page| sole(state.pages.known(page).short));
+                unit.owner = sole(known.short);
                 // What is somebody's, and it is not known whose, is not to be spread.
                 unit.movable &= unit.owner.is_some();
+            } else {
+                // Its region does not tell whether it is shared: that it has to show itself.
+                unit.movable &= known.born_ns < self.now_ns;
             }
         }
         agreement
