@@ -54,6 +54,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use numapilot_lab_model::Model;
+use numapilot_observe::hint_faults::auto_numa;
 use serde::Serialize;
 
 use self::area::Area;
@@ -204,7 +205,7 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
     let mut notes = illness.notes();
     if crew.memory().len() == 1 {
         notes.push("one node: every placement is the same, so no cure can differ".to_owned());
-    } else if balancing_is_on() {
+    } else if auto_numa() == Some(true) {
         notes.push(
             "AutoNUMA is on and moves pages too; kernel.numa_balancing=0 turns it off".to_owned(),
         );
@@ -230,12 +231,6 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
         unsupported,
         notes,
     })
-}
-
-/// Whether the kernel moves pages by itself (Documentation/admin-guide/sysctl/kernel.rst).
-fn balancing_is_on() -> bool {
-    let mode = std::fs::read_to_string("/proc/sys/kernel/numa_balancing");
-    mode.is_ok_and(|mode| mode.trim() != "0")
 }
 
 fn refuse(kernel: Kernel, options: &Options, crew: &Crew) -> Result<(), KernelError> {

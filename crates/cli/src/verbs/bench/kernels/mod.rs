@@ -175,14 +175,12 @@ fn print(
     outcome: &Outcome,
 ) -> anyhow::Result<()> {
     let mut out = terminal.out();
-    let plural = |n: usize| if n == 1 { "" } else { "s" };
-    let (threads, nodes) = (outcome.figures.threads, outcome.nodes);
     writeln!(out, "{BOLD}{kernel}: {}{BOLD:#}", kernel.about())?;
     writeln!(
         out,
-        "{threads} thread{} on {nodes} node{}, {}, {}\n",
-        plural(threads),
-        plural(nodes),
+        "{} on {}, {}, {}\n",
+        terminal::plural(outcome.figures.threads, "thread"),
+        terminal::plural(outcome.nodes, "node"),
         terminal::bytes(options.bytes),
         table::placement(options.place, outcome.cure),
     )?;

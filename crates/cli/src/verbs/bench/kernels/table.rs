@@ -79,13 +79,10 @@ pub fn illness<'a>(rows: &'a [Row], of: &Row) -> Option<&'a Row> {
 /// A line about all rows.
 pub fn subtitle(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
-    let plural = |n: usize| if n == 1 { "" } else { "s" };
     format!(
-        "{} thread{} on {} node{}, {}, {} time",
-        first.threads,
-        plural(first.threads),
-        first.nodes,
-        plural(first.nodes),
+        "{} on {}, {}, {} time",
+        terminal::plural(first.threads, "thread"),
+        terminal::plural(first.nodes, "node"),
         terminal::bytes(first.parameters.bytes),
         if first.time == "simulated" { "simulated" } else { "real" },
     )

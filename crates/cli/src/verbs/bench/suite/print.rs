@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use numapilot_study::results::{Cell, Measure, Results};
 
-use crate::terminal::{BAD, BOLD, DIM, Terminal, WARN, table, trimmed};
+use crate::terminal::{BAD, BOLD, DIM, Terminal, WARN, plural, table, trimmed};
 
 /// The last row of ratios.
 const MEAN: &str = "geometric mean";
@@ -18,13 +18,12 @@ pub fn results(
     rounds: u32,
 ) -> anyhow::Result<()> {
     let mut out = terminal.out();
-    let plural = |n: usize| if n == 1 { "" } else { "s" };
     writeln!(
         out,
-        "Ratios to {BOLD}{}{BOLD:#}, below 1 is better; {threads} thread{}, {rounds} round{}\n",
+        "Ratios to {BOLD}{}{BOLD:#}, below 1 is better; {}, {}\n",
         results.reference,
-        plural(threads.get()),
-        plural(rounds as usize),
+        plural(threads.get(), "thread"),
+        plural(rounds, "round"),
     )?;
     for (title, measure) in [
         ("CPU time", Measure::Cpu),
