@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn what_is_alone_waits_for_all_and_all_wait_for_it() {
         let all = [lab("L1", ""), tiny(), lab("L2", "alone = true"), lab("L3", "")];
-        let schedule = Schedule::new(&all, ScaleName::Smoke, Some(1), &[]);
+        let schedule = Schedule::new(&all, ScaleName::Laptop, Some(1), &[]);
         let mut agenda = Agenda::new(&schedule, 1);
         let mut next = |running: &[Due]| agenda.next(&schedule, running);
         let first = next(&[]).unwrap();
@@ -115,6 +115,9 @@ mod tests {
         let last = next(&[]).unwrap();
         assert!(next(&[last]).is_some());
         assert_eq!(next(&[]), None);
+        // At smoke scale only the host is.
+        let schedule = Schedule::new(&all, ScaleName::Smoke, Some(1), &[]);
+        assert_eq!(schedule.tasks.iter().filter(|task| task.alone).count(), 2);
     }
 
     #[test]

@@ -60,7 +60,7 @@ mod tests {
             ];
             let has = |word: &&str| commands.iter().any(|cell| cell.command.contains(*word));
             if by_the_clock.iter().any(has) {
-                assert!(experiment.is_alone(), "{name}");
+                assert!(experiment.is_alone(ScaleName::Laptop), "{name}");
                 alone.push(name);
             }
         }

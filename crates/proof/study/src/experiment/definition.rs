@@ -233,10 +233,10 @@ impl Experiment {
     }
 
     /// Whether nothing else may run beside its trials: on the host their time is what is
-    /// measured.
+    /// measured. Smoke scale shows whether all of it runs, in little time.
     #[must_use]
-    pub fn is_alone(&self) -> bool {
-        self.alone || self.machine == HOST
+    pub fn is_alone(&self, scale: ScaleName) -> bool {
+        self.machine == HOST || self.alone && scale > ScaleName::Smoke
     }
 
     fn check(&self) -> Result<(), String> {

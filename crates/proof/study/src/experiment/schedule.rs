@@ -77,13 +77,13 @@ impl<'a> Schedule<'a> {
                         task.metrics.extend(metrics);
                         task.due.extend(rounds.clone());
                         task.timeout = task.timeout.max(timeout);
-                        task.alone |= experiment.is_alone();
+                        task.alone |= experiment.is_alone(scale);
                     }
                     None => tasks.push(Task {
                         experiment: e,
                         at: cell.at,
                         command: cell.command,
-                        alone: experiment.is_alone(),
+                        alone: experiment.is_alone(scale),
                         timeout,
                         metrics: metrics.collect(),
                         due: rounds.clone().collect(),
