@@ -236,7 +236,7 @@ mod tests {
         let seconds = |experiment: Experiment, jobs, repetitions| {
             let past = past(&experiment.id);
             let all = [experiment];
-            let schedule = Schedule::new(&all, ScaleName::Smoke, repetitions, &past);
+            let schedule = Schedule::new(&all, ScaleName::Laptop, repetitions, &past);
             schedule.ahead(NonZeroUsize::new(jobs).unwrap()).seconds
         };
         assert_eq!(seconds(lab("L1", ""), 1, None), 120.0);

@@ -47,7 +47,7 @@ fn start<W: Watcher>(
 ) -> Result<Finished, W::Error> {
     let batch = Batch {
         experiments,
-        scale: ScaleName::Smoke,
+        scale: ScaleName::Laptop,
         repetitions: None,
         seed: 1,
         jobs: NonZeroUsize::new(2).unwrap(),
