@@ -54,15 +54,8 @@ impl Agenda {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{TINY, tiny};
-    use crate::experiment::{Experiment, Outcome, ScaleName, Trial};
-
-    /// A lab's experiment; its commands end with the id.
-    fn lab(id: &str, more: &str) -> Experiment {
-        let text = TINY.replace("T1", id).replace("{size}", &format!("{{size}} {id}"));
-        let text = text.replace("machine = \"host\"", &format!("machine = \"machine-a\"\n{more}"));
-        Experiment::parse(id, &text).unwrap()
-    }
+    use crate::experiment::tests::{lab, tiny};
+    use crate::experiment::{Outcome, ScaleName, Trial};
 
     fn made(schedule: &mut Schedule<'_>, due: Due, outcome: Outcome) {
         let command = schedule.tasks[due.task].command.clone();

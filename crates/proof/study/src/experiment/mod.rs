@@ -84,4 +84,11 @@ text = "both"
     pub fn tiny() -> Experiment {
         Experiment::parse("tiny", TINY).unwrap()
     }
+
+    /// A lab's experiment; its commands end with the id.
+    pub fn lab(id: &str, more: &str) -> Experiment {
+        let text = TINY.replace("T1", id).replace("{size}", &format!("{{size}} {id}"));
+        let text = text.replace("machine = \"host\"", &format!("machine = \"machine-a\"\n{more}"));
+        Experiment::parse(id, &text).unwrap()
+    }
 }

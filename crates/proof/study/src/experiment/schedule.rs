@@ -189,7 +189,7 @@ impl Task<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{TINY, tiny};
+    use crate::experiment::tests::{TINY, lab, tiny};
 
     fn trial(kind: &str, round: u32, seconds: f64) -> Trial {
         let number = Ok(serde_json::Value::from(1.0));
@@ -221,12 +221,6 @@ mod tests {
 
     #[test]
     fn what_may_share_the_machine_takes_a_part_of_its_time() {
-        let lab = |id: &str, more: &str| {
-            let text =
-                TINY.replace("machine = \"host\"", &format!("machine = \"machine-a\"\n{more}"));
-            let text = text.replace("T1", id).replace("{size}", &format!("{{size}} {id}"));
-            Experiment::parse(id, &text).unwrap()
-        };
         let past = |id: &str| {
             ["1.0", "2.0"].map(|kind| {
                 let made = trial(kind, 0, 30.0);
