@@ -73,7 +73,12 @@ impl Place {
     }
 
     fn trials(&self) -> usize {
-        self.results().lines().filter(|line| line.starts_with("{\"trial\"")).count()
+        self.records("trial")
+    }
+
+    fn records(&self, kind: &str) -> usize {
+        let begin = format!("{{\"{kind}\"");
+        self.results().lines().filter(|line| line.starts_with(&begin)).count()
     }
 }
 
@@ -103,7 +108,7 @@ fn a_claim_that_holds_is_reproduced_and_its_trials_are_kept() {
     // Nothing is overwritten, and nothing is run again.
     place.study(&["run", "tiny.toml"]).assert().code(125).stderr(contains("give --resume"));
     place.study(&["run", "tiny.toml", "--resume"]).assert().success();
-    assert_eq!(place.trials(), 6);
+    assert_eq!((place.trials(), place.records("host")), (6, 1), "nothing was run on a second host");
 }
 
 #[test]

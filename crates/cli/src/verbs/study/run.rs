@@ -84,9 +84,13 @@ impl Args {
         let interrupted = interruption::flag()?;
         let (journal, past) = Journal::open(&self.output, self.resume)?;
         let host = measure_host(&machine, env!("CARGO_PKG_VERSION"));
-        let mut sink =
-            Sink { journal, progress: Progress::new(terminal), scale, trials: past.trials.clone() };
-        sink.journal.append(&Record::Host(host.clone()))?;
+        let mut sink = Sink {
+            journal,
+            progress: Progress::new(terminal),
+            scale,
+            trials: past.trials.clone(),
+            host: Some(host.clone()),
+        };
         print::host(terminal, &host)?;
         let batch = Batch {
             experiments: &experiments,
@@ -163,6 +167,8 @@ struct Sink<'a> {
     progress: Progress<'a>,
     scale: ScaleName,
     trials: Vec<Trial>,
+    /// Until the first trial: a host on which none was made is not in the results.
+    host: Option<Host>,
 }
 
 impl Watcher for Sink<'_> {
@@ -179,6 +185,9 @@ impl Watcher for Sink<'_> {
 
     fn after(&mut self, trial: &Trial) -> anyhow::Result<()> {
         self.progress.after(trial);
+        if let Some(host) = self.host.take() {
+            self.journal.append(&Record::Host(host))?;
+        }
         self.journal.append(&Record::Trial(trial.clone()))?;
         self.trials.push(trial.clone());
         Ok(())
