@@ -35,13 +35,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let nodes = Nodes::of(&Machine::uniform(NODES, 8));
     let paper = Setup::Paper { spread: Spread::Complement, seed: 1 };
     for (name, setup) in [("default", Setup::Default(Settings::default())), ("paper", paper)] {
-        let mut times = decisions(&nodes, &mut setup.begin(&nodes))?;
-        times.sort_by(f64::total_cmp);
+        let (mut times, mut cpu_times): (Vec<f64>, Vec<f64>) =
+            decisions(&nodes, &mut setup.begin(&nodes)).into_iter().unzip();
         println!(
-            "{name} mode: {SAMPLED} samples of {:.0} GB decided on in {:.0} ms of CPU time (median; longest {:.0} ms)",
+            "{name} mode: {SAMPLED} samples of {:.0} GB decided on in {}, by {} of CPU time",
             (PAGES * Page::BYTES) as f64 / 1e9,
-            times[times.len() / 2] * 1e3,
-            times[times.len() - 1] * 1e3,
+            median(&mut times),
+            median(&mut cpu_times),
         );
     }
     println!("memory at most: {:.0} MB", peak_bytes()? as f64 / 1e6);
@@ -52,9 +52,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn median(times: &mut [f64]) -> String {
+    times.sort_by(f64::total_cmp);
+    let [median, longest] = [times.len() / 2, times.len() - 1].map(|at| times[at] * 1e3);
+    format!("{median:.0} ms (longest {longest:.0} ms)")
+}
+
 /// Intervals in which every page is sampled as often as any, half of all pages with an owner
-/// elsewhere; what each decision took, in seconds of CPU time.
-fn decisions(nodes: &Nodes, balance: &mut Balance) -> Result<Vec<f64>, Box<dyn Error>> {
+/// elsewhere; what each decision took, in seconds, and in seconds of CPU time.
+fn decisions(nodes: &Nodes, balance: &mut Balance) -> Vec<(f64, f64)> {
     let mut random = StdRng::seed_from_u64(7);
     let mut access = || {
         let page = random.random_range(0..PAGES);
@@ -78,7 +84,7 @@ fn decisions(nodes: &Nodes, balance: &mut Balance) -> Result<Vec<f64>, Box<dyn E
             usable: nodes.ids().iter().copied().collect(),
             ..Evidence::default()
         };
-        let begun = cpu_time()?;
+        let (begun, cpu_before) = (Instant::now(), cpu_time());
         let now_ns = interval * SECOND_NS;
         let decision = balance.decide(nodes, &evidence, now_ns);
         // All is done as ordered: that takes part in the next decisions.
@@ -88,9 +94,9 @@ fn decisions(nodes: &Nodes, balance: &mut Balance) -> Result<Vec<f64>, Box<dyn E
         };
         let moved: Vec<Moved> = decision.orders.iter().flat_map(moved).collect();
         balance.done(&moved, 1000 * moved.len() as u64, now_ns);
-        times.push(cpu_time()? - begun);
+        times.push((begun.elapsed().as_secs_f64(), cpu_time() - cpu_before));
     }
-    Ok(times)
+    times
 }
 
 /// Share of a CPU that a process takes which has nothing to do, as `numapilot balance` goes
@@ -103,7 +109,7 @@ fn at_rest(nodes: &Nodes) -> Result<f64, Box<dyn Error>> {
     let mut source = Source::hint_faults(&Attach::Threads(tree.threads().collect()), &cpus)?;
     let mut target =
         Target::new(Process::open(pid)?, Setup::Default(Settings::default()).begin(nodes));
-    let before = cpu_time()?;
+    let before = cpu_time();
     let begun = Instant::now();
     let mut samples = Vec::new();
     while begun.elapsed() < REST {
@@ -117,17 +123,16 @@ fn at_rest(nodes: &Nodes) -> Result<f64, Box<dyn Error>> {
         target.interval(nodes, &evidence, source.now_ns(), false, || false);
         samples.clear();
     }
-    let share = (cpu_time()? - before) / begun.elapsed().as_secs_f64();
+    let share = (cpu_time() - before) / begun.elapsed().as_secs_f64();
     child.kill()?;
     child.wait()?;
     Ok(share)
 }
 
-/// Seconds of CPU time of this process so far.
-fn cpu_time() -> Result<f64, Box<dyn Error>> {
-    let text = std::fs::read_to_string("/proc/self/schedstat")?;
-    let ns: f64 = text.split_whitespace().next().ok_or("schedstat is empty")?.parse()?;
-    Ok(ns / 1e9)
+/// Seconds of CPU time of this process so far, of all its threads.
+fn cpu_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Most memory of this process so far.

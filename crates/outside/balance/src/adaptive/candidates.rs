@@ -1,5 +1,7 @@
 //! Which moves would save more than they cost.
 
+use numapilot_sys::prefetch;
+
 use super::Adaptive;
 use super::accesses::{Accesses, One};
 use super::congestion::Controllers;
@@ -9,7 +11,7 @@ use super::residence::RESIDENCE_NS;
 use super::sorted::sort_by_number;
 use super::units::Unit;
 use crate::decision::Why;
-use crate::evidence::{Evidence, Page};
+use crate::evidence::{Evidence, Page, Region};
 use crate::nodes::Nodes;
 
 /// A unit with where it should go.
@@ -18,8 +20,16 @@ pub struct Candidate {
     pub unit: u32,
     pub to: u16,
     pub why: Why,
+    is_region: bool,
     /// Seconds lost per second that the move would save.
     pub gain: f64,
+}
+
+impl Candidate {
+    /// What a page of it would save.
+    pub fn worth(&self) -> f64 {
+        if self.is_region { self.gain / f64::from(Region::PAGES) } else { self.gain }
+    }
 }
 
 /// What an interval is judged by.
@@ -55,7 +65,14 @@ impl View<'_> {
             let mut expected = Expected::new(self.nodes);
             let order = in_rounds(units, &shared);
             for (number, &at) in order.iter().enumerate() {
-                self.prepare(order.get(number + AHEAD).map(|at| &units[*at as usize]));
+                let ahead = |by: usize| order.get(number + by).map(|at| &units[*at as usize]);
+                if let Some(unit) = ahead(2 * AHEAD) {
+                    prefetch::for_write(unit);
+                }
+                if let Some(unit) = ahead(AHEAD) {
+                    self.prepare(unit);
+                    prefetch::for_write(unit.of(self.accesses).as_ptr());
+                }
                 let unit = &units[at as usize];
                 let Some((home, to)) = self.roomiest(&controllers, unit, &usable) else { continue };
                 let found = self.candidate((at, unit), to, Why::Interleave, || {
@@ -86,7 +103,7 @@ impl View<'_> {
         let residence_s = lasted_ns.min(RESIDENCE_NS) as f64 / 1e9;
         let price = f64::from(unit.pages()) * self.state.page_move_ns * 1e-9;
         let to = u16::try_from(to).ok().filter(|_| gain * residence_s > price)?;
-        Some(Candidate { unit: at, to, why, gain })
+        Some(Candidate { unit: at, to, why, is_region: unit.is_region(), gain })
     }
 
     /// Nanoseconds that the accesses of all units take by the machine's figures. Of shared pages, as
@@ -95,7 +112,9 @@ impl View<'_> {
         let mut expected = Expected::new(self.nodes);
         let units = &self.accesses.units;
         let of = |(at, unit): (usize, &Unit)| {
-            self.prepare(units.get(at + AHEAD));
+            if let Some(unit) = units.get(at + AHEAD) {
+                self.prepare(unit);
+            }
             let accesses = unit.of(self.accesses);
             match (unit.lasting(self.state), accesses.last()) {
                 (Some(lasting), Some(last)) => {
@@ -109,8 +128,8 @@ impl View<'_> {
     }
 
     /// Asks for the counts of a unit, which will soon be needed.
-    fn prepare(&self, unit: Option<&Unit>) {
-        if let Some(page) = unit.and_then(Unit::shared_page) {
+    fn prepare(&self, unit: &Unit) {
+        if let Some(page) = unit.shared_page() {
             self.state.pages.prepare(page);
         }
     }
@@ -192,10 +211,10 @@ fn in_rounds(units: &[Unit], chosen: &[u32]) -> Vec<u32> {
     let of = |at: &u32| &units[*at as usize];
     let mean = chosen.iter().map(|at| of(at).weight).sum::<f32>() / chosen.len() as f32;
     // The exponent by fours: from half to twice the mean is alike. More comes first.
-    let used = |unit: &Unit| u64::from(!(unit.weight / mean).to_bits() >> 24);
-    let row = |at: &u32| (used(of(at)) << 8 | u64::from(round(of(at).start)), *at);
-    let mut rows: Vec<(u64, u32)> = chosen.iter().map(row).collect();
-    sort_by_number(&mut rows, &mut Vec::new(), |(number, _)| *number);
+    let used = |unit: &Unit| !(unit.weight / mean).to_bits() >> 24;
+    let row = |at: &u32| (used(of(at)) << 8 | round(of(at).start), *at);
+    let mut rows: Vec<(u32, u32)> = chosen.iter().map(row).collect();
+    sort_by_number(&mut rows, &mut Vec::new(), |(number, _)| (*number).into());
     rows.into_iter().map(|(_, at)| at).collect()
 }
 

@@ -12,6 +12,7 @@
 
 use numapilot_sys::prefetch;
 
+use super::both::{MANY, both};
 use super::lanes::sum;
 use super::sorted::{first_by_rank, seek};
 
@@ -86,7 +87,7 @@ pub struct Known<'a> {
     pub long: &'a [f32],
 }
 
-impl<K: Copy + Ord> Table<K> {
+impl<K: Copy + Ord + Sync> Table<K> {
     /// An empty table for a machine of so many nodes that takes at most so many bytes.
     pub fn new(nodes: usize, bytes: usize) -> Self {
         let most = bytes / (ENTRY_BYTES + 2 * nodes * size_of::<f32>());
@@ -102,46 +103,51 @@ impl<K: Copy + Ord> Table<K> {
         }
     }
 
-    /// Counts accesses by nodes at these positions, in order of keys. Tells the slot of each
-    /// access's key, or [`NO_ROOM`].
-    pub fn count(
+    /// Counts accesses, which are in order of their keys; `of` tells an access's key and the
+    /// position of its node. Leaves the slot of each one's key, or [`NO_ROOM`].
+    pub fn count<T: Sync>(
         &mut self,
-        accesses: impl Iterator<Item = (K, usize)> + Clone,
+        accesses: &[T],
+        of: impl Fn(&T) -> (K, usize) + Sync,
+        slots: &mut Vec<u32>,
         now_ns: u64,
-        mut tell: impl FnMut(u32),
     ) {
-        self.meet(accesses.clone().map(|(key, _)| key), now_ns);
-        let (mut at, mut last, mut fading) = (0, None, Fading::default());
-        // A place in the queue for each access that is looked for and not counted yet.
-        let mut queue = [NO_ROOM; AHEAD];
-        let mut find = |table: &Self, key| {
-            let slot = match last {
-                Some((known, slot)) if known == key => slot,
-                _ => {
-                    table.find(&mut at, key).inspect(|slot| table.prepare(*slot)).unwrap_or(NO_ROOM)
-                }
-            };
-            last = Some((key, slot));
-            tell(slot);
-            slot
-        };
-        let mut coming = accesses.clone();
-        for (place, (key, _)) in queue.iter_mut().zip(coming.by_ref()) {
-            *place = find(self, key);
-        }
-        for (number, (_, node)) in accesses.enumerate() {
-            let place = &mut queue[number % AHEAD];
-            let slot = *place;
-            if let Some((key, _)) = coming.next() {
-                *place = find(self, key);
+        let key = |access: &T| of(access).0;
+        self.meet(accesses, key, now_ns);
+        slots.clear();
+        slots.resize(accesses.len(), NO_ROOM);
+        let half = accesses.len() / 2;
+        let (first, second) = accesses.split_at(half);
+        let (first_slots, second_slots) = slots.split_at_mut(half);
+        both(
+            accesses.len() >= MANY,
+            || self.find_all(first, key, first_slots),
+            || self.find_all(second, key, second_slots),
+        );
+        let mut fading = Fading::default();
+        for (number, (access, &slot)) in accesses.iter().zip(&*slots).enumerate() {
+            if let Some(soon) = slots.get(number + AHEAD) {
+                self.prepare(*soon);
             }
             if slot == NO_ROOM {
                 continue;
             }
             self.fade(slot, &mut fading, now_ns);
-            let first = self.range(slot).start;
+            let (node, first) = (of(access).1, self.range(slot).start);
             self.counts[first + node] += 1.0;
             self.counts[first + self.nodes + node] += 1.0;
+        }
+    }
+
+    /// The slots of keys, which are in order.
+    fn find_all<T>(&self, accesses: &[T], key: impl Fn(&T) -> K, slots: &mut [u32]) {
+        let (mut at, mut last) = (0, None);
+        for (key, slot) in accesses.iter().map(key).zip(slots) {
+            *slot = match last {
+                Some((same, slot)) if same == key => slot,
+                _ => self.find(&mut at, key).unwrap_or(NO_ROOM),
+            };
+            last = Some((key, *slot));
         }
     }
 
@@ -157,12 +163,12 @@ impl<K: Copy + Ord> Table<K> {
         }
     }
 
-    /// Makes these known, in order, without an access.
-    pub fn meet(&mut self, keys: impl Iterator<Item = K>, now_ns: u64) {
+    /// Makes the keys of these known, in order, without an access.
+    pub fn meet<T>(&mut self, accesses: &[T], key: impl Fn(&T) -> K, now_ns: u64) {
         let mut fresh = std::mem::take(&mut self.fresh);
-        fresh.reserve(keys.size_hint().0);
+        fresh.reserve(accesses.len());
         let mut at = 0;
-        for key in keys {
+        for key in accesses.iter().map(key) {
             match fresh.last_mut() {
                 Some((last, times)) if *last == key => *times += 1,
                 _ if seek(&self.keys, &mut at, &key, |key| key) => {}
@@ -250,18 +256,29 @@ impl<K: Copy + Ord> Table<K> {
         slot
     }
 
-    /// Drops the half with the least use.
-    fn forget(&mut self, now_ns: u64) {
+    /// How little each slot from `first` on is used: the higher the less.
+    fn tell_unused(&self, first: usize, unused: &mut [u32], now_ns: u64) {
         let mut fading = Fading::default();
-        let unused = |(times, counts): (&Times, &[f32])| {
+        let counts = self.counts.chunks_exact(2 * self.nodes).skip(first);
+        for ((times, counts), unused) in self.times[first..].iter().zip(counts).zip(unused) {
             let passed_ns = now_ns.saturating_sub(times.counted_ns);
             let used = sum(&counts[self.nodes..]);
             // Positive numbers are in the order of their bits.
-            !(used * fading.after(passed_ns).by_long).to_bits()
-        };
+            *unused = !(used * fading.after(passed_ns).by_long).to_bits();
+        }
+    }
+
+    /// Drops the half with the least use.
+    fn forget(&mut self, now_ns: u64) {
         // By slot, so that the counts are read as they lie.
-        let counts = self.counts.chunks_exact(2 * self.nodes);
-        let unused: Vec<u32> = self.times.iter().zip(counts).map(unused).collect();
+        let mut unused = vec![0; self.times.len()];
+        let middle = unused.len() / 2;
+        let (first, second) = unused.split_at_mut(middle);
+        both(
+            middle >= MANY,
+            || self.tell_unused(0, first, now_ns),
+            || self.tell_unused(middle, second, now_ns),
+        );
         // Positions in order of keys: the lower one stays among equals.
         let half = self.keys.len() / 2;
         let stays = first_by_rank(self.slots.iter().map(|slot| unused[*slot as usize]), half);
@@ -291,11 +308,17 @@ mod tests {
         table.find(&mut 0, key).map(|slot| table.known(slot))
     }
 
+    fn count(table: &mut Table<u64>, accesses: &[(u64, usize)], now_ns: u64) -> Vec<u32> {
+        let mut slots = Vec::new();
+        table.count(accesses, |access| *access, &mut slots, now_ns);
+        slots
+    }
+
     #[test]
     fn counts_fade_at_two_rates() {
         let mut table = Table::new(2, 1 << 20);
-        table.count([(7u64, 0)].into_iter(), 0, |_| {});
-        table.count([(7, 1), (7, 1)].into_iter(), 1_000_000_000, |_| {});
+        count(&mut table, &[(7u64, 0)], 0);
+        count(&mut table, &[(7, 1), (7, 1)], 1_000_000_000);
         let known = get(&table, 7).unwrap();
         assert!((known.short[0] - (-1f32).exp()).abs() < 1e-6, "{known:?}");
         assert!((known.long[0] - (-1f32 / 30.0).exp()).abs() < 1e-6, "{known:?}");
@@ -307,16 +330,13 @@ mod tests {
     fn a_full_table_forgets_what_is_used_least() {
         let mut table = Table::new(1, 40 * 4);
         let often = |key: u64| std::iter::repeat_n((key, 0), key as usize + 1);
-        table.count((0..4u64).flat_map(often), 0, |_| {});
-        table.count([(100, 0)].into_iter(), 0, |_| {});
+        count(&mut table, &(0..4u64).flat_map(often).collect::<Vec<_>>(), 0);
+        count(&mut table, &[(100, 0)], 0);
         let kept: Vec<u64> = (0..101).filter(|key| get(&table, *key).is_some()).collect();
         assert_eq!(kept, [2, 3, 100]);
         // More than there is room for: those that are used most.
-        table.count(
-            (200..300u64).flat_map(|key| often(key - 200)).map(|(key, _)| (key + 200, 0)),
-            0,
-            |_| {},
-        );
+        let many = (200..300u64).flat_map(|key| often(key - 200)).map(|(key, _)| (key + 200, 0));
+        count(&mut table, &many.collect::<Vec<_>>(), 0);
         let kept: Vec<u64> = (0..300).filter(|key| get(&table, *key).is_some()).collect();
         assert_eq!(kept, [3, 297, 298, 299]);
     }
@@ -334,8 +354,7 @@ mod tests {
             for mut accesses in intervals {
                 accesses.sort_unstable();
                 // All at one time: nothing fades.
-                let mut slots = Vec::new();
-                table.count(accesses.iter().copied(), 5, |slot| slots.push(slot));
+                let slots = count(&mut table, &accesses, 5);
                 let found = accesses.iter().map(|(key, _)| table.find(&mut 0, *key).unwrap_or(NO_ROOM));
                 prop_assert!(found.eq(slots));
                 for (key, node) in accesses {

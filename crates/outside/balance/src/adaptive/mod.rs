@@ -19,6 +19,7 @@
 
 mod accesses;
 mod agreement;
+mod both;
 mod bucket;
 mod candidates;
 mod congestion;
@@ -44,6 +45,7 @@ use crate::evidence::{Evidence, Page, Region};
 use crate::nodes::Nodes;
 use crate::traffic::{Metrics, Traffic};
 use accesses::{Accesses, One};
+use both::{MANY, both};
 use bucket::Bucket;
 use candidates::{Candidate, View};
 use congestion::Controllers;
@@ -65,6 +67,8 @@ const PAGE_MOVE_NS: f64 = 2000.0;
 const ACCESSES_PER_FAULT: f64 = 64.0;
 /// Regions for which is changed at once where memory goes that is touched: each takes a request.
 const MOST_FIRST_TOUCH: usize = 512;
+/// Accesses that are counted by regions at a time: all of them would take memory for their slots.
+const PART: usize = 1 << 16;
 /// Share of the memory that pages get; regions are few.
 const PAGES_SHARE: (usize, usize) = (7, 8);
 
@@ -138,9 +142,11 @@ impl Adaptive {
 
     /// What follows from the evidence of an interval that ended at `now_ns`.
     pub fn decide(&mut self, nodes: &Nodes, evidence: &Evidence, now_ns: u64) -> Decision {
-        let (metrics, traffic) = Metrics::of(evidence, nodes);
         let mut accesses = std::mem::take(&mut self.accesses);
-        self.learn(&mut accesses, nodes, evidence, now_ns);
+        let many = evidence.accesses.len() >= MANY;
+        let (_, (metrics, traffic)) =
+            both(many, || accesses.take(evidence, nodes), || Metrics::of(evidence, nodes));
+        self.learn(&mut accesses, evidence, now_ns);
         self.bucket.fill(now_ns);
         self.residence.prune(now_ns);
         self.ordered = Cost::default();
@@ -185,12 +191,11 @@ impl Adaptive {
     }
 
     /// Counts the accesses; leaves those by which pages may be judged, in order of pages.
-    fn learn(&mut self, accesses: &mut Accesses, nodes: &Nodes, evidence: &Evidence, now_ns: u64) {
+    fn learn(&mut self, accesses: &mut Accesses, evidence: &Evidence, now_ns: u64) {
         self.random = evidence.accesses_per_sample.is_some();
         self.can_split = evidence.can_split;
         let per_sample = evidence.accesses_per_sample.unwrap_or(ACCESSES_PER_FAULT);
         self.rate = per_sample / (evidence.duration_ns.max(1) as f64 / 1e9);
-        accesses.take(evidence, nodes);
         if !self.random {
             // The first fault is how a page came to be: it says nothing on who uses it.
             let (mut fresh, mut last, mut at) = (Vec::new(), None, 0);
@@ -202,13 +207,20 @@ impl Adaptive {
                 }
                 known
             });
-            self.pages.meet(fresh.into_iter(), now_ns);
+            self.pages.meet(&fresh, |page| *page, now_ns);
         }
-        let pages = accesses.all.iter().map(|one| (one.page, one.from()));
-        accesses.slots.clear();
-        self.pages.count(pages, now_ns, |slot| accesses.slots.push(slot));
-        let regions = accesses.all.iter().map(|one| (one.page.region(), one.from()));
-        self.regions.count(regions, now_ns, |_| {});
+        let Accesses { all, slots, .. } = accesses;
+        let region = |one: &One| (one.page.region(), one.from());
+        both(
+            all.len() >= MANY,
+            || self.pages.count(all, |one| (one.page, one.from()), slots, now_ns),
+            || {
+                // Nobody asks for their slots.
+                let mut slots = Vec::new();
+                let parts = all.chunks(PART);
+                parts.for_each(|part| self.regions.count(part, region, &mut slots, now_ns));
+            },
+        );
     }
 
     /// Whether the pages of a region that were not seen are worth moving with those that
@@ -241,9 +253,15 @@ impl Adaptive {
         let view = View { state: self, nodes, accesses, now_ns };
         let cost = |one: &One| cost(nodes, &controllers, one);
         let units = &accesses.units;
-        let all = view.lost(&controllers);
-        let mut candidates = view.candidates(evidence, controllers.clone());
-        decision.copies = replication::replicable(nodes, &controllers, &accesses.all, all);
+        let (mut candidates, (all, copies)) = both(
+            accesses.all.len() >= MANY,
+            || view.candidates(evidence, controllers.clone()),
+            || {
+                let all = view.lost(&controllers);
+                (all, replication::replicable(nodes, &controllers, &accesses.all, all))
+            },
+        );
+        decision.copies = copies;
         decision.replicable = decision.copies.iter().map(|copy| copy.pages as usize).sum();
         decision.collocates = candidates.iter().any(|found| found.why == Why::Collocate);
         let saved: f64 = candidates.iter().map(|candidate| candidate.gain).sum();
@@ -261,9 +279,9 @@ impl Adaptive {
         if now_ns < self.trials.paused_until_ns() {
             return;
         }
-        let worth = |found: &Candidate| found.gain / f64::from(units[found.unit as usize].pages());
-        let best =
-            |a: &Candidate, b: &Candidate| worth(b).total_cmp(&worth(a)).then(a.unit.cmp(&b.unit));
+        let best = |a: &Candidate, b: &Candidate| {
+            b.worth().total_cmp(&a.worth()).then(a.unit.cmp(&b.unit))
+        };
         // No more than the bucket has tokens for need be in order.
         let most = usize::try_from(self.bucket.bytes() / Page::BYTES).unwrap_or(usize::MAX);
         if candidates.len() > most {

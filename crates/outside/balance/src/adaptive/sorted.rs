@@ -1,6 +1,8 @@
 //! Rows in order: sorting many by a number, walking through several side by side, and the first
 //! ones.
 
+use super::both::{MANY, both};
+
 /// Bits of a number that one pass sorts by, at most: as many places stay in the first cache.
 const DIGIT: u32 = 8;
 /// Bits by which rows are divided that are too many for a cache.
@@ -12,7 +14,11 @@ const CACHED: usize = 8192;
 /// in `room` is lost: who sorts often keeps it.
 ///
 /// Source: Knuth, "The Art of Computer Programming" 3, 5.2.5, sorting by distribution.
-pub fn sort_by_number<T: Copy>(rows: &mut [T], room: &mut Vec<T>, number: impl Fn(&T) -> u64) {
+pub fn sort_by_number<T: Copy + Send>(
+    rows: &mut [T],
+    room: &mut Vec<T>,
+    number: impl Fn(&T) -> u64 + Sync,
+) {
     if let Some(&any) = rows.first() {
         room.resize(rows.len(), any);
         sort_between(rows, room, false, &number);
@@ -20,11 +26,11 @@ pub fn sort_by_number<T: Copy>(rows: &mut [T], room: &mut Vec<T>, number: impl F
 }
 
 /// Sorts what is in `rows`; the result is there, or in `room`.
-fn sort_between<T: Copy>(
+fn sort_between<T: Copy + Send>(
     rows: &mut [T],
     room: &mut [T],
     to_room: bool,
-    number: &impl Fn(&T) -> u64,
+    number: &(impl Fn(&T) -> u64 + Sync),
 ) {
     let range = |(lowest, highest): (u64, u64), one: u64| (lowest.min(one), highest.max(one));
     let (lowest, highest) = rows.iter().map(number).fold((u64::MAX, 0), range);
@@ -33,13 +39,25 @@ fn sort_between<T: Copy>(
         // By the highest digit first: what is left to do does not leave the cache.
         let shift = bits - PARTS.min(bits);
         let ends = distribute(rows, room, PARTS, |row| (number(row) - lowest) >> shift);
-        let mut begin = 0;
-        for end in ends.into_iter().map(|end| end as usize) {
-            if begin < end {
-                sort_between(&mut room[begin..end], &mut rows[begin..end], !to_room, number);
+        let half = ends.partition_point(|end| (*end as usize) < rows.len() / 2);
+        let middle = ends[half] as usize;
+        let many = rows.len() >= MANY;
+        let (rows, more_rows) = rows.split_at_mut(middle);
+        let (room, more_room) = room.split_at_mut(middle);
+        let parts = |ends: &[u32], offset: usize, rows: &mut [T], room: &mut [T]| {
+            let mut begin = 0;
+            for end in ends.iter().map(|end| *end as usize - offset) {
+                if begin < end {
+                    sort_between(&mut room[begin..end], &mut rows[begin..end], !to_room, number);
+                }
+                begin = end;
             }
-            begin = end;
-        }
+        };
+        both(
+            many,
+            || parts(&ends[..=half], 0, rows, room),
+            || parts(&ends[half + 1..], middle, more_rows, more_room),
+        );
         return;
     }
     let passes = bits.div_ceil(DIGIT);

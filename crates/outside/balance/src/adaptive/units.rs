@@ -4,6 +4,7 @@
 use super::Adaptive;
 use super::accesses::{Accesses, One};
 use super::agreement::{Agreement, sole};
+use super::both::{MANY, both, middle};
 use super::counts::{AHEAD, NO_ROOM};
 use super::expected::Lasting;
 use super::owner::owner;
@@ -80,17 +81,28 @@ pub fn divide(
     state: &Adaptive,
     nodes: &Nodes,
     accesses: &mut Accesses,
-    cost: impl Fn(&One) -> f64,
+    cost: impl Fn(&One) -> f64 + Sync,
     now_ns: u64,
 ) {
-    let units = std::mem::take(&mut accesses.units);
-    let mut divider = Divider::new(state, nodes, accesses, units, cost, now_ns);
-    let mut first = 0;
-    for region in accesses.all.chunk_by(|a, b| a.page.region() == b.page.region()) {
-        divider.region(region, first);
-        first += region.len();
-    }
-    accesses.units = divider.units;
+    let all = &accesses.all;
+    let is_same = |a: &One, b: &One| a.page.region() == b.page.region();
+    let middle = middle(all, is_same);
+    let mut units = std::mem::take(&mut accesses.units);
+    units.clear();
+    let part = |mut units: Vec<Unit>, part: std::ops::Range<usize>| {
+        units.reserve(part.len());
+        let mut divider = Divider::new(state, nodes, accesses, units, &cost, now_ns);
+        let mut first = part.start;
+        for region in all[part].chunk_by(is_same) {
+            divider.region(region, first);
+            first += region.len();
+        }
+        divider.units
+    };
+    let (mut units, more) =
+        both(all.len() >= MANY, || part(units, 0..middle), || part(Vec::new(), middle..all.len()));
+    units.extend(more);
+    accesses.units = units;
 }
 
 /// How far one has come in everything that is in order.
@@ -113,12 +125,10 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         state: &'a Adaptive,
         nodes: &'a Nodes,
         accesses: &'a Accesses,
-        mut units: Vec<Unit>,
+        units: Vec<Unit>,
         cost: C,
         now_ns: u64,
     ) -> Self {
-        units.clear();
-        units.reserve(accesses.slots.len());
         Self {
             state,
             nodes,
