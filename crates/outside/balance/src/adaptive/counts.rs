@@ -341,6 +341,19 @@ mod tests {
         assert_eq!(kept, [3, 297, 298, 299]);
     }
 
+    #[test]
+    fn many_are_counted_like_few() {
+        let accesses: Vec<(u64, usize)> =
+            (0..2 * MANY as u64).map(|at| (at / 3 * 7, (at % 5 % 2) as usize)).collect();
+        let (mut all, mut parts) = (Table::new(2, 32 << 20), Table::new(2, 32 << 20));
+        let slots = count(&mut all, &accesses, 0);
+        accesses.chunks(999).for_each(|part| drop(count(&mut parts, part, 0)));
+        assert!(all.keys == parts.keys);
+        for ((key, _), slot) in accesses.iter().zip(slots) {
+            assert_eq!(all.known(slot).long, get(&parts, *key).unwrap().long, "{key}");
+        }
+    }
+
     proptest! {
         /// As a map would have it, and within its memory.
         #[test]

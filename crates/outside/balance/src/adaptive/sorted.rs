@@ -139,14 +139,15 @@ mod tests {
 
     use super::*;
 
-    /// More than fit a cache, as a process has them: in a heap, and far away from it in mappings.
+    /// More than fit a cache, on two threads, as a process has them: in a heap, and far away from it
+    /// in mappings.
     #[test]
     fn many_are_sorted_in_parts() {
         let number = |at: u64| {
             let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             if hash >> 63 == 0 { 0x5_5555 + hash % 3000 } else { 0x7_ffff_0000 + hash % (1 << 24) }
         };
-        let mut rows: Vec<(u64, u64)> = (0..5 * CACHED as u64).map(|at| (number(at), at)).collect();
+        let mut rows: Vec<(u64, u64)> = (0..2 * MANY as u64).map(|at| (number(at), at)).collect();
         let mut expected = rows.clone();
         expected.sort();
         sort_by_number(&mut rows, &mut Vec::new(), |row| row.0);

@@ -114,6 +114,20 @@ fn by(pages: std::ops::Range<u64>, from: u32, times: usize) -> Vec<(u64, u32)> {
 }
 
 #[test]
+fn many_accesses_are_decided_on_like_few() {
+    // Every other region is used from afar; two threads share the work.
+    let user = |page: u64| (page / 512 % 2) as u32;
+    let all = 0..1u64 << 14;
+    let mut world = World::new(2).pages(0, 1 << 14, 0);
+    for _ in 0..2 {
+        let accesses = (0..8).flat_map(|_| all.clone().map(|page| (page, user(page))));
+        assert!(accesses.clone().count() >= MANY);
+        world.interval(accesses);
+    }
+    assert!(all.clone().all(|page| world.home(page) == user(page)), "{:?}", world.counts());
+}
+
+#[test]
 fn a_page_goes_to_its_only_user() {
     let mut world = World::new(2).pages(0, 50, 0);
     assert_eq!(world.interval(by(0..50, 1, 6)).orders, [], "it has not lasted yet");
