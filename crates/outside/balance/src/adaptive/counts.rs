@@ -126,8 +126,9 @@ impl<K: Copy + Ord + Sync> Table<K> {
         );
         let mut fading = Fading::default();
         for (number, (access, &slot)) in accesses.iter().zip(&*slots).enumerate() {
-            if let Some(soon) = slots.get(number + AHEAD) {
-                self.prepare(*soon);
+            // Those of this slot are here already: a region has many accesses in a row.
+            if let Some(&soon) = slots.get(number + AHEAD).filter(|soon| **soon != slot) {
+                self.prepare(soon);
             }
             if slot == NO_ROOM {
                 continue;

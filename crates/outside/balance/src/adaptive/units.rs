@@ -86,7 +86,9 @@ pub fn divide(
 ) {
     let all = &accesses.all;
     let is_same = |a: &One, b: &One| a.page.region() == b.page.region();
-    let middle = middle(all, is_same);
+    let many = all.len() >= MANY;
+    // Few are one part: what is divided elsewhere has to be brought here.
+    let middle = if many { middle(all, is_same) } else { all.len() };
     let mut units = std::mem::take(&mut accesses.units);
     units.clear();
     let part = |mut units: Vec<Unit>, part: std::ops::Range<usize>| {
@@ -100,7 +102,7 @@ pub fn divide(
         divider.units
     };
     let (mut units, more) =
-        both(all.len() >= MANY, || part(units, 0..middle), || part(Vec::new(), middle..all.len()));
+        both(many, || part(units, 0..middle), || part(Vec::new(), middle..all.len()));
     units.extend(more);
     accesses.units = units;
 }
