@@ -12,6 +12,10 @@ const UNKNOWN: u32 = u32::MAX;
 /// Of a home's position: a store. Linux knows 1024 nodes.
 const WRITE: u16 = 1 << 15;
 
+/// Loads among whose stores a program waits as long as for one load, when hardly anything is
+/// stored. It waits for what it loads; what it stores waits in the store buffer, while it goes on.
+const STORES_FOR_A_LOAD: f32 = 4.0;
+
 /// One access; nodes are positions.
 #[derive(Clone, Copy, Debug)]
 pub struct One {
@@ -50,11 +54,31 @@ impl One {
     }
 }
 
+/// What an access weighs beside others when they are asked who waits for a page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waiting {
+    store: f32,
+}
+
+impl Waiting {
+    /// In an interval in which so many of all accesses are stores. Where there is hardly anything
+    /// but stores, they fill their buffer, and are what a program waits for.
+    fn among(stores: usize, all: usize) -> Self {
+        let share = stores as f32 / all.max(1) as f32;
+        Self { store: 1.0 / (share + STORES_FOR_A_LOAD * (1.0 - share)) }
+    }
+
+    pub fn of(self, one: &One) -> f32 {
+        if one.write() { self.store } else { 1.0 }
+    }
+}
+
 /// All of an interval.
 #[derive(Clone, Debug, Default)]
 pub struct Accesses {
     /// In order of pages.
     pub all: Vec<One>,
+    pub waiting: Waiting,
     /// Regions that are huge pages, in order.
     pub huge: Vec<Region>,
     /// Where the page of each is counted, or [`super::counts::NO_ROOM`].
@@ -72,19 +96,38 @@ impl Accesses {
         self.all.clear();
         self.huge.clear();
         self.all.reserve(evidence.accesses.len());
+        let mut stores = 0;
         for access in &evidence.accesses {
             let (Some(from), Some(home)) = (position(access.from), position(access.home)) else {
                 continue;
             };
             let one = One::new(access.page, from, home, access.latency_ns);
             self.all.push(one.writing(access.write));
+            stores += usize::from(access.write);
             let region = access.page.region();
             if access.huge && self.huge.last() != Some(&region) {
                 self.huge.push(region);
             }
         }
+        self.waiting = Waiting::among(stores, self.all.len());
         sort_by_number(&mut self.all, &mut self.room, |one| one.page.0);
         self.huge.sort_unstable();
         self.huge.dedup();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_weigh_less_where_there_are_loads() {
+        let load = One::new(Page(0), 0, 0, None);
+        let store = load.writing(true);
+        for (stores, expected) in [(0, 0.25), (50, 0.4), (100, 1.0)] {
+            let waiting = Waiting::among(stores, 100);
+            assert_eq!((waiting.of(&load), waiting.of(&store)), (1.0, expected));
+        }
+        assert!(Waiting::among(0, 0).of(&store).is_finite());
     }
 }

@@ -169,11 +169,12 @@ impl View<'_> {
         accesses.iter().map(of).sum()
     }
 
-    /// Nanoseconds that a unit's accesses would save by another distance alone.
+    /// Nanoseconds of waiting that a unit's accesses would save by another distance alone.
     fn nearer(&self, controllers: &Controllers, unit: &Unit, to: usize) -> f64 {
         let of = |one: &One| {
             let (here, there) = (one.home(), self.nodes.latency_ns(one.from(), to));
-            (self.nodes.latency_ns(one.from(), here) - there) * controllers.stretch(here)
+            let saved_ns = self.nodes.latency_ns(one.from(), here) - there;
+            f64::from(self.accesses.waiting.of(one)) * saved_ns * controllers.stretch(here)
         };
         unit.of(self.accesses).iter().map(of).sum()
     }

@@ -103,12 +103,12 @@ impl<K: Copy + Ord + Sync> Table<K> {
         }
     }
 
-    /// Counts accesses, which are in order of their keys; `of` tells an access's key and the
-    /// position of its node. Leaves the slot of each one's key, or [`NO_ROOM`].
+    /// Counts accesses, which are in order of their keys; `of` tells an access's key, the
+    /// position of its node and what it weighs. Leaves the slot of each one's key, or [`NO_ROOM`].
     pub fn count<T: Sync>(
         &mut self,
         accesses: &[T],
-        of: impl Fn(&T) -> (K, usize) + Sync,
+        of: impl Fn(&T) -> (K, usize, f32) + Sync,
         slots: &mut Vec<u32>,
         now_ns: u64,
     ) {
@@ -134,9 +134,9 @@ impl<K: Copy + Ord + Sync> Table<K> {
                 continue;
             }
             self.fade(slot, &mut fading, now_ns);
-            let (node, first) = (of(access).1, self.range(slot).start);
-            self.counts[first + node] += 1.0;
-            self.counts[first + self.nodes + node] += 1.0;
+            let ((_, node, weight), first) = (of(access), self.range(slot).start);
+            self.counts[first + node] += weight;
+            self.counts[first + self.nodes + node] += weight;
         }
     }
 
@@ -311,7 +311,7 @@ mod tests {
 
     fn count(table: &mut Table<u64>, accesses: &[(u64, usize)], now_ns: u64) -> Vec<u32> {
         let mut slots = Vec::new();
-        table.count(accesses, |access| *access, &mut slots, now_ns);
+        table.count(accesses, |(key, node)| (*key, *node, 1.0), &mut slots, now_ns);
         slots
     }
 

@@ -160,7 +160,8 @@ impl Adaptive {
             Decision { metrics, interleaves: controllers.congested, ..Decision::default() };
         if accesses.all.len() >= LEAST_SAMPLES && evidence.duration_ns > 0 {
             let cost = |one: &One| cost(nodes, &controllers, one);
-            let undo = self.trials.judge(nodes.ids(), &accesses.all, cost, metrics.maptu, now_ns);
+            let waited = |one: &One| Cost::of(accesses.waiting.of(one), cost(one));
+            let undo = self.trials.judge(nodes.ids(), &accesses.all, waited, metrics.maptu, now_ns);
             let until_ns = self.trials.paused_until_ns().max(now_ns.saturating_add(RESIDENCE_NS));
             self.residence.bar(&undo, until_ns);
             self.undo.extend(undo);
@@ -209,11 +210,12 @@ impl Adaptive {
             });
             self.pages.meet(&fresh, |page| *page, now_ns);
         }
-        let Accesses { all, slots, .. } = accesses;
-        let region = |one: &One| (one.page.region(), one.from());
+        let Accesses { all, slots, waiting, .. } = accesses;
+        let page = |one: &One| (one.page, one.from(), waiting.of(one));
+        let region = |one: &One| (one.page.region(), one.from(), waiting.of(one));
         both(
             all.len() >= MANY,
-            || self.pages.count(all, |one| (one.page, one.from()), slots, now_ns),
+            || self.pages.count(all, page, slots, now_ns),
             || {
                 // Nobody asks for their slots.
                 let mut slots = Vec::new();
@@ -297,7 +299,7 @@ impl Adaptive {
                 break;
             }
             for one in unit.of(accesses) {
-                self.ordered.add(1.0, cost(one));
+                self.ordered.add(Cost::of(accesses.waiting.of(one), cost(one)));
             }
             decision.orders.push(order);
             if unit.splits {

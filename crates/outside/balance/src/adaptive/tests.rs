@@ -21,7 +21,8 @@ struct World {
     given: Vec<(u64, Order)>,
     per_sample: Option<f64>,
     kernel_collocates: bool,
-    writes: bool,
+    /// Whether a node's accesses are stores.
+    writes: fn(u32) -> bool,
     can_split: bool,
 }
 
@@ -42,7 +43,7 @@ impl World {
             given: Vec::new(),
             per_sample: Some(1000.0),
             kernel_collocates: false,
-            writes: true,
+            writes: |_| true,
             can_split: true,
         }
     }
@@ -79,7 +80,7 @@ impl World {
             let (page, from) = (Page(page), NodeId(from));
             let home = self.homes[&page];
             let latency_ns = latency(from.0, home.0);
-            Access { page, from, home, write: self.writes, huge, latency_ns }
+            Access { page, from, home, write: (self.writes)(from.0), huge, latency_ns }
         });
         let evidence = Evidence {
             duration_ns: SECOND_NS,
@@ -149,6 +150,24 @@ fn a_page_with_little_evidence_goes_with_its_region() {
     world.interval(by(0..512, 1, 1));
     world.interval(by(0..512, 1, 1));
     assert_eq!(world.counts(), [0, 512]);
+}
+
+#[test]
+fn a_page_goes_to_who_waits_for_it() {
+    // A producer on the one node, a consumer on the other.
+    let both = || (0..2).flat_map(|node| by(0..512, node, 2)).collect::<Vec<_>>();
+    let mut world = World::new(2).pages(0, 512, 0);
+    for _ in 0..4 {
+        world.interval(both());
+    }
+    assert!(world.counts()[1] < 300, "both store: {:?}", world.counts());
+    let mut world = World::new(2).pages(0, 512, 0);
+    world.writes = |from| from == 0;
+    for _ in 0..4 {
+        world.interval(both());
+    }
+    assert_eq!(world.counts(), [0, 512]);
+    assert!(world.given.iter().all(|(_, order)| order.why == Why::Collocate));
 }
 
 #[test]
@@ -429,7 +448,7 @@ fn what_all_read_would_gain_by_copies() {
     let all = |pages: std::ops::Range<u64>| (0..2).flat_map(move |node| by(pages.clone(), node, 1));
     let accesses = || all(0..1024).chain(by(2048..2560, 1, 1)).collect::<Vec<_>>();
     assert_eq!(world.interval(accesses()).copies, [], "all are written");
-    world.writes = false;
+    world.writes = |_| false;
     let decision = world.interval(accesses());
     let found: Vec<_> = decision.copies.iter().map(|c| (c.start, c.pages)).collect();
     assert_eq!((found, decision.replicable), (vec![(Page(0), 1024)], 1024));

@@ -34,7 +34,7 @@ const LEAST_ACCESSES: f64 = 30.0;
 const PAUSE_NS: u64 = 10_000_000_000;
 const LONGEST_PAUSE_NS: u64 = 640_000_000_000;
 
-/// What a number of accesses cost.
+/// What accesses cost, each as much as a program waits for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     accesses: f64,
@@ -42,9 +42,15 @@ pub struct Cost {
 }
 
 impl Cost {
-    pub fn add(&mut self, accesses: f64, ns: f64) {
-        self.accesses += accesses;
-        self.ns += ns;
+    /// Of one access that weighs so much.
+    pub fn of(weight: f32, ns: f64) -> Self {
+        let weight = f64::from(weight);
+        Self { accesses: weight, ns: weight * ns }
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.accesses += other.accesses;
+        self.ns += other.ns;
     }
 
     fn mean(self) -> Option<f64> {
@@ -150,7 +156,7 @@ impl Trials {
         if let Some(series) = series {
             series.moved.extend(moved);
             series.moved.sort_by_key(|moved| moved.page);
-            series.before.add(before.accesses, before.ns);
+            series.before.add(before);
             return;
         }
         let mut moved = moved.to_vec();
@@ -168,14 +174,13 @@ impl Trials {
         });
     }
 
-    /// Counts the accesses of an interval, which are in order of pages, at what each costs in
-    /// nanoseconds, of a program that makes `rate` accesses per time (`None` where a source cannot
+    /// Counts the accesses of an interval, which are in order of pages, at what each costs, of a program that makes `rate` accesses per time (`None` where a source cannot
     /// tell), and judges what can be: the orders that undo what did not help.
     pub fn judge(
         &mut self,
         nodes: &[NodeId],
         accesses: &[One],
-        cost: impl Fn(&One) -> f64,
+        cost: impl Fn(&One) -> Cost,
         rate: Option<f64>,
         now_ns: u64,
     ) -> Vec<Order> {
@@ -187,7 +192,7 @@ impl Trials {
                 for one in accesses[at..].iter().take_while(|one| one.page == *page) {
                     seen = true;
                     match nodes.get(one.home()) {
-                        Some(home) if home == to => trial.after.add(1.0, cost(one)),
+                        Some(home) if home == to => trial.after.add(cost(one)),
                         _ => trial.elsewhere += 1.0,
                     }
                 }
@@ -254,7 +259,8 @@ mod tests {
     /// Accesses to a page on node 1 that take so long each.
     fn judged(trials: &mut Trials, page: u64, count: usize, ns: u32, now: u64) -> Vec<Order> {
         let accesses = vec![One::new(Page(page), 0, 1, Some(ns)); count];
-        trials.judge(&NODES, &accesses, |one| one.latency_ns().map_or(0.0, f64::from), None, now)
+        let cost = |one: &One| Cost::of(1.0, one.latency_ns().map_or(0.0, f64::from));
+        trials.judge(&NODES, &accesses, cost, None, now)
     }
 
     #[test]
@@ -294,7 +300,7 @@ mod tests {
             let mut trials = Trials::new();
             let accesses = [One::new(Page(1), 0, 1, Some(100)); 50];
             let judge = |trials: &mut Trials, rate, now| {
-                trials.judge(&NODES, &accesses, |_| 100.0, Some(rate), now).len()
+                trials.judge(&NODES, &accesses, |_| Cost::of(1.0, 100.0), Some(rate), now).len()
             };
             assert_eq!(judge(&mut trials, 1000.0, 0), 0);
             trials.begin(&[moved(1)], before(), false, 0);
@@ -347,9 +353,8 @@ mod tests {
         let mut trials = Trials::new();
         trials.begin(&[moved(1), moved(2)], before(), false, 0);
         let at = |page, home| One::new(Page(page), 0, home, Some(2000));
-        let mut accesses = vec![at(1, 0); 60];
-        accesses.extend([at(2, 1); 40]);
-        assert_eq!(trials.judge(&NODES, &accesses, |_| 2000.0, None, 1), []);
+        let accesses = [vec![at(1, 0); 60], vec![at(2, 1); 40]].concat();
+        assert_eq!(trials.judge(&NODES, &accesses, |_| Cost::of(1.0, 2000.0), None, 1), []);
         assert!(trials.open.is_empty() && trials.paused_until_ns() == 0);
         assert_eq!(
             (trials.take_short_lived(), trials.take_short_lived()),
