@@ -9,6 +9,7 @@ use super::counts::AHEAD;
 use super::expected::Expected;
 use super::residence::RESIDENCE_NS;
 use super::sorted::sort_by_number;
+use super::turns::Turns;
 use super::units::Unit;
 use crate::decision::Why;
 use crate::evidence::{Evidence, Page, Region};
@@ -63,7 +64,12 @@ impl View<'_> {
         }
         if controllers.congested {
             let mut expected = Expected::new(self.nodes);
-            let order = in_rounds(units, &shared);
+            let turns = Turns::new(&before.target);
+            let fullest = controllers.fullest();
+            let stays = |unit: &Unit| {
+                fullest.is_some_and(|home| turns.node(unit.start, unit.is_region(), home) == home)
+            };
+            let order = in_rounds(units, &shared, stays);
             for (number, &at) in order.iter().enumerate() {
                 let ahead = |by: usize| order.get(number + by).map(|at| &units[*at as usize]);
                 if let Some(unit) = ahead(2 * AHEAD) {
@@ -74,7 +80,9 @@ impl View<'_> {
                     prefetch::for_write(unit.of(self.accesses).as_ptr());
                 }
                 let unit = &units[at as usize];
-                let Some((home, to)) = self.roomiest(&controllers, unit, &usable) else { continue };
+                let Some((home, to)) = self.taker(&controllers, &turns, unit, &usable) else {
+                    continue;
+                };
                 let found = self.candidate((at, unit), to, Why::Interleave, || {
                     self.spread(&controllers, &mut expected, unit, to)
                 });
@@ -179,11 +187,13 @@ impl View<'_> {
         unit.of(self.accesses).iter().map(of).sum()
     }
 
-    /// Where a shared unit takes load off a controller that has too much: the node with the most
-    /// room, the one that uses the unit more among equals. From where and where to.
-    fn roomiest(
+    /// Where a shared unit takes load off a controller that has too much: the node whose turn it is,
+    /// if it has room; else the one with the most, the one that uses the unit more among equals. From
+    /// where and where to.
+    fn taker(
         &self,
         controllers: &Controllers,
+        turns: &Turns<'_>,
         unit: &Unit,
         usable: &[bool],
     ) -> Option<(usize, usize)> {
@@ -193,12 +203,20 @@ impl View<'_> {
         if excess <= 0.0 {
             return None;
         }
+        let turn = turns.node(unit.start, unit.is_region(), home);
+        if turn == home && !controllers.is_overfull(home) {
+            return None;
+        }
+        let has_room = turn != home && controllers.has_room(turn);
         let used = |at: usize| accesses.iter().filter(|one| one.from() == at).count();
         let others = (0..usable.len()).filter(|at| *at != home && usable[*at]);
-        let best = others.min_by(|a, b| {
-            let room = controllers.excess(*a).total_cmp(&controllers.excess(*b));
-            room.then_with(|| used(*b).cmp(&used(*a))).then(a.cmp(b))
-        })?;
+        let roomiest = || {
+            others.min_by(|a, b| {
+                let room = controllers.excess(*a).total_cmp(&controllers.excess(*b));
+                room.then_with(|| used(*b).cmp(&used(*a))).then(a.cmp(b))
+            })
+        };
+        let best = if has_room { turn } else { roomiest()? };
         // It must not become what the other was.
         (controllers.excess(best) + f64::from(unit.weight) < excess).then_some((home, best))
     }
@@ -207,13 +225,17 @@ impl View<'_> {
 /// Units in the order in which they are spread: the most used first, and those that are used about
 /// alike in rounds, each of which takes a sixteenth of the pages, evenly. A program that walks through its
 /// memory has one part of it in use at a time: when pages that stay and pages that go lie side by
-/// side, all parts are spread alike, however much of them goes.
-fn in_rounds(units: &[Unit], chosen: &[u32]) -> Vec<u32> {
+/// side, all parts are spread alike, however much of them goes. Those that had better stay come last of
+/// all.
+fn in_rounds(units: &[Unit], chosen: &[u32], stays: impl Fn(&Unit) -> bool) -> Vec<u32> {
     let of = |at: &u32| &units[*at as usize];
     let mean = chosen.iter().map(|at| of(at).weight).sum::<f32>() / chosen.len() as f32;
     // The exponent by fours: from half to twice the mean is alike. More comes first.
     let used = |unit: &Unit| !(unit.weight / mean).to_bits() >> 24;
-    let row = |at: &u32| (used(of(at)) << 8 | round(of(at).start), *at);
+    let row = |at: &u32| {
+        let unit = of(at);
+        (u32::from(stays(unit)) << 12 | used(unit) << 4 | round(unit.start), *at)
+    };
     let mut rows: Vec<(u32, u32)> = chosen.iter().map(row).collect();
     sort_by_number(&mut rows, &mut Vec::new(), |(number, _)| (*number).into());
     rows.into_iter().map(|(_, at)| at).collect()

@@ -14,9 +14,13 @@ use crate::traffic::Traffic;
 /// Imbalance beyond which controllers are taken for congested.
 const MOST_IMBALANCE: f64 = 0.35;
 
-/// Imbalance at which one leaves off spreading: half-way, latencies are in order and a third of
-/// the gain is still to be had.
-const CALM_IMBALANCE: f64 = 0.1;
+/// Imbalance beyond chance at which one leaves off spreading. Half-way latencies are in order, and a
+/// third of the gain is still to be had; of eight controllers one may still have 13 % more to do than it
+/// should, and all wait for it.
+const CALM_IMBALANCE: f64 = 0.05;
+
+/// Standard deviations of a load that chance explains.
+const CHANCE: f64 = 2.0;
 
 /// Samples by which a mean latency is known.
 const LEAST_SAMPLES: u32 = 30;
@@ -26,10 +30,14 @@ const LEAST_SAMPLES: u32 = 30;
 pub struct Controllers {
     /// Whether load should be taken off some.
     pub congested: bool,
+    /// Whether what has begun to be spread is not even yet.
+    pub uneven: bool,
     /// Share of all load that a node's memory is meant for; 0 for those that may not be used.
     pub target: Vec<f64>,
     /// Accesses to each node's memory, as they would be after what has been decided.
     pub loads: Vec<f64>,
+    /// Accesses to what several share that will leave each node.
+    leaving: Vec<f64>,
     total: f64,
 }
 
@@ -48,13 +56,16 @@ impl Controllers {
         };
         let weights: Vec<f64> = (0..nodes.len()).map(weight).collect();
         let sum: f64 = weights.iter().sum();
-        let most = if spreading { CALM_IMBALANCE } else { MOST_IMBALANCE };
-        let imbalanced = traffic.imbalance().is_some_and(|i| i > most);
+        let uneven =
+            spreading && traffic.imbalance_beyond_chance().is_some_and(|i| i > CALM_IMBALANCE);
+        let imbalanced = !spreading && traffic.imbalance().is_some_and(|i| i > MOST_IMBALANCE);
         let slower = slower_than_remote(accesses, nodes.len());
         Self {
-            congested: slower.map_or(imbalanced, |slower| slower || spreading && imbalanced),
+            congested: slower.unwrap_or(imbalanced) || uneven,
+            uneven,
             target: weights.iter().map(|w| if sum > 0.0 { w / sum } else { 0.0 }).collect(),
             loads: traffic.loads(),
+            leaving: vec![0.0; nodes.len()],
             total: traffic.total(),
         }
     }
@@ -79,6 +90,23 @@ impl Controllers {
         self.loads[at] / self.total / (1.0 - target)
     }
 
+    /// Whether a node may take more: of pages that come in turn chance makes some look hot, and
+    /// their node full before the others.
+    pub fn has_room(&self, at: usize) -> bool {
+        self.target[at] > 0.0 && self.excess(at) < CHANCE * (self.target[at] * self.total).sqrt()
+    }
+
+    /// Whether a node has so much that it has to give away what had better stay. As long as much
+    /// leaves it by itself there is more of that, which was not seen in this interval.
+    pub fn is_overfull(&self, at: usize) -> bool {
+        !self.has_room(at) && self.excess(at) > self.leaving[at]
+    }
+
+    /// The node with the most load beyond its share.
+    pub fn fullest(&self) -> Option<usize> {
+        (0..self.loads.len()).max_by(|a, b| self.excess(*a).total_cmp(&self.excess(*b)))
+    }
+
     /// Load beyond a node's share; negative where there is room.
     pub fn excess(&self, at: usize) -> f64 {
         self.loads[at] - self.target[at] * self.total
@@ -88,6 +116,7 @@ impl Controllers {
     pub fn shift_shared(&mut self, home: usize, to: usize, weight: f32) {
         self.loads[home] -= f64::from(weight);
         self.loads[to] += f64::from(weight);
+        self.leaving[home] += f64::from(weight);
     }
 
     /// Reckons from now on with a move of what these accesses went to.

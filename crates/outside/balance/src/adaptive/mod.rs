@@ -31,6 +31,7 @@ mod replication;
 mod residence;
 mod sorted;
 mod trial;
+mod turns;
 mod units;
 mod weight;
 
@@ -270,7 +271,9 @@ impl Adaptive {
         let gain = if all > 0.0 { saved / (all * self.rate * 1e-9) } else { 0.0 };
         decision.gain = Some(gain);
         decision.state = State::Idle;
-        if gain < LEAST_GAIN {
+        // What is left of a spread pays for itself, and only all of it makes controllers even.
+        let finishes = controllers.uneven && !candidates.is_empty();
+        if gain < LEAST_GAIN && !finishes {
             self.idle = self.idle.saturating_add(1);
             if self.idle >= PATIENCE {
                 decision.state = State::GivenUp;

@@ -212,6 +212,19 @@ fn all_parts_are_spread_alike() {
 }
 
 #[test]
+fn what_is_spread_lies_as_if_interleaved() {
+    let mut world = World::new(4).pages(0, 512, 0);
+    for at in 0..8 {
+        // A fifth of the pages is not seen, another one each time.
+        let seen = (0..512).filter(|page| page % 5 != at % 5);
+        let accesses = seen.flat_map(|page| (0..4).map(move |node| (page, node)));
+        world.interval(accesses.collect::<Vec<_>>());
+    }
+    let expected: Vec<u32> = (0..4).cycle().take(512).collect();
+    assert_eq!((0..512).map(|page| world.home(page)).collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn what_a_known_region_shares_is_spread_at_first_sight() {
     let mut world = World::new(4).pages(0, 2048, 0);
     // The regions are known, by pages that are not seen again.
