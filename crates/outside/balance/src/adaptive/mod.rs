@@ -114,6 +114,8 @@ pub struct Adaptive {
     can_split: bool,
     /// Whether the last interval spread pages: one goes on until controllers are even.
     spreading: bool,
+    /// Whether it brought pages to their users: one goes on until all are there.
+    collocating: bool,
     idle: u32,
 }
 
@@ -137,6 +139,7 @@ impl Adaptive {
             random: false,
             can_split: false,
             spreading: false,
+            collocating: false,
             idle: 0,
         }
     }
@@ -172,7 +175,8 @@ impl Adaptive {
         if now_ns < self.trials.paused_until_ns() {
             decision.state = State::BackingOff;
         }
-        self.spreading = decision.orders.iter().any(|order| order.why == Why::Interleave);
+        let ordered = |why| decision.orders.iter().any(|order| order.why == why);
+        (self.spreading, self.collocating) = (ordered(Why::Interleave), ordered(Why::Collocate));
         let undone = self.undo_some(evidence);
         decision.orders.extend(undone);
         decision.orders.sort_unstable_by_key(|order| order.start);
@@ -271,8 +275,13 @@ impl Adaptive {
         let gain = if all > 0.0 { saved / (all * self.rate * 1e-9) } else { 0.0 };
         decision.gain = Some(gain);
         decision.state = State::Idle;
-        // What is left of a spread pays for itself, and only all of it makes controllers even.
-        let finishes = controllers.uneven && !candidates.is_empty();
+        // What is left of what was begun pays for itself, and without it a program waits for the
+        // thread that has it, or for the controller.
+        let left = |found: &Candidate| match found.why {
+            Why::Collocate => self.collocating,
+            _ => controllers.uneven,
+        };
+        let finishes = candidates.iter().any(left);
         if gain < LEAST_GAIN && !finishes {
             self.idle = self.idle.saturating_add(1);
             if self.idle >= PATIENCE {
