@@ -15,7 +15,8 @@
 //! - Congestion by loaded latency where samples carry one, else by imbalance.
 //! - A move must save more than it costs; a token bucket bounds bytes per second; one order
 //!   for a page in 30 s; what does not help is undone.
-//! - Where all moves together would save less than 2 % nothing is done.
+//! - Where all moves together would save less than 2 % nothing is begun; what was begun is
+//!   finished.
 
 mod accesses;
 mod agreement;
@@ -56,7 +57,7 @@ use trial::{Cost, Trials};
 
 /// Samples of an interval below which nothing is decided.
 const LEAST_SAMPLES: usize = 20;
-/// Share of the time lost on memory that all moves together must save.
+/// Share of the time lost on memory that all moves together must save, if they are to be begun.
 const LEAST_GAIN: f64 = 0.02;
 /// Intervals without that gain after which it is given up.
 const PATIENCE: u32 = 3;

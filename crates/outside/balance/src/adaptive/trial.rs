@@ -174,8 +174,9 @@ impl Trials {
         });
     }
 
-    /// Counts the accesses of an interval, which are in order of pages, at what each costs, of a program that makes `rate` accesses per time (`None` where a source cannot
-    /// tell), and judges what can be: the orders that undo what did not help.
+    /// Counts the accesses of an interval, which are in order of pages, at what each costs, of a
+    /// program that makes `rate` accesses per time (`None` where a source cannot tell), and judges
+    /// what can be: the orders that undo what did not help.
     pub fn judge(
         &mut self,
         nodes: &[NodeId],
