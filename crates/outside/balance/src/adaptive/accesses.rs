@@ -1,6 +1,7 @@
 //! The accesses of an interval in few bytes, in order of pages: there can be a million. Their
 //! memory is kept from interval to interval: to get it anew takes a sixth of a decision's time.
 
+use super::crowding::Crowding;
 use super::sorted::sort_by_number;
 use super::units::Unit;
 use crate::evidence::{Evidence, Page, Region};
@@ -79,6 +80,8 @@ pub struct Accesses {
     /// In order of pages.
     pub all: Vec<One>,
     pub waiting: Waiting,
+    /// Whether they crowded, in the order in which they came.
+    pub crowding: Crowding,
     /// Regions that are huge pages, in order.
     pub huge: Vec<Region>,
     /// Where the page of each is counted, or [`super::counts::NO_ROOM`].
@@ -95,6 +98,7 @@ impl Accesses {
         let position = |id| u16::try_from(nodes.position(id)?).ok().filter(|at| *at < WRITE);
         self.all.clear();
         self.huge.clear();
+        self.crowding.begin(nodes.len());
         self.all.reserve(evidence.accesses.len());
         let mut stores = 0;
         for access in &evidence.accesses {
@@ -103,6 +107,7 @@ impl Accesses {
             };
             let one = One::new(access.page, from, home, access.latency_ns);
             self.all.push(one.writing(access.write));
+            self.crowding.see(from.into(), home.into(), access);
             stores += usize::from(access.write);
             let region = access.page.region();
             if access.huge && self.huge.last() != Some(&region) {

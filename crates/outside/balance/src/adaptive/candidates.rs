@@ -38,6 +38,8 @@ pub struct View<'a> {
     pub state: &'a Adaptive,
     pub nodes: &'a Nodes,
     pub accesses: &'a Accesses,
+    /// How much accesses crowd, if they do: what several use one after the other had better be spread.
+    pub crowding: Option<f64>,
     pub now_ns: u64,
 }
 
@@ -88,6 +90,19 @@ impl View<'_> {
                 });
                 candidates
                     .extend(found.inspect(|_| controllers.shift_shared(home, to, unit.weight)));
+            }
+        } else if let Some(crowding) = self.crowding {
+            let mut expected = Expected::new(self.nodes);
+            let turns = Turns::new(&before.target);
+            for at in shared {
+                let unit = &units[at as usize];
+                let home = home_of(unit.of(self.accesses), usable.len());
+                let turn = home.map(|home| turns.node(unit.start, unit.is_region(), home));
+                candidates.extend(turn.filter(|to| usable[*to]).and_then(|to| {
+                    self.candidate((at, unit), to, Why::Interleave, || {
+                        self.scattered(crowding, &before, &mut expected, unit, to)
+                    })
+                }));
             }
         }
         candidates
@@ -166,6 +181,25 @@ impl View<'_> {
             }
         };
         here * (1.0 + controllers.relief(home) / stretch) - there
+    }
+
+    /// Nanoseconds that a shared unit's accesses would save in the memory of another node, if all
+    /// that crowd were spread: as much of what they waited beyond what an idle machine takes as they
+    /// crowded.
+    fn scattered(
+        &self,
+        crowding: f64,
+        controllers: &Controllers,
+        expected: &mut Expected,
+        unit: &Unit,
+        to: usize,
+    ) -> f64 {
+        let waited = |one: &One| {
+            let idle_ns = self.nodes.latency_ns(one.from(), one.home());
+            one.latency_ns().map_or(0.0, |ns| (f64::from(ns) - idle_ns).max(0.0))
+        };
+        let waited: f64 = unit.of(self.accesses).iter().map(waited).sum();
+        crowding * waited + self.spread(controllers, expected, unit, to)
     }
 
     /// Nanoseconds that accesses take where their pages are, or would be.

@@ -12,7 +12,8 @@
 //! - Shares instead of "more than one node": a page is somebody's when the lower bound of
 //!   the share is a majority; a page with little evidence goes with its region.
 //! - A huge page in which several nodes have pages of their own is split.
-//! - Congestion by loaded latency where samples carry one, else by imbalance.
+//! - Congestion by loaded latency where samples carry one, else by imbalance. Crowding, where
+//!   controllers are used evenly and one after the other.
 //! - A move must save more than it costs; a token bucket bounds bytes per second; one order
 //!   for a page in 30 s; what does not help is undone.
 //! - Where all moves together would save less than 2 % nothing is begun; what was begun is
@@ -25,6 +26,7 @@ mod bucket;
 mod candidates;
 mod congestion;
 mod counts;
+mod crowding;
 mod expected;
 mod lanes;
 mod owner;
@@ -258,29 +260,41 @@ impl Adaptive {
         decision: &mut Decision,
         now_ns: u64,
     ) {
-        let view = View { state: self, nodes, accesses, now_ns };
+        let crowding = accesses.crowding.much(self.spreading).filter(|_| !controllers.congested);
+        let view = View { state: self, nodes, accesses, crowding, now_ns };
         let cost = |one: &One| cost(nodes, &controllers, one);
         let units = &accesses.units;
         let (mut candidates, (all, copies)) = both(
             accesses.all.len() >= MANY,
             || view.candidates(evidence, controllers.clone()),
             || {
-                let all = view.lost(&controllers);
+                // What crowds takes longer than any figure of the machine says.
+                let seen = || accesses.all.iter().map(cost).sum();
+                let all = if crowding.is_some() { seen() } else { view.lost(&controllers) };
                 (all, replication::replicable(nodes, &controllers, &accesses.all, all))
             },
         );
         decision.copies = copies;
         decision.replicable = decision.copies.iter().map(|copy| copy.pages as usize).sum();
-        decision.collocates = candidates.iter().any(|found| found.why == Why::Collocate);
-        let saved: f64 = candidates.iter().map(|candidate| candidate.gain).sum();
-        let gain = if all > 0.0 { saved / (all * self.rate * 1e-9) } else { 0.0 };
+        let all_s = all * self.rate * 1e-9;
+        let share = |saved: f64| if all_s > 0.0 { saved / all_s } else { 0.0 };
+        // The little that crowds beside what goes to its users is left alone.
+        let scattered = candidates.iter().filter(|found| found.why == Why::Interleave);
+        let scattered = share(scattered.map(|found| found.gain).sum());
+        if crowding.is_some() && !self.spreading && scattered < LEAST_GAIN {
+            candidates.retain(|found| found.why == Why::Collocate);
+        }
+        let any = |why| candidates.iter().any(|found| found.why == why);
+        decision.collocates = any(Why::Collocate);
+        decision.interleaves |= any(Why::Interleave);
+        let gain = share(candidates.iter().map(|candidate| candidate.gain).sum());
         decision.gain = Some(gain);
         decision.state = State::Idle;
         // What is left of what was begun pays for itself, and without it a program waits for the
         // thread that has it, or for the controller.
         let left = |found: &Candidate| match found.why {
             Why::Collocate => self.collocating,
-            _ => controllers.uneven,
+            _ => controllers.uneven || (self.spreading && crowding.is_some()),
         };
         let finishes = candidates.iter().any(left);
         if gain < LEAST_GAIN && !finishes {

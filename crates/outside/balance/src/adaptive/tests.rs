@@ -274,6 +274,32 @@ fn memory_that_is_touched_anew_before_its_moves_help_is_spread() {
 }
 
 /// The same imbalance, but the samples say that the controller is not congested.
+/// Eight phases of an interval, in each of which a node walks through the pages of another, 64 on each.
+fn in_turns(nodes: u64) -> impl Iterator<Item = (u64, u32)> {
+    (0..8).flat_map(move |phase| {
+        (0..64 * nodes)
+            .map(move |n| ((n % nodes + phase) % nodes * 512 + n / nodes, (n % nodes) as u32))
+    })
+}
+
+#[test]
+fn what_nodes_use_one_after_the_other_is_spread_where_they_wait() {
+    for (remote_ns, spread) in [(800, true), (200, false)] {
+        let mut world =
+            (0..4).fold(World::new(4), |world, node| world.pages(u64::from(node) * 512, 64, node));
+        for _ in 0..6 {
+            // Nobody waits for what the others do not use.
+            let remote_ns = if world.home(1) == 0 { remote_ns } else { 250 };
+            let latency = |from, home| Some(if from == home { 100 } else { remote_ns });
+            world.interval_with(in_turns(4), latency, false);
+        }
+        for node in 0..4 {
+            let here = (0..64).filter(|page| world.home(node * 512 + page) == node as u32).count();
+            assert_eq!(here, if spread { 16 } else { 64 });
+        }
+    }
+}
+
 #[test]
 fn latencies_are_believed_before_imbalance() {
     let idle = |from: u32, home: u32| Some(if from == home { 100u32 } else { 200 });
