@@ -96,12 +96,10 @@ impl View<'_> {
             let turns = Turns::new(&before.target);
             for at in shared {
                 let unit = &units[at as usize];
-                let home = home_of(unit.of(self.accesses), usable.len());
-                let turn = home.map(|home| turns.node(unit.start, unit.is_region(), home));
-                candidates.extend(turn.filter(|to| usable[*to]).and_then(|to| {
-                    self.candidate((at, unit), to, Why::Interleave, || {
-                        self.scattered(crowding, &before, &mut expected, unit, to)
-                    })
+                let Some(home) = home_of(unit.of(self.accesses), usable.len()) else { continue };
+                let to = turns.node(unit.start, unit.is_region(), home);
+                candidates.extend(self.candidate((at, unit), to, Why::Interleave, || {
+                    self.scattered(crowding, &before, &mut expected, unit, to)
                 }));
             }
         }

@@ -11,13 +11,13 @@ use crate::evidence::{Access, Page};
 const MUCH: f64 = 0.3;
 const LITTLE: f64 = 0.1;
 
-/// Steps from one access to the next by which crowding is known.
+/// Steps from one access to the next that chance would have led to another node, by which crowding is
+/// known.
 const LEAST_STEPS: f64 = 100.0;
 
 /// Accesses as they came, each node's one after the other; nodes are positions.
 #[derive(Clone, Debug, Default)]
 pub struct Crowding {
-    nodes: usize,
     /// By node that accesses: the last page, and where it was.
     last: Vec<Option<(Page, usize)>>,
     /// By node that accesses: steps that stayed on the same node.
@@ -29,7 +29,6 @@ pub struct Crowding {
 impl Crowding {
     /// Begins anew, with so many nodes.
     pub fn begin(&mut self, nodes: usize) {
-        self.nodes = nodes;
         self.last.clear();
         self.last.resize(nodes, None);
         self.stayed.clear();
@@ -45,14 +44,14 @@ impl Crowding {
         let last = self.last[from].replace((unit, home));
         let Some((_, before)) = last.filter(|(page, _)| *page != unit) else { return };
         self.stayed[from] += u32::from(before == home);
-        self.steps[from * self.nodes + home] += 1;
+        self.steps[from * self.stayed.len() + home] += 1;
     }
 
     /// Of the steps that would have led to another node if accesses had come in any order, the part
     /// that did not: 0 to 1.
     fn degree(&self) -> f64 {
         let (mut beyond, mut others) = (0.0, 0.0);
-        for (to, stayed) in self.steps.chunks(self.nodes.max(1)).zip(&self.stayed) {
+        for (to, stayed) in self.steps.chunks(self.stayed.len().max(1)).zip(&self.stayed) {
             let all: f64 = to.iter().copied().map(f64::from).sum();
             let squares: f64 = to.iter().map(|steps| f64::from(*steps).powi(2)).sum();
             if all > 0.0 {

@@ -279,10 +279,11 @@ impl Adaptive {
         let all_s = all * self.rate * 1e-9;
         let share = |saved: f64| if all_s > 0.0 { saved / all_s } else { 0.0 };
         // The little that crowds beside what goes to its users is left alone.
-        let scattered = candidates.iter().filter(|found| found.why == Why::Interleave);
-        let scattered = share(scattered.map(|found| found.gain).sum());
-        if crowding.is_some() && !self.spreading && scattered < LEAST_GAIN {
-            candidates.retain(|found| found.why == Why::Collocate);
+        if crowding.is_some() && !self.spreading {
+            let scattered = candidates.iter().filter(|found| found.why == Why::Interleave);
+            if share(scattered.map(|found| found.gain).sum()) < LEAST_GAIN {
+                candidates.retain(|found| found.why == Why::Collocate);
+            }
         }
         let any = |why| candidates.iter().any(|found| found.why == why);
         decision.collocates = any(Why::Collocate);

@@ -273,7 +273,6 @@ fn memory_that_is_touched_anew_before_its_moves_help_is_spread() {
     assert_eq!(first_touch, [FirstTouch { region: Region(0), spread: true }]);
 }
 
-/// The same imbalance, but the samples say that the controller is not congested.
 /// Eight phases of an interval, in each of which a node walks through the pages of another, 64 on each.
 fn in_turns(nodes: u64) -> impl Iterator<Item = (u64, u32)> {
     (0..8).flat_map(move |phase| {
@@ -300,6 +299,7 @@ fn what_nodes_use_one_after_the_other_is_spread_where_they_wait() {
     }
 }
 
+/// The same imbalance, but the samples say that the controller is not congested.
 #[test]
 fn latencies_are_believed_before_imbalance() {
     let idle = |from: u32, home: u32| Some(if from == home { 100u32 } else { 200 });
