@@ -11,6 +11,7 @@ use std::fmt::Write;
 
 use numapilot_workloads::alloc::memory_return::{Activity, Curve};
 
+use crate::axis::{LinearAxis, MIB};
 use crate::svg::{Svg, text_width};
 use crate::terminal;
 
@@ -19,8 +20,6 @@ const LEFT: f64 = 90.0;
 const TOP: f64 = 72.0;
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 240.0;
-/// Lines across.
-const LEVELS: u32 = 4;
 
 /// The picture; `below` is marked.
 pub fn draw(title: &str, curves: &[Curve], below: u64) -> String {
@@ -28,16 +27,19 @@ pub fn draw(title: &str, curves: &[Curve], below: u64) -> String {
     svg.text("strong large", MARGIN, 30.0, title);
     let moments = || curves.iter().flat_map(|curve| &curve.moments);
     let highest = curves.iter().map(|curve| curve.full_rss_bytes).max().unwrap_or(1).max(below);
-    let last = moments().map(|moment| moment.seconds).fold(f64::MIN_POSITIVE, f64::max);
-    let x = |seconds: f64| LEFT + WIDTH * seconds / last;
-    let y = |bytes: u64| TOP + HEIGHT * (1.0 - bytes as f64 / highest as f64);
-    for level in 0..=LEVELS {
-        let bytes = highest / u64::from(LEVELS) * u64::from(level);
-        svg.line("grid", (LEFT, y(bytes)), (LEFT + WIDTH, y(bytes)));
-        svg.text("dim small end", LEFT - 8.0, y(bytes) + 4.0, &terminal::bytes(bytes));
-        let seconds = last / f64::from(LEVELS) * f64::from(level);
-        let text = format!("{seconds:.1} s");
-        svg.text("dim small middle", x(seconds), TOP + HEIGHT + 18.0, &text);
+    let time = LinearAxis::new(moments().map(|moment| moment.seconds).fold(0.0, f64::max));
+    let memory = LinearAxis::new(highest as f64 / MIB);
+    let x = |seconds: f64| LEFT + WIDTH * time.share(seconds);
+    let height = |mib: f64| TOP + HEIGHT * (1.0 - memory.share(mib));
+    let y = |bytes: u64| height(bytes as f64 / MIB);
+    for tick in memory.ticks() {
+        let text = format!("{} MiB", memory.label(tick));
+        svg.line("grid", (LEFT, height(tick)), (LEFT + WIDTH, height(tick)));
+        svg.text("dim small end", LEFT - 8.0, height(tick) + 4.0, &text);
+    }
+    for tick in time.ticks() {
+        let text = format!("{} s", time.label(tick));
+        svg.text("dim small middle", x(tick), TOP + HEIGHT + 18.0, &text);
     }
     svg.line("axis", (LEFT, y(below)), (LEFT + WIDTH, y(below)));
     let label = format!("{} ", terminal::bytes(below));

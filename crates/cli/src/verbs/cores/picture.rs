@@ -1,5 +1,6 @@
 //! Load as a line, cores as bars: prt-pro figure 2b.
 
+use crate::axis::LinearAxis;
 use crate::svg::{Area, Svg};
 
 const WIDTH: f64 = 720.0;
@@ -48,18 +49,17 @@ pub fn draw(title: &str, all: u32, tick_s: f64, panels: &[Panel<'_>]) -> String 
 
 fn draw_panel(svg: &mut Svg, panel: &Panel<'_>, top: f64, tick_s: f64, y: f64) {
     let bottom = y + 14.0 + HEIGHT;
-    let height = |value: f64| (value / top).clamp(0.0, 1.0) * HEIGHT;
+    let cores = LinearAxis::new(top);
+    let height = |value: f64| cores.share(value).clamp(0.0, 1.0) * HEIGHT;
     svg.text("strong", LEFT, y, &panel.title);
-    let step = (top / 4.0).round().max(1.0);
-    for at in 0..=4 {
-        let value = step * f64::from(at);
-        if value <= top {
-            let line = bottom - height(value);
-            svg.line("grid", (LEFT, line), (LEFT + WIDTH, line));
-            svg.text("dim small end", LEFT - 8.0, line + 4.0, &format!("{value:.0}"));
-        }
+    // There is no half core.
+    for tick in cores.ticks().filter(|tick| tick.fract() == 0.0) {
+        let line = bottom - height(tick);
+        svg.line("grid", (LEFT, line), (LEFT + WIDTH, line));
+        svg.text("dim small end", LEFT - 8.0, line + 4.0, &format!("{tick:.0}"));
     }
-    let wide = WIDTH / panel.points.len().max(1) as f64;
+    let time = LinearAxis::new(panel.points.len() as f64 * tick_s);
+    let wide = WIDTH * time.share(tick_s);
     let mut path = String::new();
     let mut start = 0;
     for (at, point) in panel.points.iter().enumerate() {
@@ -78,11 +78,9 @@ fn draw_panel(svg: &mut Svg, panel: &Panel<'_>, top: f64, tick_s: f64, y: f64) {
     }
     svg.path(0, 1.8, &path);
     svg.line("axis", (LEFT, bottom), (LEFT + WIDTH, bottom));
-    let seconds = panel.points.len() as f64 * tick_s;
-    for at in 0..=4 {
-        let share = f64::from(at) / 4.0;
-        let label = format!("{:.1} s", seconds * share);
-        svg.text("dim small middle", LEFT + WIDTH * share, bottom + 18.0, &label);
+    for tick in time.ticks() {
+        let label = format!("{} s", time.label(tick));
+        svg.text("dim small middle", LEFT + WIDTH * time.share(tick), bottom + 18.0, &label);
     }
 }
 

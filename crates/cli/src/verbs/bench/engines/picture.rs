@@ -10,7 +10,7 @@ use numapilot_engines::{Latencies, Watched, power};
 
 use super::clients::Row;
 use super::plot::{Plot, Series};
-use crate::axis::{RatioAxis, extremes};
+use crate::axis::{MIB, RatioAxis, extremes};
 use crate::svg::{Svg, text_width};
 use crate::terminal;
 
@@ -18,8 +18,6 @@ const MARGIN: f64 = 24.0;
 /// Height of a plot with its title and axis.
 const HEIGHT: f64 = 270.0;
 const WIDTH: f64 = 720.0;
-/// Bytes of a MiB, in which memory is drawn: its round numbers are round numbers of bytes.
-const MIB: f64 = 1_048_576.0;
 
 /// The words around a picture.
 pub struct Caption {

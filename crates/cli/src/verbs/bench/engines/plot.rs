@@ -1,5 +1,6 @@
 //! A plot of lines over two linear axes that begin at 0.
 
+use crate::axis::LinearAxis;
 use crate::svg::{Area, Svg, text_width};
 
 /// Room left of the plot for the labels of its axis.
@@ -48,17 +49,17 @@ impl Plot<'_> {
             return;
         }
         let largest = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
-        let (x_end, x_step) = round_axis(largest(|point| point.0));
-        let (y_end, y_step) = round_axis(largest(|point| point.1));
+        let across = LinearAxis::new(largest(|point| point.0));
+        let up = LinearAxis::new(largest(|point| point.1));
         let place = |(x, y): (f64, f64)| {
-            (area.x + area.width * x / x_end, area.y + area.height * (1.0 - y / y_end))
+            (area.x + area.width * across.share(x), area.y + area.height * (1.0 - up.share(y)))
         };
-        for tick in ticks(y_end, y_step) {
+        for tick in up.ticks() {
             let y = place((0.0, tick)).1;
             svg.line("grid", (area.x, y), (area.x + area.width, y));
             svg.text("dim small end", area.x - 8.0, y + 4.0, &(self.y)(tick));
         }
-        for tick in ticks(x_end, x_step) {
+        for tick in across.ticks() {
             let (x, bottom) = place((tick, 0.0));
             svg.line("grid", (x, area.y), (x, bottom));
             svg.text("dim small middle", x, bottom + 16.0, &(self.x)(tick));
@@ -77,36 +78,9 @@ impl Plot<'_> {
     }
 }
 
-/// The end of an axis and the step between its marks: round, with four to eight marks.
-fn round_axis(largest: f64) -> (f64, f64) {
-    if !(largest.is_finite() && largest > 0.0) {
-        return (1.0, 1.0);
-    }
-    let ten = 10_f64.powf(largest.log10().floor() - 1.0);
-    let steps = [1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 25.0].map(|digit| digit * ten);
-    let step = steps.into_iter().find(|step| largest / step <= 8.0).unwrap_or(largest);
-    ((largest / step).ceil() * step, step)
-}
-
-fn ticks(end: f64, step: f64) -> impl Iterator<Item = f64> {
-    (0..=8).map(move |at| f64::from(at) * step).take_while(move |tick| *tick <= end * 1.000_001)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn axes_are_round() {
-        assert_eq!(round_axis(100.0), (100.0, 20.0));
-        assert_eq!(round_axis(16.0), (16.0, 2.0));
-        assert_eq!(round_axis(0.0), (1.0, 1.0));
-        for largest in [1e-6, 0.37, 1.0, 7.9, 8.1, 99.0, 1e9, 3.3e10] {
-            let (end, step) = round_axis(largest);
-            let marks = ticks(end, step).count();
-            assert!(end >= largest && (4..=9).contains(&marks), "{largest}: {end} {step} {marks}");
-        }
-    }
 
     #[test]
     fn nothing_measured_is_said() {

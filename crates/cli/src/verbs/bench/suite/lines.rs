@@ -13,6 +13,7 @@ use std::fmt::Write;
 use numapilot_study::results::{Cell, Results};
 
 use super::compare::{FIGURES, Figure};
+use crate::axis::LinearAxis;
 use crate::svg::{Svg, text_width};
 
 const MARGIN: f64 = 20.0;
@@ -25,8 +26,6 @@ const NUMBERS: f64 = 44.0;
 const RADIUS: f64 = 3.5;
 /// Names are at least this far from each other.
 const LINE: f64 = 14.0;
-/// Horizontal lines at most.
-const MOST_STEPS: f64 = 6.0;
 
 /// The picture.
 pub fn draw(results: &Results, rounds: u32) -> String {
@@ -52,20 +51,14 @@ pub fn draw(results: &Results, rounds: u32) -> String {
 fn draw_panel(svg: &mut Svg, results: &Results, left: f64, figure: Figure) {
     let cells = results.tests.iter().flat_map(|row| &row.results);
     let shown = |cell: &Cell| figure(cell).filter(|_| cell.failure.is_none());
-    let most = cells.filter_map(shown).fold(f64::MIN_POSITIVE, f64::max);
-    let step = step(most);
-    let steps = (most / step).ceil();
+    let axis = LinearAxis::new(cells.filter_map(shown).fold(0.0, f64::max));
     let bottom = TOP + HEIGHT;
-    let y = |value: f64| bottom - HEIGHT * value / (steps * step);
+    let y = |value: f64| bottom - HEIGHT * axis.share(value);
     let spaces = results.tests.len().saturating_sub(1).max(1) as f64;
     let x = |column: usize| left + 12.0 + (WIDTH - 24.0) * column as f64 / spaces;
-    // At most MOST_STEPS.
-    for number in 0..=steps as u32 {
-        let value = f64::from(number) * step;
-        svg.line("grid", (left, y(value)), (left + WIDTH, y(value)));
-        // As many digits as the step has.
-        let digits = if step < 1.0 { (-step.log10()).ceil() as usize } else { 0 };
-        svg.text("dim small end", left - 8.0, y(value) + 4.0, &format!("{value:.digits$}"));
+    for tick in axis.ticks() {
+        svg.line("grid", (left, y(tick)), (left + WIDTH, y(tick)));
+        svg.text("dim small end", left - 8.0, y(tick) + 4.0, &axis.label(tick));
     }
     svg.line("axis", (left, bottom), (left + WIDTH, bottom));
     for (column, row) in results.tests.iter().enumerate() {
@@ -96,13 +89,6 @@ fn draw_panel(svg: &mut Svg, results: &Results, left: f64, figure: Figure) {
     }
 }
 
-/// A round distance of horizontal lines for values up to `most`, which is above 0.
-fn step(most: f64) -> f64 {
-    let ten = 10_f64.powf((most / MOST_STEPS).log10().floor());
-    let digits = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * ten);
-    digits.into_iter().find(|step| most / step <= MOST_STEPS).unwrap_or(10.0 * ten)
-}
-
 /// Moves names that are too near to each other apart, none below `bottom`.
 fn spread(mut ends: Vec<(f64, usize)>, bottom: f64) -> Vec<(f64, usize)> {
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -122,13 +108,6 @@ fn spread(mut ends: Vec<(f64, usize)>, bottom: f64) -> Vec<(f64, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn steps_are_round_and_few() {
-        for (most, expected) in [(0.9, 0.2), (1.0, 0.2), (6.0, 1.0), (6.1, 2.0), (27.0, 5.0)] {
-            assert!((step(most) - expected).abs() < 1e-9, "{most}: {}", step(most));
-        }
-    }
 
     #[test]
     fn names_do_not_touch() {

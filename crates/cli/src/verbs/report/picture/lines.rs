@@ -4,8 +4,8 @@ use numapilot_study::experiment::Point;
 use serde_json::Value;
 
 use super::{levels, name};
+use crate::axis::LinearAxis;
 use crate::svg::{Svg, text_width};
-use crate::verbs::study::short;
 
 const LEFT: f64 = 76.0;
 const TOP: f64 = 40.0;
@@ -13,8 +13,6 @@ const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 220.0;
 const MARGIN: f64 = 20.0;
 const LEGEND: f64 = 20.0;
-/// Lines across.
-const STEPS: u32 = 4;
 /// Fewer places along the axis are better shown as bars.
 const LEAST: usize = 3;
 
@@ -55,20 +53,21 @@ pub fn numeric(along: &str, points: &[Point]) -> Option<Vec<Line>> {
 
 /// The picture.
 pub fn draw(x_name: &str, y_name: &str, lines: &[Line]) -> String {
-    let most = |axis: usize| {
+    let axis = |axis: usize| {
         let values = lines.iter().flat_map(|line| line.points.iter().map(move |p| p[axis]));
-        values.fold(f64::MIN_POSITIVE, f64::max)
+        LinearAxis::new(values.fold(0.0, f64::max))
     };
-    let (x_end, y_end) = (most(0), most(1));
-    let x = |value: f64| LEFT + WIDTH * value / x_end;
-    let y = |value: f64| TOP + HEIGHT * (1.0 - value / y_end);
+    let (across, up) = (axis(0), axis(1));
+    let x = |value: f64| LEFT + WIDTH * across.share(value);
+    let y = |value: f64| TOP + HEIGHT * (1.0 - up.share(value));
     let mut svg = Svg::default();
     svg.text("dim small", MARGIN, TOP - 16.0, y_name);
-    for step in 0..=STEPS {
-        let share = f64::from(step) / f64::from(STEPS);
-        svg.line("grid", (LEFT, y(share * y_end)), (LEFT + WIDTH, y(share * y_end)));
-        svg.text("dim small end", LEFT - 8.0, y(share * y_end) + 4.0, &short(share * y_end));
-        svg.text("dim small middle", x(share * x_end), TOP + HEIGHT + 18.0, &short(share * x_end));
+    for tick in up.ticks() {
+        svg.line("grid", (LEFT, y(tick)), (LEFT + WIDTH, y(tick)));
+        svg.text("dim small end", LEFT - 8.0, y(tick) + 4.0, &up.label(tick));
+    }
+    for tick in across.ticks() {
+        svg.text("dim small middle", x(tick), TOP + HEIGHT + 18.0, &across.label(tick));
     }
     svg.text("dim small middle", LEFT + WIDTH / 2.0, TOP + HEIGHT + 36.0, x_name);
     let (mut at, mut legend) = (LEFT, TOP + HEIGHT + 36.0 + LEGEND);
