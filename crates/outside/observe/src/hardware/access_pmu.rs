@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use numapilot_sys::perf::Event;
 use numapilot_sys::sampling::Sampling;
 
+use super::spe_source::Sources;
+
 const DEVICES: &str = "sys/bus/event_source/devices";
 
 /// Instructions for each sample of IBS: about 8,000 samples a second of a CPU that waits for
@@ -32,8 +34,9 @@ pub struct AccessPmu {
     pub sampling: Sampling,
     /// Whether stores are among its samples.
     pub(super) sees_stores: bool,
-    /// Whether it writes packets of its own ([`super::spe`]) instead of samples.
-    pub(super) writes_packets: bool,
+    /// Where it writes packets of its own ([`super::spe`]) instead of samples: by which values
+    /// they say where data came from.
+    pub(super) packets: Option<Sources>,
 }
 
 impl AccessPmu {
@@ -54,7 +57,7 @@ fn ibs(root: &Path) -> Option<AccessPmu> {
         name: "AMD IBS",
         sampling: pmu.sampling(period, 0, None),
         sees_stores: true,
-        writes_packets: false,
+        packets: None,
     })
 }
 
@@ -67,7 +70,7 @@ fn spe(root: &Path) -> Option<AccessPmu> {
         name: "Arm SPE",
         sampling: pmu.sampling(SPE_PERIOD, 0, None),
         sees_stores: true,
-        writes_packets: true,
+        packets: Some(Sources::find(root)),
     })
 }
 
@@ -88,7 +91,7 @@ fn pebs(root: &Path) -> Option<AccessPmu> {
             name: "Intel PEBS",
             sampling: pmu.sampling(PEBS_PERIOD, 2, leader),
             sees_stores: false,
-            writes_packets: false,
+            packets: None,
         })
     })
 }
@@ -213,7 +216,7 @@ mod tests {
             ("arm_spe_0/format/ts_enable", "config:0"),
         ])
         .unwrap();
-        assert_eq!((pmu.name, pmu.writes_packets), ("Arm SPE", true));
+        assert_eq!((pmu.name, pmu.packets), ("Arm SPE", Some(Sources::Unknown)));
         assert_eq!(pmu.sampling.event.config, 1 << 33 | 1 << 34 | 1);
         assert_eq!(found(&[("arm_spe_0/type", "none")]), None);
     }

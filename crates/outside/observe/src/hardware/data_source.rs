@@ -131,6 +131,42 @@ mod tests {
         assert_eq!(source(LOAD, 1, 1, 0xf, 0).served_by(), None);
     }
 
+    /// Words that perf has recorded and that were published, with what `perf script` calls them.
+    #[test]
+    fn recorded_by_hardware() {
+        use ServedBy::{Dram, OtherCache, OwnCache, SharedCache};
+        for (word, expected) in [
+            // PEBS ("perf bpf filter: Add logical OR operator", linux-kernel, 2023-03-07; "perf
+            // script: Fix output type for dynamically allocated core PMU's", 2024-12-13): L1, the
+            // same with a lock, L2, line fill buffer, L3.
+            (0x102_6810_0142, OwnCache),
+            (0x102_6a10_0142, OwnCache),
+            (0x104_6810_0442, OwnCache),
+            (0x118_6810_0242, OwnCache),
+            (0x106_6810_0842, SharedCache),
+            // IBS with levels as bits (cover letter of the former series): L1, L2, miss address
+            // buffer, "L3 or Remote Cache (1 hop)".
+            (0x4908_0142, OwnCache),
+            (0x4908_0442, OwnCache),
+            (0x5108_0242, OwnCache),
+            (0x5108_8842, OtherCache),
+            // IBS with level numbers, of Linux 6.1 on: L1, L3 with a line that another cache had
+            // modified, memory.
+            (0x2_2908_0142, OwnCache),
+            (0x6_2980_0842, OtherCache),
+            (0x1a_4908_1042, Dram),
+        ] {
+            let word = DataSource(word);
+            assert!(word.is_access() && !word.is_store(), "{:#x}", word.0);
+            assert_eq!(word.served_by(), Some(expected), "{:#x}", word.0);
+        }
+        // A store to the first level, one of which nothing is told, and no access.
+        assert!(DataSource(0x2_2908_0144).is_store());
+        let untold = DataSource(0x1e_2908_0024);
+        assert_eq!((untold.is_store(), untold.served_by()), (true, None));
+        assert!(!DataSource(0x1e_0508_0021).is_access() && !DataSource(0x508_0021).is_access());
+    }
+
     proptest! {
         #[test]
         fn any_word_is_read(word: u64) {

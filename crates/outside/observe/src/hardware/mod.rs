@@ -7,6 +7,7 @@
 mod access_pmu;
 mod data_source;
 mod spe;
+mod spe_source;
 
 use std::fs;
 use std::io;
@@ -18,6 +19,7 @@ use numapilot_topology::{CpuId, CpuSet};
 
 pub use access_pmu::AccessPmu;
 use data_source::DataSource;
+use spe_source::Sources;
 
 use crate::pmu::Attach;
 use crate::rings::Rings;
@@ -66,14 +68,18 @@ impl Hardware {
         let mut refused = None;
         for (whose, sampling) in tries {
             let open = |scope, cpu| SampledEvent::open(&sampling, scope, cpu);
-            match Rings::open(whose, cpus, pmu.writes_packets, open) {
+            match Rings::open(whose, cpus, pmu.packets.is_some(), open) {
                 Ok(rings) => {
-                    let (sees_stores, cycles_per_ns) = (pmu.sees_stores, cycles_per_ns());
+                    let decoder = Decoder {
+                        cycles_per_ns: cycles_per_ns(),
+                        sees_stores: pmu.sees_stores,
+                        sources: pmu.packets.unwrap_or(Sources::Unknown),
+                    };
                     return Ok(Self {
                         pmu,
                         rings,
                         cpus: cpus.len() as u64,
-                        decoder: Decoder { cycles_per_ns, sees_stores },
+                        decoder,
                         interval: Duty::new(),
                         lost: 0,
                     });
@@ -146,6 +152,8 @@ impl Hardware {
 struct Decoder {
     cycles_per_ns: Option<f64>,
     sees_stores: bool,
+    /// Of packets.
+    sources: Sources,
 }
 
 impl Decoder {
@@ -167,7 +175,7 @@ impl Decoder {
                 1
             }
             Record::Aux { pid, time_ns, cpu, bytes, .. } => {
-                let operations = spe::operations(bytes);
+                let operations = spe::operations(bytes, self.sources);
                 let samples = operations.iter();
                 into.extend(samples.filter_map(|one| self.sample((*pid, *time_ns, *cpu), *one)));
                 operations.len() as u64
@@ -235,7 +243,8 @@ mod tests {
 
     fn taken(record: &Record) -> Vec<Sample> {
         let mut into = Vec::new();
-        let decoder = Decoder { cycles_per_ns: Some(2.5), sees_stores: true };
+        let sources = Sources::Arm;
+        let decoder = Decoder { cycles_per_ns: Some(2.5), sees_stores: true, sources };
         assert_eq!(decoder.decode(record, &mut into), 1);
         into
     }
@@ -258,7 +267,7 @@ mod tests {
             }]
         );
         let mut loads_alone = Vec::new();
-        Decoder { cycles_per_ns: None, sees_stores: false }
+        Decoder { cycles_per_ns: None, sees_stores: false, sources: Sources::Unknown }
             .decode(&record(0x1000, REMOTE_LOAD, 500), &mut loads_alone);
         assert_eq!((loads_alone[0].write, loads_alone[0].latency_ns), (true, None));
         // Latency not told.
@@ -299,7 +308,7 @@ mod tests {
             event: numapilot_sys::perf::Event { pmu: u32::MAX, config: 0, config1: 0 },
             ..Sampling::PAGE_FAULTS
         };
-        let pmu = AccessPmu { name: "none", sampling, sees_stores: true, writes_packets: false };
+        let pmu = AccessPmu { name: "none", sampling, sees_stores: true, packets: None };
         let cpus: CpuSet = [CpuId(0)].into_iter().collect();
         assert!(Hardware::open(pmu, &Attach::Threads(vec![0]), &cpus).is_err());
     }

@@ -1,16 +1,15 @@
 //! Packets of Arm's Statistical Profiling Extension.
 //!
 //! Source: Arm Architecture Reference Manual for A-profile (DDI 0487), D17 "Statistical
-//! Profiling Extension Sample Record Specification"; meaning of the data source packet on
-//! Neoverse: Arm Neoverse N2 Core Technical Reference Manual (102099), "Statistical Profiling
-//! Extension". A record of an operation is a row of packets that an end or a timestamp packet
-//! closes:
+//! Profiling Extension Sample Record Specification". A record of an operation is a row of
+//! packets that an end or a timestamp packet closes:
 //!
 //! ```text
 //!  header:  0b.. ss ....  payload of 1, 2, 4 or 8 bytes by ss; below 0x40: padding, end,
 //!           or a prefix with more bits of the index
 //! ```
 
+use super::spe_source::Sources;
 use crate::sample::ServedBy;
 
 /// One sampled load or store.
@@ -68,8 +67,9 @@ impl Packet {
     }
 }
 
-/// The loads and stores in a piece of an AUX area. What is cut off at either end is left out.
-pub fn operations(bytes: &[u8]) -> Vec<Operation> {
+/// The loads and stores in a piece of an AUX area, written by a core that says by `sources`
+/// where data came from. What is cut off at either end is left out.
+pub fn operations(bytes: &[u8], sources: Sources) -> Vec<Operation> {
     let mut found = Vec::new();
     let mut record = Record::default();
     let mut rest = bytes;
@@ -80,7 +80,7 @@ pub fn operations(bytes: &[u8]) -> Vec<Operation> {
                 continue;
             }
             END => {
-                found.extend(std::mem::take(&mut record).operation());
+                found.extend(std::mem::take(&mut record).operation(sources));
                 rest = after;
                 continue;
             }
@@ -100,7 +100,7 @@ pub fn operations(bytes: &[u8]) -> Vec<Operation> {
         let value = payload.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
         rest = next;
         if header == TIMESTAMP {
-            found.extend(std::mem::take(&mut record).operation());
+            found.extend(std::mem::take(&mut record).operation(sources));
         } else {
             record.add(Packet::of(header, high), value);
         }
@@ -130,27 +130,19 @@ impl Record {
         }
     }
 
-    fn operation(self) -> Option<Operation> {
-        let served_by = self.served_by();
+    fn operation(self, sources: Sources) -> Option<Operation> {
+        let by_source = self.source.and_then(|source| sources.served_by(source));
+        let served_by = Some(by_source.unwrap_or_else(|| self.by_events()));
         let Self { latency_cycles, .. } = self;
         Some(Operation { address: self.address?, write: self.write?, served_by, latency_cycles })
     }
 
-    fn served_by(&self) -> Option<ServedBy> {
-        match self.source {
-            Some(0x0 | 0x8) => return Some(ServedBy::OwnCache),
-            // A core of the same cluster, or another cluster's cache.
-            Some(0x9 | 0xa | 0xc) => return Some(ServedBy::OtherCache),
-            // The system's cache.
-            Some(0xb) => return Some(ServedBy::SharedCache),
-            // Of another package it does not say whether from memory or a cache; DRAM.
-            Some(0xd | 0xe) => return Some(ServedBy::Dram),
-            _ => {}
-        }
+    /// What events tell of where it was served from.
+    const fn by_events(&self) -> ServedBy {
         match self.events {
-            events if events & LAST_LEVEL_MISS != 0 => Some(ServedBy::Dram),
-            events if events & LAST_LEVEL_ACCESS != 0 => Some(ServedBy::SharedCache),
-            _ => Some(ServedBy::OwnCache),
+            events if events & LAST_LEVEL_MISS != 0 => ServedBy::Dram,
+            events if events & LAST_LEVEL_ACCESS != 0 => ServedBy::SharedCache,
+            _ => ServedBy::OwnCache,
         }
     }
 }
@@ -202,7 +194,7 @@ mod tests {
         // A branch, closed by an end packet: no access.
         bytes.extend([0x4a, 1, 0xb1, 1, 2, 3, 4, 5, 6, 7, 8, 0x01]);
         assert_eq!(
-            operations(&bytes),
+            operations(&bytes, Sources::Arm),
             [
                 expected(0xffff_8000_1000, false, Dram),
                 expected(0x7fff_0000_1008, true, Dram),
@@ -213,27 +205,72 @@ mod tests {
         );
     }
 
+    /// Dumps of perf (`perf report -D`) that were published, with what perf says of them.
+    #[test]
+    fn recorded_by_hardware() {
+        use ServedBy::{Dram, OtherCache, OwnCache};
+        let whole = |address, served_by, cycles| Operation {
+            address,
+            write: false,
+            served_by: Some(served_by),
+            latency_cycles: Some(cycles),
+        };
+        // Ampere Altra (Neoverse N1; AmpereComputing/ampere-lts-kernel, issue 123): a load of
+        // the kernel, LLC-REFILL, 501 cycles in all, data source 12: from another cluster.
+        let altra = [
+            0x49, 0x00, 0x52, 0x1e, 0x03, 0x99, 0x51, 0x01, 0x98, 0xf5, 0x01, 0xb2, 0x50, 0x9e,
+            0xd7, 0xf1, 0x3e, 0x40, 0xff, 0x00, 0x9a, 0x01, 0x00, 0xb3, 0x50, 0x9e, 0xd7, 0x71,
+            0x3f, 0x40, 0x00, 0x80, 0x43, 0x0c, 0x00, 0x00, 0x71, 0xb3, 0x9a, 0xe9, 0xbd, 0x3e,
+            0x07, 0x00, 0x00, 0xb0, 0x88, 0xb6, 0xcb, 0x8f, 0x22, 0xd4, 0xff, 0xc0,
+        ];
+        let address = 0xffff_403e_f1d7_9e50;
+        assert_eq!(operations(&altra, Sources::Arm), [whole(address, OtherCache, 501)]);
+        assert_eq!(operations(&altra, Sources::Unknown), [whole(address, Dram, 501)]);
+        // A guest of KVM ("target/arm: Add vSPE support to KVM guest", qemu-devel, August 2020):
+        // a load that its own cache served in 13 cycles, without a data source; an instruction
+        // that is no access.
+        let guest = [
+            0xb0, 0xf4, 0xd3, 0x29, 0x10, 0x00, 0x80, 0xff, 0xa0, 0x99, 0x0b, 0x00, 0x98, 0x0d,
+            0x00, 0x52, 0x16, 0x00, 0x49, 0x00, 0xb2, 0xd0, 0x40, 0xd8, 0x70, 0x00, 0x00, 0xff,
+            0x00, 0x9a, 0x01, 0x00, 0x00, 0x00, 0x00, 0x71, 0xa5, 0x1f, 0xb3, 0x20, 0x14, 0x00,
+            0x00, 0x00, 0xb0, 0x7c, 0xf9, 0x29, 0x10, 0x00, 0x80, 0xff, 0xa0, 0x99, 0x02, 0x00,
+            0x98, 0x03, 0x00, 0x52, 0x02, 0x00, 0x48, 0x00, 0x00, 0x00, 0x00, 0x71, 0xef, 0x1f,
+            0xb3, 0x20, 0x14, 0x00, 0x00, 0x00,
+        ];
+        let address = 0xffff_0000_70d8_40d0;
+        assert_eq!(operations(&guest, Sources::Arm), [whole(address, OwnCache, 13)]);
+        // Linux ffd3d18c20b8, which gave perf its decoder: events of one byte.
+        let first = [
+            0x49, 0x00, 0xb2, 0xc0, 0x3b, 0x29, 0x0f, 0x00, 0x00, 0xff, 0xff, 0xb3, 0xc0, 0xeb,
+            0x24, 0xfb, 0x00, 0x00, 0x00, 0x80, 0x9a, 0x00, 0x00, 0x42, 0x16, 0xb0, 0x00, 0xc4,
+            0x15, 0x08, 0x00, 0x00, 0xff, 0xff, 0x98, 0x00, 0x00, 0x71, 0x36, 0x6c, 0x21, 0x2c,
+            0x09, 0x00, 0x00, 0x00, 0x49, 0x00, 0xb2, 0x80, 0x3c, 0x29,
+        ];
+        let address = 0xffff_0000_0f29_3bc0;
+        assert_eq!(operations(&first, Sources::Arm), [whole(address, OwnCache, 0)]);
+    }
+
     #[test]
     fn headers_with_a_prefix_are_other_packets() {
         // An address packet with index 10: not the data address, although its low bits are.
         let mut bytes = vec![0x49, 0, 0x21, 0xb2];
         bytes.extend(77u64.to_le_bytes());
         bytes.push(0x01);
-        assert_eq!(operations(&bytes), []);
+        assert_eq!(operations(&bytes, Sources::Arm), []);
     }
 
     #[test]
     fn what_is_cut_off_is_left_out() {
         let whole = record(0x1000, true, Some(0xe), 0x216);
         for end in 0..whole.len() {
-            assert_eq!(operations(&whole[..end]), []);
+            assert_eq!(operations(&whole[..end], Sources::Arm), []);
         }
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            prop_assert!(operations(&bytes).len() <= bytes.len());
+            prop_assert!(operations(&bytes, Sources::Arm).len() <= bytes.len());
         }
     }
 }
