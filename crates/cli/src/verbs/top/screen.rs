@@ -183,12 +183,14 @@ fn traffic(state: &State) -> Vec<String> {
         Err(why) => return vec![format!("{title}  {NOT_SUPPORTED}: {why}")],
         Ok(accesses) => accesses,
     };
-    let mut head = format!("{title} of DRAM accesses, from the CPUs of a node to memory on");
+    let mut head = title;
     for node in &state.nodes {
         let _ = write!(head, " {:>7}", node.id.0);
     }
+    // Behind the columns: where these need all of a line, it is left out.
+    head += "  DRAM accesses/s of row to column";
     let mut lines = vec![head];
-    let indent = "TRAFFIC of DRAM accesses, from the CPUs of a node to memory on".len();
+    let indent = "TRAFFIC".len();
     for (from, to) in state.nodes.iter().zip(accesses) {
         let mut line = format!("{:>indent$}", from.id.0);
         for accesses in to {
