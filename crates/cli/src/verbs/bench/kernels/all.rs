@@ -31,15 +31,14 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "machine")]
     lab: Option<String>,
 
-    /// Run everything so many times, the placements of a kernel in turn, and keep each one's
-    /// median.
+    /// Run everything so many times, what a kernel is to run with in turn, and keep each one's
+    /// median: by time, with --under by the rate in the end.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
+    pub(super) runs: u32,
 
     /// Run each kernel with its illness under these instead of in all its placements.
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum,
-          conflicts_with_all = ["svg", "runs"])]
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum, conflicts_with = "svg")]
     pub(super) under: Vec<Under>,
 
     /// With --under paper and default: how often balance decides, in real time.
@@ -120,7 +119,8 @@ impl Args {
                 }
             }
             for runs in runs {
-                outcomes.extend(median(runs).map(serde_json::to_value).transpose()?);
+                let middle = median(runs, |run| run.seconds);
+                outcomes.extend(middle.map(serde_json::to_value).transpose()?);
             }
         }
         line.finish();
@@ -132,9 +132,8 @@ impl Args {
         let mut words: Vec<String> = ["bench", "kernels", "--json"].map(String::from).to_vec();
         words.extend(self.kernels.iter().map(|kernel| kernel.name().to_owned()));
         words.extend(["--machine".to_owned(), machine.to_owned()]);
-        if self.under.is_empty() {
-            words.extend(["--runs".to_owned(), self.runs.to_string()]);
-        } else {
+        words.extend(["--runs".to_owned(), self.runs.to_string()]);
+        if !self.under.is_empty() {
             let under: Vec<&str> = self.under.iter().map(|under| under.name()).collect();
             words.extend(["--under".to_owned(), under.join(",")]);
             words.extend(self.interval_words());
@@ -180,9 +179,22 @@ fn seconds(duration: Duration) -> String {
     format!("{}s", duration.as_secs_f64())
 }
 
-/// The run in the middle by time; of an even number the faster one.
-fn median(mut runs: Vec<Outcome>) -> Option<Outcome> {
-    runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+/// The run in the middle by a figure; of an even number the one with less of it.
+pub(super) fn median<T>(mut runs: Vec<T>, figure: impl Fn(&T) -> f64) -> Option<T> {
+    runs.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
     let middle = runs.len().checked_sub(1)? / 2;
     Some(runs.swap_remove(middle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_run_in_the_middle_is_kept() {
+        let of = |runs: &[f64]| median(runs.to_vec(), |run| *run);
+        assert_eq!(of(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(of(&[4.0, 1.0, 3.0, 2.0]), Some(2.0));
+        assert_eq!(of(&[]), None);
+    }
 }

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use numapilot_workloads::kernels::{Kernel, Place};
 use serde_json::Value;
 
-use super::all::{Args, End};
+use super::all::{Args, End, median};
 use crate::terminal::{self, BOLD, Terminal};
 
 /// What a kernel runs under.
@@ -75,24 +75,45 @@ fn oracle(kernel: Kernel) -> Place {
     }
 }
 
-/// Runs them all.
+/// Rates of an outcome: of all of it, and in the end.
+const WHOLE: &str = "items_per_second";
+const SETTLED: &str = "settled_items_per_second";
+
+fn rate(outcome: &Value, name: &str) -> f64 {
+    outcome[name].as_f64().unwrap_or(f64::NAN)
+}
+
+/// Runs them all, those of a kernel in turn, and keeps the run in the middle of each.
 pub fn outcomes(kernels: &[Kernel], args: &Args, interrupted: &AtomicBool) -> (Vec<Value>, End) {
     let mut outcomes = Vec::new();
     for kernel in kernels {
-        for under in &args.under {
+        let (runs, end) = rounds(*kernel, args, interrupted);
+        outcomes.extend(runs.into_iter().filter_map(|runs| median(runs, |run| rate(run, SETTLED))));
+        if !matches!(end, End::Whole) {
+            return (outcomes, end);
+        }
+    }
+    (outcomes, End::Whole)
+}
+
+/// All runs of a kernel, those of each by themselves.
+fn rounds(kernel: Kernel, args: &Args, interrupted: &AtomicBool) -> (Vec<Vec<Value>>, End) {
+    let mut runs: Vec<Vec<Value>> = args.under.iter().map(|_| Vec::new()).collect();
+    for _ in 0..args.runs {
+        for (at, under) in args.under.iter().enumerate() {
             if interrupted.load(Relaxed) {
-                return (outcomes, End::Interrupted);
+                return (runs, End::Interrupted);
             }
-            match one(*kernel, *under, args) {
-                Ok(outcome) => outcomes.push(outcome),
+            match one(kernel, *under, args) {
+                Ok(outcome) => runs[at].push(outcome),
                 Err(why) => {
                     let why = why.context(format!("{kernel} under {}", under.name()));
-                    return (outcomes, End::Failed(why));
+                    return (runs, End::Failed(why));
                 }
             }
         }
     }
-    (outcomes, End::Whole)
+    (runs, End::Whole)
 }
 
 fn one(kernel: Kernel, under: Under, args: &Args) -> anyhow::Result<Value> {
@@ -136,12 +157,11 @@ pub fn print(terminal: &Terminal, outcomes: &[Value]) -> anyhow::Result<()> {
         let alone = outcomes
             .iter()
             .find(|other| other["workload"] == outcome["workload"] && other["under"] == "none");
-        let rate = |of: &Value, name: &str| of[name].as_f64().unwrap_or(f64::NAN);
         let mut row = vec![
             if kernel == last { String::new() } else { kernel.to_owned() },
             outcome["under"].as_str().unwrap_or_default().to_owned(),
         ];
-        for name in ["items_per_second", "settled_items_per_second"] {
+        for name in [WHOLE, SETTLED] {
             let ratio = alone.map(|alone| rate(outcome, name) / rate(alone, name));
             row.push(format!("{:.1} M", rate(outcome, name) / 1e6));
             row.push(ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
