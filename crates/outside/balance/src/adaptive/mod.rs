@@ -288,7 +288,8 @@ impl Adaptive {
         let any = |why| candidates.iter().any(|found| found.why == why);
         decision.collocates = any(Why::Collocate);
         decision.interleaves |= any(Why::Interleave);
-        let gain = share(candidates.iter().map(|candidate| candidate.gain).sum());
+        // The sum of no numbers would be -0.
+        let gain = share(candidates.iter().fold(0.0, |all, candidate| all + candidate.gain));
         decision.gain = Some(gain);
         decision.state = State::Idle;
         // What is left of what was begun pays for itself, and without it a program waits for the
