@@ -244,6 +244,16 @@ fn error(error: io::Error) -> MemoryError {
 mod tests {
     use super::*;
 
+    /// A child that does nothing.
+    fn sleeper() -> std::process::Child {
+        std::process::Command::new("sleep").arg("600").spawn().unwrap()
+    }
+
+    fn end(mut child: std::process::Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
     #[test]
     fn own_pages_are_found() {
         let pid = i32::try_from(std::process::id()).unwrap();
@@ -267,14 +277,43 @@ mod tests {
 
     #[test]
     fn a_process_that_has_ended_is_not_touched() {
-        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let child = sleeper();
         let mut process = Process::open(child.id().cast_signed()).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        end(child);
         assert!(matches!(process.query(&[Page(1)]), Err(MemoryError::Gone)));
         assert!(matches!(process.move_pages(&[Page(1)], NodeId(0)), Err(MemoryError::Gone)));
         assert_eq!(process.huge(&[Region(0)]), [false]);
         assert!(matches!(Process::open(-1), Err(MemoryError::Gone)));
+    }
+
+    #[test]
+    fn who_has_the_number_next_is_somebody_else() {
+        let first = sleeper();
+        let pid = first.id();
+        let mut process = Process::open(pid.cast_signed()).unwrap();
+        end(first);
+        // The kernel goes on counting from here; other programs may take the number first.
+        for _ in 0..100 {
+            let from = format!("{}", pid - 1);
+            if let Err(why) = std::fs::write("/proc/sys/kernel/ns_last_pid", from) {
+                eprintln!("skipped: process numbers cannot be chosen here ({why})");
+                return;
+            }
+            let next = sleeper();
+            let same = next.id() == pid;
+            let answers = (process.query(&[Page(1)]), process.move_pages(&[Page(1)], NodeId(0)));
+            let (lives, huge) = (process.lives(), process.huge(&[Region(0)]));
+            end(next);
+            if same {
+                assert!(
+                    matches!(answers, (Err(MemoryError::Gone), Err(MemoryError::Gone))),
+                    "{answers:?}"
+                );
+                assert_eq!((lives, huge), (false, vec![false]));
+                return;
+            }
+        }
+        panic!("the number {pid} was never free");
     }
 
     #[test]
