@@ -7,7 +7,7 @@ const MOST_STEPS: f64 = 8.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearAxis {
     /// Its last value, a whole number of steps from 0.
-    pub end: f64,
+    end: f64,
     step: f64,
 }
 
@@ -38,7 +38,7 @@ impl LinearAxis {
 
     /// What is written at a tick: as many digits as the step has.
     pub fn label(&self, tick: f64) -> String {
-        // A step of 0.1 is a little less than it.
+        // Rounding may leave a step of 0.1 a little below that.
         let digits = (self.step.log10() + 1e-9).floor();
         match digits as i32 {
             _ if tick == 0.0 => "0".to_owned(),
