@@ -19,6 +19,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).ok().filter(|d| !d.is_zero()).ok_or_else(bad)
 }
 
+/// `100`: milliseconds, as perf's `-I` has them.
+pub fn milliseconds(text: &str) -> Result<Duration, String> {
+    let bad = || format!("'{text}' is no number of milliseconds; write 1000 for a second");
+    let number = text.parse().map_err(|_| bad())?;
+    Some(Duration::from_millis(number)).filter(|time| !time.is_zero()).ok_or_else(bad)
+}
+
 /// As [`duration`], or none: `0`.
 pub fn span(text: &str) -> Result<Duration, String> {
     if text == "0" || text == "0s" { Ok(Duration::ZERO) } else { duration(text) }
@@ -80,6 +87,14 @@ mod tests {
         assert_eq!(duration("500 ms"), Ok(Duration::from_millis(500)));
         for bad in ["", "s", "-1s", "0", "1e400h", "10 parsecs", "1.2.3"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn milliseconds_have_no_unit() {
+        assert_eq!(milliseconds("250"), Ok(Duration::from_millis(250)));
+        for bad in ["", "0", "-1", "1s", "1.5", "99999999999999999999"] {
+            assert!(milliseconds(bad).is_err(), "{bad}");
         }
     }
 

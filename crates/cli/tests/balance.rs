@@ -53,6 +53,11 @@ fn processes_that_are_not_there_are_named() {
         .assert()
         .code(125)
         .stderr(predicate::str::contains("is not a duration"));
+    balance(&["-I", "1s", "--", "true"])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("write 1000 for a second"));
+    balance(&["-I", "500", "--", "true"]).assert().code(0);
 }
 
 /// A trace of one process whose 60 pages on node 0 are used from node 1: two intervals, of

@@ -141,6 +141,8 @@ fn what_cannot_be_is_said() {
     fails(&["--min", "3", "--max", "2", "--", "true"], "--max is below --min");
     fails(&["--min", "0", "--", "true"], "0 is not in 1..");
     fails(&["--tick", "1ms", "--", "true"], "too short");
+    fails(&["-I", "1", "--", "true"], "too short");
+    fails(&["-I", "100", "--tick", "1s", "--", "true"], "cannot be used with");
     fails(&["-p", "1,2", "--weight", "1", "--dry-run"], "give one for each");
     fails(&["--svg", "/nonexistent/x.svg", "--", "true"], "/nonexistent/x.svg");
     fails(&["simulate", "--trace", "/nonexistent"], "/nonexistent");

@@ -41,6 +41,7 @@ fn once_prints_text_and_ends() {
 fn what_cannot_be_is_refused() {
     top(&["--once", "-p", "2147483647"]).assert().code(125).stderr(contains("2147483647"));
     top(&["--once", "-d", "1ms"]).assert().code(125).stderr(contains("50ms or more"));
+    top(&["--once", "-I", "1"]).assert().code(125).stderr(contains("50ms or more"));
     top(&["--once", "-n", "2"]).assert().code(125);
     // Nothing to draw on: a pipe.
     top(&[]).assert().code(125).stderr(contains("--once"));

@@ -69,6 +69,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::units::duration)]
     interval: Duration,
 
+    /// The same in milliseconds, as perf has it.
+    #[arg(short = 'I', value_name = "MS", conflicts_with = "interval",
+          value_parser = crate::units::milliseconds)]
+    interval_ms: Option<Duration>,
+
     /// Write what was seen, ordered and done to FILE, for `balance replay`.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -94,7 +99,8 @@ enum Action {
 }
 
 impl Args {
-    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        self.interval = self.interval_ms.unwrap_or(self.interval);
         if let Some(Action::Replay(args)) = &self.action {
             return args.run(terminal);
         }

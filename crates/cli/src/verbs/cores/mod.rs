@@ -59,6 +59,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = crate::units::duration)]
     tick: Duration,
 
+    /// The same in milliseconds, as perf has it.
+    #[arg(short = 'I', value_name = "MS", conflicts_with = "tick",
+          value_parser = crate::units::milliseconds)]
+    tick_ms: Option<Duration>,
+
     /// How long a COMMAND keeps all cores: it counts them when it makes its threads.
     #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "pid",
           value_parser = crate::units::span)]
@@ -105,7 +110,8 @@ enum Action {
 }
 
 impl Args {
-    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        self.tick = self.tick_ms.unwrap_or(self.tick);
         if let Some(Action::Simulate(args)) = &self.action {
             return args.run(terminal);
         }
