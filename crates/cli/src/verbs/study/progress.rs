@@ -44,7 +44,8 @@ impl<'a> Progress<'a> {
             Outcome::Failed(why) => ("failed", why),
             Outcome::NotHere(why) => ("not run here", why),
         };
-        self.line.say(&format!("{what}: {}: {why}", trial.command));
+        // The reason first: commands fill whole screens.
+        self.line.say(&format!("{what}: {why}\n  {}", trial.command));
     }
 
     pub fn finish(&self) {
