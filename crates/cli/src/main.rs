@@ -5,6 +5,7 @@
 mod axis;
 mod file;
 mod interruption;
+mod period;
 mod status_line;
 mod svg;
 mod terminal;

@@ -69,10 +69,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::units::duration)]
     interval: Duration,
 
-    /// The same in milliseconds, as perf has it.
-    #[arg(short = 'I', value_name = "MS", conflicts_with = "interval",
-          value_parser = crate::units::milliseconds)]
-    interval_ms: Option<Duration>,
+    #[command(flatten)]
+    as_perf: crate::period::AsPerf,
 
     /// Write what was seen, ordered and done to FILE, for `balance replay`.
     #[arg(long, value_name = "FILE")]
@@ -100,7 +98,7 @@ enum Action {
 
 impl Args {
     pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        self.interval = self.interval_ms.unwrap_or(self.interval);
+        self.interval = self.as_perf.or(self.interval);
         if let Some(Action::Replay(args)) = &self.action {
             return args.run(terminal);
         }

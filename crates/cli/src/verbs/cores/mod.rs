@@ -56,13 +56,12 @@ pub struct Args {
     decision: Decision,
 
     /// How often to decide.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = crate::units::duration)]
+    #[arg(id = "interval", long = "tick", value_name = "TIME", default_value = "100ms",
+          value_parser = crate::units::duration)]
     tick: Duration,
 
-    /// The same in milliseconds, as perf has it.
-    #[arg(short = 'I', value_name = "MS", conflicts_with = "tick",
-          value_parser = crate::units::milliseconds)]
-    tick_ms: Option<Duration>,
+    #[command(flatten)]
+    as_perf: crate::period::AsPerf,
 
     /// How long a COMMAND keeps all cores: it counts them when it makes its threads.
     #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "pid",
@@ -111,7 +110,7 @@ enum Action {
 
 impl Args {
     pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        self.tick = self.tick_ms.unwrap_or(self.tick);
+        self.tick = self.as_perf.or(self.tick);
         if let Some(Action::Simulate(args)) = &self.action {
             return args.run(terminal);
         }

@@ -38,10 +38,8 @@ pub struct Args {
     #[arg(short = 'd', long, value_name = "TIME", default_value = "1s",
           value_parser = crate::units::duration)]
     interval: Duration,
-    /// The same in milliseconds, as perf has it.
-    #[arg(short = 'I', value_name = "MS", conflicts_with = "interval",
-          value_parser = crate::units::milliseconds)]
-    interval_ms: Option<Duration>,
+    #[command(flatten)]
+    as_perf: crate::period::AsPerf,
     /// Print so many intervals as text and end.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     intervals: Option<u64>,
@@ -52,7 +50,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        self.interval = self.interval_ms.unwrap_or(self.interval);
+        self.interval = self.as_perf.or(self.interval);
         if self.interval < SHORTEST {
             bail!("--interval {:?} is too short; give 50ms or more", self.interval);
         }
