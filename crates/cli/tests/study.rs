@@ -109,6 +109,7 @@ fn a_claim_that_holds_is_reproduced_and_its_trials_are_kept() {
     place.study(&["run", "tiny.toml"]).assert().code(125).stderr(contains("give --resume"));
     place.study(&["run", "tiny.toml", "--resume"]).assert().success();
     assert_eq!((place.trials(), place.records("host")), (6, 1), "nothing was run on a second host");
+    assert_eq!(place.records("experiment"), 1, "nothing new was said of it");
 }
 
 #[test]

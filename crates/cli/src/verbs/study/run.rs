@@ -88,6 +88,7 @@ impl Args {
             journal,
             progress: Progress::new(terminal),
             scale,
+            begun: past.experiments,
             trials: past.trials.clone(),
             host: Some(host.clone()),
         };
@@ -166,6 +167,8 @@ struct Sink<'a> {
     journal: Journal,
     progress: Progress<'a>,
     scale: ScaleName,
+    /// What the file says already of experiments.
+    begun: Vec<(ScaleName, Experiment)>,
     trials: Vec<Trial>,
     /// Until the first trial: a host on which none was made is not in the results.
     host: Option<Host>,
@@ -175,6 +178,9 @@ impl Watcher for Sink<'_> {
     type Error = anyhow::Error;
 
     fn begin(&mut self, experiment: &Experiment) -> anyhow::Result<()> {
+        if self.begun.iter().any(|(scale, begun)| *scale == self.scale && begun == experiment) {
+            return Ok(());
+        }
         let definition = Box::new(experiment.clone());
         Ok(self.journal.append(&Record::Experiment { scale: self.scale, definition })?)
     }
