@@ -47,8 +47,9 @@ pub struct Table<K> {
     times: Vec<Times>,
     /// `nodes` short counts, then `nodes` long ones, for each slot.
     counts: Vec<f32>,
-    /// New keys of an interval with how often they came; empty but for its memory in between.
-    fresh: Vec<(K, u32)>,
+    /// First accesses to new keys of an interval, with how often they came; empty but for its
+    /// memory in between.
+    fresh: Vec<(u32, u32)>,
 }
 
 /// What is left of counts after a time. Many were counted last in the same interval.
@@ -168,24 +169,33 @@ impl<K: Copy + Ord + Sync> Table<K> {
     pub fn meet<T>(&mut self, accesses: &[T], key: impl Fn(&T) -> K, now_ns: u64) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.reserve(accesses.len());
-        let mut at = 0;
-        for key in accesses.iter().map(key) {
+        let (mut at, mut last) = (0, None);
+        for (number, key) in (0..).zip(accesses.iter().map(&key)) {
             match fresh.last_mut() {
-                Some((last, times)) if *last == key => *times += 1,
+                Some((_, times)) if last == Some(key) => *times += 1,
                 _ if seek(&self.keys, &mut at, &key, |key| key) => {}
-                _ => fresh.push((key, 1)),
+                _ => {
+                    fresh.push((number, 1));
+                    last = Some(key);
+                }
             }
         }
         if self.keys.len() + fresh.len() > self.most {
-            self.forget(now_ns);
-            let room = self.most - self.keys.len();
-            if fresh.len() > room {
-                let most_used = first_by_rank(fresh.iter().map(|(_, times)| !times), room);
-                let mut most_used = most_used.into_iter();
-                fresh.retain(|_| most_used.next() == Some(true));
-            }
+            let room = self.most - self.keys.len() / 2;
+            both(
+                fresh.len() >= MANY,
+                || self.forget(now_ns),
+                || {
+                    if fresh.len() > room {
+                        let ranks = fresh.iter().map(|(_, times)| !times).collect();
+                        let mut most_used = first_by_rank(ranks, room);
+                        fresh.retain(|(_, times)| most_used(!times));
+                    }
+                },
+            );
         }
-        self.insert(&fresh, now_ns);
+        let keys = fresh.iter().map(|(number, _)| key(&accesses[*number as usize]));
+        self.insert(keys, now_ns);
         fresh.clear();
         self.fresh = fresh;
     }
@@ -221,8 +231,12 @@ impl<K: Copy + Ord + Sync> Table<K> {
     }
 
     /// Takes up new keys, which are in order.
-    fn insert(&mut self, fresh: &[(K, u32)], now_ns: u64) {
-        let (Some(&(first, _)), old) = (fresh.first(), self.keys.len()) else { return };
+    fn insert(
+        &mut self,
+        fresh: impl DoubleEndedIterator<Item = K> + ExactSizeIterator + Clone,
+        now_ns: u64,
+    ) {
+        let (Some(first), old) = (fresh.clone().next(), self.keys.len()) else { return };
         let all = old + fresh.len();
         self.keys.reserve_exact(fresh.len());
         self.keys.resize(all, first);
@@ -230,7 +244,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
         self.slots.resize(all, 0);
         // From the end, so that everything finds its place free.
         let (mut from, mut to) = (old, all);
-        for &(key, _) in fresh.iter().rev() {
+        for key in fresh.rev() {
             while from > 0 && self.keys[from - 1] > key {
                 (from, to) = (from - 1, to - 1);
                 self.keys[to] = self.keys[from];
@@ -282,13 +296,17 @@ impl<K: Copy + Ord + Sync> Table<K> {
         );
         // Positions in order of keys: the lower one stays among equals.
         let half = self.keys.len() / 2;
-        let stays = first_by_rank(self.slots.iter().map(|slot| unused[*slot as usize]), half);
+        let ranks = self.slots.iter().map(|slot| unused[*slot as usize]).collect();
+        let mut stays = first_by_rank(ranks, half);
         let (mut kept, mut free) = (0, vec![true; self.times.len()]);
-        for (at, _) in stays.iter().enumerate().filter(|(_, stays)| **stays) {
-            self.keys[kept] = self.keys[at];
-            self.slots[kept] = self.slots[at];
-            free[self.slots[at] as usize] = false;
-            kept += 1;
+        for at in 0..self.keys.len() {
+            let slot = self.slots[at];
+            if stays(unused[slot as usize]) {
+                self.keys[kept] = self.keys[at];
+                self.slots[kept] = slot;
+                free[slot as usize] = false;
+                kept += 1;
+            }
         }
         self.keys.truncate(kept);
         self.slots.truncate(kept);

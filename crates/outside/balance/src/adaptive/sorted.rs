@@ -100,22 +100,21 @@ fn distribute<T: Copy>(
     places
 }
 
-/// Which rows are among the first so many by these ranks; of equals those that come first.
-pub fn first_by_rank(ranks: impl Iterator<Item = u32> + Clone, most: usize) -> Vec<bool> {
-    let mut all: Vec<u32> = ranks.clone().collect();
-    if most >= all.len() {
-        return vec![true; all.len()];
-    }
-    let (lower, &mut bound, _) = all.select_nth_unstable(most);
-    let mut equals = most - lower.iter().filter(|rank| **rank < bound).count();
-    let first = |rank| match rank == bound && equals > 0 {
-        true => {
-            equals -= 1;
-            true
-        }
-        false => rank < bound,
+/// Tells, asked for each rank as they come, whether it is among the first so many of all; of equals
+/// those that come first.
+pub fn first_by_rank(mut ranks: Vec<u32>, most: usize) -> impl FnMut(u32) -> bool {
+    let (bound, mut equals) = if most < ranks.len() {
+        let (lower, &mut bound, _) = ranks.select_nth_unstable(most);
+        (bound, most - lower.iter().filter(|rank| **rank < bound).count())
+    } else {
+        (u32::MAX, ranks.len())
     };
-    ranks.map(first).collect()
+    move |rank| {
+        let equal = rank == bound;
+        let first = rank < bound || (equal && equals > 0);
+        equals -= usize::from(equal && first);
+        first
+    }
 }
 
 /// Goes on from `at` to the first row whose key is not before `key`; whether it has that key. Keys
@@ -175,7 +174,8 @@ mod tests {
             sorted.sort();
             let mut expected = vec![false; ranks.len()];
             sorted.iter().take(most).for_each(|(_, at)| expected[*at] = true);
-            prop_assert_eq!(first_by_rank(ranks.into_iter(), most), expected);
+            let first = first_by_rank(ranks.clone(), most);
+            prop_assert_eq!(ranks.into_iter().map(first).collect::<Vec<_>>(), expected);
         }
 
         #[test]
