@@ -17,6 +17,7 @@ mod latency;
 mod mark;
 mod pmu;
 mod ring;
+mod samplers;
 mod shape;
 mod snapshot;
 
@@ -24,7 +25,8 @@ pub use counters::{CpuCounters, Scalar, Vector};
 pub use latency::LatencyBuckets;
 pub use mark::{Mark, MarkKind, NAME_BYTES};
 pub use pmu::{Link, Pmu, PmuError};
-pub use ring::{Level, Record, Ring};
+pub use ring::{Level, Reader, Record, Ring};
+pub use samplers::Samplers;
 pub use shape::Shape;
 pub use snapshot::Snapshot;
 

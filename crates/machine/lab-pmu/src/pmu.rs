@@ -7,11 +7,12 @@ use thiserror::Error;
 use crate::counters::CpuCounters;
 use crate::mark::NAME_BYTES;
 use crate::ring::Ring;
+use crate::samplers::{self, Samplers};
 use crate::shape::Shape;
 
 /// `NPLABPMU`, first byte lowest.
 const MAGIC: u64 = u64::from_le_bytes(*b"NPLABPMU");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 mod word {
     pub const MAGIC: usize = 0;
@@ -23,6 +24,7 @@ mod word {
     pub const SAMPLE_PERIOD: usize = 6;
     pub const PS_PER_CYCLE: usize = 7;
     pub const NAME: usize = 16;
+    pub const SAMPLERS: usize = 32;
 }
 
 /// Why memory is no lab PMU, or not one this program understands.
@@ -165,9 +167,11 @@ impl<M: AsRef<[AtomicU64]>> Pmu<M> {
         self.load(word::SAMPLE_PERIOD)
     }
 
-    /// Sets the period; 0 ends sampling.
-    pub fn set_sample_period(&self, accesses: u64) {
-        self.store(word::SAMPLE_PERIOD, accesses);
+    /// Who samples.
+    #[must_use]
+    pub fn samplers(&self) -> Samplers<'_> {
+        let table = word::SAMPLERS..word::SAMPLERS + samplers::WORDS;
+        Samplers::new(&self.words()[table], &self.words()[word::SAMPLE_PERIOD])
     }
 
     /// Length of a CPU cycle.

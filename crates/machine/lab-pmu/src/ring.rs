@@ -1,7 +1,7 @@
-//! A ring of sampled accesses: one CPU writes, one reader reads, nobody waits. What does
-//! not fit is counted as lost.
+//! A ring of sampled accesses: one CPU writes, any number of readers read, nobody waits. A reader
+//! counts what was written over before it came to it as lost.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Where an access was served from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Record {
     pub level: Level,
     /// What it took, queues included.
     pub latency_ns: u32,
+    /// Accesses that missed the first level and of which it is one.
+    pub period: u64,
 }
 
 impl Record {
@@ -55,12 +57,13 @@ impl Record {
             self.physical_address,
             u64::from(self.cpu) << 32 | u64::from(self.home),
             u64::from(self.latency_ns) << 32 | u64::from(self.write) << 8 | self.level as u64,
+            self.period,
         ]
     }
 
     #[allow(clippy::cast_possible_truncation)]
     fn unpack(words: [u64; SAMPLE_WORDS]) -> Option<Self> {
-        let [time_ns, virtual_address, physical_address, place, what] = words;
+        let [time_ns, virtual_address, physical_address, place, what, period] = words;
         Some(Self {
             time_ns,
             virtual_address,
@@ -70,26 +73,25 @@ impl Record {
             write: what & 0x100 != 0,
             level: Level::from_bits(what)?,
             latency_ns: (what >> 32) as u32,
+            period,
         })
     }
 }
 
-const SAMPLE_WORDS: usize = 5;
+const SAMPLE_WORDS: usize = 6;
 /// Slots are whole cache lines.
 const SLOT_WORDS: usize = 8;
-/// Written, read, lost, each on its own cache line.
-const HEADER_WORDS: usize = 24;
+/// How many were written, on a cache line of its own.
+const HEADER_WORDS: usize = 8;
 const WRITTEN: usize = 0;
-const READ: usize = 8;
-const LOST: usize = 16;
 
 /// Words of a ring.
 pub(crate) const fn words(slots: usize) -> usize {
     HEADER_WORDS + slots * SLOT_WORDS
 }
 
-/// One CPU's ring. There must be one writer and one reader at a time; with more, samples
-/// get lost or mixed, and nothing worse happens.
+/// One CPU's ring. There must be one writer at a time; with more, samples get lost or mixed, and
+/// nothing worse happens.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
     header: &'a [AtomicU64],
@@ -103,7 +105,7 @@ impl<'a> Ring<'a> {
         (slots.len() >= SLOT_WORDS).then_some(Self { header, slots })
     }
 
-    /// Samples that it holds.
+    /// Samples that it has room for; while one is written, its predecessor there is lost.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.slots.len() / SLOT_WORDS
@@ -114,52 +116,64 @@ impl<'a> Ring<'a> {
         &self.slots[index..index + SLOT_WORDS]
     }
 
-    /// Writes a sample, or counts it as lost.
+    /// Writes a sample, over the oldest one.
     pub fn push(&self, sample: &Record) {
         let written = self.header[WRITTEN].load(Ordering::Relaxed);
-        let read = self.header[READ].load(Ordering::Acquire);
-        if written.wrapping_sub(read) >= self.capacity() as u64 {
-            let lost = self.header[LOST].load(Ordering::Relaxed);
-            self.header[LOST].store(lost + 1, Ordering::Relaxed);
-            return;
-        }
+        // Who sees a word of what follows sees how many were written by now.
+        fence(Ordering::Release);
         for (word, value) in self.slot(written).iter().zip(sample.pack()) {
             word.store(value, Ordering::Relaxed);
         }
         self.header[WRITTEN].store(written.wrapping_add(1), Ordering::Release);
     }
 
-    /// The oldest sample that was not read yet.
-    pub fn pop(&self) -> Option<Record> {
+    /// A reader of what is written from now on.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        Reader { position: self.header[WRITTEN].load(Ordering::Acquire), lost: 0 }
+    }
+
+    /// The oldest sample that a reader has not seen yet.
+    pub fn next(&self, reader: &mut Reader) -> Option<Record> {
         loop {
-            let read = self.header[READ].load(Ordering::Relaxed);
-            let written = self.header[WRITTEN].load(Ordering::Acquire);
-            if read == written {
+            let behind = self.header[WRITTEN].load(Ordering::Acquire).wrapping_sub(reader.position);
+            if behind == 0 {
                 return None;
             }
-            // More than fits: another reader, or damage; the rest is as good as lost.
-            if written.wrapping_sub(read) > self.capacity() as u64 {
-                self.header[READ].store(written, Ordering::Release);
+            // The oldest one may be written over right now.
+            let lost = behind.saturating_sub(self.capacity() as u64 - 1);
+            reader.lost = reader.lost.wrapping_add(lost);
+            reader.position = reader.position.wrapping_add(lost);
+            if lost == behind {
                 return None;
             }
-            let slot = self.slot(read);
-            let sample = Record::unpack(std::array::from_fn(|i| slot[i].load(Ordering::Relaxed)));
-            self.header[READ].store(read.wrapping_add(1), Ordering::Release);
-            if sample.is_some() {
-                return sample;
+            let slot = self.slot(reader.position);
+            let words = std::array::from_fn(|i| slot[i].load(Ordering::Relaxed));
+            fence(Ordering::Acquire);
+            let written = self.header[WRITTEN].load(Ordering::Relaxed);
+            if written.wrapping_sub(reader.position) >= self.capacity() as u64 {
+                continue;
+            }
+            reader.position = reader.position.wrapping_add(1);
+            if let Some(sample) = Record::unpack(words) {
+                return Some(sample);
             }
         }
     }
+}
 
-    /// Forgets what was not read yet.
-    pub fn skip(&self) {
-        self.header[READ].store(self.header[WRITTEN].load(Ordering::Acquire), Ordering::Release);
-    }
+/// How far one has come in a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader {
+    position: u64,
+    lost: u64,
+}
 
-    /// Samples that found the ring full, since the beginning.
+impl Reader {
+    /// Samples that were written over before they were read.
     #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.header[LOST].load(Ordering::Relaxed)
+    pub const fn lost(&self) -> u64 {
+        self.lost
     }
 }
 
@@ -183,65 +197,82 @@ mod tests {
             write: time_ns.is_multiple_of(2),
             level: Level::Dram,
             latency_ns: 210,
+            period: time_ns % 1000,
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn what_is_written_over_is_counted() {
         let memory = memory(4);
         let ring = Ring::new(&memory).unwrap();
+        ring.push(&sample(8));
+        let mut reader = ring.reader();
         (0..6).for_each(|i| ring.push(&sample(i)));
-        assert_eq!(ring.lost(), 2);
-        assert_eq!(
-            std::iter::from_fn(|| ring.pop()).map(|s| s.time_ns).collect::<Vec<_>>(),
-            [0, 1, 2, 3]
-        );
+        let seen = std::iter::from_fn(|| ring.next(&mut reader));
+        assert_eq!(seen.map(|s| s.time_ns).collect::<Vec<_>>(), [3, 4, 5]);
+        assert_eq!(reader.lost(), 3);
         ring.push(&sample(9));
-        assert_eq!(ring.pop(), Some(sample(9)));
-        assert_eq!(ring.pop(), None);
+        assert_eq!(ring.next(&mut reader), Some(sample(9)));
+        assert_eq!(ring.next(&mut reader), None);
     }
 
     #[test]
-    fn a_reader_beside_the_writer_gets_whole_samples_in_order() {
+    fn readers_do_not_take_from_each_other() {
+        let memory = memory(8);
+        let ring = Ring::new(&memory).unwrap();
+        let mut readers = [ring.reader(); 2];
+        (0..6).for_each(|i| ring.push(&sample(i)));
+        for reader in &mut readers {
+            assert_eq!(std::iter::from_fn(|| ring.next(reader)).count(), 6);
+        }
+    }
+
+    #[test]
+    fn readers_beside_the_writer_get_whole_samples_in_order() {
         const COUNT: u64 = 200_000;
         let memory = memory(64);
         let ring = Ring::new(&memory).unwrap();
-        let mut seen = 0;
-        std::thread::scope(|scope| {
-            scope.spawn(|| (1..=COUNT).for_each(|i| ring.push(&sample(i))));
-            let mut last = 0;
-            while last < COUNT && seen + ring.lost() < COUNT {
-                if let Some(found) = ring.pop() {
+        let read = |mut reader: Reader| {
+            let (mut last, mut seen) = (0, 0);
+            while last < COUNT {
+                if let Some(found) = ring.next(&mut reader) {
                     assert!(found.time_ns > last);
                     assert_eq!(found, sample(found.time_ns));
                     last = found.time_ns;
                     seen += 1;
                 }
             }
+            assert_eq!(seen + reader.lost(), COUNT);
+        };
+        let [one, other] = [ring.reader(); 2];
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..=COUNT).for_each(|i| ring.push(&sample(i))));
+            scope.spawn(|| read(one));
+            read(other);
         });
-        seen += std::iter::from_fn(|| ring.pop()).count() as u64;
-        assert_eq!(seen + ring.lost(), COUNT);
     }
 
     proptest! {
         #[test]
         fn damaged_memory_is_read_without_harm(
-            written: u64, read: u64, slots in proptest::collection::vec(any::<u64>(), 32),
+            written: u64, position: u64, slots in proptest::collection::vec(any::<u64>(), 32),
         ) {
             let memory = memory(4);
             memory[WRITTEN].store(written, Ordering::Relaxed);
-            memory[READ].store(read, Ordering::Relaxed);
             for (word, value) in memory[HEADER_WORDS..].iter().zip(slots) {
                 word.store(value, Ordering::Relaxed);
             }
             let ring = Ring::new(&memory).unwrap();
-            prop_assert!(std::iter::from_fn(|| ring.pop()).count() <= 4);
+            let mut reader = Reader { position, lost: 0 };
+            prop_assert!(std::iter::from_fn(|| ring.next(&mut reader)).count() <= 4);
             ring.push(&sample(1));
         }
 
         #[test]
-        fn samples_survive_packing(time_ns: u64, cpu: u32, home: u32, write: bool, latency_ns: u32) {
-            let sample = Record { cpu, home, write, latency_ns, ..sample(time_ns) };
+        fn samples_survive_packing(
+            time_ns: u64, cpu: u32, home: u32, write: bool, latency_ns: u32, period: u64,
+        ) {
+            let sample = Record { cpu, home, write, latency_ns, period, ..sample(time_ns) };
             prop_assert_eq!(Record::unpack(sample.pack()), Some(sample));
         }
     }

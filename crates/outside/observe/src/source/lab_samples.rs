@@ -1,6 +1,6 @@
 //! Samples of the lab's PMU, as many as are wanted.
 
-use crate::lab::{LabCounters, LabPmu};
+use crate::lab::{LabCounters, LabError, LabPmu, LabSampler};
 use crate::sample::{Sample, ServedBy};
 
 /// DRAM samples that are wanted for one decision: enough to decide by, and cheap.
@@ -14,49 +14,45 @@ const STEP: u64 = 8;
 /// The PMU while it samples.
 #[derive(Debug)]
 pub struct LabSamples {
-    pmu: LabPmu,
+    sampler: LabSampler,
     period: u64,
     taken: u64,
     /// When the interval began.
     counters: LabCounters,
     stopped: bool,
-    /// Lost before it began, and before this interval.
-    lost_before: u64,
+    /// Lost before this interval.
     lost_then: u64,
 }
 
 impl LabSamples {
     pub const NAME: &'static str = "the lab's PMU";
 
-    pub fn begin(pmu: LabPmu) -> Self {
-        pmu.set_sample_period(FIRST_PERIOD);
-        let lost_before = pmu.lost_samples();
-        let lost_then = lost_before;
+    /// # Errors
+    /// As [`LabPmu::sample`].
+    pub fn begin(pmu: LabPmu) -> Result<Self, LabError> {
         let counters = pmu.counters();
-        Self {
-            pmu,
-            period: FIRST_PERIOD,
-            taken: 0,
-            counters,
-            stopped: false,
-            lost_before,
-            lost_then,
-        }
+        let sampler = pmu.sample(FIRST_PERIOD)?;
+        let period = FIRST_PERIOD;
+        Ok(Self { sampler, period, taken: 0, counters, stopped: false, lost_then: 0 })
     }
 
     pub fn take(&mut self, into: &mut Vec<Sample>) {
         let before = into.len();
-        into.extend(self.pmu.samples().filter(|sample| sample.served_by == Some(ServedBy::Dram)));
+        self.sampler.take(|sample| {
+            if sample.served_by == Some(ServedBy::Dram) {
+                into.push(sample);
+            }
+        });
         self.taken += (into.len() - before) as u64;
     }
 
     pub fn end_interval(&mut self) -> f64 {
         let period = self.period;
         // Busy CPUs lose more than others: what is seen of them is too little.
-        let came = std::mem::take(&mut self.taken) + (self.pmu.lost_samples() - self.lost_then);
+        let came = std::mem::take(&mut self.taken) + (self.sampler.lost() - self.lost_then);
         let next = adapted(period, came);
         if next != period {
-            self.pmu.set_sample_period(next);
+            self.sampler.set_period(next);
             self.period = next;
         }
         period as f64
@@ -64,34 +60,28 @@ impl LabSamples {
 
     pub fn stop(&mut self) {
         self.stopped = true;
-        self.pmu.set_sample_period(0);
+        self.sampler.set_period(0);
     }
 
     pub fn skip(&mut self) {
-        if std::mem::take(&mut self.stopped) {
-            self.pmu.set_sample_period(self.period);
+        match std::mem::take(&mut self.stopped) {
+            true => self.sampler.set_period(self.period),
+            false => self.sampler.skip(),
         }
-        self.pmu.skip_samples();
-        self.counters = self.pmu.counters();
-        self.lost_then = self.pmu.lost_samples();
+        self.counters = self.sampler.lab().counters();
+        self.lost_then = self.sampler.lost();
     }
 
     pub fn traffic(&self) -> Vec<Vec<f64>> {
-        self.pmu.counters().traffic_since(&self.counters)
+        self.sampler.lab().counters().traffic_since(&self.counters)
     }
 
     pub fn time_ns(&self) -> u64 {
-        self.pmu.time_ns()
+        self.sampler.lab().time_ns()
     }
 
     pub fn lost(&self) -> u64 {
-        self.pmu.lost_samples().saturating_sub(self.lost_before)
-    }
-}
-
-impl Drop for LabSamples {
-    fn drop(&mut self) {
-        self.pmu.set_sample_period(0);
+        self.sampler.lost()
     }
 }
 

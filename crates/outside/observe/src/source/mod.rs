@@ -52,9 +52,10 @@ impl Source {
         let mut pass = |name, why: String| passed_over.push(PassedOver { name, why });
         match LabPmu::find() {
             Ok(None) => {}
-            Ok(Some(pmu)) => {
-                return (Some(Self::new(Kind::Lab(LabSamples::begin(pmu)))), passed_over);
-            }
+            Ok(Some(pmu)) => match LabSamples::begin(pmu) {
+                Ok(lab) => return (Some(Self::new(Kind::Lab(lab))), passed_over),
+                Err(error) => pass(LabSamples::NAME, error.to_string()),
+            },
             Err(error) => pass(LabSamples::NAME, error.to_string()),
         }
         let Some(pmu) = AccessPmu::find("/".as_ref()) else {

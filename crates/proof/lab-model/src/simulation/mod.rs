@@ -345,6 +345,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             write,
             level: served.level,
             latency_ns: (served.latency_ps / 1000.0) as u32,
+            period,
         });
     }
 

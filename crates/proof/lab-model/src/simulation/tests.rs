@@ -225,14 +225,17 @@ fn a_working_set_stays_in_the_level_it_fits() {
 #[test]
 fn samples_come_at_the_period_and_say_where_from() {
     let simulation = simulation(model());
-    simulation.pmu().set_sample_period(100);
+    let samplers = simulation.pmu().samplers();
+    samplers.set_period(samplers.claim(1, |_| true).unwrap(), 100);
+    let ring = simulation.pmu().ring(3).unwrap();
+    let mut reader = ring.reader();
     let mut cpu = Runner::new(&simulation, 3);
     scattered(0, 5000).for_each(|address| cpu.read(address));
-    let ring = simulation.pmu().ring(3).unwrap();
-    let samples: Vec<Record> = std::iter::from_fn(|| ring.pop()).collect();
-    assert_eq!((samples.len(), ring.lost()), (50, 0));
+    let samples: Vec<Record> = std::iter::from_fn(|| ring.next(&mut reader)).collect();
+    assert_eq!((samples.len(), reader.lost()), (50, 0));
     for sample in samples {
         assert_eq!((sample.cpu, sample.home, sample.level), (3, 0, Level::Dram));
+        assert_eq!(sample.period, 100);
         assert_eq!(sample.virtual_address, sample.physical_address + OFFSET);
         assert!((180..400).contains(&sample.latency_ns), "{sample:?}");
     }

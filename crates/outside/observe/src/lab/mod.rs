@@ -10,16 +10,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use numapilot_lab_pmu::MarkKind;
-use numapilot_lab_pmu::{
-    Level, PCI_DEVICE, PCI_VENDOR, Pmu, PmuError, Record, Scalar, Snapshot, Vector,
-};
+use numapilot_lab_pmu::{PCI_DEVICE, PCI_VENDOR, Pmu, PmuError, Scalar, Snapshot, Vector};
 use numapilot_sys::mark;
 use numapilot_sys::shared::SharedWords;
-use numapilot_topology::{CpuId, NodeId};
 use thiserror::Error;
 
 use crate::metric::{Figures, Metric};
-use crate::sample::{Sample, ServedBy};
+
+mod sampler;
+
+pub use sampler::LabSampler;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 
@@ -34,6 +34,12 @@ pub enum LabError {
         /// What the system says.
         cause: io::Error,
     },
+    /// There is no place for another sampler.
+    #[error("too many programs sample by the lab's PMU; end one of them")]
+    Busy,
+    /// /proc does not tell which process this is.
+    #[error("/proc does not tell which process samples: {0}; mount it")]
+    NoProcess(#[from] procfs::ProcError),
     /// Another version, or damaged.
     #[error(transparent)]
     Unknown(#[from] PmuError),
@@ -107,55 +113,12 @@ impl LabPmu {
         LabCounters { time_ns: self.time_ns(), counted: Snapshot::take(&self.pmu) }
     }
 
-    /// Begins to sample one of so many accesses that miss the first level of cache; 0 ends
-    /// it. What was sampled before is forgotten.
-    pub fn set_sample_period(&self, accesses: u64) {
-        self.pmu.set_sample_period(accesses);
-        self.skip_samples();
-    }
-
-    /// Forgets what was sampled and not taken.
-    pub fn skip_samples(&self) {
-        self.rings().for_each(|ring| ring.skip());
-    }
-
-    /// Takes the samples that came since the last time, CPU by CPU, of each no more than its
-    /// ring holds: one that gives them as fast as they are taken must not keep those of others
-    /// from being seen. There must be one reader at a time.
-    pub fn samples(&self) -> impl Iterator<Item = Sample> + '_ {
-        self.rings()
-            .flat_map(|ring| std::iter::from_fn(move || ring.pop()).take(ring.capacity()))
-            .map(sample)
-    }
-
-    /// Samples that were lost because they were not taken in time, since the machine was
-    /// started.
-    #[must_use]
-    pub fn lost_samples(&self) -> u64 {
-        self.rings().map(|ring| ring.lost()).sum()
-    }
-
-    fn rings(&self) -> impl Iterator<Item = numapilot_lab_pmu::Ring<'_>> {
-        (0..self.pmu.shape().cpus).filter_map(|cpu| self.pmu.ring(cpu))
-    }
-}
-
-fn sample(record: Record) -> Sample {
-    Sample {
-        time_ns: record.time_ns,
-        pid: None,
-        virtual_address: record.virtual_address,
-        physical_address: Some(record.physical_address),
-        cpu: CpuId(record.cpu),
-        home: Some(NodeId(record.home)),
-        write: record.write,
-        served_by: Some(match record.level {
-            Level::Private => ServedBy::OwnCache,
-            Level::Last => ServedBy::SharedCache,
-            Level::OtherCache => ServedBy::OtherCache,
-            Level::Dram => ServedBy::Dram,
-        }),
-        latency_ns: Some(record.latency_ns),
+    /// Begins to sample one of so many accesses that miss the first level of cache.
+    ///
+    /// # Errors
+    /// [`LabError::Busy`] when too many programs sample.
+    pub fn sample(self, period: u64) -> Result<LabSampler, LabError> {
+        LabSampler::begin(self, period)
     }
 }
 

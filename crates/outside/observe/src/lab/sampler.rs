@@ -1,0 +1,129 @@
+//! One of the programs that sample by a lab's PMU, each as often as it wants to.
+
+use numapilot_lab_pmu::{Level, Reader, Record};
+use numapilot_topology::{CpuId, NodeId};
+use procfs::ProcResult;
+use procfs::process::Process;
+
+use super::{LabError, LabPmu};
+use crate::sample::{Sample, ServedBy};
+
+/// Bits of an owner's number that are its process; Linux has no more than 2^22.
+const PID_BITS: u32 = 22;
+
+/// What one CPU sampled.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    reader: Reader,
+    /// Accesses since the last sample that was taken.
+    passed: u64,
+}
+
+/// Samples accesses until it is dropped.
+#[derive(Debug)]
+pub struct LabSampler {
+    lab: LabPmu,
+    place: usize,
+    period: u64,
+    seen: Vec<Seen>,
+    lost: u64,
+}
+
+impl LabSampler {
+    pub(super) fn begin(lab: LabPmu, period: u64) -> Result<Self, LabError> {
+        let own = Process::myself().and_then(|process| owner(&process))?;
+        let place = lab.pmu.samplers().claim(own, is_alive).ok_or(LabError::Busy)?;
+        let mut begun = Self { lab, place, period, seen: Vec::new(), lost: 0 };
+        begun.skip();
+        begun.set_period(period);
+        Ok(begun)
+    }
+
+    /// The PMU.
+    #[must_use]
+    pub const fn lab(&self) -> &LabPmu {
+        &self.lab
+    }
+
+    /// Samples one of so many accesses from now on; 0 ends it. What was sampled before and not
+    /// taken is forgotten.
+    pub fn set_period(&mut self, accesses: u64) {
+        self.period = accesses;
+        self.lab.pmu.samplers().set_period(self.place, accesses);
+        self.skip();
+    }
+
+    /// Forgets what was sampled and not taken.
+    pub fn skip(&mut self) {
+        let pmu = &self.lab.pmu;
+        let seen = (0..pmu.shape().cpus).filter_map(|cpu| pmu.ring(cpu));
+        self.seen = seen.map(|ring| Seen { reader: ring.reader(), passed: 0 }).collect();
+    }
+
+    /// Takes the samples that came since the last time, CPU by CPU, of each no more than its
+    /// ring holds: one that gives them as fast as they are taken must not keep those of others
+    /// from being seen.
+    pub fn take(&mut self, mut into: impl FnMut(Sample)) {
+        let (pmu, period) = (&self.lab.pmu, self.period.max(1));
+        // Lost ones came as often as the one who samples most wants them.
+        let shortest = pmu.sample_period().clamp(1, period);
+        for (cpu, seen) in self.seen.iter_mut().enumerate() {
+            let Some(ring) = pmu.ring(cpu) else { continue };
+            let lost = seen.reader.lost();
+            for _ in 0..ring.capacity() {
+                let Some(record) = ring.next(&mut seen.reader) else { break };
+                // Others may sample more often.
+                seen.passed = seen.passed.saturating_add(record.period);
+                if seen.passed >= period {
+                    seen.passed %= period;
+                    into(sample(record));
+                }
+            }
+            let lost = u128::from(seen.reader.lost() - lost);
+            let own = (lost * u128::from(shortest)).div_ceil(u128::from(period));
+            self.lost = self.lost.saturating_add(u64::try_from(own).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Samples that were lost because they were not taken in time.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+impl Drop for LabSampler {
+    fn drop(&mut self) {
+        self.lab.pmu.samplers().release(self.place);
+    }
+}
+
+/// A process by its number and when it began: another one may get its number.
+fn owner(process: &Process) -> ProcResult<u64> {
+    let began = process.stat()?.starttime;
+    Ok(began << PID_BITS | u64::from(process.pid.cast_unsigned()))
+}
+
+fn is_alive(known: u64) -> bool {
+    let pid = i32::try_from(known & ((1 << PID_BITS) - 1)).unwrap_or(0);
+    Process::new(pid).and_then(|process| owner(&process)).is_ok_and(|owner| owner == known)
+}
+
+fn sample(record: Record) -> Sample {
+    Sample {
+        time_ns: record.time_ns,
+        pid: None,
+        virtual_address: record.virtual_address,
+        physical_address: Some(record.physical_address),
+        cpu: CpuId(record.cpu),
+        home: Some(NodeId(record.home)),
+        write: record.write,
+        served_by: Some(match record.level {
+            Level::Private => ServedBy::OwnCache,
+            Level::Last => ServedBy::SharedCache,
+            Level::OtherCache => ServedBy::OtherCache,
+            Level::Dram => ServedBy::Dram,
+        }),
+        latency_ns: Some(record.latency_ns),
+    }
+}
