@@ -21,11 +21,13 @@ pub fn checks(files: &Files) -> Vec<Check> {
     let open = |event, scope, user_only| Counter::open(event, scope, None, user_only).map(drop);
     let everywhere = open(Event::CONTEXT_SWITCHES, Scope::Cpu(first_cpu(files)), false);
     let unbound = everywhere.is_ok();
+    let lab = LabPmu::find();
+    let emulated_samples = matches!(lab, Ok(Some(_)));
     vec![
         hardware(files, open(Event::CYCLES, Scope::Thread(0), true)),
         software(files, open(Event::PAGE_FAULTS, Scope::Thread(0), true)),
         machine_wide(files, everywhere),
-        samples(files, |pmu| {
+        samples(files, emulated_samples, |pmu| {
             let open = |user_only, scope| {
                 let sampling = Sampling { user_only, ..pmu.sampling };
                 SampledEvent::open(&sampling, scope, first_cpu(files)).map(drop)
@@ -37,7 +39,7 @@ pub fn checks(files: &Files) -> Vec<Check> {
         paranoid(files, unbound),
     ]
     .into_iter()
-    .chain(emulated(LabPmu::find()))
+    .chain(emulated(lab))
     .collect()
 }
 
@@ -149,8 +151,12 @@ fn machine_wide(files: &Files, trial: io::Result<()>) -> Check {
     }
 }
 
-/// What `balance` samples by.
-fn samples(files: &Files, open: impl FnOnce(&AccessPmu) -> io::Result<()>) -> Check {
+/// What `balance` samples by; `emulated` where a lab's PMU has samples.
+fn samples(
+    files: &Files,
+    emulated: bool,
+    open: impl FnOnce(&AccessPmu) -> io::Result<()>,
+) -> Check {
     const NAME: &str = "memory access samples";
     let Some(pmu) = AccessPmu::find(&files.path("")) else {
         return Check::missing(
@@ -160,8 +166,13 @@ fn samples(files: &Files, open: impl FnOnce(&AccessPmu) -> io::Result<()>) -> Ch
                 true => "this virtual machine shows none of them",
                 false => "the kernel shows none of them for this processor",
             },
-            "hints of AutoNUMA are used instead; for exact samples use the bare machine, kernel \
-             6.1 or later (Arm: with the arm_spe_pmu module)",
+            match emulated {
+                true => "none needed: those of the lab PMU are used instead",
+                false => {
+                    "hints of AutoNUMA are used instead; for exact samples use the bare machine, \
+                     kernel 6.1 or later (Arm: with the arm_spe_pmu module)"
+                }
+            },
         );
     };
     match open(&pmu) {
@@ -227,10 +238,16 @@ mod tests {
     fn a_source_must_open() {
         let (_dir, files) =
             recorded(&[("sys/bus/event_source/devices/ibs_op/type", "11\n"), (PARANOID, "4\n")]);
-        assert_eq!(samples(&files, |_| Ok(())).state, State::Works);
-        let check = samples(&files, |_| errno(libc::EACCES));
+        assert_eq!(samples(&files, false, |_| Ok(())).state, State::Works);
+        let check = samples(&files, false, |_| errno(libc::EACCES));
         assert!(check.cause.unwrap().contains("perf_event_paranoid is 4"));
-        assert_eq!(samples(&files, |_| errno(libc::EBUSY)).state, State::Missing);
+        assert_eq!(samples(&files, false, |_| errno(libc::EBUSY)).state, State::Missing);
+        // Without one it is said what is used instead.
+        let (_dir, files) = recorded(&[("proc/cpuinfo", "flags\t\t: fpu hypervisor\n")]);
+        for (emulated, instead) in [(false, "hints of AutoNUMA"), (true, "lab PMU")] {
+            let check = samples(&files, emulated, |_| Ok(()));
+            assert!(check.remedy.unwrap().contains(instead));
+        }
     }
 
     #[test]
