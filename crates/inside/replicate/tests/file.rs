@@ -95,21 +95,3 @@ fn an_empty_file_is_a_file() {
     let Some((_directory, _, copies)) = leased(b"") else { return };
     assert_eq!(copies.reader().unwrap().read(), Some(&b""[..]));
 }
-
-#[test]
-fn a_forked_child_is_told_nothing_and_knows_it() {
-    let Some((_directory, _, copies)) = leased(b"before") else { return };
-    // SAFETY: the child calls nothing but reads, drops and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let stale = copies.reader().is_ok_and(|mut reader| reader.read().is_none());
-        drop(copies);
-        // SAFETY: does not return.
-        unsafe { libc::_exit(if stale { 0 } else { 1 }) };
-    }
-    let mut status = 0;
-    // SAFETY: the status outlives the call.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0);
-    assert_eq!(copies.reader().unwrap().read(), Some(&b"before"[..]));
-}
