@@ -194,7 +194,7 @@ fn traffic(state: &State) -> Vec<String> {
     for (from, to) in state.nodes.iter().zip(accesses) {
         let mut line = format!("{:>indent$}", from.id.0);
         for accesses in to {
-            let _ = write!(line, " {:>7}", count(*accesses as f64 / state.seconds()));
+            let _ = write!(line, " {:>7}", count(*accesses as f64 / state.accessed_seconds()));
         }
         lines.push(line);
     }

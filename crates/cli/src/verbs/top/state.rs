@@ -72,6 +72,12 @@ impl State {
         Ok(self.figure(metric)? / self.seconds())
     }
 
+    /// Length of the interval on the clock of accesses: on an emulated machine that is simulated.
+    pub fn accessed_seconds(&self) -> f64 {
+        let simulated = self.figure(Metric::SimulatedSeconds).ok();
+        simulated.filter(|seconds| *seconds > 0.0).unwrap_or_else(|| self.seconds())
+    }
+
     /// Length of the interval.
     pub fn seconds(&self) -> f64 {
         self.figure(Metric::Seconds).ok().filter(|seconds| *seconds > 0.0).unwrap_or(1.0)

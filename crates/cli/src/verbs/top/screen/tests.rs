@@ -73,6 +73,19 @@ fn a_screen_of_80_by_24() {
 }
 
 #[test]
+fn traffic_is_by_simulated_seconds_where_there_are_any() {
+    let row = |state: &State| traffic(state)[1].split_whitespace().nth(1).map(str::to_owned);
+    let mut state = recorded();
+    let by_host = row(&state).unwrap();
+    // The guest saw a hundredth of the time.
+    state.figures.insert(Metric::SimulatedSeconds, Ok(0.02));
+    state.traffic = Ok(vec![vec![900_000, 0], vec![0, 0]]);
+    assert_eq!(row(&state).unwrap(), by_host);
+    state.figures.insert(Metric::SimulatedSeconds, Ok(0.0));
+    assert_ne!(row(&state).unwrap(), by_host);
+}
+
+#[test]
 fn what_is_not_known_is_said() {
     insta::assert_snapshot!(plain(&text(&poor(), Order::Samples)));
 }
