@@ -139,7 +139,8 @@ fn in_the_guest(lab: &LabPmu) {
         }
         let (seconds, count) = ((lab.time_ns() - time) as f64 * 1e-9, misses(lab) - count);
         read();
-        drop(other);
+        // Who has stopped gets nothing while others sample.
+        other.set_period(0);
         let lost = sampler.lost();
         println!("{:.0} samples per simulated second, {lost} lost", seen as f64 / seconds);
         assert_eq!(lost, 0);
@@ -161,6 +162,7 @@ fn in_the_guest(lab: &LabPmu) {
             seen += 1;
             dram += u64::from(sample.served_by == Some(ServedBy::Dram));
         });
+        other.take(|sample| panic!("it has stopped: {sample:?}"));
         let lost = sampler.lost();
         println!("{seen} samples read late, {dram} of them of DRAM, {lost} lost");
         assert!(lost > 0 && seen >= 4095 && dram > 0);

@@ -181,6 +181,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
             }
         }
         if self.keys.len() + fresh.len() > self.most {
+            // Forgetting leaves half, whichever that is.
             let room = self.most - self.keys.len() / 2;
             both(
                 fresh.len() >= MANY,

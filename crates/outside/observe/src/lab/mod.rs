@@ -39,7 +39,7 @@ pub enum LabError {
     Busy,
     /// /proc does not tell which process this is.
     #[error("/proc does not tell which process samples: {0}; mount it")]
-    NoProcess(#[from] procfs::ProcError),
+    NoProcess(io::Error),
     /// Another version, or damaged.
     #[error(transparent)]
     Unknown(#[from] PmuError),

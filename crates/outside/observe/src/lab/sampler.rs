@@ -1,9 +1,10 @@
 //! One of the programs that sample by a lab's PMU, each as often as it wants to.
 
+use std::io;
+
 use numapilot_lab_pmu::{Level, Reader, Record};
+use numapilot_sys::process::start_time;
 use numapilot_topology::{CpuId, NodeId};
-use procfs::ProcResult;
-use procfs::process::Process;
 
 use super::{LabError, LabPmu};
 use crate::sample::{Sample, ServedBy};
@@ -31,10 +32,9 @@ pub struct LabSampler {
 
 impl LabSampler {
     pub(super) fn begin(lab: LabPmu, period: u64) -> Result<Self, LabError> {
-        let own = Process::myself().and_then(|process| owner(&process))?;
+        let own = owner(std::process::id()).map_err(LabError::NoProcess)?;
         let place = lab.pmu.samplers().claim(own, is_alive).ok_or(LabError::Busy)?;
         let mut begun = Self { lab, place, period, seen: Vec::new(), lost: 0 };
-        begun.skip();
         begun.set_period(period);
         Ok(begun)
     }
@@ -64,7 +64,11 @@ impl LabSampler {
     /// ring holds: one that gives them as fast as they are taken must not keep those of others
     /// from being seen.
     pub fn take(&mut self, mut into: impl FnMut(Sample)) {
-        let (pmu, period) = (&self.lab.pmu, self.period.max(1));
+        let (pmu, period) = (&self.lab.pmu, self.period);
+        if period == 0 {
+            // What comes is for others.
+            return;
+        }
         // Lost ones came as often as the one who samples most wants them.
         let shortest = pmu.sample_period().clamp(1, period);
         for (cpu, seen) in self.seen.iter_mut().enumerate() {
@@ -79,7 +83,7 @@ impl LabSampler {
                     into(sample(record));
                 }
             }
-            let lost = u128::from(seen.reader.lost() - lost);
+            let lost = u128::from(seen.reader.lost().wrapping_sub(lost));
             let own = (lost * u128::from(shortest)).div_ceil(u128::from(period));
             self.lost = self.lost.saturating_add(u64::try_from(own).unwrap_or(u64::MAX));
         }
@@ -99,14 +103,13 @@ impl Drop for LabSampler {
 }
 
 /// A process by its number and when it began: another one may get its number.
-fn owner(process: &Process) -> ProcResult<u64> {
-    let began = process.stat()?.starttime;
-    Ok(began << PID_BITS | u64::from(process.pid.cast_unsigned()))
+fn owner(pid: u32) -> io::Result<u64> {
+    Ok(start_time(pid)? << PID_BITS | u64::from(pid))
 }
 
 fn is_alive(known: u64) -> bool {
-    let pid = i32::try_from(known & ((1 << PID_BITS) - 1)).unwrap_or(0);
-    Process::new(pid).and_then(|process| owner(&process)).is_ok_and(|owner| owner == known)
+    let pid = u32::try_from(known & ((1 << PID_BITS) - 1)).unwrap_or(0);
+    owner(pid).is_ok_and(|owner| owner == known)
 }
 
 fn sample(record: Record) -> Sample {
