@@ -16,8 +16,8 @@
 //! because the model follows pointers, but on the stack.
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
-    Register, UsedMemory,
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    OpAccess, OpKind, Register, UsedMemory,
 };
 
 /// Size of the model's lines.
@@ -74,18 +74,45 @@ struct Block {
     told: Vec<Told>,
 }
 
-/// What must be told of each instruction of a block that begins at this address, and how many
-/// reads and writes need not.
-pub fn told<'a>(address: u64, block: impl Iterator<Item = &'a [u8]>) -> (Vec<Told>, u64, u64) {
+/// What a block of instructions needs.
+#[derive(Debug)]
+pub struct Plan {
+    /// What must be told of each instruction.
+    pub told: Vec<Told>,
+    /// Reads that need not be told.
+    pub reads: u64,
+    /// Writes likewise.
+    pub writes: u64,
+    /// Whether it ends by going back, perhaps. Every loop has such a block: what is called returns
+    /// to where it was called from, which is forward.
+    pub goes_back: bool,
+}
+
+/// The plan of a block that begins at this address.
+pub fn plan<'a>(address: u64, block: impl Iterator<Item = &'a [u8]>) -> Plan {
     let mut state = Block::new();
     let mut factory = InstructionInfoFactory::new();
     let mut ip = address;
+    let mut goes_back = false;
     for code in block {
         let instruction = Decoder::with_ip(64, code, ip, DecoderOptions::NONE).decode();
         state.add(&instruction, &mut factory);
+        goes_back = may_go_back(&instruction);
         ip = ip.wrapping_add(code.len() as u64);
     }
-    state.finish()
+    let (told, reads, writes) = state.finish();
+    Plan { told, reads, writes, goes_back }
+}
+
+/// Whether an instruction may go to one before it, but by returning.
+fn may_go_back(instruction: &Instruction) -> bool {
+    match instruction.flow_control() {
+        FlowControl::Next | FlowControl::Return => false,
+        FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch | FlowControl::Call => {
+            instruction.near_branch_target() <= instruction.ip()
+        }
+        _ => true,
+    }
 }
 
 impl Block {
@@ -105,9 +132,12 @@ impl Block {
         let repeated = instruction.is_string_instruction()
             && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
         let value = !repeated && replaces_a_register(instruction, info.used_registers());
-        self.told.push(Told { reads: true, writes: true, value, repeated });
-        let [reads, writes] = [OpAccess::Read, OpAccess::Write]
-            .map(|way| info.used_memory().iter().filter(|m| goes(m.access(), way)).count());
+        let accesses = |way| info.used_memory().iter().filter(|m| goes(m.access(), way)).count();
+        let [reads, writes] = [OpAccess::Read, OpAccess::Write].map(accesses);
+        // Asking QEMU to tell what is never done costs it memory and time for each instruction.
+        let unknown = instruction.is_invalid();
+        let (may_read, may_write) = (unknown || reads > 0, unknown || writes > 0);
+        self.told.push(Told { reads: may_read, writes: may_write, value, repeated });
         for memory in info.used_memory() {
             let size = memory.memory_size().size();
             if repeated || size == 0 || size > LARGEST {
@@ -291,7 +321,7 @@ mod tests {
 
     /// For each instruction, which accesses it has and are told; and the silent ones' counts.
     fn of(block: &[&[u8]]) -> (Vec<(bool, bool)>, u64, u64) {
-        let (told, reads, writes) = told(0x40_0000, block.iter().copied());
+        let Plan { told, reads, writes, .. } = plan(0x40_0000, block.iter().copied());
         (told.iter().map(|t| (t.reads, t.writes)).collect(), reads, writes)
     }
 
@@ -302,7 +332,7 @@ mod tests {
 
     #[test]
     fn the_same_place_is_told_once() {
-        assert_eq!(of(&[LOAD_8, LOAD_8]), (vec![(true, true), (false, true)], 1, 0));
+        assert_eq!(of(&[LOAD_8, LOAD_8]), (vec![(true, false), (false, false)], 1, 0));
         assert_eq!(of(&[STORE_8, LOAD_8]).1, 1);
         assert_eq!(of(&[LOAD_8, STORE_8]).2, 0, "who changes the line must be seen");
         assert_eq!(of(&[LOAD_8, NEXT, LOAD_0]).1, 1, "the same place by another name");
@@ -362,7 +392,7 @@ mod tests {
 
     #[test]
     fn values_are_told_of_loads_that_replace_a_register() {
-        let value = |code: &[u8]| told(0, [code].into_iter()).0[0].value;
+        let value = |code: &[u8]| plan(0, [code].into_iter()).told[0].value;
         let loads: [&[u8]; 6] = [
             LOAD_0,
             &[0x63, 0x07],                   // movslq (%rdi),%rax but for its prefix
@@ -388,8 +418,41 @@ mod tests {
     }
 
     #[test]
+    fn what_an_instruction_does_not_do_is_not_asked_for() {
+        let ways = |code: &[u8]| of(&[code]).0[0];
+        assert_eq!(ways(NEXT), (false, false));
+        assert_eq!(ways(&[0x48, 0x8d, 0x07]), (false, false), "lea (%rdi),%rax");
+        assert_eq!(ways(LOAD_0), (true, false));
+        assert_eq!(ways(STORE_8), (false, true));
+        assert_eq!(ways(&[0x48, 0x01, 0x07]), (true, true), "add %rax,(%rdi)");
+        assert_eq!(ways(&[0xe8, 0, 0, 0, 0]), (false, true), "call");
+        assert_eq!(ways(&[0xc3]), (true, false), "ret");
+        assert_eq!(ways(&[0x0f, 0xae, 0x07]), (false, true), "fxsave (%rdi)");
+        assert_eq!(ways(&[0x06]), (true, true), "no instruction");
+    }
+
+    #[test]
+    fn blocks_go_back_by_jumps_and_calls_and_by_what_is_not_known() {
+        let back = |code: &[u8]| plan(0x40_0000, [LOAD_0, code].into_iter()).goes_back;
+        let going: [&[u8]; 5] = [
+            &[0x75, 0xfb],                   // jne to the block's beginning
+            &[0xeb, 0xfe],                   // jmp to itself
+            &[0xe8, 0xf6, 0xff, 0xff, 0xff], // call what is before
+            &[0xff, 0xe0],                   // jmp *%rax
+            &[0xff, 0xd0],                   // call *%rax
+        ];
+        for code in going {
+            assert!(back(code), "{code:x?}");
+        }
+        let others: [&[u8]; 5] = [NEXT, &[0x75, 0x10], &[0xeb, 0x10], &[0xe8, 0, 1, 0, 0], &[0xc3]];
+        for code in others {
+            assert!(!back(code), "{code:x?}");
+        }
+    }
+
+    #[test]
     fn elements_large_and_strange_accesses_stay() {
-        let (told, ..) = told(0, [&[0xf3, 0xaa][..], &[0xaa]].into_iter());
+        let Plan { told, .. } = plan(0, [&[0xf3, 0xaa][..], &[0xaa]].into_iter());
         assert!(told[0].repeated && told[0].writes && !told[1].repeated, "rep stosb, stosb");
         let wide: &[u8] = &[0xc5, 0xfe, 0x6f, 0x07]; // vmovdqu (%rdi),%ymm0
         assert_eq!(of(&[wide, wide]).1, 0);

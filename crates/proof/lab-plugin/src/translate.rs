@@ -124,18 +124,22 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
             insns.iter().for_each(|(insn, code)| special(*insn, code, true));
             return;
         }
-        let (told, reads, writes) = repeats::told(address, insns.iter().map(|(_, c)| c.bytes()));
-        add(offset_of!(Score, block), Block { instructions: count as u64, reads, writes }.pack());
-        qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
-            tb,
-            on_budget,
-            qemu::NO_REGS,
-            qemu::AT_LEAST,
-            word(offset_of!(Score, block)),
-            Block { instructions: BUDGET, ..Block::default() }.pack(),
-            ptr::null_mut(),
-        );
-        for ((insn, code), told) in insns.iter().zip(told) {
+        let plan = repeats::plan(address, insns.iter().map(|(_, c)| c.bytes()));
+        let block = Block { instructions: count as u64, reads: plan.reads, writes: plan.writes };
+        add(offset_of!(Score, block), block.pack());
+        // A loop is enough: between two of them little is executed.
+        if plan.goes_back {
+            qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
+                tb,
+                on_budget,
+                qemu::NO_REGS,
+                qemu::AT_LEAST,
+                word(offset_of!(Score, block)),
+                Block { instructions: BUDGET, ..Block::default() }.pack(),
+                ptr::null_mut(),
+            );
+        }
+        for ((insn, code), told) in insns.iter().zip(plan.told) {
             special(*insn, code, false);
             tell(*insn, told);
         }
