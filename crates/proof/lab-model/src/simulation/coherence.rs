@@ -2,7 +2,8 @@
 //! takes to get it.
 //!
 //! Writes take all other copies away; reads leave the owner its copy without the right to
-//! write it. A last-level cache includes the private ones of its CPUs: what leaves it
+//! write it. A CPU that has its last level to itself, and a line that no other cache has, may
+//! write that without telling anybody: whether it did is asked for when somebody wants to know. A last-level cache includes the private ones of its CPUs: what leaves it
 //! leaves them too.
 
 use std::sync::atomic::AtomicU64;
@@ -11,7 +12,7 @@ use numapilot_lab_pmu::{CpuCounters, Level, Vector};
 
 use super::core::Core;
 use super::directory::Holders;
-use super::last::Room;
+use super::last::{Alone, LastLevel, Room, Victim};
 use super::private::Found;
 use super::{Request, Served, Simulation, tlb};
 use crate::model::LINE_BYTES;
@@ -34,8 +35,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let from = self.model.node_of_cpu[rival];
         let latency_ps = self.transfer_ps(core.cpu, rival);
         let held_ps = now_ps.saturating_sub(since_ps);
-        if held_ps < (latency_ps as u64).max(interval_ps) {
-            return Some(Served { level: Level::Private, latency_ps: 0.0, queue_ps: 0 });
+        if held_ps < latency_ps.max(interval_ps) {
+            return Some(Served { level: Level::Private, latency_ps: 0, queue_ps: 0 });
         }
         let queue_ps = self.network.send(from, core.node, now_ps);
         self.count_links(counters, from, core.node);
@@ -43,18 +44,18 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         core.counts.last_misses += 1;
         core.counts.invalidations += u64::from(write);
         counters.add_at(Vector::Transfers, from, 1);
-        let latency_ps = latency_ps + queue_ps as f64;
-        core.fights.hold(line, now_ps + latency_ps as u64);
+        let latency_ps = latency_ps + queue_ps;
+        core.fights.hold(line, now_ps + latency_ps);
         Some(Served { level: Level::OtherCache, latency_ps, queue_ps })
     }
 
     /// What a line takes from the caches of another CPU.
-    fn transfer_ps(&self, cpu: usize, from: usize) -> f64 {
+    fn transfer_ps(&self, cpu: usize, from: usize) -> u64 {
         if self.group(cpu) == self.group(from) {
             return self.last_ps;
         }
         let node = |cpu: usize| self.model.node_of_cpu[cpu];
-        self.model.latency_ns[node(cpu)][node(from)] * 1000.0
+        self.latencies_ps[node(cpu)][node(from)]
     }
 
     /// Puts a line into the private caches, which have the right to write it.
@@ -78,101 +79,114 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    /// How a line is in a last level that is this CPU's alone: what it has the CPU may use without
-    /// asking anybody. `None` where it is shared: that is decided under the lock of the directory.
-    pub(super) fn own_last(&self, cpu: usize, line: u64) -> Option<Found> {
-        let group = self.group(cpu);
-        self.sharers[group].is_power_of_two().then(|| self.last[group].touch(line))
+    /// Whether a CPU may write a line that it has and has not written before without asking anybody. It
+    /// may from now on, then.
+    #[inline]
+    pub(super) fn changes_alone(&self, core: &Core, line: u64) -> bool {
+        let alone = core.has_own_last()
+            && core.fights.since_ps(line).is_none()
+            && self.last[core.group].access(line, true) == Found::Writable;
+        if alone {
+            self.allow_writing(core.cpu, line);
+        }
+        alone
     }
 
     /// Serves what lies behind the private caches. `None` for a CPU that has no counters.
-    pub(super) fn beyond_private(&self, core: &mut Core, request: &Request) -> Option<Served> {
-        let Request { line, home, write, had, now_ps, absent } = *request;
-        let (cpu, node) = (core.cpu, core.node);
+    pub(super) fn beyond_private(&self, core: &mut Core, request: Request<'_>) -> Option<Served> {
+        let Request { entry, home, write, had, now_ps, absent } = request;
+        let (cpu, node, group, mine) = (core.cpu, core.node, core.group, core.sharers);
+        let line = entry.line();
+        let last = &self.last[group];
         let counters = &self.pmu.counters(cpu)?;
-        let group = self.group(cpu);
-        let mine = self.sharers[group];
-        let latency = |to: usize| self.model.latency_ns[node][to] * 1000.0;
+        let latencies_ps = &self.latencies_ps[node];
         core.counts.last_references += u64::from(!had);
         // The host waits for the sets of both lines, this one's and that of the one that leaves, at
         // the same time.
-        let early = absent.then(|| self.make_room(group, line));
-        let mut locked = self.directory.lock(line);
+        let early = absent.then(|| self.make_room(last, line));
+        let mut locked = entry.lock();
         let before = locked.get();
         let here = before.cpus & mine != 0;
         let elsewhere = before.cpus & !mine;
-        let owner = self.node_of(elsewhere);
-        let room = (!here).then(|| early.unwrap_or_else(|| self.make_room(group, line)));
+        let modified = self.take_back(line, elsewhere) || before.modified;
         let mut served = Served {
             level: Level::Last,
-            latency_ps: if had { 0.0 } else { self.last_ps },
+            latency_ps: if had { 0 } else { self.last_ps },
             queue_ps: 0,
         };
         if here {
-            self.last[group].touch(line);
-        } else if before.modified {
+            last.touch(line);
+        } else if modified {
+            let owner = self.node_of(elsewhere);
             core.counts.last_misses += 1;
             counters.add_at(Vector::Transfers, owner, 1);
             let queue_ps = self.network.send(owner, node, now_ps);
             self.count_links(counters, owner, node);
-            let latency_ps = latency(owner) + queue_ps as f64;
+            let latency_ps = latencies_ps[owner] + queue_ps;
             served = Served { level: Level::OtherCache, latency_ps, queue_ps };
         } else {
             core.counts.last_misses += 1;
             let queue_ps = self.network.fetch(home, node, now_ps);
             self.count_links(counters, home, node);
-            let latency_ps = latency(home) + queue_ps as f64;
+            let latency_ps = latencies_ps[home] + queue_ps;
             served = Served { level: Level::Dram, latency_ps, queue_ps };
         }
-        let mut after = Holders { cpus: before.cpus | 1 << cpu, modified: before.modified };
-        if write {
-            let reached = self.invalidate(line, before.cpus & !(1 << cpu), mine);
-            if let Some(farthest) = reached
-                .map(|nodes| nodes.map_or(self.last_ps, |far: u64| self.farthest_ps(cpu, far)))
-            {
-                core.counts.invalidations += 1;
-                served.latency_ps = served.latency_ps.max(farthest);
-            }
-            after = Holders { cpus: 1 << cpu, modified: true };
-        } else if before.modified {
-            // The owner keeps its copy, but must ask before it writes again.
-            each(before.cpus & !(1 << cpu), |other| {
-                self.first[other].make_shared(line);
-                if let Some(middle) = self.middle.get(other) {
-                    middle.make_shared(line);
+        let others = before.cpus & !(1 << cpu);
+        let mut after = Holders { cpus: before.cpus | 1 << cpu, modified };
+        if others != 0 {
+            if write {
+                let reached = self.invalidate(line, others, mine);
+                if let Some(farthest) = reached
+                    .map(|nodes| nodes.map_or(self.last_ps, |far: u64| self.farthest_ps(cpu, far)))
+                {
+                    core.counts.invalidations += 1;
+                    served.latency_ps = served.latency_ps.max(farthest);
                 }
-                self.last[self.group(other)].make_shared(line);
-            });
-            if !here {
-                self.write_back(owner, home, now_ps, counters);
-                after.modified = false;
+            } else if modified {
+                // The owner keeps its copy, but must ask before it writes again.
+                each(others, |other| {
+                    self.first[other].make_shared(line);
+                    if let Some(middle) = self.middle.get(other) {
+                        middle.make_shared(line);
+                    }
+                });
+                if !here {
+                    self.write_back(self.node_of(elsewhere), home, now_ps, counters);
+                    after.modified = false;
+                }
+            }
+            if (write || modified) && self.contests.meet(line, cpu, now_ps).is_some() {
+                core.fights.hold(line, now_ps);
             }
         }
-        let others = before.cpus & !(1 << cpu) != 0;
-        if others && (write || before.modified) && self.contests.meet(line, cpu, now_ps).is_some() {
-            core.fights.hold(line, now_ps);
+        if write {
+            after = Holders { cpus: 1 << cpu, modified: true };
         }
         let crowded_out = locked.set(after);
-        let own = write && mine.is_power_of_two();
-        let victim = if let Some(room) = room {
-            self.last[group].put(line, room, own)
-        } else {
-            if own {
-                self.last[group].make_writable(line);
+        let alone = match (core.has_own_last(), write) {
+            (true, true) => Alone::Changed,
+            (true, false) if others == 0 => Alone::Yes,
+            _ => Alone::No,
+        };
+        let victim = if here {
+            if alone == Alone::Changed {
+                last.change(line);
             }
             None
+        } else {
+            last.put(line, early.unwrap_or_else(|| self.make_room(last, line)), alone)
         };
         drop(locked);
         if let Some((left, holders)) = crowded_out {
             self.drop_everywhere(left, holders, now_ps, counters);
         }
-        if let Some(left) = victim {
-            self.leave_last(left, group, now_ps, counters);
+        if let Some(victim) = victim {
+            self.leave_last(victim, mine, now_ps, counters);
         }
         if served.level == Level::Dram {
-            core.counts.dram_latency_ps += served.latency_ps as u64;
+            core.counts.dram_latency_ps += served.latency_ps;
             core.counts.queue_ps += served.queue_ps;
-            counters.add_latency(served.latency_ps / 1000.0);
+            counters.add_latency(served.latency_ps as f64 / 1000.0);
             let vector = if write { Vector::DramWrites } else { Vector::DramReads };
             counters.add_at(vector, home, 1);
         }
@@ -181,12 +195,23 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
 
     /// Looks for a place for a line in a last-level cache, and asks for what will be looked up
     /// of the line that leaves it.
-    fn make_room(&self, group: usize, line: u64) -> Room {
-        let room = self.last[group].room(line);
-        if let Some(leaves) = room.leaves {
-            self.directory.prepare(leaves);
+    #[inline]
+    fn make_room(&self, last: &LastLevel, line: u64) -> Room {
+        let room = last.room(line);
+        if let Some(leaves) = room.leaves() {
+            self.directory.entry(leaves);
         }
         room
+    }
+
+    /// Tells a CPU that has a line and its last level alone that this is over. Whether it has changed
+    /// the line: it need not have told the directory.
+    #[inline]
+    fn take_back(&self, line: u64, cpus: u64) -> bool {
+        cpus.is_power_of_two() && {
+            let group = self.groups[cpus.trailing_zeros() as usize];
+            self.sharers[group] == cpus && self.last[group].share(line)
+        }
     }
 
     /// Takes a line out of the caches of these CPUs. `None` when nobody had it, else the
@@ -211,10 +236,10 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.middle.get(cpu).is_some_and(|c| c.remove(line)) || first
     }
 
-    /// A line has left a last-level cache: the private ones of its CPUs follow.
-    fn leave_last(&self, line: u64, group: usize, now_ps: u64, counters: &CpuCounters<'_>) {
-        let mine = self.sharers[group];
-        let mut locked = self.directory.lock(line);
+    /// A line has left the last-level cache of these CPUs: their private ones follow.
+    fn leave_last(&self, victim: Victim, mine: u64, now_ps: u64, counters: &CpuCounters<'_>) {
+        let Victim { line, changed } = victim;
+        let mut locked = self.directory.entry(line).lock();
         let before = locked.get();
         if before.cpus & mine == 0 {
             return;
@@ -225,7 +250,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let cpus = before.cpus & !mine;
         locked.set(Holders { cpus, modified: false });
         drop(locked);
-        if before.modified {
+        if before.modified || changed {
             self.write_back_line(line, self.node_of(mine), now_ps, counters);
         }
     }
@@ -238,8 +263,9 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         now_ps: u64,
         counters: &CpuCounters<'_>,
     ) {
+        let modified = self.take_back(line, holders.cpus) || holders.modified;
         self.invalidate(line, holders.cpus, 0);
-        if holders.modified {
+        if modified {
             self.write_back_line(line, self.node_of(holders.cpus), now_ps, counters);
         }
     }
@@ -262,8 +288,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    fn farthest_ps(&self, cpu: usize, from: u64) -> f64 {
-        let mut farthest: f64 = 0.0;
+    fn farthest_ps(&self, cpu: usize, from: u64) -> u64 {
+        let mut farthest = 0;
         each(from, |other| farthest = farthest.max(self.transfer_ps(cpu, other)));
         farthest
     }

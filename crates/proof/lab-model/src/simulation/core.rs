@@ -7,6 +7,7 @@ use numapilot_lab_pmu::{CpuCounters, Scalar};
 
 use super::Probe;
 use super::contests::Fights;
+use super::factor::Factor;
 use super::filter::Filter;
 use super::overlap::Overlap;
 use super::tlb::TlbState;
@@ -18,11 +19,15 @@ use crate::model::LINE_BYTES;
 pub struct Core {
     pub(crate) cpu: usize,
     pub(crate) node: usize,
+    /// Its last-level cache.
+    pub(crate) group: usize,
+    /// The CPUs that use that, as a mask.
+    pub(crate) sharers: u64,
     pub(crate) filter: Arc<Filter>,
     pub(crate) tlb: TlbState,
     pub(crate) overlap: Overlap,
     pub(crate) fights: Fights,
-    ps_per_instruction: f64,
+    ps_per_instruction: Factor,
     /// As of the last time the caller said.
     executed: Executed,
     /// Time beyond instructions.
@@ -79,15 +84,23 @@ impl Counts {
 }
 
 impl Core {
-    pub(crate) fn new(cpu: usize, model: &Model, filter: Arc<Filter>) -> Self {
+    pub(crate) fn new(
+        cpu: usize,
+        model: &Model,
+        filter: Arc<Filter>,
+        group: usize,
+        sharers: u64,
+    ) -> Self {
         Self {
             cpu,
             node: model.node_of_cpu[cpu],
+            group,
+            sharers,
             filter,
             tlb: TlbState::new(model.tlb.as_ref()),
             overlap: Overlap::new(model.memory_level_parallelism),
             fights: Fights::new(),
-            ps_per_instruction: model.base_cpi * model.ps_per_cycle,
+            ps_per_instruction: Factor::new(model.base_cpi * model.ps_per_cycle),
             executed: Executed::default(),
             stall_ps: 0,
             idle_ps: 0,
@@ -102,6 +115,23 @@ impl Core {
     #[must_use]
     pub fn cpu(&self) -> usize {
         self.cpu
+    }
+
+    /// Whether nobody else uses its last-level cache.
+    #[inline]
+    pub(crate) fn has_own_last(&self) -> bool {
+        self.sharers.is_power_of_two()
+    }
+
+    /// Whether an access to this virtual address changes nothing but its count, and needs nothing
+    /// to be known of it: the simulation need not be asked then.
+    #[inline]
+    pub fn repeats(&mut self, address: u64, write: bool) -> bool {
+        let repeats = self.filter.allows(address, write);
+        if repeats {
+            self.counts.add(write);
+        }
+        repeats
     }
 
     /// As [`Self::executed`], but for the instructions of user mode only.
@@ -139,8 +169,7 @@ impl Core {
 
     #[inline]
     fn busy_ps(&self) -> u64 {
-        // By way of signed words, which the host converts with one instruction each.
-        (self.executed.user as i64 as f64 * self.ps_per_instruction) as i64 as u64 + self.stall_ps
+        self.ps_per_instruction.times(self.executed.user) + self.stall_ps
     }
 
     /// Takes the clock forward.

@@ -46,6 +46,13 @@ pub(crate) struct Directory {
     sets: Box<[Set]>,
 }
 
+/// Where a line is, if anywhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    set: &'a Set,
+    line: u64,
+}
+
 /// The set of a line, locked.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
@@ -65,22 +72,29 @@ impl Directory {
         Self { sets: (0..sets).map(|_| Set::default()).collect() }
     }
 
-    fn set(&self, line: u64) -> &Set {
+    /// The entry of a line, which is brought into the host's caches while there is other work: it is
+    /// asked for in an order that no prefetcher follows.
+    #[inline]
+    pub(crate) fn entry(&self, line: u64) -> Entry<'_> {
         // Neighbouring lines go to different sets, regular strides do not pile up.
         let hash = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        &self.sets[hash as usize & (self.sets.len() - 1)]
+        let set = &self.sets[hash as usize & (self.sets.len() - 1)];
+        prefetch::for_write(set);
+        Entry { set, line }
     }
+}
 
-    /// Brings the set of a line into the host's caches while there is other work: it is asked
-    /// for in an order that no prefetcher follows.
+impl<'a> Entry<'a> {
+    /// The line.
     #[inline]
-    pub(crate) fn prepare(&self, line: u64) {
-        prefetch::for_write(self.set(line));
+    pub(crate) fn line(&self) -> u64 {
+        self.line
     }
 
-    /// Locks the set of a line.
-    pub(crate) fn lock(&self, line: u64) -> Locked<'_> {
-        let set = self.set(line);
+    /// Locks the set.
+    #[inline]
+    pub(crate) fn lock(self) -> Locked<'a> {
+        let Self { set, line } = self;
         let mut spins = 0;
         loop {
             let free = set.state.load(Ordering::Relaxed) & !LOCKED;
@@ -169,7 +183,7 @@ mod tests {
             let directory = Directory::new(16);
             let mut map: BTreeMap<u64, Holders> = BTreeMap::new();
             for (line, cpus, modified) in steps {
-                let mut locked = directory.lock(line);
+                let mut locked = directory.entry(line).lock();
                 prop_assert_eq!(locked.get(), map.get(&line).copied().unwrap_or_default());
                 let holders = Holders { cpus, modified: modified && cpus != 0 };
                 if let Some((left, was)) = locked.set(holders) {
@@ -188,13 +202,13 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..turns {
-                        let mut locked = directory.lock(9);
+                        let mut locked = directory.entry(9).lock();
                         let cpus = locked.get().cpus + 1;
                         locked.set(Holders { cpus, modified: false });
                     }
                 });
             }
         });
-        assert_eq!(directory.lock(9).get().cpus, 3 * turns);
+        assert_eq!(directory.entry(9).lock().get().cpus, 3 * turns);
     }
 }

@@ -12,11 +12,14 @@ use crate::model;
 
 /// Bit 0 of a word: used since the hand passed.
 const USED: u64 = 1;
-/// Bit 1: the one CPU that uses this cache may write the line without asking. Never set in
-/// a cache that several CPUs use.
-const WRITABLE: u64 = 2;
+/// Bit 1: the one CPU that uses this cache has changed the line, and may write it without
+/// asking. Never set in a cache that several CPUs use, nor is the next one.
+const CHANGED: u64 = 2;
+/// Bit 2: no other cache has the line. The one CPU that uses this cache may change it as soon as
+/// that is noted here.
+const ALONE: u64 = 4;
 /// The line is in the bits above.
-const LINE_SHIFT: u32 = 2;
+const LINE_SHIFT: u32 = 3;
 /// Bit 0 of a hand: no way of the set is free, as far as is known.
 const FULL: u32 = 1;
 /// The way that the hand is at is in the bits above.
@@ -42,8 +45,46 @@ pub(crate) struct LastLevel {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     way: usize,
+    /// What is there now.
+    word: u64,
+}
+
+impl Room {
     /// The line that is there now.
-    pub(crate) leaves: Option<u64>,
+    #[inline]
+    pub(crate) fn leaves(self) -> Option<u64> {
+        line_of(self.word)
+    }
+}
+
+/// What a cache that one CPU uses alone knows of a line beyond that it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alone {
+    /// Nothing: others use this cache too, or have the line as well.
+    No,
+    /// No other cache has the line.
+    Yes,
+    /// The CPU has changed it.
+    Changed,
+}
+
+impl Alone {
+    #[inline]
+    fn bits(self) -> u64 {
+        match self {
+            Self::No => 0,
+            Self::Yes => ALONE,
+            Self::Changed => CHANGED,
+        }
+    }
+}
+
+/// A line that had to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Victim {
+    pub line: u64,
+    /// The one CPU that used this cache had changed it.
+    pub changed: bool,
 }
 
 impl LastLevel {
@@ -65,32 +106,44 @@ impl LastLevel {
         prefetch::for_write(self.sets.of(line).as_ptr());
     }
 
-    /// Looks a line up and notes that it was used.
-    pub(crate) fn touch(&self, line: u64) -> Found {
+    /// Notes that a line was used.
+    pub(crate) fn touch(&self, line: u64) {
+        if let Some(word) = self.word(line) {
+            note(word, word.load(Relaxed), USED);
+        }
+    }
+
+    /// An access of the one CPU that uses this cache. How it finds the line; what it finds may be
+    /// written it has changed.
+    #[inline]
+    pub(crate) fn access(&self, line: u64, write: bool) -> Found {
         let Some(word) = self.word(line) else { return Found::No };
         let was = word.load(Relaxed);
-        if was & USED == 0 {
-            word.store(was | USED, Relaxed);
-        }
-        if was & WRITABLE == 0 { Found::Shared } else { Found::Writable }
+        let change = if write && was & ALONE != 0 { CHANGED } else { 0 };
+        note(word, was, USED | change);
+        if (was | change) & CHANGED == 0 { Found::Shared } else { Found::Writable }
     }
 
-    /// Lets the one CPU that uses this cache write a line that it has.
-    pub(crate) fn make_writable(&self, line: u64) {
+    /// The one CPU that uses this cache changes a line that it has, and nobody else any more.
+    pub(crate) fn change(&self, line: u64) {
         if let Some(word) = self.word(line) {
-            word.store(line << LINE_SHIFT | USED | WRITABLE, Relaxed);
+            word.store(line << LINE_SHIFT | USED | CHANGED, Relaxed);
         }
     }
 
-    /// Takes the right to write a line away.
-    pub(crate) fn make_shared(&self, line: u64) {
-        if let Some(word) = self.word(line) {
-            word.store(line << LINE_SHIFT | USED, Relaxed);
+    /// Another cache gets the line too. Whether the one CPU that uses this cache has changed it.
+    pub(crate) fn share(&self, line: u64) -> bool {
+        let Some(word) = self.word(line) else { return false };
+        let was = word.load(Relaxed);
+        if was & (CHANGED | ALONE) != 0 {
+            word.store(was & !(CHANGED | ALONE), Relaxed);
         }
+        was & CHANGED != 0
     }
 
     /// Looks for a place for a line. Others may look for one at the same time, and come to
     /// the same.
+    #[inline]
     pub(crate) fn room(&self, line: u64) -> Room {
         let set = self.sets.of(line);
         let hand = &self.hands[self.sets.index(line)];
@@ -98,7 +151,7 @@ impl LastLevel {
         if state & FULL == 0 {
             // What was taken out has left room.
             if let Some(way) = set.iter().position(|way| way.load(Relaxed) == 0) {
-                return Room { way, leaves: None };
+                return Room { way, word: 0 };
             }
         }
         let mut way = (state >> HAND_SHIFT) as usize;
@@ -112,16 +165,28 @@ impl LastLevel {
             set[way].store(now & !USED, Relaxed);
         }
         hand.store((way as u32) << HAND_SHIFT | FULL, Relaxed);
-        Room { way, leaves: line_of(set[way].load(Relaxed)) }
+        Room { way, word: set[way].load(Relaxed) }
     }
 
-    /// Puts a line there; returns the line that had to leave.
-    pub(crate) fn put(&self, line: u64, room: Room, writable: bool) -> Option<u64> {
-        let writable = if writable { WRITABLE } else { 0 };
+    /// Puts a line there.
+    #[inline]
+    pub(crate) fn put(&self, line: u64, room: Room, alone: Alone) -> Option<Victim> {
         let tags = &self.tags_of(line)[room.way / TAGS];
         let shift = room.way % TAGS * TAG_BITS;
         tags.store(tags.load(Relaxed) & !(0xff << shift) | tag(line) << shift, Relaxed);
-        line_of(self.sets.of(line)[room.way].swap(line << LINE_SHIFT | writable, Relaxed))
+        let word = line << LINE_SHIFT | alone.bits();
+        let way = &self.sets.of(line)[room.way];
+        // Who comes to the same place at the same time must not miss that the other has been there;
+        // what one CPU uses alone nobody else puts anything into.
+        let left = match alone {
+            Alone::No => way.swap(word, Relaxed),
+            Alone::Yes | Alone::Changed => {
+                let left = way.load(Relaxed);
+                way.store(word, Relaxed);
+                left
+            }
+        };
+        line_of(left).map(|line| Victim { line, changed: left & CHANGED != 0 })
     }
 
     /// Takes a line out.
@@ -158,6 +223,14 @@ impl LastLevel {
     }
 }
 
+/// Sets bits of a word that is known to have been like this: mostly it has them.
+#[inline]
+fn note(word: &AtomicU64, was: u64, bits: u64) {
+    if was & bits != bits {
+        word.store(was | bits, Relaxed);
+    }
+}
+
 /// What is kept of a line in a byte.
 #[inline]
 fn tag(line: u64) -> u64 {
@@ -185,8 +258,8 @@ mod tests {
 
     fn insert(cache: &LastLevel, line: u64) -> Option<u64> {
         let room = cache.room(line);
-        let left = cache.put(line, room, false);
-        assert_eq!(left, room.leaves);
+        let left = cache.put(line, room, Alone::No).map(|victim| victim.line);
+        assert_eq!(left, room.leaves());
         left
     }
 
@@ -205,13 +278,33 @@ mod tests {
     #[test]
     fn the_right_to_write_comes_and_goes() {
         let cache = cache();
-        assert_eq!(cache.touch(7), Found::No);
-        cache.put(7, cache.room(7), true);
-        assert_eq!(cache.touch(7), Found::Writable);
-        cache.make_shared(7);
-        assert_eq!(cache.touch(7), Found::Shared);
-        cache.make_writable(7);
-        assert_eq!(cache.touch(7), Found::Writable);
+        assert_eq!(cache.access(7, true), Found::No);
+        cache.put(7, cache.room(7), Alone::Changed);
+        assert_eq!(cache.access(7, true), Found::Writable);
+        assert!(cache.share(7));
+        assert_eq!(cache.access(7, true), Found::Shared);
+        assert!(!cache.share(7));
+        cache.change(7);
+        assert_eq!(cache.access(7, false), Found::Writable);
+    }
+
+    #[test]
+    fn who_has_a_line_alone_changes_it_when_he_writes_it() {
+        let cache = cache();
+        let put = || assert_eq!(cache.put(7, cache.room(7), Alone::Yes), None);
+        put();
+        assert_eq!(cache.access(7, false), Found::Shared);
+        assert!(!cache.share(7));
+        assert_eq!(cache.access(7, true), Found::Shared, "another has it too");
+        cache.remove(7);
+        put();
+        assert_eq!(cache.access(7, true), Found::Writable);
+        assert_eq!(cache.access(7, false), Found::Writable);
+        (8..=10).for_each(|line| assert_eq!(insert(&cache, line), None));
+        let left = (11..=20).find_map(|line| {
+            cache.put(line, cache.room(line), Alone::No).filter(|victim| victim.line == 7)
+        });
+        assert_eq!(left, Some(Victim { line: 7, changed: true }));
     }
 
     #[test]
@@ -228,7 +321,7 @@ mod tests {
     fn who_comes_to_the_same_place_later_sends_the_first_away() {
         let cache = cache();
         let (one, two) = (cache.room(1), cache.room(2));
-        assert_eq!(cache.put(1, one, false), None);
-        assert_eq!(cache.put(2, two, false), Some(1));
+        assert_eq!(cache.put(1, one, Alone::No), None);
+        assert_eq!(cache.put(2, two, Alone::No), Some(Victim { line: 1, changed: false }));
     }
 }

@@ -15,6 +15,7 @@ mod coherence;
 mod contests;
 mod core;
 pub(crate) mod directory;
+mod factor;
 mod filter;
 mod first;
 mod last;
@@ -33,7 +34,7 @@ use self::clocks::Clocks;
 pub use self::clocks::QUANTUM_PS;
 use self::contests::Contests;
 pub use self::core::{Core, Executed};
-use self::directory::Directory;
+use self::directory::{Directory, Entry};
 use self::first::FirstLevel;
 use self::last::LastLevel;
 use self::network::Network;
@@ -70,15 +71,17 @@ pub struct Simulation<M> {
     /// CPUs of each last-level cache, as a mask.
     sharers: Vec<u64>,
     /// Times beyond the first level.
-    middle_ps: f64,
-    last_ps: f64,
+    middle_ps: u64,
+    last_ps: u64,
     walk_ps: u64,
+    /// `[node of the CPU][home node]`: DRAM without queues.
+    latencies_ps: Vec<Vec<u64>>,
 }
 
 /// What a CPU asks for that its private caches do not have, or may not write.
 #[derive(Clone, Copy, Debug)]
-struct Request {
-    line: u64,
+struct Request<'a> {
+    entry: Entry<'a>,
     home: usize,
     write: bool,
     /// The private caches have it, but may not write it.
@@ -92,7 +95,7 @@ struct Request {
 #[derive(Clone, Copy, Debug)]
 struct Served {
     level: Level,
-    latency_ps: f64,
+    latency_ps: u64,
     queue_ps: u64,
 }
 
@@ -131,7 +134,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
         let caches: Vec<LastLevel> = sharers.iter().map(|_| LastLevel::new(last)).collect();
         let beyond_first = |cache: &crate::Cache| {
-            (cache.latency_cycles - first.latency_cycles) * model.ps_per_cycle
+            ((cache.latency_cycles - first.latency_cycles) * model.ps_per_cycle) as u64
         };
         Ok(Self {
             clocks: Clocks::new(cpus),
@@ -143,9 +146,12 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                 .first()
                 .map(|cache| (0..cpus).map(|_| PrivateCache::new(cache)).collect())
                 .unwrap_or_default(),
-            middle_ps: middle.first().map_or(0.0, beyond_first),
+            middle_ps: middle.first().map_or(0, beyond_first),
             last_ps: beyond_first(last),
             walk_ps: model.tlb.as_ref().map_or(0.0, |t| t.walk_cycles * model.ps_per_cycle) as u64,
+            latencies_ps: (model.latency_ns.iter())
+                .map(|from| from.iter().map(|ns| (ns * 1000.0) as u64).collect())
+                .collect(),
             last: caches,
             groups,
             sharers,
@@ -170,15 +176,22 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     #[must_use]
     pub fn core(&self, cpu: usize) -> Option<Core> {
         let first = self.first.get(cpu)?;
-        Some(Core::new(cpu, &self.model, first.filter()))
+        let group = self.groups[cpu];
+        Some(Core::new(cpu, &self.model, first.filter(), group, self.sharers[group]))
     }
 
     /// An access of a CPU to the line of this virtual address.
     #[inline]
     pub fn access(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
-        if core.filter.allows(address, write) {
-            core.counts.add(write);
-        } else if core.filter.watches(address, write) {
+        if !core.repeats(address, write) {
+            self.tell(core, address, write, probe);
+        }
+    }
+
+    /// An access that does not just repeat another one: [`Core::repeats`] has said so.
+    #[inline]
+    pub fn tell(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
+        if core.filter.watches(address, write) {
             core.counts.add(write);
             core.note_value(write, probe);
         } else {
@@ -206,7 +219,10 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         };
         core.counts.add(write);
         let line = page.physical_page << 6 | address >> 6 & 63;
-        let found = self.first[core.cpu].touch(line);
+        let found = match self.first[core.cpu].touch(line) {
+            Found::Shared if write && self.changes_alone(core, line) => Found::Writable,
+            found => found,
+        };
         if found.allows(write) {
             core.tlb.filtered(address);
             if line != core.missed_line {
@@ -253,8 +269,9 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         found: Found,
         probe: &impl Probe,
     ) {
-        self.directory.prepare(line);
-        self.last[self.group(core.cpu)].prepare(line);
+        let entry = self.directory.entry(line);
+        let last = &self.last[core.group];
+        last.prepare(line);
         core.instructions(probe.instructions());
         let now_ps = core.now_ps();
         let mut had = found != Found::No;
@@ -273,17 +290,20 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             let served = if middle.allows(write) {
                 Served { level: Level::Private, latency_ps: self.middle_ps, queue_ps: 0 }
             } else {
-                match self.own_last(core.cpu, line) {
+                // What a last level has that is the CPU's alone it may use without asking anybody;
+                // where it is shared that is decided under the lock of the directory.
+                let own = core.has_own_last().then(|| last.access(line, write));
+                match own {
                     Some(found) if found.allows(write) => {
                         core.counts.last_references += u64::from(!had);
                         writable |= found == Found::Writable;
-                        let latency_ps = if had { 0.0 } else { self.last_ps };
+                        let latency_ps = if had { 0 } else { self.last_ps };
                         Served { level: Level::Last, latency_ps, queue_ps: 0 }
                     }
                     found => {
                         let absent = found == Some(Found::No);
-                        let request = Request { line, home, write, had, now_ps, absent };
-                        match self.beyond_private(core, &request) {
+                        let request = Request { entry, home, write, had, now_ps, absent };
+                        match self.beyond_private(core, request) {
                             Some(served) => served,
                             None => return,
                         }
@@ -344,7 +364,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             home: home as u32,
             write,
             level: served.level,
-            latency_ns: (served.latency_ps / 1000.0) as u32,
+            latency_ns: (served.latency_ps / 1000) as u32,
             period,
         });
     }

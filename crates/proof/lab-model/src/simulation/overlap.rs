@@ -7,12 +7,16 @@
 //! the stream's last line. All others overlap as the processor's memory-level parallelism
 //! says.
 
+use super::factor::Factor;
+
 /// A prefetcher keeps this many times as many lines in flight as the program's own misses:
 /// assumed, as is the parallelism itself; enough for the CPUs of a node to use up its
 /// controller's bandwidth by reading in order.
 pub const PREFETCH_FACTOR: f64 = 8.0;
 /// Streams that a prefetcher follows.
 const STREAMS: usize = 16;
+/// Ends of lines' numbers that are told apart.
+const ENDS: usize = 256;
 /// Lines in order that make a stream.
 const CONFIRMED: u32 = 2;
 /// Sizes of what indices count.
@@ -25,40 +29,63 @@ const NODE_BYTES: u64 = 4096;
 /// Hardly any address is in this line.
 const NO_LINE: u32 = u32::MAX;
 
-/// Streams, field by field: every miss looks at the next lines of all. Of a line's number the
-/// lower half will do: who takes two for one continues a stream that is 256 GiB away.
+/// Streams. Of a line's number the lower half will do: who takes two for one continues a stream
+/// that is 256 GiB away.
 #[derive(Debug)]
 struct Streams {
-    next_up: [u32; STREAMS],
-    next_down: [u32; STREAMS],
-    lines: [u32; STREAMS],
-    /// When the last line came.
-    last_ps: [u64; STREAMS],
+    streams: [Stream; STREAMS],
+    /// How many of the streams' next lines have a number that ends like this: most misses continue
+    /// none, and are done with one look.
+    expected: [u8; ENDS],
     oldest: usize,
     /// The stream of the latest miss.
     latest: usize,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    next_up: u32,
+    next_down: u32,
+    lines: u32,
+    /// When the last line came.
+    last_ps: u64,
+}
+
+impl Stream {
+    #[inline]
+    fn continues_at(&self, line: u32) -> bool {
+        (self.next_up == line) | (self.next_down == line)
+    }
+}
+
 impl Streams {
     fn new() -> Self {
-        Self {
-            next_up: [NO_LINE; STREAMS],
-            next_down: [NO_LINE; STREAMS],
-            lines: [0; STREAMS],
-            last_ps: [0; STREAMS],
-            oldest: 0,
-            latest: 0,
-        }
+        let none = Stream { next_up: NO_LINE, next_down: NO_LINE, lines: 0, last_ps: 0 };
+        let mut expected = [0; ENDS];
+        expected[end(NO_LINE)] = 2 * STREAMS as u8;
+        Self { streams: [none; STREAMS], expected, oldest: 0, latest: 0 }
     }
 
     /// The stream that this line continues.
     #[inline]
     fn position(&self, line: u32) -> Option<usize> {
-        let both = self.next_up.iter().zip(&self.next_down);
-        let hits = both.enumerate().fold(0u32, |hits, (i, (up, down))| {
-            hits | u32::from((*up == line) | (*down == line)) << i
-        });
-        (hits != 0).then(|| hits.trailing_zeros() as usize)
+        if self.expected[end(line)] == 0 {
+            return None;
+        }
+        self.streams.iter().position(|stream| stream.continues_at(line))
+    }
+
+    /// Lets a stream go on with these lines.
+    #[inline]
+    fn expect(&mut self, i: usize, next_up: u32, next_down: u32) {
+        let stream = &mut self.streams[i];
+        for gone in [stream.next_up, stream.next_down] {
+            self.expected[end(gone)] -= 1;
+        }
+        (stream.next_up, stream.next_down) = (next_up, next_down);
+        for next in [next_up, next_down] {
+            self.expected[end(next)] += 1;
+        }
     }
 
     /// A line of a stream, or the first of a new one. How many that makes in order, and the
@@ -69,25 +96,34 @@ impl Streams {
         let Some(i) = self.position(line) else {
             let i = self.oldest;
             self.oldest = (i + 1) % STREAMS;
-            (self.next_up[i], self.next_down[i]) = (up, down);
-            (self.lines[i], self.latest) = (1, i);
+            self.expect(i, up, down);
+            (self.streams[i].lines, self.latest) = (1, i);
             return (1, 0);
         };
-        let since_ps = now_ps.saturating_sub(self.last_ps[i]);
-        (self.next_up[i], self.next_down[i]) =
-            if self.next_up[i] == line { (up, NO_LINE) } else { (NO_LINE, down) };
-        self.lines[i] = self.lines[i].saturating_add(1);
+        if self.streams[i].next_up == line {
+            self.expect(i, up, NO_LINE);
+        } else {
+            self.expect(i, NO_LINE, down);
+        }
+        let stream = &mut self.streams[i];
+        stream.lines = stream.lines.saturating_add(1);
         self.latest = i;
-        (self.lines[i], since_ps)
+        (stream.lines, now_ps.saturating_sub(stream.last_ps))
     }
+}
+
+/// How a line's number ends.
+#[inline]
+fn end(line: u32) -> usize {
+    line as usize % ENDS
 }
 
 /// Recent misses of one CPU.
 #[derive(Debug)]
 pub(crate) struct Overlap {
     /// What of a latency is left of a miss among others, and of one of a stream.
-    independent: f64,
-    streamed: f64,
+    independent: Factor,
+    streamed: Factor,
     streams: Streams,
     values: [u64; VALUES],
     next_value: usize,
@@ -111,8 +147,8 @@ pub(crate) enum Kind {
 impl Overlap {
     pub(crate) fn new(parallelism: f64) -> Self {
         Self {
-            independent: 1.0 / parallelism,
-            streamed: 1.0 / (parallelism * PREFETCH_FACTOR),
+            independent: Factor::new(1.0 / parallelism),
+            streamed: Factor::new(1.0 / (parallelism * PREFETCH_FACTOR)),
             streams: Streams::new(),
             values: [u64::MAX; VALUES],
             next_value: 0,
@@ -152,15 +188,14 @@ impl Overlap {
     }
 
     /// What the miss that was just classified, at this time, adds to the CPU's time.
-    pub(crate) fn stall_ps(&mut self, kind: Kind, latency_ps: f64, now_ps: u64) -> u64 {
-        // By way of signed words, which the host converts with one instruction each.
-        let part_ps = |part: f64| (latency_ps * part) as i64 as u64;
+    #[inline]
+    pub(crate) fn stall_ps(&mut self, kind: Kind, latency_ps: u64, now_ps: u64) -> u64 {
         let stall_ps = match kind {
-            Kind::Dependent => part_ps(1.0),
-            Kind::Streamed { since_ps } => part_ps(self.streamed).saturating_sub(since_ps),
-            Kind::Independent => part_ps(self.independent),
+            Kind::Dependent => latency_ps,
+            Kind::Streamed { since_ps } => self.streamed.times(latency_ps).saturating_sub(since_ps),
+            Kind::Independent => self.independent.times(latency_ps),
         };
-        self.streams.last_ps[self.streams.latest] = now_ps + stall_ps;
+        self.streams.streams[self.streams.latest].last_ps = now_ps + stall_ps;
         stall_ps
     }
 }
@@ -219,8 +254,8 @@ mod tests {
         overlap.loaded(0x7000_0000);
         assert_eq!(overlap.classify(0x7000_0010, false, 0), Kind::Dependent);
         assert_eq!(overlap.classify(0x9000_0000, false, 0), Kind::Independent);
-        assert_eq!(overlap.stall_ps(Kind::Dependent, 100.0, 0), 100);
-        assert_eq!(overlap.stall_ps(Kind::Independent, 100.0, 0), 50);
+        assert_eq!(overlap.stall_ps(Kind::Dependent, 100, 0), 100);
+        assert_eq!(overlap.stall_ps(Kind::Independent, 100, 0), 50);
     }
 
     #[test]
@@ -232,7 +267,7 @@ mod tests {
             let work_ps = if line < 50 { 0 } else { each_ps / 4 };
             now_ps += work_ps;
             let kind = overlap.classify((1 << 30) + line * 64, false, now_ps);
-            let stall_ps = overlap.stall_ps(kind, 8000.0, now_ps);
+            let stall_ps = overlap.stall_ps(kind, 8000, now_ps);
             now_ps += stall_ps;
             if line > u64::from(CONFIRMED) {
                 assert_eq!(work_ps + stall_ps, each_ps, "line {line}");

@@ -191,6 +191,50 @@ fn a_written_line_leaves_other_caches_and_is_fetched_from_its_owner() {
     assert_eq!(simulation.counter(2, Scalar::LastMisses), 2);
 }
 
+/// As `model`, with a last level of eight lines for each CPU alone.
+fn model_of_own_caches() -> Model {
+    let caches = model().caches;
+    let last = Cache { bytes: 512, ways: 8, cache_of_cpu: vec![0, 1, 2, 3], ..caches[2].clone() };
+    Model { caches: vec![Cache { bytes: 256, ..caches[0].clone() }, last], ..model() }
+}
+
+#[test]
+fn who_alone_has_a_line_changes_it_without_telling_and_is_asked_for_it() {
+    let simulation = simulation(model_of_own_caches());
+    let (mut here, mut there) = (Runner::new(&simulation, 0), Runner::new(&simulation, 2));
+    let transfers = || simulation.pmu().counters(2).unwrap().vector(Vector::Transfers);
+    here.read(4096);
+    there.read(4096);
+    assert_eq!(transfers(), [0, 0], "nobody has changed it");
+    here.write(4096);
+    assert_eq!(simulation.counter(0, Scalar::Invalidations), 1, "both had it");
+    here.read(8192);
+    let before = here.now_ns();
+    here.write(8192);
+    assert!((here.now_ns() - before - 0.5).abs() < 1e-9, "an instruction's time");
+    assert_eq!(simulation.counter(0, Scalar::Invalidations), 1, "nobody else had it");
+    there.read(8192);
+    assert_eq!(transfers(), [1, 0], "from who has changed it");
+    here.write(8192);
+    assert_eq!(simulation.counter(0, Scalar::Invalidations), 2);
+}
+
+#[test]
+fn what_was_changed_without_telling_is_written_back() {
+    let simulation = simulation(model_of_own_caches());
+    let mut cpu = Runner::new(&simulation, 0);
+    let writebacks = || simulation.pmu().counters(0).unwrap().vector(Vector::Writebacks);
+    for line in 1..=8 {
+        cpu.read(line * 64);
+        if line % 2 == 0 {
+            cpu.write(line * 64);
+        }
+    }
+    assert_eq!(writebacks(), [0, 0]);
+    (9..=40).for_each(|line| cpu.read(line * 64));
+    assert_eq!(writebacks(), [4, 0]);
+}
+
 #[test]
 fn false_sharing_costs() {
     // However coarsely the CPUs take turns.
@@ -283,8 +327,9 @@ proptest! {
     fn counters_conserve(
         accesses in proptest::collection::vec((0usize..4, 1u64..2048, any::<bool>()), 1..3000),
         spread in 1u64..600,
+        own in any::<bool>(),
     ) {
-        let simulation = simulation(model());
+        let simulation = simulation(if own { model_of_own_caches() } else { model() });
         let mut cpus: Vec<_> = (0..4).map(|cpu| Runner::new(&simulation, cpu)).collect();
         let clock = Cell::new(0);
         for (cpu, line, write) in &accesses {

@@ -27,11 +27,9 @@ pub(crate) struct Page {
     virtual_page: u64,
     pub physical_page: u64,
     pub home: u32,
-    /// Its lines that the CPU's filter may hold.
-    lines: u64,
 }
 
-const NO_PAGE: Page = Page { virtual_page: NONE, physical_page: 0, home: 0, lines: 0 };
+const NO_PAGE: Page = Page { virtual_page: NONE, physical_page: 0, home: 0 };
 
 /// A 2 MiB region in which one page was seen that a huge page would explain.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +53,9 @@ pub(crate) enum Miss {
 #[derive(Debug)]
 pub(crate) struct TlbState {
     recent: [Page; RECENT],
+    /// For each of them, its lines that the CPU's filter may hold. Apart from what is read
+    /// together: a host waits where that was just written one by one.
+    lines: [u64; RECENT],
     regions: [Region; RECENT],
     /// With physical page and home.
     small: Option<Entries<(u64, u32)>>,
@@ -69,6 +70,7 @@ impl TlbState {
     pub(crate) fn new(tlb: Option<&model::Tlb>) -> Self {
         Self {
             recent: [NO_PAGE; RECENT],
+            lines: [0; RECENT],
             regions: [NO_REGION; RECENT],
             small: tlb.map(|t| Entries::new(t.entries_4k)),
             huge: tlb.map(|t| Entries::new(t.entries_2m)),
@@ -88,7 +90,7 @@ impl TlbState {
     /// Notes that the filter holds the line of an address on a recent page.
     #[inline]
     pub(crate) fn filtered(&mut self, address: u64) {
-        self.recent[(address >> PAGE_BITS) as usize % RECENT].lines |= 1 << (address >> 6 & 63);
+        self.lines[(address >> PAGE_BITS) as usize % RECENT] |= 1 << (address >> 6 & 63);
     }
 
     /// What the filter must forget since the last time this was asked, as a mask of lines of
@@ -141,6 +143,7 @@ impl TlbState {
     /// The guest has flushed its TLB.
     pub(crate) fn flush(&mut self) {
         self.recent = [NO_PAGE; RECENT];
+        self.lines = [0; RECENT];
         self.dropped = u64::MAX;
         self.regions = [NO_REGION; RECENT];
         self.small.iter_mut().for_each(Entries::clear);
@@ -156,15 +159,15 @@ impl TlbState {
 
     /// Makes a page the recent one of its place.
     fn remember(&mut self, virtual_page: u64, physical_page: u64, home: u32) -> Page {
-        let page = Page { virtual_page, physical_page, home, lines: 0 };
+        let page = Page { virtual_page, physical_page, home };
         self.replace(virtual_page as usize % RECENT, page);
         page
     }
 
     /// Replaces a recent page.
     fn replace(&mut self, slot: usize, by: Page) {
-        let before = std::mem::replace(&mut self.recent[slot], by);
-        self.dropped |= before.lines;
+        self.recent[slot] = by;
+        self.dropped |= std::mem::take(&mut self.lines[slot]);
     }
 
     fn forget(&mut self, which: impl Fn(&Page) -> bool) {
