@@ -59,7 +59,8 @@ pub(crate) struct TlbState {
     regions: [Region; RECENT],
     /// With physical page and home.
     small: Option<Entries<(u64, u32)>>,
-    huge: Option<Entries<()>>,
+    /// With the recent pages that may belong to each, as a mask.
+    huge: Option<Entries<u64>>,
     /// Range of the last physical page: the next one is mostly there as well.
     range: usize,
     /// Lines that the filter must forget, as a mask: their pages are no longer recent.
@@ -117,18 +118,23 @@ impl TlbState {
         let home = self.home(ranges, physical_page << PAGE_BITS)? as u32;
         let miss = if self.is_huge(page, physical_page) {
             let huge_page = page / PAGES_OF_HUGE;
-            match self.huge.as_mut().filter(|e| e.find(huge_page).is_none()) {
-                None => Miss::Hit,
-                Some(entries) => {
-                    let left = entries.put(huge_page, ());
-                    self.forget(|p| p.virtual_page / PAGES_OF_HUGE == left);
+            let slot = 1 << (page as usize % RECENT);
+            if let Some(entries) = &mut self.huge {
+                if let Some(slots) = entries.find_mut(huge_page) {
+                    *slots |= slot;
+                    Miss::Hit
+                } else {
+                    let (left, slots) = entries.put(huge_page, slot);
+                    self.forget(left, slots);
                     Miss::HugePage
                 }
+            } else {
+                Miss::Hit
             }
         } else {
             match self.small.as_mut().map(|e| e.put(page, (physical_page, home))) {
                 None => Miss::Hit,
-                Some(left) => {
+                Some((left, _)) => {
                     let slot = left as usize % RECENT;
                     if self.recent[slot].virtual_page == left {
                         self.replace(slot, NO_PAGE);
@@ -170,11 +176,14 @@ impl TlbState {
         self.dropped |= std::mem::take(&mut self.lines[slot]);
     }
 
-    fn forget(&mut self, which: impl Fn(&Page) -> bool) {
-        for slot in 0..RECENT {
-            if which(&self.recent[slot]) {
+    /// Takes the pages of a huge one out of the recent ones, of which it may have these.
+    fn forget(&mut self, huge_page: u64, mut slots: u64) {
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize;
+            if self.recent[slot].virtual_page / PAGES_OF_HUGE == huge_page {
                 self.replace(slot, NO_PAGE);
             }
+            slots &= slots - 1;
         }
     }
 
@@ -229,20 +238,28 @@ impl<T: Copy + Default> Entries<T> {
         page as usize % self.hands.len()
     }
 
-    fn find(&self, page: u64) -> Option<T> {
+    fn position(&self, page: u64) -> Option<usize> {
         let first = self.set(page) * self.ways;
         let way = self.pages[first..][..self.ways].iter().position(|there| *there == page)?;
-        Some(self.known[first + way])
+        Some(first + way)
+    }
+
+    fn find(&self, page: u64) -> Option<T> {
+        self.position(page).map(|at| self.known[at])
+    }
+
+    fn find_mut(&mut self, page: u64) -> Option<&mut T> {
+        self.position(page).map(|at| &mut self.known[at])
     }
 
     /// Puts in a page that is not there; returns the one that left for it.
-    fn put(&mut self, page: u64, known: T) -> u64 {
+    fn put(&mut self, page: u64, known: T) -> (u64, T) {
         let set = self.set(page);
         let hand = &mut self.hands[set];
         let at = set * self.ways + usize::from(*hand);
         *hand = if usize::from(*hand) + 1 < self.ways { *hand + 1 } else { 0 };
-        self.known[at] = known;
-        std::mem::replace(&mut self.pages[at], page)
+        let left = std::mem::replace(&mut self.known[at], known);
+        (std::mem::replace(&mut self.pages[at], page), left)
     }
 
     fn clear(&mut self) {
