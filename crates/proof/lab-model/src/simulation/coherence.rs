@@ -282,7 +282,11 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         counters.add_at(Vector::Writebacks, home, 1);
     }
 
+    #[inline]
     fn count_links(&self, counters: &CpuCounters<'_>, from: usize, to: usize) {
+        if from == to {
+            return;
+        }
         for link in self.network.route(from, to) {
             counters.add_at(Vector::LinkLines, *link, 1);
         }

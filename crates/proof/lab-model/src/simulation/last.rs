@@ -38,6 +38,8 @@ pub(crate) struct LastLevel {
     /// For each way eight bits that tell lines apart, so that eight ways are looked at at a time. A
     /// change that meets another one of the same word may be lost: then the line is not found.
     tags: Box<[AtomicU64]>,
+    /// Of each set.
+    tag_words: usize,
     hands: Box<[AtomicU32]>,
 }
 
@@ -91,9 +93,9 @@ impl LastLevel {
     pub(crate) fn new(cache: &model::Cache) -> Self {
         let sets = Sets::new(cache);
         let hands = (0..sets.count()).map(|_| AtomicU32::new(0)).collect();
-        let tags = sets.count() * sets.ways().div_ceil(TAGS);
-        let tags = (0..tags).map(|_| AtomicU64::new(0)).collect();
-        Self { sets, tags, hands }
+        let tag_words = sets.ways().div_ceil(TAGS);
+        let tags = (0..sets.count() * tag_words).map(|_| AtomicU64::new(0)).collect();
+        Self { sets, tags, tag_words, hands }
     }
 
     pub(crate) fn lines(&self) -> usize {
@@ -200,19 +202,20 @@ impl LastLevel {
     /// Tags of a line's set.
     #[inline]
     fn tags_of(&self, line: u64) -> &[AtomicU64] {
-        let words = self.sets.ways().div_ceil(TAGS);
-        &self.tags[self.sets.index(line) * words..][..words]
+        &self.tags[self.sets.index(line) * self.tag_words..][..self.tag_words]
     }
 
+    #[inline]
     fn word(&self, line: u64) -> Option<&AtomicU64> {
         let wanted = tag(line) * LOWEST_BITS;
-        for (tags, ways) in self.tags_of(line).iter().zip(self.sets.of(line).chunks(TAGS)) {
+        for (i, tags) in self.tags_of(line).iter().enumerate() {
             // A byte is 0 where the tag is the wanted one; such bytes, and some others beyond the
             // first of them, get their highest bit (Warren, "Hacker's Delight", section 6-1).
             let differ = tags.load(Relaxed) ^ wanted;
             let mut equal = differ.wrapping_sub(LOWEST_BITS) & !differ & HIGHEST_BITS;
             while equal != 0 {
-                let way = ways.get(equal.trailing_zeros() as usize / TAG_BITS);
+                let way = i * TAGS + equal.trailing_zeros() as usize / TAG_BITS;
+                let way = self.sets.of(line).get(way);
                 if let Some(word) = way.filter(|way| way.load(Relaxed) >> LINE_SHIFT == line) {
                     return Some(word);
                 }

@@ -160,7 +160,11 @@ impl Network {
     }
 
     /// A line from one node to another, without memory. What it waits.
+    #[inline]
     pub(crate) fn send(&self, from: usize, to: usize, time_ps: u64) -> u64 {
+        if from == to {
+            return 0;
+        }
         let mut waited = 0;
         for &link in self.route(from, to) {
             waited += self.links[link].carry(time_ps + waited);
