@@ -127,7 +127,7 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
         let plan = repeats::plan(address, insns.iter().map(|(_, c)| c.bytes()));
         let block = Block { instructions: count as u64, reads: plan.reads, writes: plan.writes };
         add(offset_of!(Score, block), block.pack());
-        // A loop is enough: between two of them little is executed.
+        // Once in each turn of a loop is often enough: little is executed without one.
         if plan.goes_back {
             qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
                 tb,

@@ -3,8 +3,8 @@
 //!
 //! Writes take all other copies away; reads leave the owner its copy without the right to
 //! write it. A CPU that has its last level to itself, and a line that no other cache has, may
-//! write that without telling anybody: whether it did is asked for when somebody wants to know. A last-level cache includes the private ones of its CPUs: what leaves it
-//! leaves them too.
+//! write that without telling anybody: whether it did is asked for when somebody wants to know.
+//! A last-level cache includes the private ones of its CPUs: what leaves it leaves them too.
 
 use std::sync::atomic::AtomicU64;
 
@@ -13,6 +13,7 @@ use numapilot_lab_pmu::{CpuCounters, Level, Vector};
 use super::core::Core;
 use super::directory::Holders;
 use super::last::{Alone, LastLevel, Room, Victim};
+use super::mask::each;
 use super::private::Found;
 use super::{Request, Served, Simulation, tlb};
 use crate::model::LINE_BYTES;
@@ -79,8 +80,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    /// Whether a CPU may write a line that it has and has not written before without asking anybody. It
-    /// may from now on, then.
+    /// Whether a CPU may write a line that it has and has not written before without asking
+    /// anybody. It may from now on, then.
     #[inline]
     pub(super) fn changes_alone(&self, core: &Core, line: u64) -> bool {
         let alone = core.has_own_last()
@@ -199,17 +200,17 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     fn make_room(&self, last: &LastLevel, line: u64) -> Room {
         let room = last.room(line);
         if let Some(leaves) = room.leaves() {
-            self.directory.entry(leaves);
+            self.directory.entry(leaves).prepare();
         }
         room
     }
 
-    /// Tells a CPU that has a line and its last level alone that this is over. Whether it has changed
-    /// the line: it need not have told the directory.
+    /// Tells a CPU that has a line and its last level alone that this is over. Whether it has
+    /// changed the line: it need not have told the directory.
     #[inline]
     fn take_back(&self, line: u64, cpus: u64) -> bool {
         cpus.is_power_of_two() && {
-            let group = self.groups[cpus.trailing_zeros() as usize];
+            let group = self.group(cpus.trailing_zeros() as usize);
             self.sharers[group] == cpus && self.last[group].share(line)
         }
     }
@@ -284,9 +285,6 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
 
     #[inline]
     fn count_links(&self, counters: &CpuCounters<'_>, from: usize, to: usize) {
-        if from == to {
-            return;
-        }
         for link in self.network.route(from, to) {
             counters.add_at(Vector::LinkLines, *link, 1);
         }
@@ -306,13 +304,5 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// Node of the first of these CPUs.
     fn node_of(&self, cpus: u64) -> usize {
         self.model.node_of_cpu.get(cpus.trailing_zeros() as usize).copied().unwrap_or(0)
-    }
-}
-
-/// Calls for each bit of a mask.
-fn each(mut mask: u64, mut call: impl FnMut(usize)) {
-    while mask != 0 {
-        call(mask.trailing_zeros() as usize);
-        mask &= mask - 1;
     }
 }

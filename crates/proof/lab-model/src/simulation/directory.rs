@@ -72,15 +72,12 @@ impl Directory {
         Self { sets: (0..sets).map(|_| Set::default()).collect() }
     }
 
-    /// The entry of a line, which is brought into the host's caches while there is other work: it is
-    /// asked for in an order that no prefetcher follows.
+    /// The entry of a line.
     #[inline]
     pub(crate) fn entry(&self, line: u64) -> Entry<'_> {
         // Neighbouring lines go to different sets, regular strides do not pile up.
         let hash = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let set = &self.sets[hash as usize & (self.sets.len() - 1)];
-        prefetch::for_write(set);
-        Entry { set, line }
+        Entry { set: &self.sets[hash as usize & (self.sets.len() - 1)], line }
     }
 }
 
@@ -89,6 +86,13 @@ impl<'a> Entry<'a> {
     #[inline]
     pub(crate) fn line(&self) -> u64 {
         self.line
+    }
+
+    /// Brings the set into the host's caches while there is other work: it is asked for in an
+    /// order that no prefetcher follows.
+    #[inline]
+    pub(crate) fn prepare(&self) {
+        prefetch::for_write(self.set);
     }
 
     /// Locks the set.

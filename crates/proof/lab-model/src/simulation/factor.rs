@@ -1,6 +1,6 @@
 //! What whole numbers are multiplied by: times and shares, where each miss asks for one.
 
-/// Bits behind the point: a thousand seconds in picoseconds keep all their digits.
+/// Bits behind the point: a factor is right to a part of eight billion of one.
 const FRACTION_BITS: u32 = 32;
 
 /// A factor that is not negative.

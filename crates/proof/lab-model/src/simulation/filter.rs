@@ -13,6 +13,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::mask::each;
+
 /// Lines of a 4 KiB page.
 const SLOTS: usize = 64;
 
@@ -103,12 +105,9 @@ impl Filter {
 
     /// Takes out the slots of a mask.
     #[inline]
-    pub(crate) fn forget_all(&self, mut slots: u64) {
+    pub(crate) fn forget_all(&self, slots: u64) {
         self.unwatch(|number| slots >> number & 1 != 0);
-        while slots != 0 {
-            self.slots[slots.trailing_zeros() as usize].store(0, Relaxed);
-            slots &= slots - 1;
-        }
+        each(slots, |slot| self.slots[slot].store(0, Relaxed));
     }
 }
 

@@ -115,8 +115,8 @@ impl LastLevel {
         }
     }
 
-    /// An access of the one CPU that uses this cache. How it finds the line; what it finds may be
-    /// written it has changed.
+    /// An access of the one CPU that uses this cache. How it finds the line, after the access: it
+    /// may write what it has changed.
     #[inline]
     pub(crate) fn access(&self, line: u64, write: bool) -> Found {
         let Some(word) = self.word(line) else { return Found::No };

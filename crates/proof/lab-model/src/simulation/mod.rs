@@ -19,6 +19,7 @@ mod factor;
 mod filter;
 mod first;
 mod last;
+mod mask;
 mod network;
 mod overlap;
 mod private;
@@ -270,6 +271,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         probe: &impl Probe,
     ) {
         let entry = self.directory.entry(line);
+        entry.prepare();
         let last = &self.last[core.group];
         last.prepare(line);
         core.instructions(probe.instructions());

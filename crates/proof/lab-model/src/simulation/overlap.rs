@@ -110,6 +110,12 @@ impl Streams {
         self.latest = i;
         (stream.lines, now_ps.saturating_sub(stream.last_ps))
     }
+
+    /// The line of the latest miss has come.
+    #[inline]
+    fn came(&mut self, now_ps: u64) {
+        self.streams[self.latest].last_ps = now_ps;
+    }
 }
 
 /// How a line's number ends.
@@ -195,7 +201,7 @@ impl Overlap {
             Kind::Streamed { since_ps } => self.streamed.times(latency_ps).saturating_sub(since_ps),
             Kind::Independent => self.independent.times(latency_ps),
         };
-        self.streams.streams[self.streams.latest].last_ps = now_ps + stall_ps;
+        self.streams.came(now_ps + stall_ps);
         stall_ps
     }
 }

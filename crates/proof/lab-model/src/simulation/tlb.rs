@@ -9,6 +9,7 @@
 //! A small table of recent pages stands before the TLB: an access to one of them costs
 //! nothing to look up. It never holds what the TLB has dropped.
 
+use super::mask::each;
 use crate::{MemoryRange, model};
 
 /// Entries of the table of recent pages and of that of regions.
@@ -119,17 +120,19 @@ impl TlbState {
         let miss = if self.is_huge(page, physical_page) {
             let huge_page = page / PAGES_OF_HUGE;
             let slot = 1 << (page as usize % RECENT);
-            if let Some(entries) = &mut self.huge {
-                if let Some(slots) = entries.find_mut(huge_page) {
-                    *slots |= slot;
-                    Miss::Hit
-                } else {
-                    let (left, slots) = entries.put(huge_page, slot);
-                    self.forget(left, slots);
-                    Miss::HugePage
-                }
-            } else {
-                Miss::Hit
+            match &mut self.huge {
+                None => Miss::Hit,
+                Some(entries) => match entries.find_mut(huge_page) {
+                    Some(slots) => {
+                        *slots |= slot;
+                        Miss::Hit
+                    }
+                    None => {
+                        let (left, slots) = entries.put(huge_page, slot);
+                        self.forget(left, slots);
+                        Miss::HugePage
+                    }
+                },
             }
         } else {
             match self.small.as_mut().map(|e| e.put(page, (physical_page, home))) {
@@ -177,14 +180,12 @@ impl TlbState {
     }
 
     /// Takes the pages of a huge one out of the recent ones, of which it may have these.
-    fn forget(&mut self, huge_page: u64, mut slots: u64) {
-        while slots != 0 {
-            let slot = slots.trailing_zeros() as usize;
+    fn forget(&mut self, huge_page: u64, slots: u64) {
+        each(slots, |slot| {
             if self.recent[slot].virtual_page / PAGES_OF_HUGE == huge_page {
                 self.replace(slot, NO_PAGE);
             }
-            slots &= slots - 1;
-        }
+        });
     }
 
     fn is_huge(&mut self, page: u64, physical_page: u64) -> bool {
