@@ -177,15 +177,8 @@ impl Machine {
     pub fn access(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: called from the CPU's memory callback, which calls nothing that comes back.
         let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
-        if !core.repeats(address, way == Way::Write) {
-            self.tell(core, Access { info, address, way, score });
-        }
-    }
-
-    /// What is not so frequent. Apart, so that the rest needs neither registers nor stack for it.
-    #[inline(never)]
-    fn tell(&self, core: &mut Core, access: Access<'_>) {
-        self.simulation.tell(core, access.address, access.way == Way::Write, &access);
+        let access = Access { info, address, way, score };
+        self.simulation.access(core, address, way == Way::Write, &access);
     }
 
     /// An access of a string instruction that is repeated.

@@ -123,17 +123,6 @@ impl Core {
         self.sharers.is_power_of_two()
     }
 
-    /// Whether an access to this virtual address changes nothing but its count, and needs nothing
-    /// to be known of it: the simulation need not be asked then.
-    #[inline]
-    pub fn repeats(&mut self, address: u64, write: bool) -> bool {
-        let repeats = self.filter.allows(address, write);
-        if repeats {
-            self.counts.add(write);
-        }
-        repeats
-    }
-
     /// As [`Self::executed`], but for the instructions of user mode only.
     #[inline]
     pub(crate) fn instructions(&mut self, instructions: u64) {

@@ -184,15 +184,9 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// An access of a CPU to the line of this virtual address.
     #[inline]
     pub fn access(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
-        if !core.repeats(address, write) {
-            self.tell(core, address, write, probe);
-        }
-    }
-
-    /// An access that does not just repeat another one: [`Core::repeats`] has said so.
-    #[inline]
-    pub fn tell(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
-        if core.filter.watches(address, write) {
+        if core.filter.allows(address, write) {
+            core.counts.add(write);
+        } else if core.filter.watches(address, write) {
             core.counts.add(write);
             core.note_value(write, probe);
         } else {
