@@ -1,7 +1,7 @@
 //! The emulated machine while it runs: what the callbacks of execution do.
 
 use std::cell::UnsafeCell;
-use std::ffi::c_uint;
+use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -172,8 +172,26 @@ impl Machine {
         }
     }
 
-    /// An access of user mode.
+    /// The CPUs, for [`passes`](Self::passes).
+    pub fn cpus(&self) -> *mut c_void {
+        self.cpus.as_ptr().cast_mut().cast()
+    }
+
+    /// Whether an access of user mode tells the model nothing. Most are such: only what this needs
+    /// is looked at before it is known.
+    ///
+    /// # Safety
+    /// `cpus` is from [`cpus`](Self::cpus) of the installed machine, `cpu` one of QEMU's, of which
+    /// there are as many, and this its thread.
     #[inline]
+    pub unsafe fn passes(cpus: *const c_void, cpu: c_uint, address: u64, write: bool) -> bool {
+        // SAFETY: the caller vouches for the place; the machine stays. Nobody else reaches the core
+        // now, as in `cpu`.
+        let core = unsafe { &*(*cpus.cast::<Cpu>().add(cpu as usize)).core.get() };
+        core.passes(address, write)
+    }
+
+    /// An access of user mode that does not pass.
     pub fn access(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: called from the CPU's memory callback, which calls nothing that comes back.
         let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
@@ -181,7 +199,7 @@ impl Machine {
         self.simulation.access(core, address, way == Way::Write, &access);
     }
 
-    /// An access of a string instruction that is repeated.
+    /// An access of an instruction that makes nobody knows how many.
     pub fn access_element(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: as in `access`.
         let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };

@@ -37,8 +37,9 @@ pub struct Told {
     /// What it reads may be an address, or what one is computed from: it replaces what was in
     /// a register.
     pub value: bool,
-    /// It is repeated by a prefix: one access for each element.
-    pub repeated: bool,
+    /// How many accesses it makes is not known here: a prefix repeats it, one for each element, or
+    /// the instruction itself is not known.
+    pub elements: bool,
 }
 
 /// What a register holds: what some instruction left there, plus a constant.
@@ -72,6 +73,8 @@ struct Block {
     origins: u32,
     places: Vec<(Place, Vec<Access>)>,
     told: Vec<Told>,
+    reads: u64,
+    writes: u64,
 }
 
 /// What a block of instructions needs.
@@ -79,7 +82,7 @@ struct Block {
 pub struct Plan {
     /// What must be told of each instruction.
     pub told: Vec<Told>,
-    /// Reads that need not be told.
+    /// Its reads, told or not, but for those of instructions with elements.
     pub reads: u64,
     /// Writes likewise.
     pub writes: u64,
@@ -100,8 +103,8 @@ pub fn plan<'a>(address: u64, block: impl Iterator<Item = &'a [u8]>) -> Plan {
         goes_back = may_go_back(&instruction);
         ip = ip.wrapping_add(code.len() as u64);
     }
-    let (told, reads, writes) = state.finish();
-    Plan { told, reads, writes, goes_back }
+    let (reads, writes) = (state.reads, state.writes);
+    Plan { told: state.finish(), reads, writes, goes_back }
 }
 
 /// Whether an instruction may go to one before it, but by returning.
@@ -123,6 +126,8 @@ impl Block {
             origins: REGISTERS as u32,
             places: Vec::new(),
             told: Vec::new(),
+            reads: 0,
+            writes: 0,
         }
     }
 
@@ -137,7 +142,12 @@ impl Block {
         // Asking QEMU to tell what is never done costs it memory and time for each instruction.
         let unknown = instruction.is_invalid();
         let (may_read, may_write) = (unknown || reads > 0, unknown || writes > 0);
-        self.told.push(Told { reads: may_read, writes: may_write, value, repeated });
+        let elements = repeated || unknown;
+        self.told.push(Told { reads: may_read, writes: may_write, value, elements });
+        if !elements {
+            self.reads += reads as u64;
+            self.writes += writes as u64;
+        }
         for memory in info.used_memory() {
             let size = memory.memory_size().size();
             if repeated || size == 0 || size > LARGEST {
@@ -234,19 +244,14 @@ impl Block {
         }
     }
 
-    fn finish(mut self) -> (Vec<Told>, u64, u64) {
-        let (mut reads, mut writes) = (0, 0);
+    fn finish(mut self) -> Vec<Told> {
         for (_, accesses) in &self.places {
             for access in silent(accesses) {
                 let told = &mut self.told[access.instruction];
-                if access.write {
-                    (told.writes, writes) = (false, writes + 1);
-                } else {
-                    (told.reads, reads) = (false, reads + 1);
-                }
+                *(if access.write { &mut told.writes } else { &mut told.reads }) = false;
             }
         }
-        (self.told, reads, writes)
+        self.told
     }
 }
 
@@ -322,7 +327,11 @@ mod tests {
     /// For each instruction, which accesses it has and are told; and the silent ones' counts.
     fn of(block: &[&[u8]]) -> (Vec<(bool, bool)>, u64, u64) {
         let Plan { told, reads, writes, .. } = plan(0x40_0000, block.iter().copied());
-        (told.iter().map(|t| (t.reads, t.writes)).collect(), reads, writes)
+        let counted =
+            |goes: fn(&Told) -> bool| told.iter().filter(|t| goes(t) && !t.elements).count() as u64;
+        let (silent_reads, silent_writes) =
+            (reads - counted(|t| t.reads), writes - counted(|t| t.writes));
+        (told.iter().map(|t| (t.reads, t.writes)).collect(), silent_reads, silent_writes)
     }
 
     const STORE_8: &[u8] = &[0x48, 0x89, 0x47, 0x08]; // mov %rax,8(%rdi)
@@ -453,7 +462,7 @@ mod tests {
     #[test]
     fn elements_large_and_strange_accesses_stay() {
         let Plan { told, .. } = plan(0, [&[0xf3, 0xaa][..], &[0xaa]].into_iter());
-        assert!(told[0].repeated && told[0].writes && !told[1].repeated, "rep stosb, stosb");
+        assert!(told[0].elements && told[0].writes && !told[1].elements, "rep stosb, stosb");
         let wide: &[u8] = &[0xc5, 0xfe, 0x6f, 0x07]; // vmovdqu (%rdi),%ymm0
         assert_eq!(of(&[wide, wide]).1, 0);
         let gather: &[u8] = &[0xc4, 0xe2, 0x69, 0x90, 0x04, 0x8f]; // vpgatherdd

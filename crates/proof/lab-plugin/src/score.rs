@@ -15,7 +15,7 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     pub instructions: u64,
-    /// Reads that are only counted.
+    /// Reads, told or not.
     pub reads: u64,
     /// Writes likewise.
     pub writes: u64,

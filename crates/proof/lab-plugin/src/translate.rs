@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use numapilot_lab_pmu::Mark;
 
-use crate::machine::{Way, machine};
+use crate::machine::{Machine, Way, machine};
 use crate::qemu::{self, Insn, Scoreboard, Tb, Word};
 use crate::repeats::{self, Told};
 use crate::score::{BUDGET, Block, Score};
@@ -98,7 +98,7 @@ impl Special {
 
 /// QEMU translates a block.
 pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
-    let Some(counting) = COUNTING.get() else { return };
+    let (Some(counting), Some(machine)) = (COUNTING.get(), machine()) else { return };
     let word = |offset| Word { scoreboard: counting.0, offset };
     // SAFETY: `tb` is the block being translated, valid during this call, and so are its
     // instructions; registering callbacks is what this call is for.
@@ -141,7 +141,7 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
         }
         for ((insn, code), told) in insns.iter().zip(plan.told) {
             special(*insn, code, false);
-            tell(*insn, told);
+            tell(*insn, told, machine.cpus());
         }
     }
 }
@@ -185,11 +185,11 @@ unsafe fn special(insn: *mut Insn, code: &Code, kernel: bool) {
 }
 
 /// # Safety
-/// `insn` belongs to the block being translated.
-unsafe fn tell(insn: *mut Insn, told: Told) {
+/// `insn` belongs to the block being translated, and `cpus` are the machine's.
+unsafe fn tell(insn: *mut Insn, told: Told, cpus: *mut c_void) {
     // One callback for each way, so that none has to ask for it.
     let [read, write]: [qemu::MemCallback; 2] = match told {
-        Told { repeated: true, .. } => [on_element_read, on_element_write],
+        Told { elements: true, .. } => [on_element_read, on_element_write],
         Told { value: true, .. } => [on_load, on_write],
         _ => [on_read, on_write],
     };
@@ -197,33 +197,35 @@ unsafe fn tell(insn: *mut Insn, told: Told) {
     for (_, callback, accesses) in ways.into_iter().filter(|(told, ..)| *told) {
         // SAFETY: the caller vouches for the instruction.
         unsafe {
-            qemu::qemu_plugin_register_vcpu_mem_cb(
-                insn,
-                callback,
-                qemu::NO_REGS,
-                accesses,
-                ptr::null_mut(),
-            );
+            qemu::qemu_plugin_register_vcpu_mem_cb(insn, callback, qemu::NO_REGS, accesses, cpus);
         }
     }
 }
 
-extern "C" fn on_read(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
-    if let Some(machine) = machine() {
-        machine.access(cpu, info, address, Way::Read);
-    }
+/// Callbacks of accesses: each asks whether the access passes, and does all else elsewhere, so that
+/// it needs none of the registers that this takes.
+macro_rules! on_access {
+    ($($callback:ident: $way:expr, $rest:ident;)*) => {$(
+        extern "C" fn $callback(cpu: c_uint, info: qemu::MemInfo, address: u64, cpus: *mut c_void) {
+            // SAFETY: `cpus` is what `tell` was given, and QEMU calls on the CPU's thread.
+            if !unsafe { Machine::passes(cpus, cpu, address, $way == Way::Write) } {
+                $rest(cpu, info, address);
+            }
+        }
+
+        #[inline(never)]
+        extern "C" fn $rest(cpu: c_uint, info: qemu::MemInfo, address: u64) {
+            if let Some(machine) = machine() {
+                machine.access(cpu, info, address, $way);
+            }
+        }
+    )*};
 }
 
-extern "C" fn on_load(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
-    if let Some(machine) = machine() {
-        machine.access(cpu, info, address, Way::Load);
-    }
-}
-
-extern "C" fn on_write(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {
-    if let Some(machine) = machine() {
-        machine.access(cpu, info, address, Way::Write);
-    }
+on_access! {
+    on_read: Way::Read, read;
+    on_load: Way::Load, load;
+    on_write: Way::Write, write;
 }
 
 extern "C" fn on_element_read(cpu: c_uint, info: qemu::MemInfo, address: u64, _data: *mut c_void) {

@@ -50,7 +50,8 @@ pub struct Executed {
     pub user: u64,
     /// Instructions in the kernel.
     pub kernel: u64,
-    /// Reads of user mode that were not shown, since they hit the first level for certain.
+    /// Reads of user mode, but for those that are told one by one
+    /// ([`Simulation::access_element`](super::Simulation::access_element)).
     pub reads: u64,
     /// Writes likewise.
     pub writes: u64,
@@ -72,7 +73,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counts an access.
+    /// Counts an access that the emulator does not count.
     #[inline]
     pub(crate) fn add(&mut self, write: bool) {
         if write {
@@ -115,6 +116,13 @@ impl Core {
     #[must_use]
     pub fn cpu(&self) -> usize {
         self.cpu
+    }
+
+    /// Whether an access to this virtual address changes nothing: the model need not be told of it.
+    #[inline]
+    #[must_use]
+    pub fn passes(&self, address: u64, write: bool) -> bool {
+        self.filter.allows(address, write)
     }
 
     /// Whether nobody else uses its last-level cache.

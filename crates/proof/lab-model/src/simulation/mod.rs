@@ -181,23 +181,24 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         Some(Core::new(cpu, &self.model, first.filter(), group, self.sharers[group]))
     }
 
-    /// An access of a CPU to the line of this virtual address.
+    /// An access of a CPU to the line of this virtual address. The emulator counts it.
     #[inline]
     pub fn access(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
-        if core.filter.allows(address, write) {
-            core.counts.add(write);
-        } else if core.filter.watches(address, write) {
-            core.counts.add(write);
+        if core.passes(address, write) {
+            return;
+        }
+        if core.filter.watches(address, write) {
             core.note_value(write, probe);
         } else {
             self.look_up(core, address, write, probe);
         }
     }
 
-    /// One of the accesses of a string instruction, an element each: what is in a line counts
-    /// as one.
+    /// One of the accesses of an instruction that makes nobody knows how many, as a repeated string
+    /// instruction does. What is in a line counts as one, and is counted here.
     pub fn access_element(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
         if core.first_in_line(address, write) {
+            core.counts.add(write);
             self.access(core, address, write, probe);
         }
     }
@@ -212,7 +213,6 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                 None => return,
             },
         };
-        core.counts.add(write);
         let line = page.physical_page << 6 | address >> 6 & 63;
         let found = match self.first[core.cpu].touch(line) {
             Found::Shared if write && self.changes_alone(core, line) => Found::Writable,
