@@ -144,7 +144,7 @@ pub enum LabError {
         own: &'static str,
     },
     /// A file, directory or system call failed.
-    #[error("cannot {what} {}: {cause}{}", path.display(), remedy(cause, path))]
+    #[error("cannot {what} {}: {cause}{}", path.display(), remedy(cause))]
     System {
         /// What was tried.
         what: &'static str,
@@ -252,15 +252,14 @@ impl LabError {
 }
 
 /// What the user can do about an error of the system.
-fn remedy(error: &io::Error, path: &Path) -> String {
+fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!(
-            "; free space there, or set XDG_CACHE_HOME to a file system with more (now {})",
-            path.display()
-        ),
-        io::ErrorKind::FileTooLarge => "; give a smaller --disk".to_owned(),
-        io::ErrorKind::PermissionDenied => "; check its permissions".to_owned(),
-        _ => String::new(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free space there, or set XDG_CACHE_HOME to a file system with more"
+        }
+        io::ErrorKind::FileTooLarge => "; give a smaller --disk",
+        io::ErrorKind::PermissionDenied => "; check its permissions",
+        _ => "",
     }
 }
 
