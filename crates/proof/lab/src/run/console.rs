@@ -10,6 +10,8 @@ use std::thread;
 const KEPT: usize = 16 << 10;
 /// Lines that are shown.
 const SHOWN: usize = 20;
+/// In what the kernel says of its end before it shows its registers and its stack.
+const CAUSES: [&str; 3] = ["Kernel panic", "BUG: ", "Out of memory"];
 
 /// What the kernel said last.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +38,8 @@ impl Console {
         kept.drain(..excess);
     }
 
-    /// The last lines, without control characters.
+    /// The last lines, without control characters. Where what ended the kernel is above them, that
+    /// stands first.
     pub fn last_lines(&self) -> String {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(kept.make_contiguous()).replace('\r', "");
@@ -45,7 +48,12 @@ impl Console {
             .map(|line| line.chars().filter(|c| !c.is_control()).collect::<String>())
             .filter(|line| !line.trim().is_empty())
             .collect();
-        lines[lines.len().saturating_sub(SHOWN)..].join("\n")
+        let (above, last) = lines.split_at(lines.len().saturating_sub(SHOWN));
+        let is_cause = |line: &&String| CAUSES.iter().any(|cause| line.contains(cause));
+        match above.iter().rfind(is_cause) {
+            Some(cause) => format!("{cause}\n...\n{}", last.join("\n")),
+            None => last.join("\n"),
+        }
     }
 }
 
@@ -63,5 +71,15 @@ mod tests {
         let text = console.last_lines();
         assert_eq!(text.lines().count(), SHOWN);
         assert!(text.ends_with("line 2999\n[1mKernel panic"), "{text}");
+    }
+
+    #[test]
+    fn what_ended_the_kernel_stands_above_a_long_stack() {
+        let console = Console::default();
+        console.keep(b"quiet\nKernel panic - not syncing: gone\nCPU: 1\n");
+        (0..SHOWN).for_each(|i| console.keep(format!("frame {i}\n").as_bytes()));
+        let text = console.last_lines();
+        assert!(text.starts_with("Kernel panic - not syncing: gone\n...\nframe 0\n"), "{text}");
+        assert!(text.ends_with("frame 19"), "{text}");
     }
 }
