@@ -72,19 +72,21 @@ impl Probe for Known {
 struct Runner<'a> {
     simulation: &'a Simulation<Vec<AtomicU64>>,
     core: Core,
-    instructions: u64,
+    executed: Executed,
 }
 
 impl<'a> Runner<'a> {
     fn new(simulation: &'a Simulation<Vec<AtomicU64>>, cpu: usize) -> Self {
-        Self { simulation, core: simulation.core(cpu).unwrap(), instructions: 0 }
+        Self { simulation, core: simulation.core(cpu).unwrap(), executed: Executed::default() }
     }
 
     fn access(&mut self, physical: u64, write: bool, value: u64, instructions: u64) {
-        self.instructions += instructions;
-        let probe = Known { physical, value, instructions: self.instructions };
+        // As an emulator counts.
+        self.executed.user += instructions;
+        *(if write { &mut self.executed.writes } else { &mut self.executed.reads }) += 1;
+        let probe = Known { physical, value, instructions: self.executed.user };
         self.simulation.access(&mut self.core, physical + OFFSET, write, &probe);
-        self.core.executed(Executed { user: self.instructions, ..Executed::default() });
+        self.core.executed(self.executed);
         self.simulation.publish(&self.core);
     }
 
@@ -342,6 +344,7 @@ proptest! {
         let seen = numapilot_lab_pmu::Snapshot::take(simulation.pmu());
         let sum = |scalar| seen.sum(scalar);
         let total = |vector| seen.total(vector).iter().sum::<u64>();
+        prop_assert_eq!(sum(Scalar::Reads) + sum(Scalar::Writes), accesses.len() as u64);
         let dram = total(Vector::DramReads) + total(Vector::DramWrites);
         prop_assert_eq!(sum(Scalar::LastMisses), dram + total(Vector::Transfers));
         prop_assert!(sum(Scalar::LastMisses) <= sum(Scalar::LastReferences));
