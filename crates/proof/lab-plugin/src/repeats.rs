@@ -136,13 +136,13 @@ impl Block {
         let info = factory.info(instruction);
         let repeated = instruction.is_string_instruction()
             && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
-        let value = !repeated && replaces_a_register(instruction, info.used_registers());
+        let unknown = instruction.is_invalid();
+        let elements = repeated || unknown;
+        let value = !elements && replaces_a_register(instruction, info.used_registers());
         let accesses = |way| info.used_memory().iter().filter(|m| goes(m.access(), way)).count();
         let [reads, writes] = [OpAccess::Read, OpAccess::Write].map(accesses);
         // Asking QEMU to tell what is never done costs it memory and time for each instruction.
-        let unknown = instruction.is_invalid();
         let (may_read, may_write) = (unknown || reads > 0, unknown || writes > 0);
-        let elements = repeated || unknown;
         self.told.push(Told { reads: may_read, writes: may_write, value, elements });
         if !elements {
             self.reads += reads as u64;
@@ -150,7 +150,7 @@ impl Block {
         }
         for memory in info.used_memory() {
             let size = memory.memory_size().size();
-            if repeated || size == 0 || size > LARGEST {
+            if elements || size == 0 || size > LARGEST {
                 continue;
             }
             let Some((place, offset)) = self.place(memory) else { continue };

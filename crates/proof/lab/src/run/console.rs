@@ -10,7 +10,7 @@ use std::thread;
 const KEPT: usize = 16 << 10;
 /// Lines that are shown.
 const SHOWN: usize = 20;
-/// In what the kernel says of its end before it shows its registers and its stack.
+/// In lines that name a cause. The kernel shows its registers and its stack after most of them.
 const CAUSES: [&str; 3] = ["Kernel panic", "BUG: ", "Out of memory"];
 
 /// What the kernel said last.
@@ -38,8 +38,8 @@ impl Console {
         kept.drain(..excess);
     }
 
-    /// The last lines, without control characters. Where what ended the kernel is above them, that
-    /// stands first.
+    /// The last lines, without control characters. Where the last cause is above them, it stands
+    /// first.
     pub fn last_lines(&self) -> String {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(kept.make_contiguous()).replace('\r', "");
