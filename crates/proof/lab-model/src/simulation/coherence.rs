@@ -18,26 +18,38 @@ use super::private::Found;
 use super::{Request, Served, Simulation, tlb};
 use crate::model::LINE_BYTES;
 
+/// What CPUs that fight for a line make of an access to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Contested {
+    /// Nothing: there is no fight.
+    No,
+    /// The CPU has the line still: as good as a hit in its first level.
+    Held,
+    /// Another has taken it, and it comes from there.
+    Lost(Served),
+}
+
 impl<M: AsRef<[AtomicU64]>> Simulation<M> {
-    /// An access to a line that this CPU fights for: no cache keeps it.
+    /// Whether an access is to a line that this CPU fights for: no cache keeps it.
+    #[inline]
     pub(super) fn contested(
         &self,
         core: &mut Core,
         line: u64,
         write: bool,
         now_ps: u64,
-    ) -> Option<Served> {
-        let since_ps = core.fights.since_ps(line)?;
-        let counters = &self.pmu.counters(core.cpu)?;
+    ) -> Contested {
+        let Some(since_ps) = core.fights.since_ps(line) else { return Contested::No };
+        let Some(counters) = &self.pmu.counters(core.cpu) else { return Contested::No };
         let Some((rival, interval_ps)) = self.contests.meet(line, core.cpu, now_ps) else {
             core.fights.end(line);
-            return None;
+            return Contested::No;
         };
         let from = self.model.node_of_cpu[rival];
         let latency_ps = self.transfer_ps(core.cpu, rival);
         let held_ps = now_ps.saturating_sub(since_ps);
         if held_ps < latency_ps.max(interval_ps) {
-            return Some(Served { level: Level::Private, latency_ps: 0, queue_ps: 0 });
+            return Contested::Held;
         }
         let queue_ps = self.network.send(from, core.node, now_ps);
         self.count_links(counters, from, core.node);
@@ -47,7 +59,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         counters.add_at(Vector::Transfers, from, 1);
         let latency_ps = latency_ps + queue_ps;
         core.fights.hold(line, now_ps + latency_ps);
-        Some(Served { level: Level::OtherCache, latency_ps, queue_ps })
+        Contested::Lost(Served { level: Level::OtherCache, latency_ps, queue_ps })
     }
 
     /// What a line takes from the caches of another CPU.

@@ -33,6 +33,7 @@ use numapilot_lab_pmu::{Level, Link, Pmu, PmuError, Record, Scalar};
 
 use self::clocks::Clocks;
 pub use self::clocks::QUANTUM_PS;
+use self::coherence::Contested;
 use self::contests::Contests;
 pub use self::core::{Core, Executed};
 use self::directory::{Directory, Entry};
@@ -270,6 +271,16 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         last.prepare(line);
         core.instructions(probe.instructions());
         let now_ps = core.now_ps();
+        let contested = match self.contested(core, line, write, now_ps) {
+            Contested::No => None,
+            Contested::Held => {
+                if line == core.missed_line {
+                    core.note_value(write, probe);
+                }
+                return;
+            }
+            Contested::Lost(served) => Some(served),
+        };
         let mut had = found != Found::No;
         let mut middle = Found::No;
         if !had {
@@ -278,7 +289,6 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             had = middle != Found::No;
         }
         let kind = core.overlap.classify(address, had, now_ps);
-        let contested = self.contested(core, line, write, now_ps);
         let (served, kept) = if let Some(served) = contested {
             (served, None)
         } else {

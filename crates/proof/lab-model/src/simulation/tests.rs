@@ -257,6 +257,21 @@ fn false_sharing_costs() {
 }
 
 #[test]
+fn a_line_that_is_fought_for_is_a_miss_each_time_it_comes_only() {
+    let simulation = simulation(model());
+    let mut cpus = [Runner::new(&simulation, 0), Runner::new(&simulation, 2)];
+    for _ in 0..100 {
+        cpus.iter_mut().for_each(|cpu| (0..100).for_each(|_| cpu.write(8192)));
+    }
+    for cpu in [0, 2] {
+        let [misses, references] = [Scalar::FirstMisses, Scalar::LastReferences]
+            .map(|scalar| simulation.counter(cpu, scalar));
+        assert_eq!(misses, references, "CPU {cpu}");
+        assert!((10..1000).contains(&misses), "{misses} misses of 10,000 accesses");
+    }
+}
+
+#[test]
 fn a_working_set_stays_in_the_level_it_fits() {
     let simulation = simulation(model());
     let mut cpu = Runner::new(&simulation, 0);
