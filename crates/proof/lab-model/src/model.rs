@@ -2,9 +2,13 @@
 //! it is emulated.
 //!
 //! Scale: cache capacities and TLB entries are divided by the description's `cache_scale`,
-//! since data sets are smaller by as much. Bandwidths of controllers and links are
-//! multiplied by emulated CPUs over described cores: what a core gets of a controller
-//! stays the same, so contention is neither lost nor made. Latencies are not scaled.
+//! since data sets are smaller by as much. Not so the first level's, as long as that is no
+//! more than a quarter of the level behind it: what it is there for, the stack and what loops
+//! use again and again, does not grow with the data (the first of the working sets in Woo,
+//! Ohara, Torrie, Singh and Gupta, "The SPLASH-2 Programs", ISCA 1995). Bandwidths of
+//! controllers and links are multiplied by emulated CPUs over described cores: what a core
+//! gets of a controller stays the same, so contention is neither lost nor made. Latencies are
+//! not scaled.
 
 use numapilot_lab_pmu::Shape;
 use numapilot_topology::description::{CacheLevel, Description, SharedBy};
@@ -82,6 +86,9 @@ pub struct Link {
     pub gb_per_s: f64,
 }
 
+/// A way of the first level is no larger: processors choose its sets by virtual addresses, so it
+/// must not matter which physical pages the kernel happens to give.
+const PAGE_BYTES: u64 = 4096;
 /// Line size of every cache; others are refused.
 pub(crate) const LINE_BYTES: u64 = 64;
 /// Virtual CPUs: the directory has one bit for each.
@@ -184,7 +191,22 @@ fn caches(levels: &[CacheLevel], layout: &Layout, scale: u32) -> Result<Vec<Cach
         )));
     }
     let last = levels.len() - 1;
-    levels.iter().enumerate().map(|(i, level)| cache(level, layout, scale, i == last)).collect()
+    let mut caches = (levels.iter().enumerate())
+        .map(|(i, level)| cache(level, layout, scale, i == last))
+        .collect::<Result<Vec<Cache>, ModelError>>()?;
+    if let [first, behind, ..] = &mut caches[..] {
+        let whole = cache(levels[0], layout, 1, false)?.bytes;
+        let quarter = behind.bytes / sharers(&behind.cache_of_cpu) / 4;
+        first.bytes = whole.min(quarter).max(first.bytes);
+        first.ways = first.ways.max(u32::try_from(first.bytes / PAGE_BYTES).unwrap_or(u32::MAX));
+    }
+    Ok(caches)
+}
+
+/// The most virtual CPUs that use one cache.
+fn sharers(cache_of_cpu: &[u32]) -> u64 {
+    let of = |cache: &u32| cache_of_cpu.iter().filter(|c| *c == cache).count() as u64;
+    cache_of_cpu.iter().map(of).max().unwrap_or(1)
 }
 
 fn cache(
@@ -205,8 +227,7 @@ fn cache(
     let mut bytes = level.size.0 / u64::from(scale);
     if !is_last {
         // Inner caches are private in the model: each sharer gets its part.
-        let sharers = |cache: &u32| cache_of_cpu.iter().filter(|c| *c == cache).count();
-        bytes /= cache_of_cpu.iter().map(sharers).max().unwrap_or(1) as u64;
+        bytes /= sharers(&cache_of_cpu);
     }
     Ok(Cache {
         bytes: bytes.max(LINE_BYTES * u64::from(ways)),
@@ -370,6 +391,7 @@ mod tests {
         assert!((model.latency_ns[0][7] / model.latency_ns[0][0] - 1.6).abs() < 1e-9);
         assert_eq!(model.caches.len(), 2);
         assert_eq!(model.caches[1].bytes, 64 << 10);
+        assert_eq!((model.caches[0].bytes, model.caches[0].ways), (16 << 10, 4), "a quarter of it");
         assert!((model.bandwidth_scale - 1.0).abs() < 1e-9);
     }
 
@@ -380,6 +402,20 @@ mod tests {
         assert!((model.controllers_gb_per_s[0] - 76.8 / 4.0).abs() < 1e-9);
         assert_eq!(model.caches[2].cache_of_cpu, [0, 0, 1, 1, 2, 2, 3, 3]);
         assert_eq!(model.caches[0].cache_of_cpu, [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn the_first_level_is_as_large_as_described_up_to_a_quarter_of_the_next() {
+        let of = |name: &str, scale: u32| {
+            let (_, mut description) = named(name).unwrap();
+            description.lab.as_mut().unwrap().cache_scale = scale;
+            let model = Model::from_description(&description, &laid_out(&description)).unwrap();
+            model.caches.iter().map(|cache| cache.bytes >> 10).collect::<Vec<_>>()
+        };
+        assert_eq!(of("machine-b", 1), [32, 256, 18 << 10]);
+        assert_eq!(of("machine-b", 2), [32, 128, 9 << 10]);
+        assert_eq!(of("machine-b", 16), [4, 16, 1152]);
+        assert_eq!(of("machine-a", 64), [4, 16]);
     }
 
     #[test]
