@@ -24,4 +24,4 @@ pub use layout::{CpuPlace, Layout, MemoryRange};
 pub use model::{Cache, Link, Model, Tlb};
 pub use regions::Regions;
 pub use report::{LinkTraffic, NodeTraffic, Region, Report};
-pub use simulation::{Core, Executed, PREFETCH_FACTOR, Probe, QUANTUM_PS, Simulation};
+pub use simulation::{Core, Executed, PREFETCH_FACTOR, Probe, QUANTUM_PS, Simulation, Way};

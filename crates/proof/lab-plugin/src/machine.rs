@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use numapilot_lab_model::{Core, Model, Probe, Regions, Simulation};
+use numapilot_lab_model::{Core, Model, Probe, Regions, Simulation, Way};
 use numapilot_lab_pmu::{Mark, PmuError, Snapshot};
 use numapilot_sys::shared::SharedWords;
 
@@ -69,21 +69,10 @@ pub fn machine() -> Option<&'static Machine> {
     MACHINE.get()
 }
 
-/// What an access does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Reads what is no address.
-    Read,
-    /// Reads what may be an address, or what one is computed from.
-    Load,
-    Write,
-}
-
 /// The access under way, to be asked about.
 struct Access<'a> {
     info: qemu::MemInfo,
     address: u64,
-    way: Way,
     /// Not looked into before it is asked for: most accesses ask nothing.
     score: &'a OnceLock<&'static Score>,
 }
@@ -99,9 +88,9 @@ impl Probe for Access<'_> {
         }
     }
 
-    fn value(&self) -> Option<u64> {
+    fn value(&self) -> u64 {
         // SAFETY: called within the callback that `info` belongs to.
-        (self.way == Way::Load).then(|| unsafe { qemu::qemu_plugin_mem_get_value(self.info) }.low)
+        unsafe { qemu::qemu_plugin_mem_get_value(self.info) }.low
     }
 
     fn instructions(&self) -> u64 {
@@ -184,27 +173,27 @@ impl Machine {
     /// `cpus` is from [`cpus`](Self::cpus) of the installed machine, `cpu` one of QEMU's, of which
     /// there are as many, and this its thread.
     #[inline]
-    pub unsafe fn passes(cpus: *const c_void, cpu: c_uint, address: u64, write: bool) -> bool {
+    pub unsafe fn passes(cpus: *const c_void, cpu: c_uint, address: u64, way: Way) -> bool {
         // SAFETY: the caller vouches for the place; the machine stays. Nobody else reaches the core
         // now, as in `cpu`.
         let core = unsafe { &*(*cpus.cast::<Cpu>().add(cpu as usize)).core.get() };
-        core.passes(address, write)
+        core.passes(address, way)
     }
 
     /// An access of user mode that does not pass.
     pub fn access(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: called from the CPU's memory callback, which calls nothing that comes back.
         let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
-        let access = Access { info, address, way, score };
-        self.simulation.access(core, address, way == Way::Write, &access);
+        let access = Access { info, address, score };
+        self.simulation.access(core, address, way, &access);
     }
 
     /// An access of an instruction that makes nobody knows how many.
     pub fn access_element(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: as in `access`.
         let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
-        let access = Access { info, address, way, score };
-        self.simulation.access_element(core, address, way == Way::Write, &access);
+        let access = Access { info, address, score };
+        self.simulation.access_element(core, address, way, &access);
     }
 
     /// A CPU has used up its budget of user instructions, or runs user code for the first

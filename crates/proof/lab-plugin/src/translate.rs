@@ -7,9 +7,10 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use numapilot_lab_model::Way;
 use numapilot_lab_pmu::Mark;
 
-use crate::machine::{Machine, Way, machine};
+use crate::machine::{Machine, machine};
 use crate::qemu::{self, Insn, Scoreboard, Tb, Word};
 use crate::repeats::{self, Told};
 use crate::score::{BUDGET, Block, Score};
@@ -208,7 +209,7 @@ macro_rules! on_access {
     ($($callback:ident: $way:expr, $rest:ident;)*) => {$(
         extern "C" fn $callback(cpu: c_uint, info: qemu::MemInfo, address: u64, cpus: *mut c_void) {
             // SAFETY: `cpus` is what `tell` was given, and QEMU calls on the CPU's thread.
-            if !unsafe { Machine::passes(cpus, cpu, address, $way == Way::Write) } {
+            if !unsafe { Machine::passes(cpus, cpu, address, $way) } {
                 $rest(cpu, info, address);
             }
         }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use numapilot_lab_pmu::{CpuCounters, Scalar};
 
-use super::Probe;
 use super::contests::Fights;
 use super::factor::Factor;
 use super::filter::Filter;
 use super::overlap::Overlap;
 use super::tlb::TlbState;
+use super::{Probe, Way};
 use crate::Model;
 use crate::model::LINE_BYTES;
 
@@ -35,7 +35,7 @@ pub struct Core {
     /// Time it was taken forward while it was idle.
     idle_ps: u64,
     pub(crate) counts: Counts,
-    /// Line of the last miss: further loads from it may bring the next address.
+    /// Virtual line of the last miss: further loads from it may bring the next address.
     pub(crate) missed_line: u64,
     /// Virtual lines that string instructions read and wrote last.
     element_lines: [u64; 2],
@@ -121,8 +121,8 @@ impl Core {
     /// Whether an access to this virtual address changes nothing: the model need not be told of it.
     #[inline]
     #[must_use]
-    pub fn passes(&self, address: u64, write: bool) -> bool {
-        self.filter.allows(address, write)
+    pub fn passes(&self, address: u64, way: Way) -> bool {
+        self.filter.allows(address, way)
     }
 
     /// Whether nobody else uses its last-level cache.
@@ -144,10 +144,16 @@ impl Core {
 
     /// Remembers what an access has loaded.
     #[inline]
-    pub(crate) fn note_value(&mut self, write: bool, probe: &impl Probe) {
-        if let Some(value) = (!write).then(|| probe.value()).flatten() {
-            self.overlap.loaded(value);
+    pub(crate) fn note_value(&mut self, way: Way, probe: &impl Probe) {
+        if way == Way::Load {
+            self.overlap.loaded(probe.value());
         }
+    }
+
+    /// Whether loads from the line of this virtual address may bring the next address.
+    #[inline]
+    pub(crate) fn missed(&self, address: u64) -> bool {
+        address / LINE_BYTES == self.missed_line
     }
 
     /// Whether a string instruction comes to another line.
@@ -176,8 +182,7 @@ impl Core {
 
     /// The guest has flushed the CPU's TLB.
     pub fn flush_tlb(&mut self) {
-        self.tlb.flush();
-        self.filter.forget_all(self.tlb.dropped());
+        self.tlb.flush(&self.filter);
     }
 
     /// Makes the counts visible.

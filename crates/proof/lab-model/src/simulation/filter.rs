@@ -3,111 +3,122 @@
 //!
 //! Nine accesses in ten go to a line that the CPU has used a moment ago, translated by a
 //! page it has used a moment ago. One comparison finds them. The slots are mapped directly
-//! by a line's place in its page, where virtual and physical address agree, so a line can be
-//! taken out by either. A line that is here is in the first level of cache, and its page in
-//! the TLB: whatever takes them out there takes them out here. What the filter hides is how
-//! recently a line was used, so all lines of a set leave it when another comes into the set.
+//! by virtual lines; as these agree with physical ones in their place in a page, few slots can
+//! hold a physical line, and each knows which it holds, so a line can be taken out by either. A
+//! line that is here is in the first level of cache, and its page in the TLB: whatever takes them
+//! out there takes them out here. What the filter hides is how recently a line was used, so all
+//! lines of a set leave it when another comes into the set.
 //!
-//! The line of the latest miss stands apart: it may be used again as well, but what is read
-//! from it must be told.
+//! The line of the latest miss may be used again as well, but what is loaded from it must be
+//! told.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use super::Way;
 use super::mask::each;
 
 /// Lines of a 4 KiB page.
-const SLOTS: usize = 64;
+const PAGE_LINES: usize = 64;
+/// Lines that find a place here: those of so many pages in a row.
+const SLOTS: usize = 4 * PAGE_LINES;
+
+/// Bit of a slot: the CPU may write the line.
+const WRITABLE: u64 = 1;
+/// Bit of a slot: loads from the line must be told.
+const TOLD: u64 = 2;
+/// The virtual line is in the bits above.
+const LINE_SHIFT: u32 = 2;
 
 /// See the module. Its owner asks and puts; others only take lines out.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Filter {
-    /// `virtual line << 1 | may be written`, 0 when empty.
+    /// 0 when empty: nobody maps the first line of all.
     slots: [AtomicU64; SLOTS],
-    /// The line that stands apart, likewise.
-    watched: AtomicU64,
-}
-
-/// A slot for the line of this virtual address.
-#[inline]
-fn slot_of(address: u64, writable: bool) -> u64 {
-    (address >> 6) << 1 | u64::from(writable)
-}
-
-/// Whether a slot lets an access to this virtual address through.
-#[inline]
-fn grants(slot: &AtomicU64, address: u64, write: bool) -> bool {
-    let (slot, wanted) = (slot.load(Relaxed), slot_of(address, true));
-    if write { slot == wanted } else { slot | 1 == wanted }
+    /// Which physical lines are there, the lower half of their numbers: for who takes them out.
+    lines: [AtomicU32; SLOTS],
 }
 
 impl Filter {
     pub(crate) fn new() -> Self {
-        let empty = || AtomicU64::new(0);
-        Self { slots: std::array::from_fn(|_| empty()), watched: empty() }
-    }
-
-    /// Whether an access to this virtual address changes nothing.
-    #[inline]
-    pub(crate) fn allows(&self, address: u64, write: bool) -> bool {
-        grants(&self.slots[(address >> 6) as usize % SLOTS], address, write)
-    }
-
-    /// Whether an access to this virtual address changes nothing, but must be told if it is
-    /// a read.
-    #[inline]
-    pub(crate) fn watches(&self, address: u64, write: bool) -> bool {
-        grants(&self.watched, address, write)
-    }
-
-    /// Watches the line of this virtual address from now on, and no other.
-    #[inline]
-    pub(crate) fn watch(&self, address: u64, writable: bool) {
-        self.watched.store(slot_of(address, writable), Relaxed);
-    }
-
-    /// Watches no line whose number in its page is one of those.
-    #[inline]
-    fn unwatch(&self, these: impl Fn(usize) -> bool) {
-        if these((self.watched.load(Relaxed) >> 1) as usize % SLOTS) {
-            self.watched.store(0, Relaxed);
+        Self {
+            slots: std::array::from_fn(|_| AtomicU64::new(0)),
+            lines: std::array::from_fn(|_| AtomicU32::new(0)),
         }
     }
 
-    /// Lets the line of this virtual address through from now on.
     #[inline]
-    pub(crate) fn put(&self, address: u64, writable: bool) {
-        let slot = &self.slots[(address >> 6) as usize % SLOTS];
-        slot.store(slot_of(address, writable), Relaxed);
+    fn slot(&self, address: u64) -> &AtomicU64 {
+        &self.slots[(address >> 6) as usize % SLOTS]
     }
 
-    /// Takes a line out, by its virtual or physical number.
+    /// Whether an access to this virtual address changes nothing, and need not be told.
+    #[inline]
+    pub(crate) fn allows(&self, address: u64, way: Way) -> bool {
+        let any = match way {
+            Way::Read => WRITABLE | TOLD,
+            Way::Load => WRITABLE,
+            Way::Write => TOLD,
+        };
+        let slot = self.slot(address).load(Relaxed);
+        slot | any == (address >> 6) << LINE_SHIFT | any | u64::from(way == Way::Write)
+    }
+
+    /// Lets the line of this virtual address through from now on, of which this is the physical
+    /// one: for reading or for writing too, and with loads being told or not.
+    #[inline]
+    pub(crate) fn put(&self, address: u64, line: u64, writable: bool, told: bool) {
+        self.lines[(address >> 6) as usize % SLOTS].store(line as u32, Relaxed);
+        let rights = if writable { WRITABLE } else { 0 } | if told { TOLD } else { 0 };
+        self.slot(address).store((address >> 6) << LINE_SHIFT | rights, Relaxed);
+    }
+
+    /// Loads from the line of this virtual address, which is here, are told no more.
+    #[inline]
+    pub(crate) fn be_told_no_more(&self, address: u64) {
+        let slot = self.slot(address);
+        let now = slot.load(Relaxed);
+        // Not where another CPU takes the line out meanwhile.
+        let _ = slot.compare_exchange(now, now & !TOLD, Relaxed, Relaxed);
+    }
+
+    /// Takes a physical line out.
     #[inline]
     pub(crate) fn forget(&self, line: u64) {
-        self.slots[line as usize % SLOTS].store(0, Relaxed);
-        self.unwatch(|number| number == line as usize % SLOTS);
+        self.forget_set(line, 1 << u32::BITS);
     }
 
-    /// Takes out what is in the same set as this line in a cache of so many sets, a power
-    /// of two.
+    /// Takes out the physical lines that are in the same set as this one in a cache of so many
+    /// sets, a power of two.
     #[inline]
     pub(crate) fn forget_set(&self, line: u64, sets: usize) {
-        let step = sets.min(SLOTS);
-        // As `step` is a power of two; a remainder and `step_by` would divide, for each miss.
-        let first = line as usize & (step - 1);
-        let mut slot = first;
+        // As these are powers of two; remainders and `step_by` would divide, for each miss.
+        let step = sets.min(PAGE_LINES);
+        let mut slot = line as usize & (step - 1);
         while slot < SLOTS {
-            self.slots[slot].store(0, Relaxed);
+            let differ = self.lines[slot].load(Relaxed) ^ line as u32;
+            if differ as usize & (sets - 1) == 0 {
+                self.slots[slot].store(0, Relaxed);
+            }
             slot += step;
         }
-        self.unwatch(|number| number & (step - 1) == first);
     }
 
-    /// Takes out the slots of a mask.
+    /// Takes out lines of a virtual page, those of a mask.
     #[inline]
-    pub(crate) fn forget_all(&self, slots: u64) {
-        self.unwatch(|number| slots >> number & 1 != 0);
-        each(slots, |slot| self.slots[slot].store(0, Relaxed));
+    pub(crate) fn forget_page(&self, page: u64, lines: u64) {
+        let first = page as usize % (SLOTS / PAGE_LINES) * PAGE_LINES;
+        each(lines, |line| {
+            let slot = &self.slots[first + line];
+            if slot.load(Relaxed) >> LINE_SHIFT == page << 6 | line as u64 {
+                slot.store(0, Relaxed);
+            }
+        });
+    }
+
+    /// Takes everything out.
+    pub(crate) fn clear(&self) {
+        self.slots.iter().for_each(|slot| slot.store(0, Relaxed));
     }
 }
 
@@ -115,57 +126,70 @@ impl Filter {
 mod tests {
     use super::*;
 
+    /// A virtual line, and the physical one behind it.
     const LINE: u64 = 0x7000_0000_0000 >> 6;
+    const BEHIND: u64 = 0x12_3000 >> 6;
+
+    fn there(filter: &Filter) -> usize {
+        (0..SLOTS as u64).filter(|i| filter.allows((LINE + i) << 6, Way::Read)).count()
+    }
+
+    /// A filter with lines in all slots.
+    fn full() -> Filter {
+        let filter = Filter::new();
+        (0..SLOTS as u64).for_each(|i| filter.put((LINE + i) << 6, BEHIND + i, true, false));
+        filter
+    }
 
     #[test]
     fn reading_and_writing_are_two_rights() {
         let filter = Filter::new();
-        assert!(!filter.allows(LINE << 6, false));
-        filter.put(LINE << 6 | 8, false);
-        assert!(filter.allows(LINE << 6, false) && !filter.allows(LINE << 6, true));
-        filter.put(LINE << 6, true);
-        assert!(filter.allows(LINE << 6, false) && filter.allows(LINE << 6 | 63, true));
-        assert!(!filter.allows((LINE + 64) << 6, false), "another page");
+        let allowed =
+            || [Way::Read, Way::Load, Way::Write].map(|w| filter.allows(LINE << 6 | 9, w));
+        assert_eq!(allowed(), [false; 3]);
+        filter.put(LINE << 6 | 8, BEHIND, false, false);
+        assert_eq!(allowed(), [true, true, false]);
+        filter.put(LINE << 6, BEHIND, true, false);
+        assert_eq!(allowed(), [true; 3]);
+        assert!(!filter.allows((LINE + 64) << 6, Way::Read), "another page");
+        assert!(!filter.allows((LINE + SLOTS as u64) << 6, Way::Read), "of the same slots");
     }
 
     #[test]
-    fn the_watched_line_stands_apart_and_leaves_as_others_do() {
+    fn loads_of_a_line_are_told_until_they_are_no_more() {
         let filter = Filter::new();
-        let watched = |write| filter.watches(LINE << 6 | 7 << 6 | 3, write);
-        let watch = || filter.watch((LINE + 7) << 6, true);
-        watch();
-        assert!(watched(true) && watched(false) && !filter.allows((LINE + 7) << 6, false));
-        filter.put((LINE + 71) << 6, true);
-        assert!(watched(true), "a line of the same slot");
-        filter.forget(8);
-        filter.forget_set(6, 32);
-        filter.forget_all(!(1 << 7));
-        assert!(watched(true));
-        let ways: [fn(&Filter); 3] =
-            [|f| f.forget(7), |f| f.forget_set(39, 32), |f| f.forget_all(128)];
-        for leaves in ways {
-            watch();
-            leaves(&filter);
-            assert!(!watched(false));
-        }
-        filter.watch((LINE + 7) << 6, false);
-        assert!(watched(false) && !watched(true));
+        let allowed = || [Way::Read, Way::Load, Way::Write].map(|w| filter.allows(LINE << 6, w));
+        filter.put(LINE << 6, BEHIND, true, true);
+        assert_eq!(allowed(), [true, false, true]);
+        filter.put(LINE << 6, BEHIND, false, true);
+        assert_eq!(allowed(), [true, false, false]);
+        filter.be_told_no_more(LINE << 6);
+        assert_eq!(allowed(), [true, true, false]);
     }
 
     #[test]
-    fn lines_leave_by_number_by_set_and_by_mask() {
+    fn lines_leave_by_number_by_set_and_by_page() {
+        let left = |leave: fn(&Filter)| {
+            let filter = full();
+            leave(&filter);
+            SLOTS - there(&filter)
+        };
+        assert_eq!(left(|f| f.forget(BEHIND + 70)), 1);
+        assert_eq!(left(|f| f.forget(BEHIND + 70 + SLOTS as u64)), 0, "it is not there");
+        assert_eq!(left(|f| f.forget_set(BEHIND + 3, 16)), SLOTS / 16);
+        assert_eq!(left(|f| f.forget_set(BEHIND + 3, 128)), SLOTS / 128);
+        assert_eq!(left(|f| f.forget_set(BEHIND + 3 + 512, 1024)), 0, "another set");
+        assert_eq!(left(|f| f.forget_page((LINE >> 6) + 1, 0b101)), 2);
+        assert_eq!(left(|f| f.forget_page((LINE >> 6) + 5, u64::MAX)), 0, "another page");
+        assert_eq!(left(Filter::clear), SLOTS);
+    }
+
+    #[test]
+    fn a_physical_line_leaves_under_all_its_names() {
         let filter = Filter::new();
-        let there = || (0..64).filter(|i| filter.allows((LINE + i) << 6, false)).count();
-        let fill = || (0..64).for_each(|i| filter.put((LINE + i) << 6, true));
-        fill();
-        filter.forget(5);
-        assert_eq!(there(), 63);
-        filter.forget_set(3, 16);
-        assert_eq!(there(), 59);
-        fill();
-        filter.forget_set(3, 1024);
-        assert_eq!(there(), 63);
-        filter.forget_all(u64::MAX);
-        assert_eq!(there(), 0);
+        let names = [LINE << 6, (LINE + 64) << 6];
+        names.iter().for_each(|name| filter.put(*name, BEHIND, true, false));
+        filter.forget(BEHIND);
+        assert!(names.iter().all(|name| !filter.allows(*name, Way::Read)));
     }
 }

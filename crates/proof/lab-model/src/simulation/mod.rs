@@ -46,12 +46,23 @@ use self::tlb::{Miss, Page};
 use crate::Model;
 use crate::model::LINE_BYTES;
 
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Reads what is no address.
+    Read,
+    /// Reads what may be an address, or what one is computed from.
+    Load,
+    /// Writes, perhaps after it has read.
+    Write,
+}
+
 /// What the emulator is asked about the access under way.
 pub trait Probe {
     /// Its physical address; `None` when it is no memory.
     fn physical_address(&self) -> Option<u64>;
-    /// The value loaded, if it may be an address or an index.
-    fn value(&self) -> Option<u64>;
+    /// The value that [`Way::Load`] loads.
+    fn value(&self) -> u64;
     /// The instructions that the CPU has executed in user mode by now.
     fn instructions(&self) -> u64;
 }
@@ -182,31 +193,34 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         Some(Core::new(cpu, &self.model, first.filter(), group, self.sharers[group]))
     }
 
-    /// An access of a CPU to the line of this virtual address. The emulator counts it.
-    #[inline]
-    pub fn access(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
-        if core.passes(address, write) {
-            return;
+    /// An access of a CPU to the line of this virtual address, that does not pass
+    /// ([`Core::passes`]). The emulator counts it.
+    pub fn access(&self, core: &mut Core, address: u64, way: Way, probe: &impl Probe) {
+        if way != Way::Load || !core.passes(address, Way::Read) {
+            return self.look_up(core, address, way, probe);
         }
-        if core.filter.watches(address, write) {
-            core.note_value(write, probe);
+        if core.missed(address) {
+            core.note_value(way, probe);
         } else {
-            self.look_up(core, address, write, probe);
+            core.filter.be_told_no_more(address);
         }
     }
 
     /// One of the accesses of an instruction that makes nobody knows how many, as a repeated string
     /// instruction does. What is in a line counts as one, and is counted here.
-    pub fn access_element(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
+    pub fn access_element(&self, core: &mut Core, address: u64, way: Way, probe: &impl Probe) {
+        let write = way == Way::Write;
         if core.first_in_line(address, write) {
             core.counts.add(write);
-            self.access(core, address, write, probe);
+            if !core.passes(address, way) {
+                self.access(core, address, way, probe);
+            }
         }
     }
 
     /// An access that the filter does not let through.
     #[inline(never)]
-    fn look_up(&self, core: &mut Core, address: u64, write: bool, probe: &impl Probe) {
+    fn look_up(&self, core: &mut Core, address: u64, way: Way, probe: &impl Probe) {
         let page = match core.tlb.recent(address) {
             Some(page) => page,
             None => match self.translate(core, address, probe) {
@@ -215,28 +229,26 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             },
         };
         let line = page.physical_page << 6 | address >> 6 & 63;
+        let write = way == Way::Write;
         let found = match self.first[core.cpu].touch(line) {
             Found::Shared if write && self.changes_alone(core, line) => Found::Writable,
             found => found,
         };
-        if found.allows(write) {
-            core.tlb.filtered(address);
-            if line != core.missed_line {
-                core.filter.put(address, found == Found::Writable);
-                return;
-            }
-            core.filter.watch(address, found == Found::Writable);
-            core.note_value(write, probe);
-            return;
+        if !found.allows(write) {
+            return self.beyond_first(core, address, line, page.home as usize, way, found, probe);
         }
-        self.beyond_first(core, address, line, page.home as usize, write, found, probe);
+        let missed = core.missed(address);
+        core.tlb.filtered(address);
+        core.filter.put(address, line, found == Found::Writable, missed);
+        if missed {
+            core.note_value(way, probe);
+        }
     }
 
     fn translate(&self, core: &mut Core, address: u64, probe: &impl Probe) -> Option<Page> {
         let physical = || probe.physical_address();
-        let translated = core.tlb.translate(address, physical, &self.model.ranges);
-        core.filter.forget_all(core.tlb.dropped());
-        let (page, miss) = translated?;
+        let (page, miss) =
+            core.tlb.translate(address, physical, &self.model.ranges, &core.filter)?;
         match miss {
             Miss::Hit => {}
             Miss::Page => {
@@ -261,10 +273,11 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         address: u64,
         line: u64,
         home: usize,
-        write: bool,
+        way: Way,
         found: Found,
         probe: &impl Probe,
     ) {
+        let write = way == Way::Write;
         let entry = self.directory.entry(line);
         entry.prepare();
         let last = &self.last[core.group];
@@ -274,8 +287,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let contested = match self.contested(core, line, write, now_ps) {
             Contested::No => None,
             Contested::Held => {
-                if line == core.missed_line {
-                    core.note_value(write, probe);
+                if core.missed(address) {
+                    core.note_value(way, probe);
                 }
                 return;
             }
@@ -327,14 +340,12 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             (served, (!fights).then_some(writable))
         };
         core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps, now_ps);
-        core.missed_line = line;
-        // Further loads from it tell what was loaded, so they must be seen.
-        core.filter.forget(line);
+        core.missed_line = address / LINE_BYTES;
         if let Some(writable) = kept {
-            core.filter.watch(address, writable);
+            core.filter.put(address, line, writable, true);
             core.tlb.filtered(address);
         }
-        core.note_value(write, probe);
+        core.note_value(way, probe);
         // A write to a line that is there, and asks for the right to write it, is no miss.
         if found == Found::No {
             self.sample(core, address, line, home, write, &served);

@@ -9,6 +9,7 @@
 //! A small table of recent pages stands before the TLB: an access to one of them costs
 //! nothing to look up. It never holds what the TLB has dropped.
 
+use super::filter::Filter;
 use super::mask::each;
 use crate::{MemoryRange, model};
 
@@ -64,8 +65,6 @@ pub(crate) struct TlbState {
     huge: Option<Entries<u64>>,
     /// Range of the last physical page: the next one is mostly there as well.
     range: usize,
-    /// Lines that the filter must forget, as a mask: their pages are no longer recent.
-    dropped: u64,
 }
 
 impl TlbState {
@@ -77,7 +76,6 @@ impl TlbState {
             small: tlb.map(|t| Entries::new(t.entries_4k)),
             huge: tlb.map(|t| Entries::new(t.entries_2m)),
             range: 0,
-            dropped: 0,
         }
     }
 
@@ -95,25 +93,20 @@ impl TlbState {
         self.lines[(address >> PAGE_BITS) as usize % RECENT] |= 1 << (address >> 6 & 63);
     }
 
-    /// What the filter must forget since the last time this was asked, as a mask of lines of
-    /// a page.
-    #[inline]
-    pub(crate) fn dropped(&mut self) -> u64 {
-        std::mem::take(&mut self.dropped)
-    }
-
     /// Translates an address that is not on a recent page; `physical` is asked for its
-    /// physical address. `None` when that is no memory.
+    /// physical address. `None` when that is no memory. The filter forgets the lines of pages that
+    /// are recent no more.
     pub(crate) fn translate(
         &mut self,
         address: u64,
         physical: impl FnOnce() -> Option<u64>,
         ranges: &[MemoryRange],
+        filter: &Filter,
     ) -> Option<(Page, Miss)> {
         let page = address >> PAGE_BITS;
         // What the TLB has is where it was: the guest flushes what it moves.
         if let Some((physical_page, home)) = self.small.as_ref().and_then(|e| e.find(page)) {
-            return Some((self.remember(page, physical_page, home), Miss::Hit));
+            return Some((self.remember(page, physical_page, home, filter), Miss::Hit));
         }
         let physical_page = physical()? >> PAGE_BITS;
         let home = self.home(ranges, physical_page << PAGE_BITS)? as u32;
@@ -129,7 +122,7 @@ impl TlbState {
                     }
                     None => {
                         let (left, slots) = entries.put(huge_page, slot);
-                        self.forget(left, slots);
+                        self.forget(left, slots, filter);
                         Miss::HugePage
                     }
                 },
@@ -140,20 +133,20 @@ impl TlbState {
                 Some((left, _)) => {
                     let slot = left as usize % RECENT;
                     if self.recent[slot].virtual_page == left {
-                        self.replace(slot, NO_PAGE);
+                        self.replace(slot, NO_PAGE, filter);
                     }
                     Miss::Page
                 }
             }
         };
-        Some((self.remember(page, physical_page, home), miss))
+        Some((self.remember(page, physical_page, home, filter), miss))
     }
 
     /// The guest has flushed its TLB.
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self, filter: &Filter) {
         self.recent = [NO_PAGE; RECENT];
         self.lines = [0; RECENT];
-        self.dropped = u64::MAX;
+        filter.clear();
         self.regions = [NO_REGION; RECENT];
         self.small.iter_mut().for_each(Entries::clear);
         self.huge.iter_mut().for_each(Entries::clear);
@@ -167,23 +160,29 @@ impl TlbState {
     }
 
     /// Makes a page the recent one of its place.
-    fn remember(&mut self, virtual_page: u64, physical_page: u64, home: u32) -> Page {
+    fn remember(
+        &mut self,
+        virtual_page: u64,
+        physical_page: u64,
+        home: u32,
+        filter: &Filter,
+    ) -> Page {
         let page = Page { virtual_page, physical_page, home };
-        self.replace(virtual_page as usize % RECENT, page);
+        self.replace(virtual_page as usize % RECENT, page, filter);
         page
     }
 
     /// Replaces a recent page.
-    fn replace(&mut self, slot: usize, by: Page) {
-        self.recent[slot] = by;
-        self.dropped |= std::mem::take(&mut self.lines[slot]);
+    fn replace(&mut self, slot: usize, by: Page, filter: &Filter) {
+        let left = std::mem::replace(&mut self.recent[slot], by);
+        filter.forget_page(left.virtual_page, std::mem::take(&mut self.lines[slot]));
     }
 
     /// Takes the pages of a huge one out of the recent ones, of which it may have these.
-    fn forget(&mut self, huge_page: u64, slots: u64) {
+    fn forget(&mut self, huge_page: u64, slots: u64, filter: &Filter) {
         each(slots, |slot| {
             if self.recent[slot].virtual_page / PAGES_OF_HUGE == huge_page {
-                self.replace(slot, NO_PAGE);
+                self.replace(slot, NO_PAGE, filter);
             }
         });
     }
@@ -285,7 +284,7 @@ mod tests {
         let (mut small, mut huge) = (0, 0);
         for (from, to) in pages {
             if tlb.recent(from).is_none() {
-                match tlb.translate(from, || Some(to), &RANGES).unwrap().1 {
+                match tlb.translate(from, || Some(to), &RANGES, &Filter::new()).unwrap().1 {
                     Miss::Hit => {}
                     Miss::Page => small += 1,
                     Miss::HugePage => huge += 1,
@@ -321,13 +320,13 @@ mod tests {
         // Four huge pages: for each one small miss, until the second page shows what it is.
         assert_eq!(misses(&mut state, pages()), (4, 4));
         assert_eq!(misses(&mut state, pages()), (0, 0));
-        state.flush();
+        state.flush(&Filter::new());
         assert_eq!(misses(&mut state, pages()), (4, 4));
     }
 
     #[test]
     fn what_is_no_memory_has_no_translation() {
-        assert!(tlb(4, 4).translate(5, || None, &RANGES).is_none());
-        assert!(tlb(4, 4).translate(5, || Some(1 << 31), &RANGES).is_none());
+        assert!(tlb(4, 4).translate(5, || None, &RANGES, &Filter::new()).is_none());
+        assert!(tlb(4, 4).translate(5, || Some(1 << 31), &RANGES, &Filter::new()).is_none());
     }
 }
