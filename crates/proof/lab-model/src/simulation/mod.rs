@@ -53,7 +53,7 @@ pub enum Way {
     Read,
     /// Reads what may be an address, or what one is computed from.
     Load,
-    /// Writes, perhaps after it has read.
+    /// Writes.
     Write,
 }
 
