@@ -86,9 +86,8 @@ pub struct Link {
     pub gb_per_s: f64,
 }
 
-/// A way of the first level is no larger: processors choose its sets by virtual addresses, so it
-/// must not matter which physical pages the kernel happens to give.
-const PAGE_BYTES: u64 = 4096;
+/// The smallest page: what translation leaves of an address is its place in one.
+pub(crate) const PAGE_BYTES: u64 = 4096;
 /// Line size of every cache; others are refused.
 pub(crate) const LINE_BYTES: u64 = 64;
 /// Virtual CPUs: the directory has one bit for each.
@@ -198,6 +197,8 @@ fn caches(levels: &[CacheLevel], layout: &Layout, scale: u32) -> Result<Vec<Cach
         let whole = cache(levels[0], layout, 1, false)?.bytes;
         let quarter = behind.bytes / sharers(&behind.cache_of_cpu) / 4;
         first.bytes = whole.min(quarter).max(first.bytes);
+        // Processors choose its sets by virtual addresses: it must not matter which physical pages
+        // the kernel happens to give.
         first.ways = first.ways.max(u32::try_from(first.bytes / PAGE_BYTES).unwrap_or(u32::MAX));
     }
     Ok(caches)

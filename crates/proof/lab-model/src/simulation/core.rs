@@ -150,6 +150,14 @@ impl Core {
         }
     }
 
+    /// Lets the line of this virtual address, which is on a recent page, through the filter from
+    /// now on: see [`Filter::put`].
+    #[inline]
+    pub(crate) fn let_through(&mut self, address: u64, line: u64, writable: bool, told: bool) {
+        self.tlb.filtered(address);
+        self.filter.put(address, line, writable, told);
+    }
+
     /// Whether loads from the line of this virtual address may bring the next address.
     #[inline]
     pub(crate) fn missed(&self, address: u64) -> bool {

@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::Way;
 use super::mask::each;
+use crate::model::{LINE_BYTES, PAGE_BYTES};
 
-/// Lines of a 4 KiB page.
-const PAGE_LINES: usize = 64;
+/// Lines of a page.
+const PAGE_LINES: usize = (PAGE_BYTES / LINE_BYTES) as usize;
 /// Lines that find a place here: those of so many pages in a row.
 const SLOTS: usize = 4 * PAGE_LINES;
 
@@ -39,17 +40,18 @@ pub(crate) struct Filter {
     lines: [AtomicU32; SLOTS],
 }
 
+/// Where the line of this virtual address finds its place.
+#[inline]
+fn place(address: u64) -> usize {
+    (address >> 6) as usize % SLOTS
+}
+
 impl Filter {
     pub(crate) fn new() -> Self {
         Self {
             slots: std::array::from_fn(|_| AtomicU64::new(0)),
             lines: std::array::from_fn(|_| AtomicU32::new(0)),
         }
-    }
-
-    #[inline]
-    fn slot(&self, address: u64) -> &AtomicU64 {
-        &self.slots[(address >> 6) as usize % SLOTS]
     }
 
     /// Whether an access to this virtual address changes nothing, and need not be told.
@@ -60,7 +62,7 @@ impl Filter {
             Way::Load => WRITABLE,
             Way::Write => TOLD,
         };
-        let slot = self.slot(address).load(Relaxed);
+        let slot = self.slots[place(address)].load(Relaxed);
         slot | any == (address >> 6) << LINE_SHIFT | any | u64::from(way == Way::Write)
     }
 
@@ -68,15 +70,16 @@ impl Filter {
     /// one: for reading or for writing too, and with loads being told or not.
     #[inline]
     pub(crate) fn put(&self, address: u64, line: u64, writable: bool, told: bool) {
-        self.lines[(address >> 6) as usize % SLOTS].store(line as u32, Relaxed);
+        let place = place(address);
+        self.lines[place].store(line as u32, Relaxed);
         let rights = if writable { WRITABLE } else { 0 } | if told { TOLD } else { 0 };
-        self.slot(address).store((address >> 6) << LINE_SHIFT | rights, Relaxed);
+        self.slots[place].store((address >> 6) << LINE_SHIFT | rights, Relaxed);
     }
 
     /// Loads from the line of this virtual address, which is here, are told no more.
     #[inline]
     pub(crate) fn be_told_no_more(&self, address: u64) {
-        let slot = self.slot(address);
+        let slot = &self.slots[place(address)];
         let now = slot.load(Relaxed);
         // Not where another CPU takes the line out meanwhile.
         let _ = slot.compare_exchange(now, now & !TOLD, Relaxed, Relaxed);

@@ -238,8 +238,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             return self.beyond_first(core, address, line, page.home as usize, way, found, probe);
         }
         let missed = core.missed(address);
-        core.tlb.filtered(address);
-        core.filter.put(address, line, found == Found::Writable, missed);
+        core.let_through(address, line, found == Found::Writable, missed);
         if missed {
             core.note_value(way, probe);
         }
@@ -342,8 +341,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps, now_ps);
         core.missed_line = address / LINE_BYTES;
         if let Some(writable) = kept {
-            core.filter.put(address, line, writable, true);
-            core.tlb.filtered(address);
+            core.let_through(address, line, writable, true);
         }
         core.note_value(way, probe);
         // A write to a line that is there, and asks for the right to write it, is no miss.

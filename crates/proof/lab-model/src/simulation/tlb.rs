@@ -11,11 +11,12 @@
 
 use super::filter::Filter;
 use super::mask::each;
+use crate::model::PAGE_BYTES;
 use crate::{MemoryRange, model};
 
 /// Entries of the table of recent pages and of that of regions.
 const RECENT: usize = 64;
-const PAGE_BITS: u32 = 12;
+const PAGE_BITS: u32 = PAGE_BYTES.ilog2();
 const HUGE_BITS: u32 = 21;
 const PAGES_OF_HUGE: u64 = 1 << (HUGE_BITS - PAGE_BITS);
 /// Associativity of a TLB that is larger than this.
