@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
+use crate::model::PAGE_BYTES;
 
 /// Where everything of the emulated machine is. Nodes are positions in the description's
 /// nodes, which are the guest's node ids.
@@ -64,6 +65,9 @@ impl Layout {
         for range in &ranges {
             if range.bytes == 0 {
                 return wrong(format!("node {} has a range of no memory", range.node));
+            }
+            if !range.start.is_multiple_of(PAGE_BYTES) || !range.bytes.is_multiple_of(PAGE_BYTES) {
+                return wrong(format!("memory of node {} is not one of whole pages", range.node));
             }
             if range.start.checked_add(range.bytes).is_none() {
                 return wrong(format!("memory of node {} ends beyond all addresses", range.node));

@@ -442,8 +442,10 @@ mod tests {
         wrong.cpus[0].node = 9;
         assert!(error(&description, &wrong).contains("node 9"));
         wrong = layout.clone();
-        wrong.ranges[1].start = 5;
+        wrong.ranges[1].start = PAGE_BYTES;
         assert!(error(&description, &wrong).contains("overlap"));
+        wrong.ranges[1].start = 5;
+        assert!(error(&description, &wrong).contains("whole pages"));
         wrong = layout.clone();
         wrong.ranges.clear();
         assert!(error(&description, &wrong).contains("no memory"));

@@ -15,7 +15,7 @@ use super::directory::Holders;
 use super::last::{Alone, LastLevel, Room, Victim};
 use super::mask::each;
 use super::private::Found;
-use super::{Request, Served, Simulation, tlb};
+use super::{Request, Served, Simulation};
 use crate::model::LINE_BYTES;
 
 /// What CPUs that fight for a line make of an access to it.
@@ -284,7 +284,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     }
 
     fn write_back_line(&self, line: u64, from: usize, now_ps: u64, counters: &CpuCounters<'_>) {
-        if let Some(home) = tlb::home(&self.model.ranges, line * LINE_BYTES) {
+        if let Some(home) = self.homes.of(line * LINE_BYTES) {
             self.write_back(from, home, now_ps, counters);
         }
     }

@@ -18,6 +18,7 @@ pub(crate) mod directory;
 mod factor;
 mod filter;
 mod first;
+mod homes;
 mod last;
 mod mask;
 mod network;
@@ -38,11 +39,12 @@ use self::contests::Contests;
 pub use self::core::{Core, Executed};
 use self::directory::{Directory, Entry};
 use self::first::FirstLevel;
+use self::homes::Homes;
 use self::last::LastLevel;
 use self::network::Network;
 pub use self::overlap::PREFETCH_FACTOR;
 use self::private::{Found, PrivateCache};
-use self::tlb::{Miss, Page};
+use self::tlb::{Miss, Place};
 use crate::Model;
 use crate::model::LINE_BYTES;
 
@@ -73,6 +75,7 @@ pub struct Simulation<M> {
     model: Model,
     pmu: Pmu<M>,
     clocks: Clocks,
+    homes: Homes,
     network: Network,
     directory: Directory,
     contests: Contests,
@@ -151,6 +154,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         };
         Ok(Self {
             clocks: Clocks::new(cpus),
+            homes: Homes::new(&model.ranges),
             network: Network::new(&model),
             directory: Directory::new(caches.iter().map(LastLevel::lines).sum()),
             contests: Contests::new(),
@@ -221,21 +225,19 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// An access that the filter does not let through.
     #[inline(never)]
     fn look_up(&self, core: &mut Core, address: u64, way: Way, probe: &impl Probe) {
-        let page = match core.tlb.recent(address) {
-            Some(page) => page,
-            None => match self.translate(core, address, probe) {
-                Some(page) => page,
-                None => return,
-            },
+        let Some(Place { physical_page, home }) =
+            core.tlb.recent(address).or_else(|| self.translate(core, address, probe))
+        else {
+            return;
         };
-        let line = page.physical_page << 6 | address >> 6 & 63;
+        let line = physical_page << 6 | address >> 6 & 63;
         let write = way == Way::Write;
         let found = match self.first[core.cpu].touch(line) {
             Found::Shared if write && self.changes_alone(core, line) => Found::Writable,
             found => found,
         };
         if !found.allows(write) {
-            return self.beyond_first(core, address, line, page.home as usize, way, found, probe);
+            return self.beyond_first(core, address, line, home, way, found, probe);
         }
         let missed = core.missed(address);
         core.let_through(address, line, found == Found::Writable, missed);
@@ -244,10 +246,9 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    fn translate(&self, core: &mut Core, address: u64, probe: &impl Probe) -> Option<Page> {
+    fn translate(&self, core: &mut Core, address: u64, probe: &impl Probe) -> Option<Place> {
         let physical = || probe.physical_address();
-        let (page, miss) =
-            core.tlb.translate(address, physical, &self.model.ranges, &core.filter)?;
+        let (place, miss) = core.tlb.translate(address, physical, &self.homes, &core.filter)?;
         match miss {
             Miss::Hit => {}
             Miss::Page => {
@@ -259,7 +260,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                 core.stall_ps += self.walk_ps;
             }
         }
-        Some(page)
+        Some(place)
     }
 
     /// An access that the first level does not serve. Apart from the others, which need none of

@@ -10,9 +10,10 @@
 //! nothing to look up. It never holds what the TLB has dropped.
 
 use super::filter::Filter;
+use super::homes::Homes;
 use super::mask::each;
+use crate::model;
 use crate::model::PAGE_BYTES;
-use crate::{MemoryRange, model};
 
 /// Entries of the table of recent pages and of that of regions.
 const RECENT: usize = 64;
@@ -24,15 +25,13 @@ const WAYS: usize = 4;
 /// No page has this number.
 const NONE: u64 = u64::MAX;
 
-/// A 4 KiB page and where it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Page {
-    virtual_page: u64,
+/// Where a 4 KiB page is. Two words, which travel in registers: a host waits where words that were
+/// just written one by one are copied together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
     pub physical_page: u64,
-    pub home: u32,
+    pub home: usize,
 }
-
-const NO_PAGE: Page = Page { virtual_page: NONE, physical_page: 0, home: 0 };
 
 /// A 2 MiB region in which one page was seen that a huge page would explain.
 #[derive(Clone, Copy, Debug)]
@@ -55,37 +54,37 @@ pub(crate) enum Miss {
 
 #[derive(Debug)]
 pub(crate) struct TlbState {
-    recent: [Page; RECENT],
-    /// For each of them, its lines that the CPU's filter may hold. Apart from what is read
-    /// together: a host waits where that was just written one by one.
+    /// The virtual pages that are recent.
+    recent: [u64; RECENT],
+    /// For each of them, where it is.
+    places: [Place; RECENT],
+    /// Likewise, its lines that the CPU's filter may hold.
     lines: [u64; RECENT],
     regions: [Region; RECENT],
-    /// With physical page and home.
-    small: Option<Entries<(u64, u32)>>,
+    /// With where each page is.
+    small: Option<Entries<Place>>,
     /// With the recent pages that may belong to each, as a mask.
     huge: Option<Entries<u64>>,
-    /// Range of the last physical page: the next one is mostly there as well.
-    range: usize,
 }
 
 impl TlbState {
     pub(crate) fn new(tlb: Option<&model::Tlb>) -> Self {
         Self {
-            recent: [NO_PAGE; RECENT],
+            recent: [NONE; RECENT],
+            places: [Place::default(); RECENT],
             lines: [0; RECENT],
             regions: [NO_REGION; RECENT],
             small: tlb.map(|t| Entries::new(t.entries_4k)),
             huge: tlb.map(|t| Entries::new(t.entries_2m)),
-            range: 0,
         }
     }
 
-    /// The page of an address, if it is a recent one.
+    /// Where the page of an address is, if it is a recent one.
     #[inline]
-    pub(crate) fn recent(&self, address: u64) -> Option<Page> {
+    pub(crate) fn recent(&self, address: u64) -> Option<Place> {
         let page = address >> PAGE_BITS;
-        let entry = self.recent[page as usize % RECENT];
-        (entry.virtual_page == page).then_some(entry)
+        let slot = page as usize % RECENT;
+        (self.recent[slot] == page).then(|| self.places[slot])
     }
 
     /// Notes that the filter holds the line of an address on a recent page.
@@ -101,16 +100,18 @@ impl TlbState {
         &mut self,
         address: u64,
         physical: impl FnOnce() -> Option<u64>,
-        ranges: &[MemoryRange],
+        homes: &Homes,
         filter: &Filter,
-    ) -> Option<(Page, Miss)> {
+    ) -> Option<(Place, Miss)> {
         let page = address >> PAGE_BITS;
         // What the TLB has is where it was: the guest flushes what it moves.
-        if let Some((physical_page, home)) = self.small.as_ref().and_then(|e| e.find(page)) {
-            return Some((self.remember(page, physical_page, home, filter), Miss::Hit));
+        if let Some(place) = self.small.as_ref().and_then(|e| e.find(page)) {
+            self.remember(page, place, filter);
+            return Some((place, Miss::Hit));
         }
-        let physical_page = physical()? >> PAGE_BITS;
-        let home = self.home(ranges, physical_page << PAGE_BITS)? as u32;
+        let address = physical()?;
+        let physical_page = address >> PAGE_BITS;
+        let place = Place { physical_page, home: homes.of(address)? };
         let miss = if self.is_huge(page, physical_page) {
             let huge_page = page / PAGES_OF_HUGE;
             let slot = 1 << (page as usize % RECENT);
@@ -129,23 +130,24 @@ impl TlbState {
                 },
             }
         } else {
-            match self.small.as_mut().map(|e| e.put(page, (physical_page, home))) {
+            match self.small.as_mut().map(|e| e.put(page, place)) {
                 None => Miss::Hit,
                 Some((left, _)) => {
                     let slot = left as usize % RECENT;
-                    if self.recent[slot].virtual_page == left {
-                        self.replace(slot, NO_PAGE, filter);
+                    if self.recent[slot] == left {
+                        self.replace(slot, NONE, filter);
                     }
                     Miss::Page
                 }
             }
         };
-        Some((self.remember(page, physical_page, home, filter), miss))
+        self.remember(page, place, filter);
+        Some((place, miss))
     }
 
     /// The guest has flushed its TLB.
     pub(crate) fn flush(&mut self, filter: &Filter) {
-        self.recent = [NO_PAGE; RECENT];
+        self.recent = [NONE; RECENT];
         self.lines = [0; RECENT];
         filter.clear();
         self.regions = [NO_REGION; RECENT];
@@ -153,37 +155,24 @@ impl TlbState {
         self.huge.iter_mut().for_each(Entries::clear);
     }
 
-    fn home(&mut self, ranges: &[MemoryRange], address: u64) -> Option<usize> {
-        if !ranges.get(self.range).is_some_and(|range| range.holds(address)) {
-            self.range = range(ranges, address)?;
-        }
-        Some(ranges[self.range].node)
-    }
-
-    /// Makes a page the recent one of its place.
-    fn remember(
-        &mut self,
-        virtual_page: u64,
-        physical_page: u64,
-        home: u32,
-        filter: &Filter,
-    ) -> Page {
-        let page = Page { virtual_page, physical_page, home };
-        self.replace(virtual_page as usize % RECENT, page, filter);
-        page
+    /// Makes a page the recent one of its slot.
+    fn remember(&mut self, page: u64, place: Place, filter: &Filter) {
+        let slot = page as usize % RECENT;
+        self.replace(slot, page, filter);
+        self.places[slot] = place;
     }
 
     /// Replaces a recent page.
-    fn replace(&mut self, slot: usize, by: Page, filter: &Filter) {
+    fn replace(&mut self, slot: usize, by: u64, filter: &Filter) {
         let left = std::mem::replace(&mut self.recent[slot], by);
-        filter.forget_page(left.virtual_page, std::mem::take(&mut self.lines[slot]));
+        filter.forget_page(left, std::mem::take(&mut self.lines[slot]));
     }
 
     /// Takes the pages of a huge one out of the recent ones, of which it may have these.
     fn forget(&mut self, huge_page: u64, slots: u64, filter: &Filter) {
         each(slots, |slot| {
-            if self.recent[slot].virtual_page / PAGES_OF_HUGE == huge_page {
-                self.replace(slot, NO_PAGE, filter);
+            if self.recent[slot] / PAGES_OF_HUGE == huge_page {
+                self.replace(slot, NONE, filter);
             }
         });
     }
@@ -205,16 +194,6 @@ impl TlbState {
         }
         fits && known.huge
     }
-}
-
-/// Home node of a physical address.
-pub(crate) fn home(ranges: &[MemoryRange], address: u64) -> Option<usize> {
-    Some(ranges[range(ranges, address)?].node)
-}
-
-fn range(ranges: &[MemoryRange], address: u64) -> Option<usize> {
-    let at = ranges.partition_point(|r| r.start <= address).checked_sub(1)?;
-    ranges[at].holds(address).then_some(at)
 }
 
 /// Entries for pages of one size, with what is known of each: the oldest of a set leaves.
@@ -271,21 +250,24 @@ impl<T: Copy + Default> Entries<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MemoryRange;
 
-    const RANGES: [MemoryRange; 2] = [
-        MemoryRange { node: 0, start: 0, bytes: 1 << 30 },
-        MemoryRange { node: 1, start: 1 << 32, bytes: 1 << 30 },
-    ];
+    fn homes() -> Homes {
+        Homes::new(&[
+            MemoryRange { node: 0, start: 0, bytes: 1 << 30 },
+            MemoryRange { node: 1, start: 1 << 32, bytes: 1 << 30 },
+        ])
+    }
 
     fn tlb(entries_4k: u32, entries_2m: u32) -> TlbState {
         TlbState::new(Some(&model::Tlb { entries_4k, entries_2m, walk_cycles: 1.0 }))
     }
 
     fn misses(tlb: &mut TlbState, pages: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
-        let (mut small, mut huge) = (0, 0);
+        let (homes, mut small, mut huge) = (homes(), 0, 0);
         for (from, to) in pages {
             if tlb.recent(from).is_none() {
-                match tlb.translate(from, || Some(to), &RANGES, &Filter::new()).unwrap().1 {
+                match tlb.translate(from, || Some(to), &homes, &Filter::new()).unwrap().1 {
                     Miss::Hit => {}
                     Miss::Page => small += 1,
                     Miss::HugePage => huge += 1,
@@ -293,15 +275,6 @@ mod tests {
             }
         }
         (small, huge)
-    }
-
-    #[test]
-    fn homes_are_found_and_holes_are_no_memory() {
-        assert_eq!(home(&RANGES, 0), Some(0));
-        assert_eq!(home(&RANGES, (1 << 30) - 1), Some(0));
-        assert_eq!(home(&RANGES, 1 << 30), None);
-        assert_eq!(home(&RANGES, (1 << 32) + 5), Some(1));
-        assert_eq!(home(&RANGES, u64::MAX), None);
     }
 
     #[test]
@@ -327,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_is_no_memory_has_no_translation() {
-        assert!(tlb(4, 4).translate(5, || None, &RANGES, &Filter::new()).is_none());
-        assert!(tlb(4, 4).translate(5, || Some(1 << 31), &RANGES, &Filter::new()).is_none());
+        assert!(tlb(4, 4).translate(5, || None, &homes(), &Filter::new()).is_none());
+        assert!(tlb(4, 4).translate(5, || Some(1 << 31), &homes(), &Filter::new()).is_none());
     }
 }
