@@ -12,6 +12,10 @@ use crate::table::Entry;
 /// Headers of a segment.
 const SEGMENT: usize = 1024;
 
+/// Groups handed out at once when all are complete: a hundredth of a millisecond of work, so that
+/// all threads end at the same time.
+const PIECE: usize = 128;
+
 /// How often to look again before giving the CPU to whoever is to publish a number.
 const SPINS: u32 = 64;
 
@@ -34,7 +38,7 @@ pub struct Groups<B> {
     segments: Vec<OnceLock<Box<[Group<B>]>>>,
     /// Next segment to be made.
     made: AtomicUsize,
-    /// Next segment to be handed out when all groups are complete.
+    /// Next piece to be handed out when all groups are complete.
     next: AtomicUsize,
 }
 
@@ -90,11 +94,40 @@ impl<B: Default> Groups<B> {
         &segment.get().map_or(&[][..], |groups| groups)[number % SEGMENT]
     }
 
-    /// The segments that fall to one thread. Over all threads, each segment comes once.
+    /// The groups that fall to one thread. Over all threads, each group comes once.
     pub fn share(&self) -> impl Iterator<Item = &[Group<B>]> {
         std::iter::from_fn(|| {
-            let segment = self.next.fetch_add(1, Ordering::Relaxed);
-            self.segments.get(segment)?.get().map(|groups| &groups[..])
+            let first = self.next.fetch_add(1, Ordering::Relaxed) * PIECE;
+            let segment = self.segments.get(first / SEGMENT)?.get()?;
+            segment[first % SEGMENT..].get(..PIECE)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_group_is_handed_out_once() {
+        let groups = Groups::<()>::new(3 * SEGMENT as u64, 2);
+        // Of two threads, whose last segments stay partly unused.
+        for (first, count) in [(1, SEGMENT + 5), (10_000, SEGMENT / 2)] {
+            let mut numbers = 0..0;
+            for key in first..first + count {
+                let number = numbers.next().unwrap_or_else(|| groups.make(&mut numbers));
+                groups.group(number).key.store(key as u64, Ordering::Relaxed);
+            }
+        }
+        let (mut one, mut other) = (groups.share(), groups.share());
+        let mut pieces: Vec<&[Group<()>]> = one.by_ref().take(3).collect();
+        pieces.extend(other.by_ref());
+        pieces.extend(one);
+        let keys = pieces.into_iter().flatten().map(|group| group.key.load(Ordering::Relaxed));
+        let mut keys: Vec<u64> = keys.filter(|key| *key != 0).collect();
+        keys.sort_unstable();
+        assert!(
+            keys.into_iter().eq((1..SEGMENT as u64 + 6).chain(10_000..10_000 + SEGMENT as u64 / 2))
+        );
     }
 }

@@ -155,9 +155,9 @@ impl<B: Buffer> Aggregate for Median<B> {
 
     fn finalise(&self) -> Vec<Row> {
         let mut rows = Vec::new();
-        for segment in self.groups.share() {
-            for (i, group) in segment.iter().enumerate() {
-                if let Some(ahead) = segment.get(i + AHEAD) {
+        for groups in self.groups.share() {
+            for (i, group) in groups.iter().enumerate() {
+                if let Some(ahead) = groups.get(i + AHEAD) {
                     fetch(ahead);
                 }
                 // The buffer ends here: what one thread has allocated, any thread may free.
