@@ -78,6 +78,12 @@ impl Crew {
         self.seats.len()
     }
 
+    /// Number of CPUs that they sit on.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.seats.iter().map(|seat| seat.cpu).collect::<CpuSet>().len()
+    }
+
     /// Where a thread sits.
     #[must_use]
     pub fn seat(&self, thread: usize) -> Seat {
@@ -172,6 +178,7 @@ mod tests {
             assert_eq!(cpus, (0..8).collect::<Vec<u32>>(), "two threads on one CPU");
         }
         assert!(crew.leads(3) && !crew.leads(4));
+        assert_eq!(crew.cpus(), 8);
     }
 
     #[test]
@@ -186,7 +193,7 @@ mod tests {
         let mut machine = Machine::uniform(3, 1);
         machine.allowed.nodes = [NodeId(2)].into_iter().collect();
         let crew = Crew::on(&machine, 2).unwrap();
-        assert_eq!((crew.seat(0).node, crew.seat(1).node), (2, 2));
+        assert_eq!((crew.seat(0).node, crew.seat(1).node, crew.cpus()), (2, 2, 1));
         machine.allowed.cpus = [CpuId(0)].into_iter().collect();
         assert!(Crew::on(&machine, 1).is_err());
     }

@@ -164,6 +164,19 @@ pub fn time() -> Result<Time, KernelError> {
     Ok(Clock::here()?.time())
 }
 
+/// Lets the main thread run where it might before. It was one of the team, and stays on its CPU
+/// until the result is checked, which reads the memory once more: from elsewhere now and then it
+/// would not cost the same twice.
+struct WhereBefore(Option<Vec<u64>>);
+
+impl Drop for WhereBefore {
+    fn drop(&mut self) {
+        if let Some(cpus) = &self.0 {
+            let _ = numapilot_sys::affinity::set(0, cpus);
+        }
+    }
+}
+
 /// Runs a kernel.
 ///
 /// # Errors
@@ -178,16 +191,12 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
     let illness = kernel.build(options, place, &crew)?;
     let region = format!("{} {}", kernel.name(), options.place);
     let run = Run::new(&crew, &clock, region, options.lasts);
-    let before = numapilot_sys::affinity::get(0);
+    let _anywhere = WhereBefore(numapilot_sys::affinity::get(0).ok());
     let results = team::run(vec![(); crew.threads()], |worker, ()| {
         let stage = Stage::new(worker, &run);
         stage.sit(stage.seat());
         illness.run(&stage)
     });
-    if let Ok(before) = before {
-        // The main thread was one of the team; what comes next may run anywhere again.
-        let _ = numapilot_sys::affinity::set(0, &before);
-    }
     let (sums, _) = results?;
     let rounds = run.finish()?;
     let seconds: f64 = rounds.iter().map(|round| round.worked.as_secs_f64()).sum();
@@ -203,6 +212,14 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
     };
     let items = illness.items() as f64;
     let mut notes = illness.notes();
+    let (threads, cpus) = (crew.threads(), crew.cpus());
+    if cpus < threads {
+        let plural = if cpus == 1 { "" } else { "s" };
+        notes.push(format!(
+            "{threads} threads take turns on the {cpus} CPU{plural} that this process may use; kernels \
+             place their threads themselves, so none need be placed from outside"
+        ));
+    }
     if crew.memory().len() == 1 {
         notes.push("one node: every placement is the same, so no cure can differ".to_owned());
     } else if auto_numa() == Some(true) {
