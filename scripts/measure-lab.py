@@ -22,7 +22,7 @@ import tempfile
 import time
 
 # Arguments of `numapilot bench`. k3 follows chains of dependent loads, k4 adds to random words, k1
-# reads an array in order: these place their threads themselves, the first on each node, and for w1
+# reads an array in order: these place their threads themselves, on the nodes in turn, and for w1
 # `numapilot run` does.
 PROGRAMS = {
     "chase-1": ["k3", "--threads", "1", "--size", "64M"],

@@ -37,14 +37,6 @@ pub struct MemoryRange {
     pub bytes: u64,
 }
 
-impl MemoryRange {
-    /// Whether an address is in it.
-    #[must_use]
-    pub const fn holds(&self, address: u64) -> bool {
-        address >= self.start && address - self.start < self.bytes
-    }
-}
-
 impl Layout {
     /// Checks that there are CPUs and memory, on nodes that exist, without overlap.
     pub(crate) fn check(&self, nodes: usize) -> Result<(), ModelError> {

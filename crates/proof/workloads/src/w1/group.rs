@@ -12,8 +12,8 @@ use crate::table::Entry;
 /// Headers of a segment.
 const SEGMENT: usize = 1024;
 
-/// Groups handed out at once when all are complete: a hundredth of a millisecond of work, so that
-/// all threads end at the same time.
+/// Groups handed out at once when all are complete: few, so that all threads end at about the same
+/// time.
 const PIECE: usize = 128;
 
 /// How often to look again before giving the CPU to whoever is to publish a number.
