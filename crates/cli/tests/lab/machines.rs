@@ -11,8 +11,10 @@ use numapilot_topology::description::{SHIPPED, named};
 
 use crate::guests::{NUMAPILOT, boots, err, lab};
 
-/// Prints what the kernel has made of the machine; the last lines are of the HMAT.
-const SCRIPT: &str = "numactl -H; for n in /sys/devices/system/node/node[0-9]*; do \
+/// Prints what the kernel has made of the machine; the last lines are of the HMAT. By the numbers of
+/// their APICs CPUs wake each other.
+const SCRIPT: &str = "numactl -H; \
+    echo apicid $(grep -w ^apicid /proc/cpuinfo | cut -d: -f2); for n in /sys/devices/system/node/node[0-9]*; do \
     for f in latency bandwidth; do \
     echo ${n##*/} $f $(cat $n/access0/initiators/read_$f 2> /dev/null); done; done";
 
@@ -29,6 +31,8 @@ fn expected(shape: &Shape) -> String {
         let row: Vec<String> = row.iter().map(ToString::to_string).collect();
         let _ = writeln!(text, "{i}: {}", row.join(" "));
     }
+    let apic_ids: Vec<String> = shape.apic_ids().iter().map(ToString::to_string).collect();
+    text += &format!("apicid {}\n", apic_ids.join(" "));
     text.replace("available: 1 nodes (0-0)", "available: 1 nodes (0)")
 }
 

@@ -19,3 +19,4 @@ mod samples;
 mod shell;
 #[path = "../terminal/mod.rs"]
 mod terminal;
+mod wakes;

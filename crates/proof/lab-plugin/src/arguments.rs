@@ -15,7 +15,7 @@ use crate::report::ReportFile;
 pub enum StartError {
     /// An argument that is not `name=value` with a known name.
     #[error(
-        "'{argument}' is no argument of the lab's plugin; it takes model=FILE, report=FILE and pmu=FILE"
+        "'{argument}' is no argument of the lab's plugin; it takes model=FILE, report=FILE, apic=NUMBERS and pmu=FILE"
     )]
     Unknown {
         /// The argument.
@@ -36,6 +36,16 @@ pub enum StartError {
         path: PathBuf,
         /// What is wrong.
         cause: String,
+    },
+    /// Not a number for each CPU.
+    #[error(
+        "apic={text}: give the local APIC's number of each of {cpus} CPUs, with colons between"
+    )]
+    Apic {
+        /// What was given.
+        text: String,
+        /// CPUs of the model.
+        cpus: usize,
     },
     /// QEMU and the model differ.
     #[error("the model has {model} CPUs, QEMU has {qemu}; start QEMU with -smp {model}")]
@@ -59,6 +69,7 @@ pub struct Arguments {
     model: Option<PathBuf>,
     report: Option<PathBuf>,
     pmu: Option<PathBuf>,
+    apic: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -71,6 +82,7 @@ impl Arguments {
                 "model" => &mut parsed.model,
                 "report" => &mut parsed.report,
                 "pmu" => &mut parsed.pmu,
+                "apic" => &mut parsed.apic,
                 _ => return Err(StartError::Unknown { argument }),
             };
             *place = Some(PathBuf::from(value));
@@ -97,6 +109,13 @@ impl Arguments {
             cause: e.to_string(),
             path,
         })
+    }
+
+    /// The number of each CPU's local APIC.
+    pub fn apic_ids(&self, cpus: usize) -> Result<Vec<u32>, StartError> {
+        let text = self.apic.clone().unwrap_or_default().to_string_lossy().into_owned();
+        let numbers = text.split(':').map(str::parse).collect::<Result<Vec<u32>, _>>();
+        numbers.ok().filter(|n| n.len() == cpus).ok_or(StartError::Apic { text, cpus })
     }
 
     /// The PMU's memory, if there is one.

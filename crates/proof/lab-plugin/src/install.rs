@@ -6,7 +6,7 @@ use std::ptr;
 use crate::arguments::{Arguments, StartError};
 use crate::machine::{Machine, machine};
 use crate::qemu::{self, Info};
-use crate::translate;
+use crate::{registers, translate};
 
 /// The version of QEMU's interface that this was written for.
 // SAFETY: the name is the one QEMU looks up; nothing else in this process has it.
@@ -60,8 +60,9 @@ fn start(info: &Info, arguments: impl Iterator<Item = String>) -> Result<(), Sta
     if c_int::try_from(cpus) != Ok(info.max_vcpus) {
         return Err(StartError::Cpus { model: cpus, qemu: info.max_vcpus });
     }
+    let apic_ids = arguments.apic_ids(cpus)?;
     let (report, pmu) = (arguments.open_report()?, arguments.map_pmu()?);
-    Machine::install(model, report, pmu).map_err(|e| StartError::File {
+    Machine::install(model, apic_ids, report, pmu).map_err(|e| StartError::File {
         name: "pmu",
         path: "memory".into(),
         cause: e.to_string(),
@@ -79,6 +80,8 @@ unsafe fn text(text: *const c_char) -> String {
 }
 
 extern "C" fn on_init(_id: qemu::Id, cpu: c_uint) {
+    // SAFETY: QEMU sets this CPU up.
+    unsafe { registers::prepare() };
     if let (Some(machine), Some(score)) = (machine(), translate::score(cpu)) {
         machine.add_cpu(cpu, score);
     }

@@ -11,6 +11,7 @@ use numapilot_lab_model::{Core, Model, Probe, Regions, Simulation, Way};
 use numapilot_lab_pmu::{Mark, PmuError, Snapshot};
 use numapilot_sys::shared::SharedWords;
 
+use crate::apic;
 use crate::qemu;
 use crate::report::ReportFile;
 use crate::score::{BUDGET, Score};
@@ -56,6 +57,8 @@ unsafe impl Sync for Cpu {}
 pub struct Machine {
     simulation: Simulation<Memory>,
     cpus: Vec<Cpu>,
+    /// The numbers of their local APICs.
+    apic_ids: Vec<u32>,
     turnstile: Turnstile,
     regions: Mutex<Regions>,
     report: ReportFile,
@@ -102,6 +105,7 @@ impl Machine {
     /// Sets the machine up. `shared` is the PMU's memory, if the guest is to see it.
     pub fn install(
         model: Model,
+        apic_ids: Vec<u32>,
         report: ReportFile,
         shared: Option<SharedWords>,
     ) -> Result<(), PmuError> {
@@ -120,7 +124,7 @@ impl Machine {
         let turnstile = Turnstile::new(cpus.len());
         // A second plugin of the same file would be a second library, with a static of its
         // own: nothing can be here yet.
-        let _ = MACHINE.set(Self { simulation, cpus, turnstile, regions, report });
+        let _ = MACHINE.set(Self { simulation, cpus, apic_ids, turnstile, regions, report });
         Ok(())
     }
 
@@ -252,6 +256,17 @@ impl Machine {
     /// A CPU goes on, in the kernel: it was idle.
     pub fn resume(&self, cpu: c_uint) {
         self.enter_kernel(cpu);
+    }
+
+    /// A CPU, which is in the kernel, sends an interrupt: those that it wakes go on from its clock,
+    /// however long the host takes to have them run.
+    pub fn interrupt(&self, cpu: c_uint, command: u64) {
+        let sender = cpu as usize;
+        for (cpu, apic_id) in self.apic_ids.iter().enumerate() {
+            if apic::reaches(command, *apic_id, cpu == sender) {
+                self.simulation.wake(cpu, sender);
+            }
+        }
     }
 
     /// The guest flushes a CPU's TLB.

@@ -26,6 +26,8 @@ opaque! {
     HwAddr;
     /// Memory that exists once for each virtual CPU.
     Scoreboard;
+    /// A register of a virtual CPU.
+    Register;
 }
 
 /// A 64-bit word of a scoreboard.
@@ -44,6 +46,21 @@ pub struct MemValue {
     pub high: u64,
 }
 
+/// A register, as QEMU describes it.
+#[repr(C)]
+pub struct RegisterDescription {
+    pub handle: *mut Register,
+    pub name: *const c_char,
+    pub feature: *const c_char,
+}
+
+/// GLib's `GArray` and `GByteArray`.
+#[repr(C)]
+pub struct Array<T> {
+    pub data: *mut T,
+    pub length: c_uint,
+}
+
 /// What QEMU says of itself when it loads a plugin.
 #[repr(C)]
 pub struct Info {
@@ -57,6 +74,8 @@ pub struct Info {
 
 /// `QEMU_PLUGIN_CB_NO_REGS`: a callback does not look at registers.
 pub const NO_REGS: c_int = 0;
+/// `QEMU_PLUGIN_CB_R_REGS`: it does.
+pub const READS_REGS: c_int = 1;
 /// `QEMU_PLUGIN_MEM_R`.
 pub const READS: c_int = 1;
 /// `QEMU_PLUGIN_MEM_W`.
@@ -120,4 +139,11 @@ unsafe extern "C" {
     pub fn qemu_plugin_hwaddr_is_io(address: *const HwAddr) -> bool;
     pub fn qemu_plugin_hwaddr_phys_addr(address: *const HwAddr) -> u64;
     pub fn qemu_plugin_mem_get_value(info: MemInfo) -> MemValue;
+
+    pub fn qemu_plugin_get_registers() -> *mut Array<RegisterDescription>;
+    pub fn qemu_plugin_read_register(handle: *mut Register, to: *mut Array<u8>) -> c_int;
+    pub fn g_array_free(array: *mut Array<RegisterDescription>, segment: c_int) -> *mut c_char;
+    pub fn g_byte_array_new() -> *mut Array<u8>;
+    pub fn g_byte_array_set_size(array: *mut Array<u8>, length: c_uint) -> *mut Array<u8>;
+    pub fn g_byte_array_free(array: *mut Array<u8>, segment: c_int) -> *mut u8;
 }

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use numapilot_lab_model::Way;
 use numapilot_lab_pmu::Mark;
 
+use crate::apic;
 use crate::machine::{Machine, machine};
 use crate::qemu::{self, Insn, Scoreboard, Tb, Word};
+use crate::registers;
 use crate::repeats::{self, Told};
 use crate::score::{BUDGET, Block, Score};
 
@@ -59,6 +61,7 @@ enum Special {
     FlushTlb,
     EnterKernel,
     Spin,
+    WriteRegister,
 }
 
 impl Special {
@@ -81,6 +84,8 @@ impl Special {
             [0x66, 0x0f, 0x38, 0x82, ..] => Some(Self::FlushTlb),
             // swapgs: the first thing on the way in, the last on the way out.
             [0x0f, 0x01, 0xf8, ..] => Some(Self::EnterKernel),
+            // wrmsr.
+            [0x0f, 0x30, ..] => Some(Self::WriteRegister),
             // pause.
             [0xf3, 0x90, ..] => Some(Self::Spin),
             _ => None,
@@ -90,7 +95,7 @@ impl Special {
     /// As the word that a callback is given.
     fn pack(self) -> *mut c_void {
         let value = match self {
-            Self::FlushTlb | Self::EnterKernel | Self::Spin => 0,
+            Self::FlushTlb | Self::EnterKernel | Self::Spin | Self::WriteRegister => 0,
             Self::Mark(mark) => mark.displacement() as usize,
         };
         ptr::without_provenance_mut(value)
@@ -179,10 +184,13 @@ unsafe fn special(insn: *mut Insn, code: &Code, kernel: bool) {
         Special::FlushTlb => on_flush_tlb,
         Special::EnterKernel => on_enter_kernel,
         Special::Spin => on_spin,
+        Special::WriteRegister => on_write_register,
     };
+    let registers =
+        if special == Special::WriteRegister { qemu::READS_REGS } else { qemu::NO_REGS };
     let data = special.pack();
     // SAFETY: the caller vouches for the instruction.
-    unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, qemu::NO_REGS, data) }
+    unsafe { qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, registers, data) }
 }
 
 /// # Safety
@@ -265,6 +273,14 @@ extern "C" fn on_spin(cpu: c_uint, _data: *mut c_void) {
     }
 }
 
+extern "C" fn on_write_register(cpu: c_uint, _data: *mut c_void) {
+    // SAFETY: this callback is registered as one that reads registers.
+    let written = unsafe { registers::model_specific_write() };
+    if let (Some(machine), Some((apic::COMMAND, command))) = (machine(), written) {
+        machine.interrupt(cpu, command);
+    }
+}
+
 extern "C" fn on_mark(cpu: c_uint, data: *mut c_void) {
     let mark = u32::try_from(data.addr()).ok().and_then(Mark::from_displacement);
     MARKED.store(true, Ordering::Relaxed);
@@ -303,6 +319,7 @@ mod tests {
             assert_eq!(Special::of(code, true), None, "{code:x?}");
         }
         assert_eq!(Special::of(&[0x0f, 0x01, 0xf8], true), Some(Special::EnterKernel), "swapgs");
+        assert_eq!(Special::of(&[0x0f, 0x30], true), Some(Special::WriteRegister), "wrmsr");
         assert_eq!(Special::of(&[0xf3, 0x90], true), Some(Special::Spin), "pause");
         assert_eq!(Special::of(&[0xf3, 0x90], false), None, "pause");
     }

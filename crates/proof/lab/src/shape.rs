@@ -146,6 +146,21 @@ impl Shape {
         Layout { cpus: places.collect(), ranges }
     }
 
+    /// The number of each CPU's local APIC, as QEMU makes it of where the CPU is: bits for the core,
+    /// the die and the package, from below (`apicid_from_topo_ids`).
+    #[must_use]
+    pub fn apic_ids(&self) -> Vec<u32> {
+        let bits = |count: u32| count.next_power_of_two().ilog2();
+        let (core_bits, die_bits) = (bits(self.cpus_per_node), bits(self.nodes_per_package));
+        (0..self.cpus())
+            .map(|cpu| {
+                let (core, die) = (cpu % self.cpus_per_node, cpu / self.cpus_per_node);
+                let (die, package) = (die % self.nodes_per_package, die / self.nodes_per_package);
+                package << (die_bits + core_bits) | die << core_bits | core
+            })
+            .collect()
+    }
+
     /// Nodes with CPUs.
     pub fn initiators(&self) -> impl Iterator<Item = usize> {
         self.nodes.iter().enumerate().filter(|(_, n)| !n.cpus.is_empty()).map(|(i, _)| i)

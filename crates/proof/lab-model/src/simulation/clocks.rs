@@ -2,7 +2,9 @@
 //!
 //! A CPU that is ahead of the slowest busy one by more than a quantum should wait; how, and
 //! for how long at most, is the caller's to decide, since an emulator must not be held up.
-//! Idle CPUs hold nobody back, and go forward to the others when they wake. In the kernel
+//! Idle CPUs hold nobody back, and go forward to the others when they wake; one that another wakes
+//! begins where that is, and the others wait for it from then on, since the host may take its time
+//! to have it run. In the kernel
 //! simulated time stands still, so that a CPU there holds others back only until one of them
 //! gives it up.
 
@@ -56,11 +58,22 @@ impl Clocks {
         let clock = &self.clocks[cpu];
         let to = match clock.state.load(Relaxed) {
             IDLE => self.floor_ps().unwrap_or_else(|| self.latest_ps()).max(now_ps),
-            _ => now_ps,
+            // Later than its own where it was woken.
+            _ => clock.now_ps.load(Relaxed).max(now_ps),
         };
         self.publish(cpu, to);
         clock.state.store(state, Relaxed);
         to
+    }
+
+    /// A CPU is woken by another, from whose clock on it is in the kernel if it was idle.
+    pub(crate) fn wake(&self, cpu: usize, by: usize) {
+        let clock = &self.clocks[cpu];
+        if clock.state.load(Relaxed) == IDLE {
+            let by_ps = self.clocks[by].now_ps.load(Relaxed);
+            clock.now_ps.fetch_max(by_ps, Relaxed);
+            let _ = clock.state.compare_exchange(IDLE, KERNEL, Relaxed, Relaxed);
+        }
     }
 
     /// Nobody waits any more for CPUs that are in the kernel and have not come up to this
@@ -106,6 +119,23 @@ mod tests {
         clocks.sleep(1);
         assert_eq!(clocks.enter_user(2, 0), 900);
         assert_eq!(clocks.enter_user(2, 950), 950);
+    }
+
+    #[test]
+    fn who_is_woken_begins_where_the_one_is_that_wakes_it_however_late_it_comes() {
+        let clocks = Clocks::new(3);
+        clocks.enter_user(0, 300);
+        clocks.enter_user(1, 500);
+        clocks.wake(2, 1);
+        clocks.publish(0, 900);
+        assert_eq!(clocks.floor_ps(), Some(500), "the others wait for it");
+        clocks.publish(1, 2000);
+        assert_eq!(clocks.enter_kernel(2, 0), 500);
+        clocks.wake(2, 1);
+        assert_eq!(clocks.enter_user(2, 600), 600, "it was awake");
+        clocks.sleep(2);
+        clocks.wake(2, 0);
+        assert_eq!(clocks.enter_user(2, 2500), 2500, "it was asleep but ahead");
     }
 
     #[test]

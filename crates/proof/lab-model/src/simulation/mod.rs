@@ -405,6 +405,11 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.clocks.sleep(core.cpu);
     }
 
+    /// A CPU, which is in the kernel, wakes another one, or one that was not asleep.
+    pub fn wake(&self, cpu: usize, by: usize) {
+        self.clocks.wake(cpu, by);
+    }
+
     /// Makes a CPU's clock and counters visible. To be called every few thousand
     /// instructions.
     pub fn publish(&self, core: &Core) {

@@ -7,9 +7,9 @@ use std::io::{Read, Seek, Write};
 use numapilot_lab_model::{Model, Report};
 
 use super::part;
-use crate::LabError;
 use crate::command_line::{Parts, escape};
 use crate::descriptor::{memory, path_of};
+use crate::{LabError, Shape};
 
 /// The plugin's file.
 const PLUGIN: &str = "libnumapilot_lab_plugin.so";
@@ -17,6 +17,7 @@ const PLUGIN: &str = "libnumapilot_lab_plugin.so";
 /// What the plugin reads and writes.
 pub struct Counters {
     plugin: OsString,
+    apic_ids: Vec<u32>,
     /// How long what takes.
     model: File,
     /// What was counted.
@@ -27,7 +28,7 @@ pub struct Counters {
 
 impl Counters {
     /// Prepares the files of a model.
-    pub fn new(model: &Model) -> Result<Self, LabError> {
+    pub fn new(model: &Model, shape: &Shape) -> Result<Self, LabError> {
         let plugin = escape(&part(PLUGIN)?);
         let mut file = memory(c"model")?;
         let text = serde_json::to_vec(model).map_err(LabError::host("write the model"))?;
@@ -41,7 +42,8 @@ impl Counters {
             }
             None => None,
         };
-        Ok(Self { plugin, model: file, report: memory(c"report")?, shared })
+        let apic_ids = shape.apic_ids();
+        Ok(Self { plugin, apic_ids, model: file, report: memory(c"report")?, shared })
     }
 
     /// Adds them to the parts of a machine.
@@ -53,6 +55,8 @@ impl Counters {
         {
             plugin.push(format!(",{name}={}", path_of(file).display()));
         }
+        let apic_ids: Vec<String> = self.apic_ids.iter().map(u32::to_string).collect();
+        plugin.push(format!(",apic={}", apic_ids.join(":")));
         parts.plugin = Some(plugin);
         parts.counters = self.shared.as_ref().map(|(file, bytes)| (path_of(file), *bytes));
     }

@@ -75,7 +75,8 @@ impl Machine {
             Streams::Terminal(_) => Some(pair()?),
             Streams::Pipes => None,
         };
-        let counters = request.model.as_ref().map(Counters::new).transpose()?;
+        let counters =
+            request.model.as_ref().map(|m| Counters::new(m, &request.shape)).transpose()?;
         let mut parts = Parts {
             firmware: lab.emulator.firmware(),
             kernel: lab.boot_file.clone(),

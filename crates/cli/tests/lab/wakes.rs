@@ -1,0 +1,90 @@
+//! Threads that wake each other take the time of what they execute, however long the host takes to
+//! have them run, and whatever others do meanwhile.
+//!
+//! The test runs itself in the guest.
+
+use std::hint::black_box;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use numapilot_observe::lab::LabPmu;
+use numapilot_sys::affinity;
+
+use crate::guests::{NUMAPILOT, boots, err};
+
+const ROUNDS: u64 = 500;
+/// A wake takes no simulated time. Where the woken begin when the host has them run, others are five
+/// microseconds ahead by then.
+const MOST_NS: u64 = 4_000;
+
+#[test]
+fn a_wake_takes_no_longer_because_the_host_is_busy() {
+    if let Some(lab) = LabPmu::find().unwrap() {
+        in_the_guest(&lab);
+        return;
+    }
+    if !boots() {
+        return;
+    }
+    let name = "wakes::a_wake_takes_no_longer_because_the_host_is_busy";
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run", "-o", "/dev/null", "-m", "machine-a", "--timeout", "300s", "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", err(&output));
+    assert!(text.contains("test result: ok. 1 passed"), "{text}");
+    print!("{text}");
+}
+
+fn stay_on(cpu: usize) {
+    affinity::set(0, &[1 << cpu]).unwrap();
+}
+
+/// Gives each byte that comes to the next.
+fn pass_on(mut from: PipeReader, mut to: PipeWriter) {
+    let mut byte = [0];
+    while from.read_exact(&mut byte).is_ok() {
+        to.write_all(&byte).unwrap();
+    }
+}
+
+fn in_the_guest(lab: &LabPmu) {
+    let stop = AtomicBool::new(false);
+    let (mut there, mut back) = (pipe().unwrap(), pipe().unwrap());
+    thread::scope(|scope| {
+        // They keep the host busy, and go ahead as far as they may.
+        for cpu in 4..8 {
+            let stop = &stop;
+            scope.spawn(move || {
+                stay_on(cpu);
+                while !stop.load(Ordering::Relaxed) {
+                    black_box((0..1000).map(black_box).sum::<u64>());
+                }
+            });
+        }
+        scope.spawn(move || {
+            stay_on(2);
+            pass_on(there.0, back.1);
+        });
+        stay_on(0);
+        let mut round = || {
+            there.1.write_all(&[1]).unwrap();
+            back.0.read_exact(&mut [0]).unwrap();
+        };
+        // Until the other is there.
+        round();
+        let begin = lab.time_ns();
+        (0..ROUNDS).for_each(|_| round());
+        let each = (lab.time_ns() - begin) / ROUNDS;
+        stop.store(true, Ordering::Relaxed);
+        drop(there.1);
+        println!("{each} ns for each way there and back");
+        assert!(each < MOST_NS, "{each} ns");
+    });
+}
