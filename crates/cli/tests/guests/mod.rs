@@ -40,6 +40,23 @@ pub fn lab(arguments: &[&str]) -> Output {
     command.arg("lab").args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
+/// Runs a test of the running test program in a guest with counters, and has it pass there.
+pub fn passes_in_a_guest(test: &str, machine: &str, options: &[&str]) {
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run", "-o", "/dev/null", "-m", machine, "--timeout", "300s"])
+        .args(options)
+        .arg("--")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads", "1"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", err(&output));
+    assert!(text.contains("test result: ok. 1 passed"), "{text}");
+    print!("{text}");
+}
+
 /// What a program said on standard error.
 pub fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -14,7 +14,8 @@ use crate::guests::{NUMAPILOT, boots, err, lab};
 /// Prints what the kernel has made of the machine; the last lines are of the HMAT. By the numbers of
 /// their APICs CPUs wake each other.
 const SCRIPT: &str = "numactl -H; \
-    echo apicid $(grep -w ^apicid /proc/cpuinfo | cut -d: -f2); for n in /sys/devices/system/node/node[0-9]*; do \
+    echo apicid $(grep -w ^apicid /proc/cpuinfo | cut -d: -f2); \
+    for n in /sys/devices/system/node/node[0-9]*; do \
     for f in latency bandwidth; do \
     echo ${n##*/} $f $(cat $n/access0/initiators/read_$f 2> /dev/null); done; done";
 

@@ -4,7 +4,7 @@
 //! The test runs itself in the guest.
 
 use std::hint::black_box;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use numapilot_lab_pmu::{Scalar, Snapshot};
 use numapilot_observe::ServedBy;
 use numapilot_observe::lab::LabPmu;
 
-use crate::guests::{NUMAPILOT, boots, err};
+use crate::guests::{NUMAPILOT, boots, err, passes_in_a_guest};
 
 /// Samples per simulated second that a reader is to keep up with.
 const RATE: f64 = 10_000.0;
@@ -32,31 +32,8 @@ fn samples_reach_a_reader_and_lost_ones_are_counted() {
     if !boots() {
         return;
     }
-    let itself = std::env::current_exe().unwrap();
     let name = "samples::samples_reach_a_reader_and_lost_ones_are_counted";
-    let output = Command::new(NUMAPILOT)
-        .args([
-            "lab",
-            "run",
-            "-o",
-            "/dev/null",
-            "-m",
-            MACHINE,
-            "--timeout",
-            "300s",
-            "--include",
-            NUMAPILOT,
-            "--",
-        ])
-        .arg(itself)
-        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", err(&output));
-    assert!(text.contains("test result: ok. 1 passed"), "{text}");
-    print!("{text}");
+    passes_in_a_guest(name, MACHINE, &["--include", NUMAPILOT]);
 }
 
 /// Ends the thread that makes accesses, also when something is not as it should be.

@@ -5,14 +5,13 @@
 
 use std::hint::black_box;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use numapilot_observe::lab::LabPmu;
 use numapilot_sys::affinity;
 
-use crate::guests::{NUMAPILOT, boots, err};
+use crate::guests::{boots, passes_in_a_guest};
 
 const ROUNDS: u64 = 500;
 /// A wake takes no simulated time. Where the woken begin when the host has them run, others are five
@@ -29,17 +28,7 @@ fn a_wake_takes_no_longer_because_the_host_is_busy() {
         return;
     }
     let name = "wakes::a_wake_takes_no_longer_because_the_host_is_busy";
-    let output = Command::new(NUMAPILOT)
-        .args(["lab", "run", "-o", "/dev/null", "-m", "machine-a", "--timeout", "300s", "--"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", err(&output));
-    assert!(text.contains("test result: ok. 1 passed"), "{text}");
-    print!("{text}");
+    passes_in_a_guest(name, "machine-a", &[]);
 }
 
 fn stay_on(cpu: usize) {

@@ -4,9 +4,8 @@
 //! for how long at most, is the caller's to decide, since an emulator must not be held up.
 //! Idle CPUs hold nobody back, and go forward to the others when they wake; one that another wakes
 //! begins where that is, and the others wait for it from then on, since the host may take its time
-//! to have it run. In the kernel
-//! simulated time stands still, so that a CPU there holds others back only until one of them
-//! gives it up.
+//! to have it run. In the kernel simulated time stands still, so that a CPU there holds others back
+//! only until one of them gives it up.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 

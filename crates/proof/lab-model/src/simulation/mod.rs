@@ -405,7 +405,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.clocks.sleep(core.cpu);
     }
 
-    /// A CPU, which is in the kernel, wakes another one, or one that was not asleep.
+    /// A CPU that is in the kernel interrupts another, which wakes if it was idle.
     pub fn wake(&self, cpu: usize, by: usize) {
         self.clocks.wake(cpu, by);
     }
