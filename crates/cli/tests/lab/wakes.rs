@@ -13,10 +13,10 @@ use numapilot_sys::affinity;
 
 use crate::guests::{boots, passes_in_a_guest};
 
-const ROUNDS: u64 = 500;
+const ROUNDS: usize = 501;
 /// A wake takes no simulated time. Where the woken begin when the host has them run, others are five
 /// microseconds ahead by then.
-const MOST_NS: u64 = 4_000;
+const MOST_NS: u64 = 2_000;
 
 #[test]
 fn a_wake_takes_no_longer_because_the_host_is_busy() {
@@ -68,12 +68,19 @@ fn in_the_guest(lab: &LabPmu) {
         };
         // Until the other is there.
         round();
-        let begin = lab.time_ns();
-        (0..ROUNDS).for_each(|_| round());
-        let each = (lab.time_ns() - begin) / ROUNDS;
+        let mut times: Vec<u64> = (0..ROUNDS)
+            .map(|_| {
+                let begin = lab.time_ns();
+                round();
+                lab.time_ns() - begin
+            })
+            .collect();
+        times.sort_unstable();
+        // On a very busy host some of the woken come so late that nobody waits for them any more.
+        let each = times[ROUNDS / 2];
         stop.store(true, Ordering::Relaxed);
         drop(there.1);
-        println!("{each} ns for each way there and back");
+        println!("{each} ns for a way there and back, median");
         assert!(each < MOST_NS, "{each} ns");
     });
 }
