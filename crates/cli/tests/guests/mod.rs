@@ -4,7 +4,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use numapilot_observe::lab::LabPmu;
 use numapilot_sys::process::PidFd;
 
 pub const NUMAPILOT: &str = env!("CARGO_BIN_EXE_numapilot");
@@ -40,8 +42,14 @@ pub fn lab(arguments: &[&str]) -> Output {
     command.arg("lab").args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs a test of the running test program in a guest with counters, and has it pass there.
-pub fn passes_in_a_guest(test: &str, machine: &str, options: &[&str]) {
+/// Has a test of the running test program do this in a guest with counters, and pass there.
+pub fn in_a_guest(test: &str, machine: &str, options: &[&str], body: impl FnOnce(&LabPmu)) {
+    if let Some(lab) = LabPmu::find().unwrap() {
+        return body(&lab);
+    }
+    if !boots() {
+        return;
+    }
     let output = Command::new(NUMAPILOT)
         .args(["lab", "run", "-o", "/dev/null", "-m", machine, "--timeout", "300s"])
         .args(options)
@@ -55,6 +63,15 @@ pub fn passes_in_a_guest(test: &str, machine: &str, options: &[&str]) {
     assert!(output.status.success(), "{text}{}", err(&output));
     assert!(text.contains("test result: ok. 1 passed"), "{text}");
     print!("{text}");
+}
+
+/// Ends the threads of a test that go on until it is set, also when something is not as it should be.
+pub struct Stop<'a>(pub &'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What a program said on standard error.

@@ -13,7 +13,7 @@ use numapilot_lab_pmu::{Scalar, Snapshot};
 use numapilot_observe::ServedBy;
 use numapilot_observe::lab::LabPmu;
 
-use crate::guests::{NUMAPILOT, boots, err, passes_in_a_guest};
+use crate::guests::{NUMAPILOT, Stop, err, in_a_guest};
 
 /// Samples per simulated second that a reader is to keep up with.
 const RATE: f64 = 10_000.0;
@@ -25,24 +25,8 @@ const MACHINE: &str = "threadripper-1950x";
 
 #[test]
 fn samples_reach_a_reader_and_lost_ones_are_counted() {
-    if let Some(lab) = LabPmu::find().unwrap() {
-        in_the_guest(&lab);
-        return;
-    }
-    if !boots() {
-        return;
-    }
     let name = "samples::samples_reach_a_reader_and_lost_ones_are_counted";
-    passes_in_a_guest(name, MACHINE, &["--include", NUMAPILOT]);
-}
-
-/// Ends the thread that makes accesses, also when something is not as it should be.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+    in_a_guest(name, MACHINE, &["--include", NUMAPILOT], check);
 }
 
 /// Figures of `stat` that only a lab has, or a machine with a PMU.
@@ -71,7 +55,7 @@ fn misses(lab: &LabPmu) -> u64 {
     Snapshot::take(lab.pmu()).sum(Scalar::FirstMisses)
 }
 
-fn in_the_guest(lab: &LabPmu) {
+fn check(lab: &LabPmu) {
     stat_prints_them();
     let memory: Vec<AtomicUsize> = (0..BYTES / 8).map(AtomicUsize::new).collect();
     let range = memory.as_ptr_range();

@@ -11,7 +11,7 @@ use std::thread;
 use numapilot_observe::lab::LabPmu;
 use numapilot_sys::affinity;
 
-use crate::guests::{boots, passes_in_a_guest};
+use crate::guests::{Stop, in_a_guest};
 
 const ROUNDS: usize = 501;
 /// A wake takes no simulated time. Where the woken begin when the host has them run, others are five
@@ -20,15 +20,8 @@ const MOST_NS: u64 = 2_000;
 
 #[test]
 fn a_wake_takes_no_longer_because_the_host_is_busy() {
-    if let Some(lab) = LabPmu::find().unwrap() {
-        in_the_guest(&lab);
-        return;
-    }
-    if !boots() {
-        return;
-    }
     let name = "wakes::a_wake_takes_no_longer_because_the_host_is_busy";
-    passes_in_a_guest(name, "machine-a", &[]);
+    in_a_guest(name, "machine-a", &[], check);
 }
 
 fn stay_on(cpu: usize) {
@@ -43,10 +36,11 @@ fn pass_on(mut from: PipeReader, mut to: PipeWriter) {
     }
 }
 
-fn in_the_guest(lab: &LabPmu) {
+fn check(lab: &LabPmu) {
     let stop = AtomicBool::new(false);
     let (mut there, mut back) = (pipe().unwrap(), pipe().unwrap());
     thread::scope(|scope| {
+        let end = Stop(&stop);
         // They keep the host busy, and go ahead as far as they may.
         for cpu in 4..8 {
             let stop = &stop;
@@ -78,8 +72,7 @@ fn in_the_guest(lab: &LabPmu) {
         times.sort_unstable();
         // On a very busy host some of the woken come so late that nobody waits for them any more.
         let each = times[ROUNDS / 2];
-        stop.store(true, Ordering::Relaxed);
-        drop(there.1);
+        drop((end, there.1));
         println!("{each} ns for a way there and back, median");
         assert!(each < MOST_NS, "{each} ns");
     });

@@ -69,7 +69,7 @@ pub struct Arguments {
     model: Option<PathBuf>,
     report: Option<PathBuf>,
     pmu: Option<PathBuf>,
-    apic: Option<PathBuf>,
+    apic: String,
 }
 
 impl Arguments {
@@ -78,14 +78,13 @@ impl Arguments {
         let mut parsed = Self::default();
         for argument in arguments {
             let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
-            let place = match name {
-                "model" => &mut parsed.model,
-                "report" => &mut parsed.report,
-                "pmu" => &mut parsed.pmu,
-                "apic" => &mut parsed.apic,
+            match name {
+                "model" => parsed.model = Some(value.into()),
+                "report" => parsed.report = Some(value.into()),
+                "pmu" => parsed.pmu = Some(value.into()),
+                "apic" => value.clone_into(&mut parsed.apic),
                 _ => return Err(StartError::Unknown { argument }),
-            };
-            *place = Some(PathBuf::from(value));
+            }
         }
         Ok(parsed)
     }
@@ -113,9 +112,9 @@ impl Arguments {
 
     /// The number of each CPU's local APIC.
     pub fn apic_ids(&self, cpus: usize) -> Result<Vec<u32>, StartError> {
-        let text = self.apic.clone().unwrap_or_default().to_string_lossy().into_owned();
-        let numbers = text.split(':').map(str::parse).collect::<Result<Vec<u32>, _>>();
-        numbers.ok().filter(|n| n.len() == cpus).ok_or(StartError::Apic { text, cpus })
+        let numbers = self.apic.split(':').map(str::parse).collect::<Result<Vec<u32>, _>>();
+        let numbers = numbers.ok().filter(|numbers| numbers.len() == cpus);
+        numbers.ok_or_else(|| StartError::Apic { text: self.apic.clone(), cpus })
     }
 
     /// The PMU's memory, if there is one.
@@ -143,6 +142,11 @@ mod tests {
         let error = arguments.read_model().unwrap_err().to_string();
         assert!(error.starts_with("model=/nonexistent/m: No such file"), "{error}");
         assert!(arguments.map_pmu().unwrap().is_none());
+        let arguments = parse(&["apic=0:1:4"]).unwrap();
+        assert_eq!(arguments.apic_ids(3).unwrap(), [0, 1, 4]);
+        let error = arguments.apic_ids(4).unwrap_err().to_string();
+        assert!(error.starts_with("apic=0:1:4: ") && error.contains("4 CPUs"), "{error}");
+        assert!(parse(&["apic=0:x"]).unwrap().apic_ids(2).is_err());
         let error = parse(&["pmu=/dev/null"]).unwrap().map_pmu().unwrap_err().to_string();
         assert!(error.starts_with("pmu=/dev/null: "), "{error}");
     }

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-use crate::qemu::{self, Register};
+use crate::qemu::{self, Array, Register};
 
 /// Those that an instruction which writes a model-specific register uses.
 const NAMES: [&CStr; 3] = [c"rcx", c"rax", c"rdx"];
@@ -48,27 +48,46 @@ pub unsafe fn prepare() {
     });
 }
 
-/// What a `wrmsr` writes, and to which register: `None` when QEMU does not say.
+/// GLib's buffer that a register is read into.
+struct Buffer(*mut Array<u8>);
+
+impl Buffer {
+    /// The lower half of a register, if QEMU has it.
+    ///
+    /// # Safety
+    /// Only in a callback that was registered with [`qemu::READS_REGS`].
+    unsafe fn read(&self, handle: *mut Register) -> Option<u32> {
+        if handle.is_null() {
+            return None;
+        }
+        // SAFETY: the caller vouches for the callback; QEMU fills the buffer, which is ours.
+        unsafe {
+            qemu::g_byte_array_set_size(self.0, 0);
+            let length = qemu::qemu_plugin_read_register(handle, self.0);
+            (length >= 4).then(|| (*self.0).data.cast::<u32>().read_unaligned())
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `g_byte_array_new` and is used no more.
+        unsafe { qemu::g_byte_array_free(self.0, 1) };
+    }
+}
+
+/// What a `wrmsr` writes to a register: `None` if to another, and when QEMU does not say.
 ///
 /// # Safety
 /// Only in a callback that was registered with [`qemu::READS_REGS`].
-pub unsafe fn model_specific_write() -> Option<(u32, u64)> {
-    let handles = HANDLES.get()?;
-    let mut values = [0u32; NAMES.len()];
-    // SAFETY: the caller vouches for the callback; the buffer is ours until it is freed.
+pub unsafe fn written_to(register: u32) -> Option<u64> {
+    let Handles([rcx, rax, rdx]) = *HANDLES.get()?;
+    // SAFETY: the caller vouches for the callback.
     unsafe {
-        let buffer = qemu::g_byte_array_new();
-        let mut all = true;
-        for (handle, value) in handles.0.iter().zip(&mut values) {
-            qemu::g_byte_array_set_size(buffer, 0);
-            let length =
-                if handle.is_null() { 0 } else { qemu::qemu_plugin_read_register(*handle, buffer) };
-            all &= length >= 4;
-            if length >= 4 {
-                *value = (*buffer).data.cast::<u32>().read_unaligned();
-            }
+        let buffer = Buffer(qemu::g_byte_array_new());
+        if buffer.read(rcx)? != register {
+            return None;
         }
-        qemu::g_byte_array_free(buffer, 1);
-        all.then(|| (values[0], u64::from(values[2]) << 32 | u64::from(values[1])))
+        Some(u64::from(buffer.read(rdx)?) << 32 | u64::from(buffer.read(rax)?))
     }
 }

@@ -275,8 +275,8 @@ extern "C" fn on_spin(cpu: c_uint, _data: *mut c_void) {
 
 extern "C" fn on_write_register(cpu: c_uint, _data: *mut c_void) {
     // SAFETY: this callback is registered as one that reads registers.
-    let written = unsafe { registers::model_specific_write() };
-    if let (Some(machine), Some((apic::COMMAND, command))) = (machine(), written) {
+    let command = unsafe { registers::written_to(apic::COMMAND) };
+    if let (Some(machine), Some(command)) = (machine(), command) {
         machine.interrupt(cpu, command);
     }
 }

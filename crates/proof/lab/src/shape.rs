@@ -152,13 +152,11 @@ impl Shape {
     pub fn apic_ids(&self) -> Vec<u32> {
         let bits = |count: u32| count.next_power_of_two().ilog2();
         let (core_bits, die_bits) = (bits(self.cpus_per_node), bits(self.nodes_per_package));
-        (0..self.cpus())
-            .map(|cpu| {
-                let (core, die) = (cpu % self.cpus_per_node, cpu / self.cpus_per_node);
-                let (die, package) = (die % self.nodes_per_package, die / self.nodes_per_package);
-                package << (die_bits + core_bits) | die << core_bits | core
-            })
-            .collect()
+        let id = |CpuPlace { core, package, .. }: &CpuPlace| {
+            let (die, core) = (core / self.cpus_per_node, core % self.cpus_per_node);
+            package << (die_bits + core_bits) | die << core_bits | core
+        };
+        self.layout().cpus.iter().map(id).collect()
     }
 
     /// Nodes with CPUs.

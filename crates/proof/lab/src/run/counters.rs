@@ -17,7 +17,6 @@ const PLUGIN: &str = "libnumapilot_lab_plugin.so";
 /// What the plugin reads and writes.
 pub struct Counters {
     plugin: OsString,
-    apic_ids: Vec<u32>,
     /// How long what takes.
     model: File,
     /// What was counted.
@@ -29,7 +28,9 @@ pub struct Counters {
 impl Counters {
     /// Prepares the files of a model.
     pub fn new(model: &Model, shape: &Shape) -> Result<Self, LabError> {
-        let plugin = escape(&part(PLUGIN)?);
+        let apic_ids: Vec<String> = shape.apic_ids().iter().map(u32::to_string).collect();
+        let mut plugin = escape(&part(PLUGIN)?);
+        plugin.push(format!(",apic={}", apic_ids.join(":")));
         let mut file = memory(c"model")?;
         let text = serde_json::to_vec(model).map_err(LabError::host("write the model"))?;
         file.write_all(&text).map_err(LabError::host("write the model"))?;
@@ -42,8 +43,7 @@ impl Counters {
             }
             None => None,
         };
-        let apic_ids = shape.apic_ids();
-        Ok(Self { plugin, apic_ids, model: file, report: memory(c"report")?, shared })
+        Ok(Self { plugin, model: file, report: memory(c"report")?, shared })
     }
 
     /// Adds them to the parts of a machine.
@@ -55,8 +55,6 @@ impl Counters {
         {
             plugin.push(format!(",{name}={}", path_of(file).display()));
         }
-        let apic_ids: Vec<String> = self.apic_ids.iter().map(u32::to_string).collect();
-        plugin.push(format!(",apic={}", apic_ids.join(":")));
         parts.plugin = Some(plugin);
         parts.counters = self.shared.as_ref().map(|(file, bytes)| (path_of(file), *bytes));
     }
