@@ -1,7 +1,8 @@
 // Where an allocator's objects lie: one thread on each node allocates, then every thread frees
 // what its neighbour has, and allocates again, then all move to another node and allocate
-// again. Prints how many objects were on the node of the thread that asked for them, and the
-// pages of a large block by node: origin CPUS_PER_NODE.
+// again. Prints how many objects were on the node of the thread that asked for them, and how many
+// pages of blocks that one thread asked for on that of the thread that touched them first: slices
+// side by side, of each thread one, and a large block: origin CPUS_PER_NODE.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -11,11 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { OBJECTS = 20000, SIZE = 200, LOOKED_AT = 20, THREADS = 64, LARGE = 8 << 20, PAGE = 4096 };
+enum { OBJECTS = 20000, SIZE = 200, LOOKED_AT = 20, THREADS = 64, SLICE = 640 << 10, LARGE = 8 << 20, PAGE = 4096 };
 
-static char *objects[THREADS][OBJECTS];
+static char *objects[THREADS][OBJECTS], *slices[THREADS];
 static long threads, cpus_per_node;
-static long local[3], others[3], large[THREADS];
+static long local[3], others[3], local_slices;
 static pthread_barrier_t all;
 
 static int node_of(char *object)
@@ -50,10 +51,21 @@ static void release(char **list)
         free(list[i]);
 }
 
+// Touches a block for the first time; how many of its pages are on this node then.
+static long touch(char *block, long bytes, int node)
+{
+    long count = 0;
+    memset(block, 1, (size_t)bytes);
+    for (long i = 0; i < bytes; i += PAGE)
+        count += node_of(block + i) == node;
+    return count;
+}
+
 static void *work(void *number)
 {
     long me = (long)number;
     int node = move_to(me);
+    __atomic_fetch_add(&local_slices, touch(slices[me], SLICE, node), __ATOMIC_RELAXED);
     fill(objects[me], node, 0);
     pthread_barrier_wait(&all);
     release(objects[(me + 1) % threads]);
@@ -67,10 +79,7 @@ static void *work(void *number)
         // Asked for here, touched elsewhere.
         char *block = malloc(LARGE);
         node = move_to(me);
-        memset(block, 1, LARGE);
-        for (int i = 0; i < LARGE; i += PAGE)
-            large[node_of(block + i) & (THREADS - 1)]++;
-        printf("local large block %ld of %d\n", large[node], LARGE / PAGE);
+        printf("local large block %ld of %d\n", touch(block, LARGE, node), LARGE / PAGE);
     }
     return NULL;
 }
@@ -85,11 +94,14 @@ int main(int count, char **arguments)
         return 1;
     pthread_barrier_init(&all, NULL, (unsigned)threads);
     for (long i = 0; i < threads; i++)
+        slices[i] = malloc(SLICE);
+    for (long i = 0; i < threads; i++)
         if (pthread_create(&thread[i], NULL, work, (void *)i))
             return 1;
     for (long i = 0; i < threads; i++)
         pthread_join(thread[i], NULL);
     for (int phase = 0; phase < 3; phase++)
         printf("local %s %ld of %ld\n", phases[phase], local[phase], local[phase] + others[phase]);
+    printf("local slices %ld of %ld\n", local_slices, threads * SLICE / PAGE);
     return 0;
 }

@@ -5,7 +5,18 @@
 //! every so often a chunk of 2 MiB keeps small pages, and 16 MiB later, or more, the kernel tells
 //! how much of it is there.
 
-/// What is known of the chunks of a heap. All zeroes: nothing, and none is filled.
+/// What a chunk should get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// A huge page.
+    Huge,
+    /// Small pages.
+    Small,
+    /// What the machine gives unasked: nothing is known yet.
+    Any,
+}
+
+/// What is known of the chunks of a heap. All zeroes: nothing.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Density {
@@ -15,6 +26,8 @@ pub struct Density {
     left: u32,
     /// How many they were.
     period: u32,
+    /// Whether one was looked at.
+    known: bool,
     /// Whether the last one was filled.
     filled: bool,
 }
@@ -24,19 +37,24 @@ impl Density {
     /// filled, the more rarely the larger the heap, up to 256 MiB.
     const PERIOD: core::ops::RangeInclusive<u32> = 8..=128;
 
-    /// Whether the next chunk, which begins at this page, may have a huge page; `is_filled`
-    /// tells of an earlier one whether it is in use.
-    pub fn next(&mut self, chunk: u32, is_filled: impl FnOnce(u32) -> bool) -> bool {
+    /// What the next chunk, which begins at this page, should get; `is_filled` tells of an earlier
+    /// one whether it is in use.
+    pub fn next(&mut self, chunk: u32, is_filled: impl FnOnce(u32) -> bool) -> Pages {
         if self.left > 0 {
             self.left -= 1;
-            return self.filled;
+            return match (self.known, self.filled) {
+                (false, _) => Pages::Any,
+                (true, false) => Pages::Small,
+                (true, true) => Pages::Huge,
+            };
         }
-        self.filled = self.probe != 0 && is_filled(self.probe);
+        self.known = self.probe != 0;
+        self.filled = self.known && is_filled(self.probe);
         let longer = if self.filled { 2 * self.period } else { 0 };
         self.period = longer.clamp(*Self::PERIOD.start(), *Self::PERIOD.end());
         self.probe = chunk;
         self.left = self.period - 1;
-        false
+        Pages::Small
     }
 }
 
@@ -44,14 +62,16 @@ impl Density {
 mod tests {
     use super::*;
 
-    /// How many of the chunks `first..end` may have huge pages.
+    /// How many of the chunks `first..end` should get huge pages.
     fn huge(density: &mut Density, chunks: core::ops::Range<u32>, filled: bool) -> usize {
-        chunks.filter(|&chunk| density.next(chunk, |_| filled)).count()
+        chunks.filter(|&chunk| density.next(chunk, |_| filled) == Pages::Huge).count()
     }
 
     #[test]
-    fn a_small_heap_has_none() {
-        assert_eq!(huge(&mut Density::default(), 1..9, true), 0);
+    fn a_small_heap_has_what_the_machine_gives_but_for_the_chunk_that_will_be_looked_at() {
+        let mut density = Density::default();
+        assert_eq!(density.next(1, |_| true), Pages::Small);
+        assert!((2..9).all(|chunk| density.next(chunk, |_| true) == Pages::Any));
     }
 
     #[test]
@@ -66,7 +86,8 @@ mod tests {
     #[test]
     fn chunks_that_stay_empty_have_none() {
         let mut density = Density::default();
-        assert_eq!(huge(&mut density, 1..10_000, false), 0);
+        assert_eq!(huge(&mut density, 1..9, false), 0);
+        assert!((9..10_000).all(|chunk| density.next(chunk, |_| false) == Pages::Small));
     }
 
     #[test]

@@ -13,9 +13,14 @@
 //! tells whether they do). Blocks
 //! belong to their owner, who may never touch them: of those only a few chunks are touched, and
 //! only if they are long.
+//!
+//! Where the machine gives huge pages unasked (`always`), objects and the blocks of a machine with
+//! one node get them as long as nothing is known. The tables, which are sparse, do not, nor do
+//! blocks where there are several nodes: a huge page lies on one of them, and the blocks in it may
+//! belong to threads of all.
 
 use crate::class::PAGE;
-use crate::density::Density;
+use crate::density::{Density, Pages};
 use crate::pages::{HUGE_PAGES, Purpose, Run, pages_in};
 use crate::space::Space;
 use crate::{config, kernel};
@@ -64,17 +69,23 @@ impl HugePages {
     ) {
         let end = run.page + run.pages;
         let chunk = run.page.next_multiple_of(HUGE_PAGES);
-        let stop = end.next_multiple_of(HUGE_PAGES).min(committed & !(HUGE_PAGES - 1));
+        // What follows a block may be touched first on another node.
+        let ends_inside = purpose == Purpose::Block && is_shared(space, run.page);
+        let stop = if ends_inside { end } else { end.next_multiple_of(HUGE_PAGES) };
+        let stop = stop.min(committed) & !(HUGE_PAGES - 1);
         if chunk >= stop || !config::get().huge_pages {
             return;
         }
         match purpose {
             Purpose::Objects => {
                 for chunk in (chunk..stop).step_by(HUGE_PAGES as usize) {
-                    if self.density.next(chunk, |page| is_filled(space, page)) && self.may_try(1) {
-                        self.try_one(space, chunk);
-                    } else {
-                        self.time_small(space, chunk);
+                    match self.density.next(chunk, |page| is_filled(space, page)) {
+                        Pages::Any => {}
+                        Pages::Huge if self.may_try(1) => self.try_one(space, chunk),
+                        Pages::Huge | Pages::Small => {
+                            ask_for_small(space, chunk);
+                            self.time_small(space, chunk);
+                        }
                     }
                 }
             }
@@ -99,6 +110,9 @@ impl HugePages {
             let end = chunks.end.min(chunks.start + part);
             if self.may_try((end - chunks.start) / HUGE_PAGES) {
                 self.try_one(space, chunks.start);
+                if is_shared(space, run.page) {
+                    forget(space, chunks.start);
+                }
                 let others = chunks.start + HUGE_PAGES;
                 if self.skip == 0 && others < end {
                     ask(space, others, end);
@@ -158,6 +172,24 @@ fn mean(before: u64, now: u64) -> u64 {
 fn ask(space: &Space, start: u32, end: u32) {
     // SAFETY: the pages are ours.
     unsafe { kernel::ask_for_huge(space.address_of(start), (end - start) as usize * PAGE) };
+}
+
+/// Keeps a chunk on small pages where the machine gives huge ones unasked.
+fn ask_for_small(space: &Space, chunk: u32) {
+    // SAFETY: the pages are ours.
+    unsafe { kernel::ask_for_small(space.address_of(chunk), HUGE_PAGES as usize * PAGE) };
+}
+
+/// Whether what lies beside a page may be touched first on another node.
+fn is_shared(space: &Space, page: u32) -> bool {
+    space.node_of(space.address_of(page)).is_some_and(|region| space.nodes().is_shared(region))
+}
+
+/// Takes a chunk of a block that was only touched to time it back, for who touches it next to have
+/// it on his node.
+fn forget(space: &Space, chunk: u32) {
+    // SAFETY: nobody uses the chunk yet. Where it stays, it is full of zeroes as well.
+    let _ = unsafe { kernel::discard(space.address_of(chunk), HUGE_PAGES as usize * PAGE) };
 }
 
 /// Whether three quarters of a chunk's memory are there; taken for granted where the kernel does

@@ -182,6 +182,17 @@ pub unsafe fn ask_for_huge(start: usize, bytes: usize) {
     let _ = unsafe { call(number::MADVISE, [start, bytes, HUGE_PAGE, 0, 0, 0]) };
 }
 
+/// Asks for small pages in a range until [`ask_for_huge`] is called for it, also where the
+/// machine gives huge ones unasked; a refusal changes nothing.
+///
+/// # Safety
+/// The range is ours.
+pub unsafe fn ask_for_small(start: usize, bytes: usize) {
+    const NO_HUGE_PAGE: usize = 15;
+    // SAFETY: by contract; the advice changes no contents.
+    let _ = unsafe { call(number::MADVISE, [start, bytes, NO_HUGE_PAGE, 0, 0, 0]) };
+}
+
 /// How many bytes of a range of whole pages, 512 at most, are in memory.
 ///
 /// # Safety

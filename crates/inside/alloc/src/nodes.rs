@@ -64,6 +64,12 @@ impl Nodes {
         if self.placed { self.count + node } else { node }
     }
 
+    /// Whether a region's pages lie on different nodes: where they are first touched, or in turns.
+    #[inline]
+    pub fn is_shared(&self, region: usize) -> bool {
+        self.count > 1 && !matches!(self.home(region), Home::Node(_))
+    }
+
     /// The region for large blocks that are to be spread.
     pub fn interleaved(&self) -> Option<usize> {
         self.interleaved.then(|| self.blocks(self.count))
@@ -163,10 +169,12 @@ mod tests {
         let unplaced = Nodes { count: 3, ..Nodes::NONE };
         assert_eq!((unplaced.regions(), unplaced.blocks(2)), (3, 2));
         assert!((0..3).all(|region| matches!(unplaced.home(region), Home::Anywhere)));
+        assert!(!one.is_shared(0) && unplaced.is_shared(2));
         let mut ids = [UNKNOWN; MAX_NODES];
         ids[..3].copy_from_slice(&[0, 4, 9]);
         let spread = Nodes { count: 3, placed: true, interleaved: true, ids, ..Nodes::NONE };
         assert_eq!((spread.regions(), spread.blocks(1), spread.interleaved()), (7, 4, Some(6)));
+        assert_eq!([2, 3, 5, 6].map(|region| spread.is_shared(region)), [false, true, true, true]);
         assert!(matches!(spread.home(1), Home::Node(4)));
         assert!(matches!(spread.home(4), Home::Anywhere));
         assert!(matches!(spread.home(6), Home::All(mask) if mask[0] == 1 | 1 << 4 | 1 << 9));

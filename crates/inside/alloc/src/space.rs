@@ -154,7 +154,8 @@ impl Space {
             (pages * BITS_BYTES).next_multiple_of(HUGE),
             count << magazines_shift,
         ];
-        let Ok(start) = kernel::reserve(parts.iter().sum::<usize>() + HUGE) else { return false };
+        let bytes = parts.iter().sum::<usize>() + HUGE;
+        let Ok(start) = kernel::reserve(bytes) else { return false };
         let mut starts = [0; 5];
         let mut next = start.next_multiple_of(HUGE);
         for (start, bytes) in starts.iter_mut().zip(parts) {
@@ -168,6 +169,8 @@ impl Space {
         self.magazines = starts[4];
         self.stride_shift = stride_shift;
         self.magazines_shift = magazines_shift;
+        // SAFETY: the range was just reserved. The tables are sparse.
+        unsafe { kernel::ask_for_small(starts[1], start + bytes - starts[1]) };
         // The map is whole from the start, so that any pointer into the payload can be
         // looked up, also one that was never handed out.
         // SAFETY: the range was just reserved.
@@ -175,12 +178,17 @@ impl Space {
         let started = mapped && (0..count).all(|node| self.start_node(node));
         if !started {
             // SAFETY: nothing of it has been handed out.
-            unsafe { kernel::unreserve(start, parts.iter().sum::<usize>() + HUGE) };
+            unsafe { kernel::unreserve(start, bytes) };
         }
         started
     }
 
     fn start_node(&self, node: usize) -> bool {
+        // Of blocks that threads of several nodes touch all would lie where the first of them is.
+        if self.nodes.is_shared(node) || !crate::config::get().huge_pages {
+            // SAFETY: within the reservation, not yet used by anybody.
+            unsafe { kernel::ask_for_small(self.payload(node), self.stride()) };
+        }
         let start = self.magazines + (node << self.magazines_shift);
         // SAFETY: within the reservation, not yet used by anybody.
         unsafe {
@@ -349,3 +357,42 @@ impl Space {
 }
 
 const _: () = assert!((MAX_REGIONS << MAGAZINES_SHIFT_MAX) / MAGAZINE_BYTES <= 1 << 32);
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Whether the kernel was told to keep huge pages out of the mapping that holds an address
+    /// (`VmFlags` of it, proc_pid_smaps(5)).
+    fn stays_small(address: usize) -> bool {
+        let holds = |line: &str| {
+            let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            Some((number(start)?..number(end)?).contains(&address))
+        };
+        let smaps = fs::read_to_string("/proc/self/smaps").expect("smaps of this process");
+        let mut lines = smaps.lines().skip_while(|line| holds(line) != Some(true));
+        let flags = lines.find_map(|line| line.strip_prefix("VmFlags:"));
+        flags.expect("a mapping").split_whitespace().any(|flag| flag == "nh")
+    }
+
+    #[test]
+    fn tables_are_kept_on_small_pages_and_objects_are_not() {
+        if !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            std::println!("skipped: this kernel has no transparent huge pages");
+            return;
+        }
+        let space = get().expect("address space");
+        let page = space.first_page(0) + 1;
+        assert!(stays_small(space.map(page) as usize));
+        assert!(stays_small(space.span(page) as usize));
+        assert!(stays_small(space.bits(page) as usize));
+        assert!(stays_small(space.slot(space.first_slot(0)) as usize));
+        assert!(!stays_small(space.payload(0)));
+    }
+}
