@@ -9,7 +9,7 @@ Each round runs each program on the same emulated machine with the model and wit
 the host's from the program's beginning to its end, so that the guest's boot does not count; CPU
 time is QEMU's meanwhile, which a busy host changes less. A ratio is taken within a round; the
 table has medians. Counters and simulated time are compared between each run with the model and
-the one before it.
+the one before it: what the differences of two runs usually are, their median, and the largest.
 """
 
 import argparse
@@ -74,11 +74,17 @@ def run(options, bench, model):
     return times[1][0] - times[0][0], times[1][1] - times[0][1], counts
 
 
-def apart(counts, field, share_of=None):
-    """The largest difference between a run and the one before it."""
-    whole = statistics.mean(count[share_of or field] for count in counts)
-    values = [count[field] for count in counts]
-    return max((abs(a - b) / whole for a, b in zip(values, values[1:]) if whole), default=0.0)
+def apart(counts, fields):
+    """How far each run is from the one before it: in the field that differs most."""
+    whole = {field: statistics.mean(c[share_of] for c in counts) or 1 for field, share_of in fields.items()}
+    return [max((abs(a[field] - b[field]) / whole[field], field) for field in fields)
+            for a, b in zip(counts, counts[1:])] or [(0.0, "one run")]
+
+
+def differences(apart):
+    """Their median and the largest, as a cell."""
+    (largest, field), median = max(apart), statistics.median(difference for difference, _ in apart)
+    return f"{median:.2%}, at most {largest:.2%} ({field})"
 
 
 def main():
@@ -108,8 +114,8 @@ def main():
             cells.append(f"{statistics.median(a[what] / b[what] for a, b in zip(modelled, plain)):.2f}")
         counts = [run[2] for run in modelled]
         rate = statistics.median(c["dram_accesses"] / cpu for _, cpu, c in modelled)
-        worst = max(COUNTERS, key=lambda field: apart(counts, field, COUNTERS[field]))
-        cells += [f"{rate / 1e6:.2f} M", f"{apart(counts, worst, COUNTERS[worst]):.2%} ({worst})", f"{apart(counts, 'seconds'):.2%}"]
+        cells += [f"{rate / 1e6:.2f} M", differences(apart(counts, COUNTERS)),
+                  differences(apart(counts, {"seconds": "seconds"})).removesuffix(" (seconds)")]
         print(f"| {' | '.join(cells)} |")
 
 
