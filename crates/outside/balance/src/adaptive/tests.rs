@@ -366,6 +366,51 @@ fn a_huge_page_with_pages_of_several_nodes_is_split() {
     }
 }
 
+/// Whose accesses are served locally makes more of them.
+#[test]
+fn a_huge_page_that_is_mostly_one_nodes_is_split_for_the_others() {
+    for (others, split) in [(256, true), (16, false)] {
+        let mut world = World::new(2).pages(512, 512, 0);
+        let mut splits = Vec::new();
+        for _ in 0..3 {
+            let first_of_others = 1024 - others;
+            let accesses =
+                [by(512..first_of_others, 0, 3), by(first_of_others..1024, 1, 2)].concat();
+            let congested = |from, home| Some(if from == home { 300 } else { 400 });
+            splits.extend(world.interval_with(accesses, congested, true).splits);
+        }
+        let expected = if split { (vec![Region(1)], vec![256; 2]) } else { (vec![], vec![512, 0]) };
+        assert_eq!((splits, world.counts()), expected);
+    }
+}
+
+#[test]
+fn a_huge_page_goes_whole_to_who_has_nearly_all_of_it() {
+    let mut world = World::new(2).pages(512, 512, 0);
+    let mut splits = Vec::new();
+    for _ in 0..3 {
+        let accesses = [by(512..1000, 1, 2), by(1000..1024, 0, 2)].concat();
+        let far = |from, home| Some(if from == home { 100 } else { 300 });
+        splits.extend(world.interval_with(accesses, far, true).splits);
+    }
+    assert_eq!((splits, world.counts()), (vec![], vec![0, 512]));
+}
+
+#[test]
+fn a_page_side_by_side_with_others_does_not_go_with_the_most_of_them() {
+    let mut world = World::new(2).pages(512, 512, 0);
+    for _ in 0..2 {
+        // Two accesses in three are of node 0; no page has enough to speak for itself.
+        let accesses = (512..1024).map(|page| (page, u32::from(page % 3 == 0)));
+        world.interval(accesses);
+    }
+    assert!(
+        (512..1024).all(|page| world.home(page) == u32::from(page % 3 == 0)),
+        "{:?}",
+        world.counts()
+    );
+}
+
 #[test]
 fn a_huge_page_is_not_split_for_little() {
     let mut world = World::new(4).pages(512, 512, 0);

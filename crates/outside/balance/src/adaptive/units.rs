@@ -160,11 +160,18 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         }
         let movable = state.residence.allows_region(&mut self.asked, region, self.now_ns);
         // One that was not split when it should have been is moved as a whole.
-        if huge && owned.is_none() && movable && state.can_split {
+        if huge && movable && state.can_split {
             let begun = self.units.len();
             let agreement = self.pages(accesses, first, (slot, None));
             let lasted_ns = self.now_ns.saturating_sub(known.born_ns).min(RESIDENCE_NS);
-            let saved_ns = agreement.saved_ns(self.nodes, accesses, &self.cost);
+            // Where most is one node's, what the others save beside all of it being there.
+            let cost = |one: &One| match owned.map(usize::from) {
+                Some(owner) if owner == one.from() || owner != one.home() => {
+                    self.nodes.latency_ns(one.from(), owner)
+                }
+                _ => (self.cost)(one),
+            };
+            let saved_ns = agreement.saved_ns(self.nodes, accesses, cost);
             let price_ns = f64::from(Region::PAGES) * state.page_move_ns;
             let worth = saved_ns.is_some_and(|saved_ns| {
                 let accesses = accesses.len() as f64 * state.rate * lasted_ns as f64 / 1e9;
@@ -215,10 +222,8 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
             }
             let known = state.pages.known(page);
             let lasting = owner(known.long);
-            let own = settled(known.short, lasting);
+            let owner = settled(known.short, lasting);
             agreement.add(known.long);
-            // What a page has shown itself counts for more than what its region has.
-            let owner = own.or(owned.filter(|_| lasting.is_none()));
             let movable = known.born_ns.min(region_born_ns) < self.now_ns
                 && state.residence.allows_page(&mut self.asked, start, self.now_ns);
             let count = position(same.len());
@@ -235,18 +240,26 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
                 splits: false,
             });
         }
-        if owned.is_some() || agreement.fails() {
+        let (holds, fails) = (agreement.holds(), agreement.fails());
+        if fails && owned.is_none() {
             return agreement;
         }
-        let holds = agreement.holds();
         for unit in self.units[begun..].iter_mut().filter(|unit| unit.owner.is_none()) {
             let Some(page) = unit.page else { continue };
             let known = state.pages.known(page);
             if holds {
                 // Who has it now: whoever filled it, long ago, says nothing.
                 unit.owner = sole(known.short);
+            }
+            if unit.owner.is_some() {
+                continue;
+            }
+            if owned.is_some() {
+                // What a page has shown itself counts for more than what its region has.
+                unit.owner = owned.filter(|_| owner(known.long).is_none());
+            } else if holds {
                 // What is somebody's, and it is not known whose, is not to be spread.
-                unit.movable &= unit.owner.is_some();
+                unit.movable = false;
             } else {
                 // Its region does not tell whether it is shared: that it has to show itself.
                 unit.movable &= known.born_ns < self.now_ns;
