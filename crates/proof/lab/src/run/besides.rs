@@ -31,11 +31,13 @@ const TERMINALS: [&str; 3] = ["/etc/terminfo", "/lib/terminfo", "/usr/share/term
 
 /// All of it, for a task.
 pub fn of(task: &Task) -> Vec<PathBuf> {
+    let path = value(task, "PATH");
     let mut all = named(&task.arguments);
-    if is_script(&task.program) {
-        let path = value(task, "PATH");
+    let run = run(&task.arguments, path);
+    if is_script(&task.program) || run.iter().any(|program| is_script(program)) {
         all.extend(TOOLS.iter().filter_map(|tool| find_program(tool.as_ref(), path)));
     }
+    all.extend(run);
     all.extend(languages(task, Path::new(LANGUAGES)));
     if task.terminal.is_some() {
         let directories = TERMINALS.map(Path::new);
@@ -48,6 +50,13 @@ pub fn of(task: &Task) -> Vec<PathBuf> {
 fn named(arguments: &[OsString]) -> Vec<PathBuf> {
     let files = arguments.iter().skip(1).map(PathBuf::from).filter(|path| path.is_file());
     files.filter(|path| !image::is_kernels_own(path)).collect()
+}
+
+/// Programs that others are to run, as `numapilot stat -- PROGRAM` does: those after `--`. numapilot
+/// is in the guest in any case.
+fn run(arguments: &[OsString], path: &OsStr) -> Vec<PathBuf> {
+    let pairs = arguments.windows(2).filter(|pair| pair[0] == "--" && pair[1] != "numapilot");
+    pairs.filter_map(|pair| find_program(&pair[1], path)).collect()
 }
 
 /// Whether a program is a shell or a script of one.
@@ -128,6 +137,26 @@ mod tests {
         }
         assert!(is_script(Path::new("/bin/sh")));
         assert!(!is_script(Path::new("/bin/cat")));
+    }
+
+    #[test]
+    fn programs_that_others_run_are_taken_with_what_their_scripts_use() {
+        let taken = |line: &str| {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let program = find_program(&arguments[0], OsStr::new("/usr/bin:/bin")).unwrap();
+            let environment = vec![("PATH".into(), "/usr/bin:/bin".into())];
+            let task = Task { program, arguments, environment, ..Task::default() };
+            let names =
+                of(&task).into_iter().filter_map(|path| path.file_name().map(OsString::from));
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(taken("env -- cat -- id"), ["cat", "id"]);
+        assert!(taken("env cat -- nothing-of-this-name numapilot").is_empty());
+        let nested = taken("env -- sh -c x");
+        assert!(
+            ["sh", "tail"].iter().all(|name| nested.contains(&OsString::from(name))),
+            "{nested:?}"
+        );
     }
 
     #[test]
