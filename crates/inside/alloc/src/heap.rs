@@ -8,8 +8,9 @@
 //!
 //! An allocation pops from the active magazine, a free pushes to it. When that is empty
 //! (or full), the reserve takes its place; when both are, a whole magazine is exchanged
-//! with the thread's hoard, or with the node's depot when that is empty (or full). So a thread that allocates and frees in turns stays by itself,
-//! whatever the pattern. Objects of other nodes are collected and sent home, a magazine at
+//! with the thread's hoard, or with a shelf of the node's depot when that is empty (or full), its own
+//! first. So a thread that allocates and frees in turns stays by itself, whatever the pattern. Objects
+//! of other nodes are collected and sent home, a magazine at
 //! a time (origin-aware memory, numalloc section 3.3).
 
 use core::ptr::null_mut;
@@ -90,6 +91,8 @@ pub struct Heap {
     pub next_spare: *mut Heap,
     /// The magazines that its thread keeps beyond two of a class.
     pub hoard: *const Hoard,
+    /// Where on the node those beyond that go, and are looked for first.
+    pub shelf: usize,
     /// Magazines without objects, one chained to the next, and how many.
     empties: *mut Magazine,
     empty_count: u32,
@@ -127,20 +130,20 @@ impl Heap {
                 self.bins.words[2 * class + 1] = NO_MAGAZINE;
                 let objects = Magazine::objects(active, top);
                 // SAFETY: the bin no longer refers to it.
-                unsafe { small::hand_over(space, node, class, active, objects) };
+                unsafe { small::hand_over(space, node, (class, self.shelf), active, objects) };
             }
             let cold = &mut self.cold[class];
             let reserve = core::mem::replace(&mut cold.reserve, null_mut());
             let objects = core::mem::take(&mut cold.objects);
             if !reserve.is_null() {
                 // SAFETY: nothing refers to it any more.
-                unsafe { small::hand_over(space, node, class, reserve, objects) };
+                unsafe { small::hand_over(space, node, (class, self.shelf), reserve, objects) };
             }
             let fresh = core::mem::take(&mut cold.fresh)..core::mem::take(&mut cold.fresh_end);
             reclaim::return_fresh(space, node, class, fresh);
             while let Some((magazine, objects)) = self.hoard().take(space, class) {
                 // SAFETY: taken, it is ours.
-                unsafe { small::hand_over(space, node, class, magazine, objects) };
+                unsafe { small::hand_over(space, node, (class, self.shelf), magazine, objects) };
             }
         }
         if self.bag.pages > 0 {
@@ -148,7 +151,7 @@ impl Heap {
         }
         while let Some(magazine) = self.take_empty() {
             // SAFETY: nothing refers to it any more.
-            unsafe { Node::recycle(space, magazine) };
+            unsafe { Node::recycle(space, self.shelf, magazine) };
         }
         self.send_home(space);
     }
@@ -192,7 +195,7 @@ impl Heap {
         let is_local = space.node_of_slot(space.slot_index(magazine)) == self.node;
         if self.empty_count == EMPTIES || !is_local {
             // SAFETY: by contract.
-            return unsafe { Node::recycle(space, magazine) };
+            return unsafe { Node::recycle(space, self.shelf, magazine) };
         }
         self.empty_count += 1;
         // SAFETY: the magazine is ours.
@@ -260,7 +263,9 @@ impl Heap {
             self.replace_active(space, class, magazine, objects);
         } else if config::get().harden {
             return harden::allocate(space, self.node, class);
-        } else if let Some((magazine, objects)) = space.node(self.node).depot(class).take(space) {
+        } else if let Some((magazine, objects)) =
+            space.node(self.node).take(space, (class, self.shelf))
+        {
             self.replace_active(space, class, magazine, objects);
         } else if !self.drain_inbox(space, class) && !self.carve(space, class) {
             return small::take_one(space, self.node, class);
@@ -366,7 +371,7 @@ impl Heap {
         if !cold.reserve.is_null() && cold.objects == 0 {
             return Some(core::mem::replace(&mut cold.reserve, null_mut()));
         }
-        self.take_empty().or_else(|| space.node(self.node).empty_magazine(space))
+        self.take_empty().or_else(|| space.node(self.node).empty_magazine(space, self.shelf))
     }
 
     /// Takes back an object of this node, whether there is room or not.
@@ -409,7 +414,8 @@ impl Heap {
                 hoard.keep(space, class, magazine, objects);
             } else {
                 helper::want();
-                small::hand_over(space, space.node(self.node), class, magazine, objects);
+                let shelf = (class, self.shelf);
+                small::hand_over(space, space.node(self.node), shelf, magazine, objects);
             }
         }
     }
@@ -458,7 +464,7 @@ impl Heap {
         }
         let top = match self.outbound[home] {
             top if !top.is_null() => top,
-            _ => match space.node(self.node).empty_magazine(space) {
+            _ => match space.node(self.node).empty_magazine(space, self.shelf) {
                 Some(magazine) => Magazine::word(magazine, 1),
                 None => return reclaim::return_objects(space, home, &[object]),
             },

@@ -11,18 +11,22 @@ use crate::pages::PageHeap;
 use crate::space::{NODE_SLOTS, Space};
 use crate::stack::{Depot, Stack};
 
+/// Stacks of the magazines of a class: threads with different ones do not exchange what both have
+/// enough of, and the objects' cache lines with it.
+const SHELVES: usize = 4;
+
 /// The state of a node. Lies at the start of the node's magazines, in that node's memory;
 /// all zeroes until [`Self::start`].
 #[repr(C)]
 pub struct Node {
     /// Dense number of this node.
     pub number: usize,
-    /// Magazines by class.
-    depots: [Aligned<Depot>; CLASSES],
+    /// Magazines by class and shelf.
+    depots: [[Aligned<Depot>; SHELVES]; CLASSES],
     /// Objects of this node that threads of other nodes freed, of any class.
     pub inbox: Aligned<Depot>,
-    /// Magazines without objects.
-    empties: Aligned<Stack>,
+    /// Magazines without objects, by shelf.
+    empties: [Aligned<Stack>; SHELVES],
     /// Runs of pages, and spans with free objects.
     pub pages: Lock<PageHeap>,
     /// First page that was never handed out: below it, spans are accessible. For those who
@@ -49,6 +53,8 @@ struct Slots {
     spare: *mut Heap,
     /// All heaps ever made on this node.
     all: *mut Heap,
+    /// How many they are.
+    heaps: usize,
 }
 
 // SAFETY: heaps are shared memory of the process; who may touch one is ruled by the lock.
@@ -71,22 +77,25 @@ impl Node {
         slots.end = first + space.slots_per_node();
     }
 
-    /// A magazine without objects; `None` when there is no memory.
-    pub fn empty_magazine(&self, space: &Space) -> Option<*mut Magazine> {
-        if let Some((magazine, ..)) = self.empties.0.pop(space) {
+    /// A magazine without objects, from another shelf when there is none on this one; `None` when
+    /// there is no memory.
+    pub fn empty_magazine(&self, space: &Space, shelf: usize) -> Option<*mut Magazine> {
+        let (before, from) = self.empties.split_at(shelf);
+        let found = from.iter().chain(before).find_map(|empties| empties.0.pop(space));
+        if let Some((magazine, ..)) = found {
             return Some(magazine);
         }
         self.slots.lock().take(space, self.number, 1).map(|slot| space.slot(slot))
     }
 
-    /// Takes back a magazine without objects, on its own node.
+    /// Takes back a magazine without objects, on a shelf of its own node.
     ///
     /// # Safety
     /// The magazine is the caller's alone.
-    pub unsafe fn recycle(space: &Space, magazine: *mut Magazine) {
+    pub unsafe fn recycle(space: &Space, shelf: usize, magazine: *mut Magazine) {
         let home = space.node_of_slot(space.slot_index(magazine));
         // SAFETY: by contract.
-        unsafe { space.node(home).empties.0.push(space, magazine, 0) };
+        unsafe { space.node(home).empties[shelf].0.push(space, magazine, 0) };
     }
 
     /// Bytes of its slots in use: its own state, heaps and magazines.
@@ -97,7 +106,7 @@ impl Node {
 
     /// Magazines without objects that nobody holds.
     pub fn empty_magazines(&self, space: &Space) -> usize {
-        self.empties.0.depth(space) as usize
+        self.empties.iter().map(|empties| empties.0.depth(space) as usize).sum()
     }
 
     /// A heap for a thread: one left by a thread that ended, or a new one of zeroes.
@@ -116,8 +125,10 @@ impl Node {
         unsafe {
             (*heap).next = slots.all;
             (*heap).hoard = heap.add(1).cast();
+            (*heap).shelf = slots.heaps % SHELVES;
         }
         slots.all = heap;
+        slots.heaps += 1;
         Some(heap)
     }
 
@@ -132,16 +143,49 @@ impl Node {
         slots.spare = heap;
     }
 
-    /// Its magazines of a class.
+    /// Gives it a magazine with so many objects for a shelf of the class; how many there are now.
+    ///
+    /// # Safety
+    /// The magazine is the caller's alone and holds objects of this class and node.
     #[inline]
-    pub fn depot(&self, class: usize) -> &Depot {
-        &self.depots[class].0
+    pub unsafe fn give(
+        &self,
+        space: &Space,
+        (class, shelf): (usize, usize),
+        magazine: *mut Magazine,
+        objects: usize,
+    ) -> u32 {
+        // SAFETY: by contract.
+        unsafe { self.depots[class][shelf].0.give(space, magazine, objects) }
+    }
+
+    /// Takes a magazine of a class and its number of objects, from another shelf when there is none
+    /// on this one.
+    #[inline]
+    pub fn take(
+        &self,
+        space: &Space,
+        (class, shelf): (usize, usize),
+    ) -> Option<(*mut Magazine, usize)> {
+        let (before, from) = self.depots[class].split_at(shelf);
+        from.iter().chain(before).find_map(|depot| depot.0.take(space))
+    }
+
+    /// Magazines on a shelf of a class, at this moment.
+    #[inline]
+    pub fn depth(&self, space: &Space, (class, shelf): (usize, usize)) -> u32 {
+        self.depots[class][shelf].0.depth(space)
+    }
+
+    /// Objects of a class in its magazines, at this moment.
+    pub fn objects(&self, space: &Space, class: usize) -> usize {
+        self.depots[class].iter().map(|depot| depot.0.objects(space)).sum()
     }
 
     /// Its magazines, class by class, and those that came home: no thread of the node may ever
     /// ask for them.
     pub fn depots(&self) -> impl Iterator<Item = &Depot> {
-        self.depots[1..].iter().chain([&self.inbox]).map(|depot| &depot.0)
+        self.depots[1..].iter().flatten().chain([&self.inbox]).map(|depot| &depot.0)
     }
 
     /// Its magazines and those that its threads keep.
@@ -205,5 +249,30 @@ impl Slots {
         }
         self.next = end;
         Some(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space;
+
+    #[test]
+    fn a_thread_finds_its_own_magazines_first_and_then_others() {
+        let space = space::get().expect("address space");
+        let (node, class) = (space.node(0), CLASSES - 1);
+        let [one, other] = [1, 2].map(|shelf| node.empty_magazine(space, shelf).expect("memory"));
+        // Without objects, in case that reclamation comes by.
+        // SAFETY: both are the test's alone.
+        unsafe {
+            node.give(space, (class, 1), one, 0);
+            node.give(space, (class, 2), other, 0);
+        }
+        assert_eq!(node.depth(space, (class, 2)), 1);
+        assert_eq!(node.take(space, (class, 1)), Some((one, 0)));
+        assert_eq!(node.take(space, (class, 1)), Some((other, 0)));
+        assert_eq!(node.take(space, (class, 1)), None);
+        // SAFETY: both were taken.
+        unsafe { [one, other].into_iter().for_each(|magazine| Node::recycle(space, 1, magazine)) };
     }
 }

@@ -110,7 +110,7 @@ pub fn return_magazine(space: &Space, node: &Node, magazine: *mut Magazine, obje
     let objects = unsafe { core::slice::from_raw_parts(Magazine::word(magazine, 1), objects) };
     return_objects(space, node.number, objects);
     // SAFETY: nothing refers to it any more.
-    unsafe { Node::recycle(space, magazine) };
+    unsafe { Node::recycle(space, 0, magazine) };
 }
 
 /// Gives free pages back to the kernel that nobody wanted since `before_ms`; whether there
@@ -240,7 +240,7 @@ mod tests {
         let all: std::vec::Vec<usize> =
             (0..info.capacity as usize).map(|index| start + index * info.size as usize).collect();
         for objects in all.chunks(most) {
-            let magazine = node.empty_magazine(space).unwrap();
+            let magazine = node.empty_magazine(space, 0).unwrap();
             for (index, &object) in (1..).zip(objects) {
                 // SAFETY: the magazine is ours.
                 unsafe { *Magazine::word(magazine, index) = object as *mut u8 };

@@ -25,25 +25,25 @@ pub enum Taken {
     Nothing,
 }
 
-/// Gives a magazine to the depot of its class; an empty one to the empties.
+/// Gives a magazine to a shelf of its class; an empty one to the empties.
 ///
 /// # Safety
 /// The magazine is the caller's alone, with objects of this node and class.
 pub unsafe fn hand_over(
     space: &Space,
     node: &Node,
-    class: usize,
+    shelf: (usize, usize),
     magazine: *mut Magazine,
     objects: usize,
 ) {
     // SAFETY: by contract.
     unsafe {
         if objects == 0 {
-            Node::recycle(space, magazine);
-        } else if node.depot(class).depth(space) >= class::TABLE[class].depot {
+            Node::recycle(space, shelf.1, magazine);
+        } else if node.depth(space, shelf) >= class::TABLE[shelf.0].depot {
             reclaim::return_magazine(space, node, magazine, objects);
         } else {
-            let depth = node.depot(class).give(space, magazine, objects);
+            let depth = node.give(space, shelf, magazine, objects);
             if depth.is_multiple_of(MANY) {
                 helper::want();
             }

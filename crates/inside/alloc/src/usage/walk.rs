@@ -37,7 +37,7 @@ pub fn place(space: &Space, number: usize) -> NodeUsage {
     }
     usage.spans_counted();
     for class in 1..CLASSES {
-        usage.classes[class].in_depots = node.depot(class).objects(space);
+        usage.classes[class].in_depots = node.objects(space, class);
     }
     count_inbox(space, node, &mut usage);
     count_heaps(space, number, &mut usage);
