@@ -1,9 +1,11 @@
-//! The decision on small worlds whose pages move at once, and what must hold in any.
+//! The decision on small worlds whose pages move at once.
+
+mod any_world;
+mod side_by_side;
 
 use std::collections::BTreeMap;
 
 use numapilot_topology::{Machine, NodeId, NodeSet};
-use proptest::prelude::*;
 
 use super::*;
 use crate::evidence::Access;
@@ -328,108 +330,6 @@ fn bandwidth_decides_how_much_a_node_takes() {
 }
 
 #[test]
-fn a_huge_page_moves_as_one() {
-    let mut world = World::new(2).pages(512, 512, 0);
-    for _ in 0..2 {
-        world.interval_with(by(600..604, 1, 10), |_, _| None, true);
-    }
-    let orders: Vec<Order> = world.given.iter().map(|(_, order)| *order).collect();
-    assert_eq!(
-        orders,
-        [Order { start: Page(512), pages: 512, to: NodeId(1), why: Why::Collocate }]
-    );
-}
-
-/// Page by page another node's, side by side in a huge page.
-fn side_by_side(nodes: u32, times: usize) -> Vec<(u64, u32)> {
-    (512..1024).flat_map(|page| by(page..page + 1, page as u32 % nodes, times)).collect()
-}
-
-#[test]
-fn a_huge_page_with_pages_of_several_nodes_is_split() {
-    for (can_split, from_all) in [(true, false), (false, false), (true, true)] {
-        let mut world = World::new(4).pages(512, 512, 0);
-        world.can_split = can_split;
-        let mut splits = Vec::new();
-        for _ in 0..3 {
-            let shared = (0..4).flat_map(|node| by(512..1024, node, 1)).collect();
-            let accesses = if from_all { shared } else { side_by_side(4, 2) };
-            let congested = |from, home| Some(if from == home { 300 } else { 400 });
-            splits.extend(world.interval_with(accesses, congested, true).splits);
-        }
-        if can_split && !from_all {
-            assert_eq!((splits, world.counts()), (vec![Region(1)], vec![128; 4]));
-        } else {
-            assert_eq!(splits, [], "with {can_split} {from_all}");
-            assert!(world.given.iter().all(|(_, order)| order.is_whole()));
-        }
-    }
-}
-
-/// Whose accesses are served locally makes more of them.
-#[test]
-fn a_huge_page_that_is_mostly_one_nodes_is_split_for_the_others() {
-    for (others, split) in [(256, true), (16, false)] {
-        let mut world = World::new(2).pages(512, 512, 0);
-        let mut splits = Vec::new();
-        for _ in 0..3 {
-            let first_of_others = 1024 - others;
-            let accesses =
-                [by(512..first_of_others, 0, 3), by(first_of_others..1024, 1, 2)].concat();
-            let congested = |from, home| Some(if from == home { 300 } else { 400 });
-            splits.extend(world.interval_with(accesses, congested, true).splits);
-        }
-        let expected = if split { (vec![Region(1)], vec![256; 2]) } else { (vec![], vec![512, 0]) };
-        assert_eq!((splits, world.counts()), expected);
-    }
-}
-
-#[test]
-fn a_huge_page_goes_whole_to_who_has_nearly_all_of_it() {
-    let mut world = World::new(2).pages(512, 512, 0);
-    let mut splits = Vec::new();
-    for _ in 0..3 {
-        let accesses = [by(512..1000, 1, 2), by(1000..1024, 0, 2)].concat();
-        let far = |from, home| Some(if from == home { 100 } else { 300 });
-        splits.extend(world.interval_with(accesses, far, true).splits);
-    }
-    assert_eq!((splits, world.counts()), (vec![], vec![0, 512]));
-}
-
-#[test]
-fn a_page_side_by_side_with_others_does_not_go_with_the_most_of_them() {
-    let mut world = World::new(2).pages(512, 512, 0);
-    for _ in 0..2 {
-        // Two accesses in three are of node 0; no page has enough to speak for itself.
-        let accesses = (512..1024).map(|page| (page, u32::from(page % 3 == 0)));
-        world.interval(accesses);
-    }
-    assert!(
-        (512..1024).all(|page| world.home(page) == u32::from(page % 3 == 0)),
-        "{:?}",
-        world.counts()
-    );
-}
-
-#[test]
-fn a_huge_page_is_not_split_for_little() {
-    let mut world = World::new(4).pages(512, 512, 0);
-    for _ in 0..3 {
-        // All but as fast as local memory: page tables would cost more.
-        let decision = world.interval_with(side_by_side(4, 2), |_, _| Some(120), true);
-        assert_eq!((decision.splits, decision.orders), (vec![], vec![]));
-    }
-}
-
-#[test]
-fn pages_side_by_side_go_to_their_users_by_one_access() {
-    let mut world = World::new(4).pages(512, 512, 0);
-    world.interval(side_by_side(4, 1));
-    world.interval(side_by_side(4, 1));
-    assert_eq!(world.counts(), [128; 4]);
-}
-
-#[test]
 fn pages_that_were_not_seen_move_with_those_that_were() {
     // 300 of 512 pages, each once: the others are as likely to be in use.
     let mut world = World::new(2).pages(0, 512, 0);
@@ -537,97 +437,4 @@ fn what_all_read_would_gain_by_copies() {
     let found: Vec<_> = decision.copies.iter().map(|c| (c.start, c.pages)).collect();
     assert_eq!((found, decision.replicable), (vec![(Page(0), 1024)], 1024));
     assert!((0.1..0.9).contains(&decision.copies[0].gain), "{decision:?}");
-}
-
-/// Accesses of some intervals: pages of three regions, by any of the nodes.
-fn any_intervals(nodes: u32) -> impl Strategy<Value = Vec<Vec<(u64, u32)>>> {
-    let page = (0u64..3, 0u64..30).prop_map(|(region, page)| region * 512 + page);
-    let one = proptest::collection::vec((page, 0..nodes), 0..300);
-    proptest::collection::vec(one, 1..12)
-}
-
-fn world(nodes: u32) -> World {
-    (0..3).fold(World::new(nodes), |world, region| {
-        world.pages(region * 512, 512, region as u32 % nodes)
-    })
-}
-
-proptest! {
-    #[test]
-    fn orders_are_sound(intervals in any_intervals(4), forbidden in 0u32..5, budget in 1u64..400, faults: bool) {
-        let mut world = world(4);
-        world.usable.remove(NodeId(forbidden));
-        let bytes_per_second = budget * Page::BYTES * 8;
-        world.state = Adaptive::new(4, Settings { bytes_per_second, ..Settings::default() });
-        world.per_sample = (!faults).then_some(1000.0);
-        for accesses in intervals {
-            let before = world.homes.clone();
-            let decision = world.interval(accesses);
-            prop_assert!(decision.orders.is_sorted_by(|a, b| a.start.0 + u64::from(a.pages) <= b.start.0));
-            for order in &decision.orders {
-                prop_assert!(world.usable.contains(order.to));
-                prop_assert!(order.each().any(|page| before.get(&page).is_some_and(|home| *home != order.to)));
-            }
-            let bytes: u64 = decision.orders.iter().map(|order| order.bytes()).sum();
-            prop_assert!(bytes <= bytes_per_second);
-        }
-        // One move of a page in a residence, undoing it excepted.
-        let mut last: BTreeMap<Page, u64> = BTreeMap::new();
-        for (at, order) in world.given.iter().filter(|(_, order)| order.why != Why::Undo) {
-            for page in order.each() {
-                if let Some(before) = last.insert(page, *at) {
-                    prop_assert!(at - before >= RESIDENCE_NS, "{page:?} at {before} and {at}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_same_evidence_gives_the_same_orders(intervals in any_intervals(3)) {
-        let (mut one, mut other) = (world(3), world(3));
-        for accesses in intervals {
-            prop_assert_eq!(one.interval(accesses.clone()), other.interval(accesses));
-        }
-    }
-
-    /// The order of samples within an interval carries nothing.
-    #[test]
-    fn permuting_nodes_permutes_orders(intervals in any_intervals(2)) {
-        let (mut one, mut other) = (world(2), world(2));
-        other.homes.values_mut().for_each(|home| home.0 = 1 - home.0);
-        for accesses in intervals {
-            let swapped: Vec<_> = accesses.iter().map(|(page, from)| (*page, 1 - from)).collect();
-            let (orders, mirrored) = (one.interval(accesses).orders, other.interval(swapped).orders);
-            let mirror = |order: &Order| Order { to: NodeId(1 - order.to.0), ..*order };
-            prop_assert_eq!(orders.iter().map(mirror).collect::<Vec<_>>(), mirrored);
-        }
-    }
-
-    /// One page in the midst of others: an access more by a node never takes the page away
-    /// from it.
-    #[test]
-    fn more_evidence_never_lowers_the_chance(mine in 0usize..40, others in 0usize..40, more in 1usize..20) {
-        let goes = |mine: usize| {
-            let mut world = World::new(2).pages(0, 1, 0).pages(1, 200, 1);
-            for _ in 0..2 {
-                let page = vec![(0, 1); mine].into_iter().chain(vec![(0, 0); others]);
-                world.interval(page.chain(by(1..201, 1, 2)).chain(by(1..60, 0, 2)));
-            }
-            world.home(0) == 1
-        };
-        prop_assert!(goes(mine + more) || !goes(mine));
-    }
-
-    #[test]
-    fn nothing_to_gain_gives_no_order(pages in 20u64..100, times in 1usize..10, intervals in 1usize..8) {
-        let mut world = World::new(4);
-        for node in 0..4u32 {
-            world = world.pages(u64::from(node) * 512, pages, node);
-        }
-        for _ in 0..intervals {
-            let local = (0..4u32).flat_map(|n| by(u64::from(n) * 512..u64::from(n) * 512 + pages, n, times));
-            let decision = world.interval(local.collect::<Vec<_>>());
-            prop_assert_eq!(decision.orders, vec![]);
-        }
-    }
 }
