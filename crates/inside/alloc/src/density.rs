@@ -6,14 +6,16 @@
 //! how much of it is there.
 
 /// What a chunk should get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Pages {
-    /// A huge page.
-    Huge,
+    /// What the machine gives unasked: nothing is known yet.
+    #[default]
+    Any = 0,
     /// Small pages.
     Small,
-    /// What the machine gives unasked: nothing is known yet.
-    Any,
+    /// A huge page.
+    Huge,
 }
 
 /// What is known of the chunks of a heap. All zeroes: nothing.
@@ -26,10 +28,8 @@ pub struct Density {
     left: u32,
     /// How many they were.
     period: u32,
-    /// Whether one was looked at.
-    known: bool,
-    /// Whether the last one was filled.
-    filled: bool,
+    /// What they get, by the last one that was looked at.
+    pages: Pages,
 }
 
 impl Density {
@@ -42,15 +42,14 @@ impl Density {
     pub fn next(&mut self, chunk: u32, is_filled: impl FnOnce(u32) -> bool) -> Pages {
         if self.left > 0 {
             self.left -= 1;
-            return match (self.known, self.filled) {
-                (false, _) => Pages::Any,
-                (true, false) => Pages::Small,
-                (true, true) => Pages::Huge,
-            };
+            return self.pages;
         }
-        self.known = self.probe != 0;
-        self.filled = self.known && is_filled(self.probe);
-        let longer = if self.filled { 2 * self.period } else { 0 };
+        self.pages = match self.probe {
+            0 => Pages::Any,
+            probe if is_filled(probe) => Pages::Huge,
+            _ => Pages::Small,
+        };
+        let longer = if self.pages == Pages::Huge { 2 * self.period } else { 0 };
         self.period = longer.clamp(*Self::PERIOD.start(), *Self::PERIOD.end());
         self.probe = chunk;
         self.left = self.period - 1;

@@ -9,9 +9,9 @@
 //! An allocation pops from the active magazine, a free pushes to it. When that is empty
 //! (or full), the reserve takes its place; when both are, a whole magazine is exchanged
 //! with the thread's hoard, or with a shelf of the node's depot when that is empty (or full), its own
-//! first. So a thread that allocates and frees in turns stays by itself, whatever the pattern. Objects
-//! of other nodes are collected and sent home, a magazine at
-//! a time (origin-aware memory, numalloc section 3.3).
+//! first. So a thread that allocates and frees in turns stays by itself, whatever the pattern.
+//! Objects of other nodes are collected and sent home, a magazine at a time (origin-aware memory,
+//! numalloc section 3.3).
 
 use core::ptr::null_mut;
 use core::slice;
@@ -21,7 +21,7 @@ use crate::class::{self, CLASSES, MAGAZINE_MAX};
 use crate::config;
 use crate::hoard::Hoard;
 use crate::magazine::Magazine;
-use crate::node::Node;
+use crate::node::{Node, Shelf};
 use crate::nodes::MAX_NODES;
 use crate::pages::Run;
 use crate::profile::Countdown;
@@ -124,26 +124,27 @@ impl Heap {
     pub fn flush(&mut self, space: &Space) {
         let node = space.node(self.node);
         for class in 1..CLASSES {
+            let shelf = self.shelf_of(class);
             let top = self.bins.words[2 * class];
             if let Some(active) = self.active(class) {
                 self.bins.words[2 * class] = NO_MAGAZINE;
                 self.bins.words[2 * class + 1] = NO_MAGAZINE;
                 let objects = Magazine::objects(active, top);
                 // SAFETY: the bin no longer refers to it.
-                unsafe { small::hand_over(space, node, (class, self.shelf), active, objects) };
+                unsafe { small::hand_over(space, node, shelf, active, objects) };
             }
             let cold = &mut self.cold[class];
             let reserve = core::mem::replace(&mut cold.reserve, null_mut());
             let objects = core::mem::take(&mut cold.objects);
             if !reserve.is_null() {
                 // SAFETY: nothing refers to it any more.
-                unsafe { small::hand_over(space, node, (class, self.shelf), reserve, objects) };
+                unsafe { small::hand_over(space, node, shelf, reserve, objects) };
             }
             let fresh = core::mem::take(&mut cold.fresh)..core::mem::take(&mut cold.fresh_end);
             reclaim::return_fresh(space, node, class, fresh);
             while let Some((magazine, objects)) = self.hoard().take(space, class) {
                 // SAFETY: taken, it is ours.
-                unsafe { small::hand_over(space, node, (class, self.shelf), magazine, objects) };
+                unsafe { small::hand_over(space, node, shelf, magazine, objects) };
             }
         }
         if self.bag.pages > 0 {
@@ -177,6 +178,10 @@ impl Heap {
     pub unsafe fn hoard_of(this: *const Self) -> &'static Hoard {
         // SAFETY: set when the heap was made, and never taken away.
         unsafe { &*(*this).hoard }
+    }
+
+    fn shelf_of(&self, class: usize) -> Shelf {
+        Shelf { class, number: self.shelf }
     }
 
     /// As [`Self::hoard_of`].
@@ -264,7 +269,7 @@ impl Heap {
         } else if config::get().harden {
             return harden::allocate(space, self.node, class);
         } else if let Some((magazine, objects)) =
-            space.node(self.node).take(space, (class, self.shelf))
+            space.node(self.node).take(space, self.shelf_of(class))
         {
             self.replace_active(space, class, magazine, objects);
         } else if !self.drain_inbox(space, class) && !self.carve(space, class) {
@@ -414,7 +419,7 @@ impl Heap {
                 hoard.keep(space, class, magazine, objects);
             } else {
                 helper::want();
-                let shelf = (class, self.shelf);
+                let shelf = self.shelf_of(class);
                 small::hand_over(space, space.node(self.node), shelf, magazine, objects);
             }
         }

@@ -15,6 +15,21 @@ use crate::stack::{Depot, Stack};
 /// enough of, and the objects' cache lines with it.
 const SHELVES: usize = 4;
 
+/// Where a thread puts its magazines of a class, and looks for them first.
+#[derive(Clone, Copy, Debug)]
+pub struct Shelf {
+    /// The class.
+    pub class: usize,
+    /// Which of the class's.
+    pub number: usize,
+}
+
+/// All shelves, a thread's own first.
+fn from_own<T>(shelves: &[Aligned<T>; SHELVES], own: usize) -> impl Iterator<Item = &T> {
+    let (before, from) = shelves.split_at(own);
+    from.iter().chain(before).map(|shelf| &shelf.0)
+}
+
 /// The state of a node. Lies at the start of the node's magazines, in that node's memory;
 /// all zeroes until [`Self::start`].
 #[repr(C)]
@@ -80,8 +95,7 @@ impl Node {
     /// A magazine without objects, from another shelf when there is none on this one; `None` when
     /// there is no memory.
     pub fn empty_magazine(&self, space: &Space, shelf: usize) -> Option<*mut Magazine> {
-        let (before, from) = self.empties.split_at(shelf);
-        let found = from.iter().chain(before).find_map(|empties| empties.0.pop(space));
+        let found = from_own(&self.empties, shelf).find_map(|empties| empties.pop(space));
         if let Some((magazine, ..)) = found {
             return Some(magazine);
         }
@@ -151,30 +165,25 @@ impl Node {
     pub unsafe fn give(
         &self,
         space: &Space,
-        (class, shelf): (usize, usize),
+        shelf: Shelf,
         magazine: *mut Magazine,
         objects: usize,
     ) -> u32 {
         // SAFETY: by contract.
-        unsafe { self.depots[class][shelf].0.give(space, magazine, objects) }
+        unsafe { self.depots[shelf.class][shelf.number].0.give(space, magazine, objects) }
     }
 
     /// Takes a magazine of a class and its number of objects, from another shelf when there is none
     /// on this one.
     #[inline]
-    pub fn take(
-        &self,
-        space: &Space,
-        (class, shelf): (usize, usize),
-    ) -> Option<(*mut Magazine, usize)> {
-        let (before, from) = self.depots[class].split_at(shelf);
-        from.iter().chain(before).find_map(|depot| depot.0.take(space))
+    pub fn take(&self, space: &Space, shelf: Shelf) -> Option<(*mut Magazine, usize)> {
+        from_own(&self.depots[shelf.class], shelf.number).find_map(|depot| depot.take(space))
     }
 
     /// Magazines on a shelf of a class, at this moment.
     #[inline]
-    pub fn depth(&self, space: &Space, (class, shelf): (usize, usize)) -> u32 {
-        self.depots[class][shelf].0.depth(space)
+    pub fn depth(&self, space: &Space, shelf: Shelf) -> u32 {
+        self.depots[shelf.class][shelf.number].0.depth(space)
     }
 
     /// Objects of a class in its magazines, at this moment.
@@ -260,18 +269,19 @@ mod tests {
     #[test]
     fn a_thread_finds_its_own_magazines_first_and_then_others() {
         let space = space::get().expect("address space");
-        let (node, class) = (space.node(0), CLASSES - 1);
+        let node = space.node(0);
+        let [first, second] = [1, 2].map(|number| Shelf { class: CLASSES - 1, number });
         let [one, other] = [1, 2].map(|shelf| node.empty_magazine(space, shelf).expect("memory"));
         // Without objects, in case that reclamation comes by.
         // SAFETY: both are the test's alone.
         unsafe {
-            node.give(space, (class, 1), one, 0);
-            node.give(space, (class, 2), other, 0);
+            node.give(space, first, one, 0);
+            node.give(space, second, other, 0);
         }
-        assert_eq!(node.depth(space, (class, 2)), 1);
-        assert_eq!(node.take(space, (class, 1)), Some((one, 0)));
-        assert_eq!(node.take(space, (class, 1)), Some((other, 0)));
-        assert_eq!(node.take(space, (class, 1)), None);
+        assert_eq!(node.depth(space, second), 1);
+        assert_eq!(node.take(space, first), Some((one, 0)));
+        assert_eq!(node.take(space, first), Some((other, 0)));
+        assert_eq!(node.take(space, first), None);
         // SAFETY: both were taken.
         unsafe { [one, other].into_iter().for_each(|magazine| Node::recycle(space, 1, magazine)) };
     }

@@ -2,7 +2,7 @@
 
 use crate::class::{self, CLASSES};
 use crate::magazine::Magazine;
-use crate::node::Node;
+use crate::node::{Node, Shelf};
 use crate::pages::{HUGE_PAGES, PageHeap, Purpose, Run};
 use crate::space::Space;
 use crate::span::{Span, Use};
@@ -32,15 +32,15 @@ pub enum Taken {
 pub unsafe fn hand_over(
     space: &Space,
     node: &Node,
-    shelf: (usize, usize),
+    shelf: Shelf,
     magazine: *mut Magazine,
     objects: usize,
 ) {
     // SAFETY: by contract.
     unsafe {
         if objects == 0 {
-            Node::recycle(space, shelf.1, magazine);
-        } else if node.depth(space, shelf) >= class::TABLE[shelf.0].depot {
+            Node::recycle(space, shelf.number, magazine);
+        } else if node.depth(space, shelf) >= class::TABLE[shelf.class].depot {
             reclaim::return_magazine(space, node, magazine, objects);
         } else {
             let depth = node.give(space, shelf, magazine, objects);
