@@ -83,10 +83,11 @@ fn refill<N: NoMemory>(bin: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_large<N: NoMemory>(size: usize, align: usize) -> *mut u8 {
-    large_block::<N>(size, align).start
+    large_block::<N>(size, align, null_mut()).start
 }
 
-fn large_block<N: NoMemory>(size: usize, align: usize) -> Block {
+/// A large block; if `old` is not null, one that will replace that one.
+fn large_block<N: NoMemory>(size: usize, align: usize, old: *mut u8) -> Block {
     let mut is_sampled = false;
     let block = threads::with_heap(|space, heap| {
         heap.pace(space);
@@ -95,9 +96,12 @@ fn large_block<N: NoMemory>(size: usize, align: usize) -> Block {
             Some(region) if size >= INTERLEAVE_FROM => region,
             _ => space.nodes().blocks(heap.here(space)),
         };
-        large::allocate(space, region, size, align)
+        match old.is_null() {
+            true => large::allocate(space, region, size, align),
+            false => large::allocate_to_replace(space, region, size, align, old),
+        }
     });
-    let block = block.unwrap_or(Block { start: null_mut(), zero: false });
+    let block = block.unwrap_or(Block::NOTHING);
     if is_sampled {
         profile::note(block.start, size);
     }
@@ -124,7 +128,7 @@ pub fn allocate_zeroed<N: NoMemory>(size: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn zeroed_large<N: NoMemory>(size: usize) -> *mut u8 {
-    let block = large_block::<N>(size, GRAIN);
+    let block = large_block::<N>(size, GRAIN, null_mut());
     if !block.start.is_null() && !block.zero {
         // SAFETY: the block has at least `size` bytes.
         unsafe { block.start.write_bytes(0, size) };
@@ -360,21 +364,25 @@ fn resize_large(object: *mut u8, size: usize) -> bool {
 /// # Safety
 /// As [`reallocate`]; `held` is its usable size.
 unsafe fn move_to<N: NoMemory>(object: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
-    let was_large = held > SMALL_MAX;
-    if was_large && size > SMALL_MAX && resize_large(object, size) {
+    let both_large = held > SMALL_MAX && size > SMALL_MAX;
+    if both_large && resize_large(object, size) {
         return object;
     }
-    let new = allocate_aligned::<N>(with_slack(held, size), align);
-    if new.is_null() {
+    if both_large && size > held {
+        let new = large_block::<N>(size, align, object).start;
+        if let Some(space) = space::existing().filter(|_| !new.is_null()) {
+            // SAFETY: the old block is not used any more, and the new one is longer.
+            unsafe { large::replace(space, object, new) };
+        }
         return new;
     }
-    // SAFETY: both objects hold that many bytes; the old one is not used any more.
-    unsafe {
-        match space::existing() {
-            Some(space) if was_large && size > held => large::move_contents(space, object, new),
-            _ => new.copy_from_nonoverlapping(object, held.min(size)),
+    let new = allocate_aligned::<N>(with_slack(held, size), align);
+    if !new.is_null() {
+        // SAFETY: both objects hold that many bytes; the old one is not used any more.
+        unsafe {
+            new.copy_from_nonoverlapping(object, held.min(size));
+            release(object);
         }
-        release(object);
     }
     new
 }

@@ -10,6 +10,8 @@
 
 /// Bytes of a page of the allocator: the unit of the class map and of large blocks.
 pub const PAGE: usize = 1 << PAGE_SHIFT;
+/// Pages in 2 MiB, the size of a huge page.
+pub const HUGE_PAGES: u32 = ((2 << 20) / PAGE) as u32;
 /// Binary logarithm of [`PAGE`].
 pub const PAGE_SHIFT: u32 = 14;
 /// Objects up to this many bytes come from classes.

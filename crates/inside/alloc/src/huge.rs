@@ -19,9 +19,10 @@
 //! blocks where there are several nodes: a huge page lies on one of them, and the blocks in it may
 //! belong to threads of all.
 
-use crate::class::PAGE;
+use crate::advice::{self, Advice};
+use crate::class::{HUGE_PAGES, PAGE};
 use crate::density::{Density, Pages};
-use crate::pages::{HUGE_PAGES, Purpose, Run, pages_in};
+use crate::pages::{Purpose, Run, pages_in};
 use crate::space::Space;
 use crate::{config, kernel};
 
@@ -70,7 +71,7 @@ impl HugePages {
         let end = run.page + run.pages;
         let chunk = run.page.next_multiple_of(HUGE_PAGES);
         // What follows a block may be touched first on another node.
-        let ends_inside = purpose == Purpose::Block && is_shared(space, run.page);
+        let ends_inside = purpose != Purpose::Objects && is_shared(space, run.page);
         let stop = if ends_inside { end } else { end.next_multiple_of(HUGE_PAGES) };
         let stop = stop.min(committed) & !(HUGE_PAGES - 1);
         if chunk >= stop || !config::get().huge_pages {
@@ -83,21 +84,23 @@ impl HugePages {
                         Pages::Any => {}
                         Pages::Huge if self.may_try(1) => self.try_one(space, chunk),
                         Pages::Huge | Pages::Small => {
-                            ask_for_small(space, chunk);
+                            advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Small);
                             self.time_small(space, chunk);
                         }
                     }
                 }
             }
-            Purpose::Block if end - first >= HUGE_FROM => self.enter_block(space, run, chunk..stop),
-            Purpose::Block => {}
+            _ if end - first < HUGE_FROM => {}
+            Purpose::Block => self.enter_block(space, run, chunk..stop),
+            Purpose::Target if self.skip == 0 => advice::give(space, chunk..stop, Advice::Huge),
+            Purpose::Target => {}
         }
     }
 
     fn enter_block(&mut self, space: &Space, run: Run, mut chunks: core::ops::Range<u32>) {
         if run.pages < TIMED_FROM {
             if self.skip == 0 {
-                ask(space, chunks.start, chunks.end);
+                advice::give(space, chunks, Advice::Huge);
             }
             return;
         }
@@ -115,7 +118,7 @@ impl HugePages {
                 }
                 let others = chunks.start + HUGE_PAGES;
                 if self.skip == 0 && others < end {
-                    ask(space, others, end);
+                    advice::give(space, others..end, Advice::Huge);
                 }
             }
             chunks.start = end;
@@ -124,7 +127,7 @@ impl HugePages {
 
     /// Touches a chunk with a huge page.
     fn try_one(&mut self, space: &Space, chunk: u32) {
-        ask(space, chunk, chunk + HUGE_PAGES);
+        advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Huge);
         if let Some(ns) = time_touch(space.address_of(chunk)) {
             self.note_huge(ns);
         }
@@ -167,17 +170,6 @@ impl HugePages {
 /// A moving mean of the last few; the first one counts in full.
 fn mean(before: u64, now: u64) -> u64 {
     if before == 0 { now } else { (3 * before + now) / 4 }
-}
-
-fn ask(space: &Space, start: u32, end: u32) {
-    // SAFETY: the pages are ours.
-    unsafe { kernel::ask_for_huge(space.address_of(start), (end - start) as usize * PAGE) };
-}
-
-/// Keeps a chunk on small pages where the machine gives huge ones unasked.
-fn ask_for_small(space: &Space, chunk: u32) {
-    // SAFETY: the pages are ours.
-    unsafe { kernel::ask_for_small(space.address_of(chunk), HUGE_PAGES as usize * PAGE) };
 }
 
 /// Whether what lies beside a page may be touched first on another node.

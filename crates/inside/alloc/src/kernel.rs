@@ -216,12 +216,72 @@ pub unsafe fn touch(address: usize) {
     unsafe { (address as *mut u64).write_volatile(0) };
 }
 
-/// Moves the pages of one range to another without copying; the old range stays mapped and
-/// is empty. Needs Linux 5.7.
+/// Maps memory of zeroes in place of what is mapped in a range: readable and writable, with no
+/// advice and no policy.
 ///
 /// # Safety
-/// Both ranges are committed, ours, of `bytes` and disjoint; nobody needs the contents of
-/// the new one.
+/// The range is ours, and nobody needs its contents. After a refusal it may not be mapped.
+pub unsafe fn map_anew(start: usize, bytes: usize) -> Result<(), Refused> {
+    const FIXED: usize = 0x10;
+    is_whole(start, bytes)?;
+    let flags = PRIVATE_ANONYMOUS_NORESERVE | FIXED;
+    // SAFETY: by contract.
+    unsafe { call(number::MMAP, [start, bytes, READ_WRITE, flags, usize::MAX, 0]) }.map(drop)
+}
+
+/// The same where nothing is mapped in all of the range (Linux 4.17).
+///
+/// # Safety
+/// The range is ours.
+pub unsafe fn map_where_nothing_is(start: usize, bytes: usize) -> Result<(), Refused> {
+    const FIXED_NOREPLACE: usize = 0x10_0000;
+    let flags = PRIVATE_ANONYMOUS_NORESERVE | FIXED_NOREPLACE;
+    // SAFETY: replaces nothing.
+    let mapped = unsafe { call(number::MMAP, [start, bytes, READ_WRITE, flags, usize::MAX, 0]) }?;
+    if mapped != start {
+        // SAFETY: just mapped, elsewhere.
+        unsafe { unreserve(mapped, bytes) };
+        return Err(Refused(libc::EEXIST));
+    }
+    Ok(())
+}
+
+/// Whether something is mapped everywhere in a range of whole pages.
+///
+/// # Safety
+/// The range is ours.
+pub unsafe fn is_mapped(start: usize, bytes: usize) -> bool {
+    let step = 512 * page_size();
+    // SAFETY: by contract.
+    (0..bytes)
+        .step_by(step)
+        .all(|offset| unsafe { resident(start + offset, step.min(bytes - offset)).is_ok() })
+}
+
+/// Whether a range lies in one mapping.
+///
+/// # Safety
+/// The range is ours, and so is what follows it: there is no room for it to grow.
+pub unsafe fn is_one_mapping(start: usize, bytes: usize) -> bool {
+    let longer = bytes + page_size();
+    // SAFETY: by contract. Asked to let a range grow where it is, the kernel looks first whether
+    // it is one mapping (EFAULT), and then finds no room.
+    match unsafe { call(number::MREMAP, [start, bytes, longer, 0, 0, 0]) } {
+        Err(Refused(number)) => number != libc::EFAULT,
+        Ok(_) => {
+            // SAFETY: what it grew by is not used by anybody.
+            unsafe { unreserve(start + bytes, page_size()) };
+            true
+        }
+    }
+}
+
+/// Moves the pages of one range to another without copying; the old range stays mapped and
+/// is empty. Needs Linux 5.7. After a refusal the new range may not be mapped any more.
+///
+/// # Safety
+/// Both ranges are committed, ours, of `bytes` and disjoint; the old one is one mapping, and
+/// nobody needs the contents of the new one.
 pub unsafe fn move_pages(from: usize, to: usize, bytes: usize) -> Result<(), Refused> {
     is_whole(from | to, bytes)?;
     let arguments = [from, bytes, bytes, MREMAP_MAYMOVE_FIXED_DONTUNMAP, to, 0];

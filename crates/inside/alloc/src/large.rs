@@ -3,16 +3,13 @@
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 
-use crate::class::{GRAIN, PAGE};
-use crate::pages::{Purpose, Run, pages_in};
-use crate::profile;
-use crate::report;
+use crate::class::{GRAIN, HUGE_PAGES, PAGE};
+use crate::kernel::Refused;
+use crate::pages::{Begin, PageHeap, Purpose, Run};
+use crate::relocate::{self, MOVE_FROM};
 use crate::space::Space;
-use crate::span::{Span, Use};
-use crate::{config, kernel};
-
-/// From this many pages on, a block is moved by the page tables instead of copied.
-const MOVE_FROM: u32 = pages_in(2 << 20);
+use crate::span::{CUTS, Span, Use};
+use crate::{advice, config, kernel, mappings, profile, report};
 
 /// A block, and whether it is known to be all zeroes.
 #[derive(Clone, Copy)]
@@ -23,39 +20,65 @@ pub struct Block {
     pub zero: bool,
 }
 
+impl Block {
+    /// There is no memory.
+    pub const NOTHING: Self = Self { start: null_mut(), zero: false };
+}
+
 /// Pages at the end of a block that nobody may touch.
 fn guard_pages() -> u32 {
     u32::from(config::get().harden)
 }
 
+/// Mappings that an inaccessible end adds to the process: its own, and that of what follows.
+const GUARD_MAPPINGS: u32 = 2;
+
 /// Makes the end of a block inaccessible, or accessible again.
 fn guard(space: &Space, page: u32, pages: u32, accessible: bool) {
     let guard = guard_pages();
-    if guard > 0 {
-        let start = space.address_of(page + pages - guard);
-        // SAFETY: those pages are the block's, beyond what its owner may use.
-        let _ = unsafe { kernel::protect(start, guard as usize * PAGE, accessible) };
-    }
+    let start = space.address_of(page + pages - guard);
+    // SAFETY: those pages are the block's, beyond what its owner may use.
+    let _ = unsafe { kernel::protect(start, guard as usize * PAGE, accessible) };
 }
 
 /// Takes a block for `size` bytes at a multiple of `align`, a power of two, from this node
 /// or, when that has no room, from another one.
 pub fn allocate(space: &Space, node: usize, size: usize, align: usize) -> Block {
-    let nothing = Block { start: null_mut(), zero: false };
+    let at = pages_of(space, align).map(Begin::at_multiple_of);
+    at.map_or(Block::NOTHING, |at| take(space, node, size, at, Purpose::Block))
+}
+
+/// The same for a block that will replace another one: see [`replace`].
+pub fn allocate_to_replace(
+    space: &Space,
+    node: usize,
+    size: usize,
+    align: usize,
+    old: *mut u8,
+) -> Block {
+    let (_, page, pages) = find(space, old);
+    if pages < MOVE_FROM || align > PAGE {
+        return allocate(space, node, size, align);
+    }
+    // Huge pages move whole where the new block lies as the old one does in 2 MiB.
+    let rest = (space.address_of(page) / PAGE) as u32 % HUGE_PAGES;
+    let block = take(space, node, size, Begin { by: HUGE_PAGES, rest }, Purpose::Target);
+    // Where memory is short there may be room for one that lies otherwise.
+    if block.start.is_null() { allocate(space, node, size, align) } else { block }
+}
+
+fn take(space: &Space, node: usize, size: usize, at: Begin, purpose: Purpose) -> Block {
     let count = space.nodes().regions();
-    let (Some(pages), Some(align)) = (pages_of(space, size), pages_of(space, align)) else {
-        return nothing;
-    };
+    let Some(pages) = pages_of(space, size) else { return Block::NOTHING };
     let pages = pages + guard_pages();
     for node in (node..count).chain(0..node.min(count)) {
         let mut heap = space.node(node).pages.lock();
-        if let Some(run) = heap.take(space, pages, align, Purpose::Block) {
+        if let Some(run) = heap.take(space, pages, at, purpose) {
             describe(space, run.page, pages);
-            guard(space, run.page, pages, false);
             return Block { start: space.address_of(run.page) as *mut u8, zero: run.zero };
         }
     }
-    nothing
+    Block::NOTHING
 }
 
 /// Pages for so many bytes, at least one; `None` when a node cannot have them.
@@ -63,11 +86,17 @@ fn pages_of(space: &Space, bytes: usize) -> Option<u32> {
     (bytes <= space.stride()).then(|| bytes.div_ceil(PAGE).max(1) as u32)
 }
 
-/// Enters a block into the table. The caller holds the lock, or owns the pages.
+/// Enters a block into the table, and guards its end if that is wanted. The caller holds the
+/// lock, or owns the pages.
 fn describe(space: &Space, page: u32, pages: u32) {
+    let mut since = 0;
+    if guard_pages() > 0 && mappings::add(GUARD_MAPPINGS, PAGE) {
+        guard(space, page, pages, false);
+        since = GUARD_MAPPINGS;
+    }
     // SAFETY: the pages belong to the caller.
     unsafe {
-        *space.span(page) = Span { state: Use::Large, pages, ..Span::NOTHING };
+        *space.span(page) = Span { state: Use::Large, pages, since, ..Span::NOTHING };
     }
 }
 
@@ -111,7 +140,16 @@ fn explain(address: usize) -> &'static str {
 
 /// Frees a block.
 pub fn free(space: &Space, pointer: *mut u8) {
-    let (node, page, pages) = find(space, pointer);
+    free_with(space, find(space, pointer), pointer, false);
+}
+
+/// Frees a block, of which nothing is in memory if `is_empty`.
+fn free_with(
+    space: &Space,
+    (node, page, pages): (usize, u32, u32),
+    pointer: *mut u8,
+    is_empty: bool,
+) {
     let mut heap = space.node(node).pages.lock();
     // SAFETY: the block is the caller's until here; the lock is held.
     let span = unsafe { &mut *space.span(page) };
@@ -119,12 +157,54 @@ pub fn free(space: &Space, pointer: *mut u8) {
         report::bad_free(pointer as usize, "it was freed by another thread at the same time");
     }
     span.state = Use::Nothing;
+    let added = core::mem::take(&mut span.since);
+    let was_moved = core::mem::take(&mut span.listed);
+    span.set_cuts([0; CUTS]);
     let sample = core::mem::take(&mut span.free);
     if sample != 0 {
         profile::forget(sample);
     }
-    guard(space, page, pages, true);
-    heap.give(space, Run { page, pages, zero: false }, kernel::now_ms() as u32);
+    let run = Run { page, pages, zero: is_empty };
+    if was_moved {
+        drop(heap);
+        return give_renewed(space, node, run, added);
+    }
+    if added > 0 {
+        guard(space, page, pages, true);
+        mappings::remove(added);
+    }
+    heap.give(space, run, kernel::now_ms() as u32);
+}
+
+/// Gives back pages of a block whose mapping is not that of its neighbours, after it was made
+/// theirs again.
+fn give_renewed(space: &Space, node: usize, run: Run, added: u32) {
+    let Some(zero) = renew(space, node, run, added) else { return };
+    let now_ms = kernel::now_ms() as u32;
+    space.node(node).pages.lock().give(space, Run { zero, ..run }, now_ms);
+}
+
+/// Makes the mapping of pages that are nobody's that of their neighbours; whether they are then
+/// known to be zeroes. `None` when they may not be mapped any more: nobody may get them.
+fn renew(space: &Space, node: usize, run: Run, added: u32) -> Option<bool> {
+    if !mappings::can_merge() {
+        if guard_pages() > 0 {
+            guard(space, run.page, run.pages, true);
+        }
+        return Some(run.zero);
+    }
+    // SAFETY: the pages are on no list, and nothing is allocated there.
+    if unsafe { advice::renew(space, node, run.page..run.page + run.pages) }.is_ok() {
+        mappings::remove(added);
+        return Some(true);
+    }
+    let bytes = run.pages as usize * PAGE;
+    // SAFETY: as above. What is locked stays; where something is missing, it says ENOMEM.
+    match unsafe { kernel::discard(space.address_of(run.page), bytes) } {
+        Ok(()) => Some(true),
+        Err(Refused(libc::ENOMEM)) => None,
+        Err(_) => Some(false),
+    }
 }
 
 /// Bytes of a block.
@@ -137,32 +217,50 @@ pub fn resize(space: &Space, pointer: *mut u8, size: usize) -> bool {
     let (node, page, pages) = find(space, pointer);
     // A guarded end cannot move.
     let Some(wanted) = pages_of(space, size).filter(|_| guard_pages() == 0) else { return false };
-    if wanted == pages {
-        return true;
+    if wanted > pages {
+        let mut heap = space.node(node).pages.lock();
+        return lengthen(space, &mut heap, page, pages, wanted);
     }
-    let mut heap = space.node(node).pages.lock();
     if wanted < pages {
+        // SAFETY: only its owner, the caller, changes the description of a block.
+        let was_moved = unsafe {
+            let span = &mut *space.span(page);
+            span.pages = wanted;
+            // One that lies behind the end moves there: what the block grows by is not moved.
+            span.set_cuts(span.cuts().map(|cut| cut.min(wanted)));
+            span.listed
+        };
         let rest = Run { page: page + wanted, pages: pages - wanted, zero: false };
-        heap.give(space, rest, kernel::now_ms() as u32);
-    } else if heap.extend(space, page, pages, wanted - pages).is_none() {
-        return false;
+        if was_moved {
+            // What the rest of the block adds to the mappings stays.
+            give_renewed(space, node, rest, 0);
+        } else {
+            space.node(node).pages.lock().give(space, rest, kernel::now_ms() as u32);
+        }
     }
-    // SAFETY: the caller's block, and the lock is held.
-    unsafe { (*space.span(page)).pages = wanted };
     true
 }
 
-/// Moves the contents of a block to a larger one.
+fn lengthen(space: &Space, heap: &mut PageHeap, page: u32, pages: u32, wanted: u32) -> bool {
+    let longer = heap.extend(space, page, pages, wanted - pages).is_some();
+    if longer {
+        // SAFETY: the caller's block, and the lock is held.
+        unsafe { (*space.span(page)).pages = wanted };
+    }
+    longer
+}
+
+/// Moves the contents of a block to a larger one, and frees it.
 ///
 /// # Safety
-/// Both blocks are the caller's, and `to` is at least as long.
-pub unsafe fn move_contents(space: &Space, from: *mut u8, to: *mut u8) {
-    let (_, _, pages) = find(space, from);
+/// Both blocks are the caller's, and `to` is longer.
+pub unsafe fn replace(space: &Space, from: *mut u8, to: *mut u8) {
+    let block = find(space, from);
+    let (_, page, pages) = block;
     let bytes = (pages - guard_pages()) as usize * PAGE;
     // SAFETY: by contract.
     unsafe {
-        if pages < MOVE_FROM || kernel::move_pages(from as usize, to as usize, bytes).is_err() {
-            to.copy_from_nonoverlapping(from, bytes);
-        }
+        let is_empty = relocate::transfer(space, page, to, bytes);
+        free_with(space, block, from, is_empty);
     }
 }

@@ -20,7 +20,9 @@
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
 //! | `cpus` | on which node a thread runs |
 //! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
-//! | `huge`, `density` | which memory gets huge pages |
+//! | `relocate` | the way of a large block that grows |
+//! | `huge`, `density`, `advice` | which memory gets huge pages |
+//! | `mappings` | how many mappings the allocator adds to the process |
 //! | `reclaim`, `helper` | the way of free memory back to the kernel |
 //! | `usage`, `statistics` | what the memory is used for, told at the end and on a signal |
 //! | `profile` | which calls hold how much, sampled |
@@ -39,6 +41,7 @@
 //! ```
 #![no_std]
 
+mod advice;
 pub mod api;
 mod class;
 pub mod config;
@@ -55,6 +58,7 @@ mod kernel;
 mod large;
 mod lock;
 mod magazine;
+mod mappings;
 mod node;
 mod nodes;
 mod output;
@@ -62,6 +66,7 @@ mod pages;
 pub mod profile;
 mod random;
 mod reclaim;
+mod relocate;
 pub mod report;
 mod small;
 mod space;

@@ -24,8 +24,6 @@ use crate::{helper, kernel};
 const EXACT: usize = 64;
 /// Longer ones have a list for each doubling.
 const LISTS: usize = EXACT + 26;
-/// Pages in 2 MiB.
-pub const HUGE_PAGES: u32 = pages_in(2 << 20);
 /// First and smallest growth, and the largest.
 const GROWTH: core::ops::RangeInclusive<u32> = pages_in(32 << 20)..=pages_in(1 << 30);
 /// So many pages that are free and take memory are worth a thread that gives them back.
@@ -70,6 +68,33 @@ pub enum Purpose {
     Objects,
     /// A block, of which its owner may use any part, or none.
     Block,
+    /// A block to which the contents of another one are about to be moved.
+    Target,
+}
+
+/// Where a run shall begin: at a page whose number, counted from address 0, leaves `rest` when
+/// divided by `by`, a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begin {
+    /// The divisor; 1: anywhere.
+    pub by: u32,
+    /// The remainder, below `by`.
+    pub rest: u32,
+}
+
+impl Begin {
+    /// At any page.
+    pub const ANYWHERE: Self = Self { by: 1, rest: 0 };
+
+    /// At a multiple of so many pages, a power of two.
+    pub fn at_multiple_of(pages: u32) -> Self {
+        Self { by: pages, rest: 0 }
+    }
+
+    /// Pages from this one, counted from address 0, to the first one where a run may begin.
+    fn skip(self, page: usize) -> u32 {
+        (self.rest.wrapping_sub(page as u32)) & (self.by - 1)
+    }
 }
 
 /// A run taken from the page heap.
@@ -124,17 +149,16 @@ impl PageHeap {
         }
     }
 
-    /// Takes a run of `pages`, at a multiple of `align` pages, a power of two.
-    pub fn take(&mut self, space: &Space, pages: u32, align: u32, purpose: Purpose) -> Option<Run> {
-        // A longer run surely contains an aligned one.
-        let wanted = if align > 1 { pages.checked_add(align - 1)? } else { pages };
+    /// Takes a run of `pages`.
+    pub fn take(&mut self, space: &Space, pages: u32, at: Begin, purpose: Purpose) -> Option<Run> {
+        // A longer run surely contains one that begins there.
+        let wanted = pages.checked_add(at.by - 1)?;
         let mut run = match self.unlink_fitting(space, wanted) {
             Some(run) => run,
             None => self.advance(space, wanted, purpose)?,
         };
-        if align > 1 {
-            let offset = space.address_of(run.page) / PAGE;
-            let skip = (offset.next_multiple_of(align as usize) - offset) as u32;
+        let skip = at.skip(space.address_of(run.page) / PAGE);
+        if skip > 0 {
             let front = Run { pages: skip, ..run };
             run.page += skip;
             run.pages -= skip;

@@ -23,6 +23,17 @@ pub fn bad_free(pointer: usize, cause: &str) -> ! {
     unsafe { libc::abort() }
 }
 
+/// The kernel refused to move memory, and took the range where it should have gone.
+#[cold]
+pub fn lost_range(start: usize, number: i32) -> ! {
+    complain(format_args!(
+        "the kernel did not move memory to {start:#x} (error {number}), and something else was \
+         mapped there meanwhile"
+    ));
+    // SAFETY: takes nothing and does not return.
+    unsafe { libc::abort() }
+}
+
 /// A C++ program without a way to throw has no memory.
 #[cold]
 pub fn out_of_memory() -> ! {

@@ -1,9 +1,9 @@
 //! Spans of small objects: taken from the page heap, carved, and searched for free objects.
 
-use crate::class::{self, CLASSES};
+use crate::class::{self, CLASSES, HUGE_PAGES};
 use crate::magazine::Magazine;
 use crate::node::{Node, Shelf};
-use crate::pages::{HUGE_PAGES, PageHeap, Purpose, Run};
+use crate::pages::{Begin, PageHeap, Purpose, Run};
 use crate::space::Space;
 use crate::span::{Span, Use};
 use crate::{helper, kernel, reclaim};
@@ -81,7 +81,7 @@ pub fn take(
     }
     let run = match bag {
         Some(bag) => take_of_bag(space, &mut pages, class::TABLE[class].pages, bag),
-        None => pages.take(space, class::TABLE[class].pages, 1, Purpose::Objects),
+        None => pages.take(space, class::TABLE[class].pages, Begin::ANYWHERE, Purpose::Objects),
     };
     run.map_or(Taken::Nothing, |run| Taken::Span(describe(space, &mut pages, class, run)))
 }
@@ -90,7 +90,8 @@ pub fn take(
 fn take_of_bag(space: &Space, pages: &mut PageHeap, length: u32, bag: &mut Run) -> Option<Run> {
     if bag.pages < length {
         return_bag(space, pages, bag);
-        *bag = pages.take(space, HUGE_PAGES.max(length), HUGE_PAGES, Purpose::Objects)?;
+        let at = Begin::at_multiple_of(HUGE_PAGES);
+        *bag = pages.take(space, HUGE_PAGES.max(length), at, Purpose::Objects)?;
     }
     let run = Run { pages: length, ..*bag };
     bag.page += length;
@@ -108,7 +109,7 @@ pub fn return_bag(space: &Space, pages: &mut PageHeap, bag: &mut Run) {
 
 /// Takes a new span; its address.
 pub fn take_span(space: &Space, pages: &mut PageHeap, class: usize) -> Option<usize> {
-    let run = pages.take(space, class::TABLE[class].pages, 1, Purpose::Objects)?;
+    let run = pages.take(space, class::TABLE[class].pages, Begin::ANYWHERE, Purpose::Objects)?;
     Some(describe(space, pages, class, run))
 }
 

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  base          + stride       + 2 stride
-//!  | node 0      | node 1      | ...      || map | spans | free bits | magazines of 0 | of 1 | ..
-//!    payload       payload                   1 B   32 B    128 B        1 KiB each
-//!                                            ---- for every page -----
+//!  | node 0      | node 1      | ...      || map | advice | spans | free bits | magazines of 0 | ..
+//!    payload       payload                   1 B   1 B a    32 B    128 B       1 KiB each
+//!                                                  chunk
+//!                                            -------- for every page ---------
 //! ```
 //!
 //! Nodes are counted densely here: 0 is the first one that this process may use. On machines
@@ -19,10 +20,10 @@
 
 use core::cell::UnsafeCell;
 use core::hint::spin_loop;
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use crate::class::{PAGE, PAGE_SHIFT};
+use crate::class::{HUGE_PAGES, PAGE, PAGE_SHIFT};
 use crate::kernel;
 use crate::magazine::Magazine;
 use crate::node::Node;
@@ -51,6 +52,7 @@ pub struct Space {
     stride_shift: u32,
     magazines_shift: u32,
     map: *mut u8,
+    advice: *const AtomicU8,
     spans: *mut Span,
     bits: *mut u64,
     magazines: usize,
@@ -77,6 +79,7 @@ static SPACE: Cell = Cell {
         stride_shift: 0,
         magazines_shift: 0,
         map: null_mut(),
+        advice: null(),
         spans: null_mut(),
         bits: null_mut(),
         magazines: 0,
@@ -147,9 +150,10 @@ impl Space {
         let count = self.nodes.regions();
         let pages = count << (stride_shift - PAGE_SHIFT);
         let magazines_shift = (stride_shift - 2).min(MAGAZINES_SHIFT_MAX);
+        let map_bytes = pages + pages / HUGE_PAGES as usize + 1;
         let parts = [
             count << stride_shift,
-            pages.next_multiple_of(HUGE),
+            map_bytes.next_multiple_of(HUGE),
             (pages * size_of::<Span>()).next_multiple_of(HUGE),
             (pages * BITS_BYTES).next_multiple_of(HUGE),
             count << magazines_shift,
@@ -164,6 +168,7 @@ impl Space {
         }
         self.base = starts[0];
         self.map = starts[1] as *mut u8;
+        self.advice = (starts[1] + pages) as *const AtomicU8;
         self.spans = starts[2] as *mut Span;
         self.bits = starts[3] as *mut u64;
         self.magazines = starts[4];
@@ -174,7 +179,7 @@ impl Space {
         // The map is whole from the start, so that any pointer into the payload can be
         // looked up, also one that was never handed out.
         // SAFETY: the range was just reserved.
-        let mapped = unsafe { kernel::commit(starts[1], pages) }.is_ok();
+        let mapped = unsafe { kernel::commit(starts[1], map_bytes) }.is_ok();
         let started = mapped && (0..count).all(|node| self.start_node(node));
         if !started {
             // SAFETY: nothing of it has been handed out.
@@ -184,11 +189,8 @@ impl Space {
     }
 
     fn start_node(&self, node: usize) -> bool {
-        // Of blocks that threads of several nodes touch all would lie where the first of them is.
-        if self.nodes.is_shared(node) || !crate::config::get().huge_pages {
-            // SAFETY: within the reservation, not yet used by anybody.
-            unsafe { kernel::ask_for_small(self.payload(node), self.stride()) };
-        }
+        // SAFETY: within the reservation, not yet used by anybody.
+        unsafe { self.advise_as_region(node, self.payload(node), self.stride()) };
         let start = self.magazines + (node << self.magazines_shift);
         // SAFETY: within the reservation, not yet used by anybody.
         unsafe {
@@ -199,6 +201,18 @@ impl Space {
             (*(start as *mut Node)).start(self, node);
         }
         true
+    }
+
+    /// Gives a range the advice that holds for all of its region.
+    ///
+    /// # Safety
+    /// The range lies in the region's payload.
+    pub unsafe fn advise_as_region(&self, region: usize, start: usize, bytes: usize) {
+        // Of blocks that threads of several nodes touch all would lie where the first of them is.
+        if self.nodes.is_shared(region) || !crate::config::get().huge_pages {
+            // SAFETY: by contract.
+            unsafe { kernel::ask_for_small(start, bytes) };
+        }
     }
 
     /// Asks that a range of a node's memory come from that node, where it makes a
@@ -285,6 +299,14 @@ impl Space {
     pub fn map(&self, page: u32) -> *mut u8 {
         // SAFETY: page numbers lie within the map, which is accessible from the start.
         unsafe { self.map.add(page as usize) }
+    }
+
+    /// What the kernel was told of the chunk that a page lies in: see `crate::advice`.
+    #[inline]
+    pub fn advice(&self, page: u32) -> &AtomicU8 {
+        // SAFETY: page numbers and the one behind the last lie within the table, which is
+        // accessible from the start; any byte is a valid one.
+        unsafe { &*self.advice.add((page / HUGE_PAGES) as usize) }
     }
 
     /// The description of the span that starts at a page; accessible below the node's

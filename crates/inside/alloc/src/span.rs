@@ -24,7 +24,8 @@ pub struct Span {
     /// Free pages: their contents are zeroes. Small objects: the holes between them are
     /// given back to the kernel.
     pub zero: bool,
-    /// Small objects: on the list of spans with free objects.
+    /// Small objects: on the list of spans with free objects. A large block: its contents were
+    /// moved there, or away, so that its mapping is not its neighbours' (`crate::relocate`).
     pub listed: bool,
     /// Pages of the run.
     pub pages: u32,
@@ -32,9 +33,10 @@ pub struct Span {
     /// number under which the heap profile remembers it, or 0.
     pub free: u32,
     /// Free pages: when they became free, in milliseconds. Small objects: when one was
-    /// last returned.
+    /// last returned. A large block: mappings that it adds to the process (`crate::mappings`).
     pub since: u32,
-    /// Neighbours on a list of free pages of this length, or of spans with free objects.
+    /// Neighbours on a list of free pages of this length, or of spans with free objects. A large
+    /// block: see [`Self::cuts`], also of the next three.
     pub next: u32,
     /// As above.
     pub previous: u32,
@@ -59,6 +61,29 @@ impl Span {
         younger: 0,
         older: 0,
     };
+
+    /// Where one mapping of a large block ends and the next begins, because it was moved and then
+    /// grew: in pages from its start, ascending, then zeroes (`crate::relocate`).
+    pub fn cuts(&self) -> [u32; CUTS] {
+        [self.next, self.previous, self.younger, self.older]
+    }
+
+    /// Sets all of them.
+    pub fn set_cuts(&mut self, cuts: [u32; CUTS]) {
+        [self.next, self.previous, self.younger, self.older] = cuts;
+    }
+
+    /// Adds one behind the others, if there is room.
+    pub fn add_cut(&mut self, page: u32) {
+        let mut cuts = self.cuts();
+        if let Some(free) = cuts.iter_mut().find(|cut| **cut == 0) {
+            *free = page;
+        }
+        self.set_cuts(cuts);
+    }
 }
+
+/// Most cuts of a large block.
+pub const CUTS: usize = 4;
 
 const _: () = assert!(size_of::<Span>() == 32);

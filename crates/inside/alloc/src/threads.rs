@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::heap::{Bins, EMPTY, Heap};
 use crate::space::{self, Space};
-use crate::{helper, profile, statistics, tls};
+use crate::{helper, mappings, profile, statistics, tls};
 
 /// The thread-specific value whose destructor tells that a thread ends.
 struct Key {
@@ -161,6 +161,7 @@ extern "C" fn after_fork() {
 /// In the child only the caller lives on: the heaps of the other threads are nobody's.
 extern "C" fn in_child() {
     after_fork();
+    mappings::forked();
     helper::forget();
     let Some(space) = space::existing() else { return };
     let mine = heap().unwrap_or(null_mut());

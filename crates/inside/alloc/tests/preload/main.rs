@@ -11,6 +11,7 @@ mod conformance;
 mod elsewhere;
 mod harness;
 mod instructions;
+mod mappings;
 mod memory;
 mod pprof;
 mod profile;

@@ -1,0 +1,20 @@
+//! Mappings of the process: the allocator adds a bounded number, whatever the program does.
+
+use crate::harness::Subject;
+
+crate::harness::cases! { "mappings.c":
+    many_growing_blocks freed_blocks_are_merged children_of_a_fork threads_with_growing_blocks
+    large_and_small_in_turns many_blocks a_long_block_is_moved
+}
+
+/// Each guarded end of a block is a mapping.
+#[test]
+fn with_guards() {
+    let subject = Subject::preloaded();
+    for case in ["many_blocks", "freed_blocks_are_merged"] {
+        let mut command = subject.command(&subject.compile("mappings.c"));
+        let output = command.env("NUMAPILOT_ALLOC_HARDEN", "1").arg(case).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{case}: {:?} {said}", output.status);
+    }
+}
