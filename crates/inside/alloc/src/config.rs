@@ -1,7 +1,9 @@
-//! What the user asks for, read once from the environment.
+//! What the user asks for, read once from the environment: when the library is loaded, for later
+//! other threads may change it; sooner only if somebody allocates before that.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
+use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use numapilot_bind::env::{
@@ -18,8 +20,9 @@ use crate::{kernel, profile, report};
 pub struct Config {
     /// Ask for huge pages where they pay.
     pub huge_pages: bool,
-    /// Have a helper thread give idle memory back.
-    pub helper: bool,
+    /// Have threads of the library's own: one that gives idle memory back, and one that answers a
+    /// signal.
+    pub background_thread: bool,
     /// Spread blocks of [`INTERLEAVE_FROM`] bytes and more over all nodes.
     pub interleave: bool,
     /// Send objects that are freed on another node home (numalloc section 3.3).
@@ -50,7 +53,7 @@ const LONGEST_PERIOD: u64 = 1 << 40;
 
 const DEFAULT: Config = Config {
     huge_pages: true,
-    helper: true,
+    background_thread: true,
     interleave: false,
     origin: true,
     sharing: true,
@@ -63,75 +66,81 @@ const DEFAULT: Config = Config {
 };
 
 struct Cell {
-    ready: AtomicU32,
+    phase: AtomicU32,
     config: UnsafeCell<Config>,
 }
 
-// SAFETY: written once by the thread that starts the space, before anybody reads it.
+// SAFETY: written by the one thread that moved the phase to BUSY, read once it is READY.
 unsafe impl Sync for Cell {}
 
-static CONFIG: Cell = Cell { ready: AtomicU32::new(0), config: UnsafeCell::new(DEFAULT) };
+const UNREAD: u32 = 0;
+const BUSY: u32 = 1;
+const READY: u32 = 2;
+
+static CONFIG: Cell = Cell { phase: AtomicU32::new(UNREAD), config: UnsafeCell::new(DEFAULT) };
 
 /// The settings; the defaults until [`read`] has run.
 #[inline]
 pub fn get() -> &'static Config {
-    if CONFIG.ready.load(Ordering::Acquire) == 0 {
+    if CONFIG.phase.load(Ordering::Acquire) != READY {
         return &DEFAULT;
     }
-    // SAFETY: not written after `ready`.
+    // SAFETY: not written any more.
     unsafe { &*CONFIG.config.get() }
 }
 
-/// Reads the environment.
-///
-/// # Safety
-/// One thread calls this, once.
-pub unsafe fn read() {
+/// Reads the environment, if nobody has.
+pub fn read() {
+    let turn = CONFIG.phase.compare_exchange(UNREAD, BUSY, Ordering::Acquire, Ordering::Acquire);
+    if turn.is_ok() {
+        let config = asked_for(&Variables::find());
+        // SAFETY: this thread alone moved the phase to BUSY: nobody else touches it.
+        unsafe { *CONFIG.config.get() = config };
+        CONFIG.phase.store(READY, Ordering::Release);
+    }
+    while CONFIG.phase.load(Ordering::Acquire) == BUSY {
+        spin_loop();
+    }
+}
+
+/// What these variables ask for.
+fn asked_for(variables: &Variables) -> Config {
     let mut config = DEFAULT;
-    switch(ALLOC_THP, &mut config.huge_pages, [b"0", b"1"]);
-    switch(ALLOC_HELPER, &mut config.helper, [b"0", b"1"]);
-    switch(ALLOC_LARGE, &mut config.interleave, [b"local", b"interleave"]);
-    switch(ALLOC_ORIGIN, &mut config.origin, [b"0", b"1"]);
-    switch(ALLOC_SHARING, &mut config.sharing, [b"0", b"1"]);
-    switch(ALLOC_HARDEN, &mut config.harden, [b"0", b"1"]);
-    statistics(&mut config);
-    heap_profile(&mut config);
-    // SAFETY: nobody reads it before `ready`.
-    unsafe { *CONFIG.config.get() = config };
-    CONFIG.ready.store(1, Ordering::Release);
+    switch(variables, ALLOC_THP, &mut config.huge_pages, [b"0", b"1"]);
+    switch(variables, ALLOC_HELPER, &mut config.background_thread, [b"0", b"1"]);
+    switch(variables, ALLOC_LARGE, &mut config.interleave, [b"local", b"interleave"]);
+    switch(variables, ALLOC_ORIGIN, &mut config.origin, [b"0", b"1"]);
+    switch(variables, ALLOC_SHARING, &mut config.sharing, [b"0", b"1"]);
+    switch(variables, ALLOC_HARDEN, &mut config.harden, [b"0", b"1"]);
+    statistics(variables, &mut config);
+    heap_profile(variables, &mut config);
+    config
 }
 
 /// Reads a variable that has two values. Another value is reported and changes nothing.
-fn switch(name: &str, setting: &mut bool, values: [&[u8]; 2]) {
-    let Some(value) = variable(name).map(CStr::to_bytes) else { return };
+fn switch(variables: &Variables, name: &str, setting: &mut bool, values: [&[u8]; 2]) {
+    let Some(value) = variables.get(name).map(CStr::to_bytes) else { return };
     match values.iter().position(|&known| known == value) {
         Some(index) => *setting = index == 1,
         None => report::unknown_value(name, value, values),
     }
 }
 
-/// Whether the environment asks for statistics or a profile.
-pub fn asks_for_statistics() -> bool {
-    [ALLOC_STATS, ALLOC_STATS_SIGNAL, ALLOC_PROFILE]
-        .into_iter()
-        .any(|name| variable(name).is_some())
-}
-
 /// Reads what is said about statistics.
-fn statistics(config: &mut Config) {
-    if let Some(value) = variable(ALLOC_STATS) {
+fn statistics(variables: &Variables, config: &mut Config) {
+    if let Some(value) = variables.get(ALLOC_STATS) {
         config.stats = Format::parse(value.to_bytes());
         if config.stats.is_none() {
             ignored(ALLOC_STATS, value, "it must be text, json or prometheus");
         }
     }
-    if let Some(value) = variable(ALLOC_STATS_SIGNAL) {
+    if let Some(value) = variables.get(ALLOC_STATS_SIGNAL) {
         config.stats_signal = value.to_str().ok().and_then(|text| text.parse().ok());
         if config.stats_signal.is_none() {
             ignored(ALLOC_STATS_SIGNAL, value, "it must be the number of a signal");
         }
     }
-    if let Some(value) = variable(ALLOC_STATS_FILE) {
+    if let Some(value) = variables.get(ALLOC_STATS_FILE) {
         config.stats_file = path(ALLOC_STATS_FILE, value);
         if has_more_rights() {
             config.stats = None;
@@ -141,11 +150,11 @@ fn statistics(config: &mut Config) {
 }
 
 /// Reads what is said about the heap profile.
-fn heap_profile(config: &mut Config) {
-    if let Some(value) = variable(ALLOC_PROFILE) {
+fn heap_profile(variables: &Variables, config: &mut Config) {
+    if let Some(value) = variables.get(ALLOC_PROFILE) {
         config.profile = path(ALLOC_PROFILE, value);
     }
-    if let Some(value) = variable(ALLOC_PROFILE_PERIOD) {
+    if let Some(value) = variables.get(ALLOC_PROFILE_PERIOD) {
         match value.to_str().ok().and_then(|text| text.parse().ok()) {
             Some(period @ 1..=LONGEST_PERIOD) => config.profile_period = period,
             _ => {
@@ -190,29 +199,97 @@ fn keep(value: &CStr) -> Option<&'static CStr> {
     }
 }
 
-/// The value of a variable, straight from the block that the program was started with.
-fn variable(name: &str) -> Option<&'static CStr> {
-    unsafe extern "C" {
-        static environ: *const *const c_char;
-    }
-    // SAFETY: the C library's pointer; null before it has started.
-    let mut entry = unsafe { environ };
-    if entry.is_null() {
-        return None;
-    }
-    loop {
-        // SAFETY: the block ends with a null pointer, at which the loop ends.
-        let text = unsafe { *entry };
-        if text.is_null() {
-            return None;
+/// All variables that are read here, by the number of their name.
+const NAMES: [&str; 11] = [
+    ALLOC_HARDEN,
+    ALLOC_HELPER,
+    ALLOC_LARGE,
+    ALLOC_ORIGIN,
+    ALLOC_PROFILE,
+    ALLOC_PROFILE_PERIOD,
+    ALLOC_SHARING,
+    ALLOC_STATS,
+    ALLOC_STATS_FILE,
+    ALLOC_STATS_SIGNAL,
+    ALLOC_THP,
+];
+
+/// The values of those that the environment has.
+struct Variables([Option<&'static CStr>; NAMES.len()]);
+
+impl Variables {
+    /// Those of the block that the program was started with.
+    fn find() -> Self {
+        unsafe extern "C" {
+            static environ: *const *const c_char;
         }
-        // SAFETY: entries are strings with their end.
-        let text = unsafe { CStr::from_ptr(text) };
-        if let Some(rest) = text.to_bytes_with_nul().strip_prefix(name.as_bytes())
-            && let Some(value) = rest.strip_prefix(b"=")
-        {
-            return CStr::from_bytes_with_nul(value).ok();
+        let mut found = Self([None; NAMES.len()]);
+        // SAFETY: the C library's pointer; null before it has started.
+        let mut entry = unsafe { environ };
+        // SAFETY: the block ends with a null pointer, at which the loop ends; entries are strings
+        // with their end.
+        unsafe {
+            while !entry.is_null() && !(*entry).is_null() {
+                found.note(CStr::from_ptr(*entry));
+                entry = entry.add(1);
+            }
         }
-        entry = entry.wrapping_add(1);
+        found
+    }
+
+    /// Keeps the value of an entry, if it is one of those. Of a name that comes twice the first
+    /// one counts, as in the C library.
+    fn note(&mut self, entry: &'static CStr) {
+        let text = entry.to_bytes_with_nul();
+        if !text.starts_with(b"NUMAPILOT_ALLOC_") {
+            return;
+        }
+        for (value, name) in self.0.iter_mut().zip(NAMES) {
+            let rest = text.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            if let Some(rest) = rest.filter(|_| value.is_none()) {
+                *value = CStr::from_bytes_with_nul(rest).ok();
+            }
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&'static CStr> {
+        self.0[NAMES.iter().position(|&known| known == name)?]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(entries: &[&'static CStr]) -> Config {
+        let mut variables = Variables([None; NAMES.len()]);
+        entries.iter().for_each(|entry| variables.note(entry));
+        asked_for(&variables)
+    }
+
+    #[test]
+    fn names_are_told_apart_and_the_first_of_two_counts() {
+        let config = from(&[
+            c"NUMAPILOT_ALLOC_STATS_SIGNAL=12",
+            c"NUMAPILOT_ALLOC_HELPER=0",
+            c"NUMAPILOT_ALLOC_STATS=json",
+            c"NUMAPILOT_ALLOC_STATS=text",
+            c"NUMAPILOT_ALLOC_THP",
+            c"XNUMAPILOT_ALLOC_ORIGIN=0",
+            c"NUMAPILOT_ALLOC_PROFILE_PERIOD=77",
+            c"NUMAPILOT_ALLOC_OTHER=1",
+        ]);
+        assert_eq!((config.stats, config.stats_signal), (Some(Format::Json), Some(12)));
+        assert!(!config.background_thread && config.huge_pages && config.origin);
+        assert_eq!((config.profile, config.profile_period), (None, 77));
+    }
+
+    #[test]
+    fn every_name_has_a_place() {
+        let mut variables = Variables([None; NAMES.len()]);
+        assert!(NAMES.iter().all(|name| variables.get(name).is_none()));
+        variables.note(c"NUMAPILOT_ALLOC_LARGE=");
+        assert_eq!(variables.get(ALLOC_LARGE), Some(c""));
+        assert!(asked_for(&variables).stats_file.is_none());
     }
 }

@@ -5,6 +5,7 @@ use core::fmt::Write;
 
 use crate::kernel::{self, Refused};
 use crate::output::Line;
+use crate::process;
 
 /// Longest path of a file, with its end.
 const PATH: usize = 4096;
@@ -38,7 +39,7 @@ fn create_beside(target: &[u8], draft: &mut Line<PATH>) -> Result<i32, i32> {
     for attempt in 0..ATTEMPTS {
         *draft = Line::new();
         draft.append_all(target)?;
-        let _ = write!(draft, ".{}.{attempt}.tmp", kernel::process());
+        let _ = write!(draft, ".{}.{attempt}.tmp", process::id());
         match kernel::create_file(draft.c_str()?) {
             Ok(file) => return Ok(file),
             Err(Refused(number)) => refused = number,
@@ -55,7 +56,7 @@ fn expand(path: &[u8], to: &mut Line<PATH>) -> Result<(), i32> {
     let mut rest = path;
     while let Some(at) = rest.windows(2).position(|two| two == b"%p") {
         to.append_all(&rest[..at])?;
-        let _ = write!(to, "{}", kernel::process());
+        let _ = write!(to, "{}", process::id());
         rest = &rest[at + 2..];
     }
     to.append_all(rest)

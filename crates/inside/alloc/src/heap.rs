@@ -26,7 +26,7 @@ use crate::nodes::MAX_NODES;
 use crate::pages::Run;
 use crate::profile::Countdown;
 use crate::space::Space;
-use crate::{harden, helper, large, reclaim, report, small};
+use crate::{background_thread, harden, large, reclaim, report, small};
 
 /// What the fast paths read: a few cache lines of the thread's own.
 #[repr(C, align(64))]
@@ -418,7 +418,7 @@ impl Heap {
             if hoard.has_room(space, class) {
                 hoard.keep(space, class, magazine, objects);
             } else {
-                helper::want();
+                background_thread::want();
                 let shelf = self.shelf_of(class);
                 small::hand_over(space, space.node(self.node), shelf, magazine, objects);
             }

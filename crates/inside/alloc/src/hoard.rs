@@ -3,7 +3,7 @@
 //! Threads that free much and then allocate as much find their own objects again: those lie
 //! in the caches of the CPU that they run on, and no other thread's magazines mix with them.
 //! What is beyond a limit goes to the node, and so does what was not needed during a tick:
-//! the stacks are shared, so that the helper thread can empty those of an idle thread.
+//! the stacks are shared, so that the background thread can empty those of an idle thread.
 
 use crate::class::{self, CLASSES};
 use crate::magazine::Magazine;

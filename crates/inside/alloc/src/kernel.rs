@@ -1,11 +1,13 @@
 //! The system calls used, without the C library: `errno` stays the program's, nothing is
-//! interposed, and they work before the program's first constructor.
+//! interposed, no lock of the C library's is taken, and they work before the program's first
+//! constructor.
 //!
 //! Every one is optional: where the kernel or a filter refuses, the allocator goes on with
 //! less (no policy: placed by first touch; no advice: small pages).
 
 use core::arch::asm;
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 
 /// Readable and writable.
 const READ_WRITE: usize = 3;
@@ -17,6 +19,7 @@ mod number {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const FSTAT: usize = 5;
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
@@ -43,6 +46,7 @@ mod number {
     pub const CLOSE: usize = 57;
     pub const READ: usize = 63;
     pub const WRITE: usize = 64;
+    pub const FSTAT: usize = 80;
     pub const FUTEX: usize = 98;
     pub const NANOSLEEP: usize = 101;
     pub const CLOCK_GETTIME: usize = 113;
@@ -62,10 +66,12 @@ mod number {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub i32);
 
+/// A system call.
+///
 /// # Safety
 /// As the call demands.
 #[inline]
-unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Refused> {
+pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Refused> {
     let [a, b, c, d, e, f] = arguments;
     let result: isize;
     // SAFETY: the kernel's calling convention; the caller vouches for the arguments.
@@ -353,12 +359,6 @@ pub fn has_policy() -> bool {
     asked.is_ok() && mode != 0
 }
 
-/// The calling process.
-pub fn process() -> i32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::getpid() }
-}
-
 /// CPU on which the caller runs; `None` where nobody tells. The C library makes a system call
 /// only where the kernel shares the number in no other way.
 pub fn current_cpu() -> Option<usize> {
@@ -445,6 +445,14 @@ pub fn create_file(path: &CStr) -> Result<i32, Refused> {
     let arguments = [CURRENT_DIRECTORY, path.as_ptr() as usize, flags, OWNER, 0, 0];
     // SAFETY: a string with its end.
     unsafe { call(number::OPENAT, arguments) }.map(|file| file as i32)
+}
+
+/// What is known of an open file.
+pub fn file_status(descriptor: i32) -> Result<libc::stat, Refused> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    let arguments = [descriptor as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel fills the structure, which on these architectures is the C library's.
+    unsafe { call(number::FSTAT, arguments).map(|_| status.assume_init()) }
 }
 
 /// Closes a descriptor of ours.

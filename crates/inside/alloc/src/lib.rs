@@ -23,10 +23,11 @@
 //! | `relocate` | the way of a large block that grows |
 //! | `huge`, `density`, `advice` | which memory gets huge pages |
 //! | `mappings` | how many mappings the allocator adds to the process |
-//! | `reclaim`, `helper` | the way of free memory back to the kernel |
+//! | `reclaim`, `background_thread` | the way of free memory back to the kernel |
 //! | `usage`, `statistics` | what the memory is used for, told at the end and on a signal |
 //! | `profile` | which calls hold how much, sampled |
-//! | `kernel`, `lock`, `config`, `random` | system calls, a lock, settings, and such |
+//! | `kernel`, `process`, `lock`, `config`, `random` | system calls, a lock, settings, and such |
+//! | `bare_thread`, `rights` | threads that the C library does not know, and what they may |
 //! | `report`, `output`, `file` | messages, text, files |
 //! | `harden` | the mode that checks everything |
 //!
@@ -43,6 +44,8 @@
 
 mod advice;
 pub mod api;
+mod background_thread;
+mod bare_thread;
 mod class;
 pub mod config;
 mod cpus;
@@ -50,7 +53,6 @@ mod density;
 mod file;
 mod harden;
 mod heap;
-mod helper;
 mod hoard;
 mod holes;
 mod huge;
@@ -63,11 +65,13 @@ mod node;
 mod nodes;
 mod output;
 mod pages;
+mod process;
 pub mod profile;
 mod random;
 mod reclaim;
 mod relocate;
 pub mod report;
+mod rights;
 mod small;
 mod space;
 mod span;
@@ -81,6 +85,7 @@ pub mod usage;
 use core::alloc::{GlobalAlloc, Layout};
 
 use crate::api::Errno;
+pub use crate::kernel::page_size;
 
 /// The allocator as a Rust global allocator.
 #[derive(Clone, Copy, Debug, Default)]

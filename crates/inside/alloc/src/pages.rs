@@ -18,7 +18,7 @@ use crate::class::PAGE;
 use crate::huge::HugePages;
 use crate::space::Space;
 use crate::span::{Span, Use};
-use crate::{helper, kernel};
+use crate::{background_thread, kernel};
 
 /// Runs of up to this many pages have a list for each length.
 const EXACT: usize = 64;
@@ -195,7 +195,7 @@ impl PageHeap {
         self.used -= run.pages;
         self.insert_merged(space, run, now_ms);
         if self.dirty > MUCH {
-            helper::want();
+            background_thread::want();
         }
     }
 

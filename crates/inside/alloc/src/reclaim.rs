@@ -5,7 +5,7 @@
 //!                                                      --idle for 500 ms--> kernel
 //! ```
 //!
-//! Done in small steps by slow paths that look at a coarse clock, or by the helper thread.
+//! Done in small steps by slow paths that look at a coarse clock, or by the background thread.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::pages::{PageHeap, Run};
 use crate::space::Space;
 use crate::span::Use;
 use crate::stack::Depot;
-use crate::{helper, holes, kernel, report, small};
+use crate::{background_thread, holes, kernel, report, small};
 
 /// Time between two looks at what was not needed.
 pub const TICK_MS: u64 = 100;
@@ -34,7 +34,7 @@ pub fn look_at_the_clock(space: &Space, heap: &mut Heap) {
     if space.nodes().count() > 1 {
         heap.send_home(space);
     }
-    if helper::is_running() {
+    if background_thread::is_running() {
         return;
     }
     let now_ms = kernel::now_ms();
@@ -44,7 +44,7 @@ pub fn look_at_the_clock(space: &Space, heap: &mut Heap) {
             purge(space, space.node(region), (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
         }
     }
-    // The other threads' hoards are theirs, or the helper's.
+    // The other threads' hoards are theirs, or the background thread's.
     step(space, node, node.depots().chain(heap.hoard().depots()), STEP);
 }
 
@@ -251,7 +251,7 @@ mod tests {
         (space.page_of(start), all.len())
     }
 
-    /// No thread of the node allocates: what the helper does is all that happens.
+    /// No thread of the node allocates: what the background thread does is all that happens.
     #[test]
     fn what_came_home_to_a_node_without_threads_returns_to_its_pages() {
         let space = space::get().unwrap();

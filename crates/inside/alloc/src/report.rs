@@ -2,6 +2,7 @@
 //! memory silently, later and elsewhere.
 
 use crate::output::complain;
+use crate::process;
 
 /// A variable has a value that is not known.
 pub fn unknown_value(name: &str, value: &[u8], known: [&[u8]; 2]) {
@@ -19,8 +20,7 @@ pub const MISALIGNED: &str = "it is not at a multiple of 16, where every object 
 #[cold]
 pub fn bad_free(pointer: usize, cause: &str) -> ! {
     complain(format_args!("bad pointer {pointer:#x} in free or realloc: {cause}"));
-    // SAFETY: takes nothing and does not return.
-    unsafe { libc::abort() }
+    process::abort()
 }
 
 /// The kernel refused to move memory, and took the range where it should have gone.
@@ -38,6 +38,11 @@ pub fn lost_range(start: usize, number: i32) -> ! {
 #[cold]
 pub fn out_of_memory() -> ! {
     complain(format_args!("out of memory in operator new"));
-    // SAFETY: takes nothing and does not return.
-    unsafe { libc::abort() }
+    process::abort()
+}
+
+/// The allocator is wrong.
+#[cold]
+pub fn panicked() -> ! {
+    process::abort()
 }

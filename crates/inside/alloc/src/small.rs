@@ -6,7 +6,7 @@ use crate::node::{Node, Shelf};
 use crate::pages::{Begin, PageHeap, Purpose, Run};
 use crate::space::Space;
 use crate::span::{Span, Use};
-use crate::{helper, kernel, reclaim};
+use crate::{background_thread, kernel, reclaim};
 
 /// So many magazines in a depot, 256 KiB to 2 MiB or more, may be worth giving back.
 const MANY: u32 = 32;
@@ -45,7 +45,7 @@ pub unsafe fn hand_over(
         } else {
             let depth = node.give(space, shelf, magazine, objects);
             if depth.is_multiple_of(MANY) {
-                helper::want();
+                background_thread::want();
             }
         }
     }
@@ -62,7 +62,7 @@ pub unsafe fn send_home(space: &Space, node: &Node, magazine: *mut Magazine, obj
     }
     // SAFETY: by contract.
     unsafe { node.inbox.0.give(space, magazine, objects) };
-    helper::want();
+    background_thread::want();
 }
 
 /// Finds free objects of a class in spans in use, or else takes a new span, out of the

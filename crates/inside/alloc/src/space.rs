@@ -124,8 +124,8 @@ fn start() -> Option<&'static Space> {
 
 impl Space {
     fn make(&mut self) -> bool {
-        // SAFETY: the one thread that starts the space, before anything reads the settings.
-        unsafe { crate::config::read() };
+        // They decide what is made.
+        crate::config::read();
         self.nodes = nodes::find();
         // Pages are numbered over all regions, in 32 bits.
         let most = u32::BITS + PAGE_SHIFT - self.nodes.regions().next_power_of_two().ilog2();

@@ -1,27 +1,32 @@
 //! Statistics and the heap profile without a call: when the program ends, and when a signal
 //! asks for them.
 //!
-//! Nothing of this runs unless a variable asks for it. The signal's handler only sets a
-//! word, for the program may be anywhere in the allocator at that moment; a thread that
-//! waits for the word writes. Where there is none, as in the child of a fork, the next slow
-//! path does.
+//! Nothing of this runs unless a variable asks for it. The program may be anywhere in the
+//! allocator when the signal's handler runs, so that a thread writes, which the handler starts
+//! and which ends when it has written. Where it may start none, the next slow path does.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use numapilot_bind::env::{ALLOC_PROFILE, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL};
 
-use crate::kernel;
+use crate::bare_thread::BareThread;
 use crate::output::complain;
 use crate::usage::{self, Format};
-use crate::{config, file, helper, profile, space, threads};
+use crate::{config, file, kernel, profile, space, threads};
 
-/// 1: a signal asked.
-static ASKED: AtomicU32 = AtomicU32::new(0);
-/// The process that has a thread that waits for [`ASKED`].
-static WAITED_BY: AtomicI32 = AtomicI32::new(0);
+/// Nobody asked, or all was written.
+const QUIET: u32 = 0;
+/// A signal asked.
+const ASKED: u32 = 1;
+/// The thread writes what was asked for.
+const WRITING: u32 = 2;
+
+static STATE: AtomicU32 = AtomicU32::new(QUIET);
+/// It lives for one answer and has the rights of the thread that the signal interrupted.
+static WRITER: BareThread = BareThread::new(c"numapilot-stats", answer_all);
 /// A second descriptor of standard error, for many programs close theirs before they end;
 /// and the file that it was.
 static ERRORS: AtomicI32 = AtomicI32::new(-1);
@@ -37,12 +42,14 @@ static BEGIN: extern "C" fn() = begin;
 static END: extern "C" fn() = end;
 
 extern "C" fn begin() {
+    config::read();
     threads::prepare();
+    let config = config::get();
     // Nothing is reserved for a program that never allocates, unless it has to tell so.
-    if !config::asks_for_statistics() || space::get().is_none() {
+    let tells = config.stats.is_some() || config.stats_signal.is_some() || config.profile.is_some();
+    if !tells || space::get().is_none() {
         return;
     }
-    let config = config::get();
     profile::start();
     if config.stats.is_none() && config.stats_signal.is_none() {
         return;
@@ -68,46 +75,68 @@ fn watch(signal: c_int) {
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = asked as extern "C" fn(c_int) as usize;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the handler touches one word and makes a system call.
+    // SAFETY: the handler touches words of its own and makes system calls.
     if unsafe { libc::sigaction(signal, &raw const action, null_mut()) } != 0 {
         complain(format_args!("{ALLOC_STATS_SIGNAL}={signal} is ignored: no such signal"));
-        return;
-    }
-    if config::get().helper && helper::create(wait) {
-        WAITED_BY.store(kernel::process(), Ordering::Relaxed);
     }
 }
 
 extern "C" fn asked(_: c_int) {
-    ASKED.store(1, Ordering::Relaxed);
-    kernel::wake(&ASKED);
+    /// A thread that found nothing more to write needs less to end.
+    const END_MS: u32 = 100;
+    let before = STATE.swap(ASKED, Ordering::AcqRel);
+    if !config::get().background_thread || (before != QUIET && WRITER.is_running()) {
+        return;
+    }
+    // One that runs all the same either sees the new state or is about to end.
+    for _ in 0..END_MS {
+        if !WRITER.is_running() || STATE.load(Ordering::Acquire) != ASKED {
+            break;
+        }
+        kernel::sleep_ms(1);
+    }
+    WRITER.start();
 }
 
-extern "C" fn wait(_: *mut c_void) -> *mut c_void {
-    loop {
-        kernel::wait(&ASKED, 0);
+/// What the thread does.
+fn answer_all() {
+    while change(ASKED, WRITING) {
         answer();
+        change(WRITING, QUIET);
     }
 }
 
 /// Writes what a signal asked for, if nobody else will.
 #[inline]
 pub fn answer_if_alone() {
-    if ASKED.load(Ordering::Relaxed) != 0 && WAITED_BY.load(Ordering::Relaxed) != kernel::process()
-    {
-        answer();
+    if STATE.load(Ordering::Relaxed) == ASKED && !WRITER.is_running() {
+        answer_here();
     }
 }
 
 #[cold]
-fn answer() {
-    if ASKED.swap(0, Ordering::Relaxed) != 0 {
-        // Who has a profile made wants tables only when asking for them.
-        if config::get().stats.is_some() || !profile::is_wanted() {
-            write(config::get().stats.unwrap_or(Format::Text));
-        }
-        write_profile();
+fn answer_here() {
+    if change(ASKED, QUIET) {
+        answer();
     }
+}
+
+/// Whether the state was this one, and is the other now.
+fn change(from: u32, to: u32) -> bool {
+    STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+fn answer() {
+    // Who has a profile made wants tables only when asking for them.
+    if config::get().stats.is_some() || !profile::is_wanted() {
+        write(config::get().stats.unwrap_or(Format::Text));
+    }
+    write_profile();
+}
+
+/// In the child of a fork nobody writes.
+pub fn forget() {
+    WRITER.forget();
 }
 
 fn write(format: Format) {
@@ -160,10 +189,6 @@ fn errors() -> Option<i32> {
 
 /// Device and number of an open file.
 fn identity(descriptor: i32) -> Option<(u64, u64)> {
-    let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: on success the status is filled.
-    unsafe {
-        let known = libc::fstat(descriptor, status.as_mut_ptr()) == 0;
-        known.then(|| (status.assume_init_ref().st_dev, status.assume_init_ref().st_ino))
-    }
+    let status = kernel::file_status(descriptor).ok()?;
+    Some((status.st_dev, status.st_ino))
 }

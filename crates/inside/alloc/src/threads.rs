@@ -6,19 +6,11 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::heap::{Bins, EMPTY, Heap};
 use crate::space::{self, Space};
-use crate::{helper, mappings, profile, statistics, tls};
+use crate::{background_thread, mappings, profile, statistics, tls};
 
-/// The thread-specific value whose destructor tells that a thread ends.
-struct Key {
-    phase: AtomicU32,
-    key: AtomicU32,
-}
-
-const UNTOUCHED: u32 = 0;
-const BUSY: u32 = 1;
-const READY: u32 = 2;
-
-static KEY: Key = Key { phase: AtomicU32::new(UNTOUCHED), key: AtomicU32::new(0) };
+/// 1 more than the key of the thread-specific value whose destructor tells that a thread ends; 0
+/// while there is none.
+static KEY: AtomicU32 = AtomicU32::new(0);
 
 /// The calling thread's heap, if it has one.
 #[inline]
@@ -37,7 +29,7 @@ pub fn attach() -> Option<(&'static Space, *mut Heap)> {
     let heap = space.node(number).take_heap(space)?;
     // SAFETY: the heap was given to this thread alone.
     unsafe { (*heap).start(space, number) };
-    // From here on the calls below may allocate.
+    // From here on the call below may allocate.
     hold(heap);
     watch(heap);
     Some((space, heap))
@@ -51,7 +43,7 @@ fn hold(heap: *mut Heap) {
     tls::set_bins(if hidden { (&raw const EMPTY).cast_mut() } else { heap.cast::<Bins>() });
 }
 
-/// Runs a slow path on the calling thread's heap; `None` when there is no memory for one.
+/// Runs a slow path on the calling thread's heap; `None` where it has none: see [`attach`].
 #[inline]
 pub fn with_heap<T>(work: impl FnOnce(&'static Space, &mut Heap) -> T) -> Option<T> {
     let (space, heap) = attach()?;
@@ -65,7 +57,7 @@ pub fn with_heap<T>(work: impl FnOnce(&'static Space, &mut Heap) -> T) -> Option
     fence(Ordering::Release);
     let result = work(space, heap);
     heap.busy.store(false, Ordering::Release);
-    helper::start_if_wanted();
+    background_thread::start_if_wanted();
     statistics::answer_if_alone();
     Some(result)
 }
@@ -89,33 +81,31 @@ fn follow(space: &Space, heap: &mut Heap) -> *mut Heap {
 
 /// Asks the C library to tell of forks and of threads that end.
 ///
-/// Called when the library is loaded: a process that forks while another thread allocates for
-/// the first time must find the handlers in place. A constructor that runs earlier and
-/// allocates comes here as well.
+/// Called once, when the library is loaded, and from nowhere else: these calls take locks of the
+/// C library's and allocate.
 pub fn prepare() {
-    let turn = KEY.phase.compare_exchange(UNTOUCHED, BUSY, Ordering::Acquire, Ordering::Acquire);
-    if turn.is_err() {
-        return;
-    }
     let mut key = 0;
     // SAFETY: three functions, and a key with a destructor, of this library, which live until
     // the end.
-    let made = unsafe {
+    unsafe {
         libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child));
-        libc::pthread_key_create(&raw mut key, Some(end)) == 0
-    };
-    KEY.key.store(key, Ordering::Relaxed);
-    KEY.phase.store(if made { READY } else { BUSY }, Ordering::Release);
+        if libc::pthread_key_create(&raw mut key, Some(end)) != 0 {
+            return;
+        }
+    }
+    KEY.store(key + 1, Ordering::Release);
+    // The loader, or an earlier constructor, has allocated.
+    if let Some(heap) = heap() {
+        watch(heap);
+    }
 }
 
-/// Has [`end`] called when the thread ends.
+/// Has [`end`] called when the thread ends. Of a thread that comes before the key the heap is not
+/// found again, which costs a few magazines once.
 fn watch(heap: *mut Heap) {
-    prepare();
-    // Whoever comes while the key is made is a thread without an end: its heap is not
-    // found again, which costs a few magazines once.
-    if KEY.phase.load(Ordering::Acquire) == READY {
-        // SAFETY: the key exists.
-        unsafe { libc::pthread_setspecific(KEY.key.load(Ordering::Relaxed), heap.cast()) };
+    if let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) {
+        // SAFETY: the key exists. The call takes no lock; it may allocate, but that is possible.
+        unsafe { libc::pthread_setspecific(key, heap.cast()) };
     }
 }
 
@@ -162,7 +152,8 @@ extern "C" fn after_fork() {
 extern "C" fn in_child() {
     after_fork();
     mappings::forked();
-    helper::forget();
+    background_thread::forget();
+    statistics::forget();
     let Some(space) = space::existing() else { return };
     let mine = heap().unwrap_or(null_mut());
     for heap in space.all_nodes().flat_map(|node| node.heaps()) {

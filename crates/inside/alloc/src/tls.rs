@@ -94,6 +94,24 @@ macro_rules! write {
     };
 }
 
+/// An address that is the calling thread's alone while it lives, its thread pointer.
+#[inline]
+pub fn own_address() -> usize {
+    let address;
+    // SAFETY: a word that every thread has there: the address itself.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) address,
+            options(pure, readonly, nostack, preserves_flags));
+    }
+    // SAFETY: reads a register.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) address, options(pure, nomem, nostack, preserves_flags));
+    }
+    address
+}
+
 /// What the fast paths of the calling thread work on; [`EMPTY`] before its first and after
 /// its last allocation, and where they shall do nothing.
 #[inline(always)]

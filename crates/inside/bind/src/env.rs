@@ -134,7 +134,7 @@ pub const ALLOC_STATS_SIGNAL: &str = "NUMAPILOT_ALLOC_STATS_SIGNAL";
 pub const ALLOC_PROFILE: &str = "NUMAPILOT_ALLOC_PROFILE";
 /// Bytes between two of its samples.
 pub const ALLOC_PROFILE_PERIOD: &str = "NUMAPILOT_ALLOC_PROFILE_PERIOD";
-/// Helper thread of `libnumapilot_alloc.so`.
+/// Background thread of `libnumapilot_alloc.so`.
 pub const ALLOC_HELPER: &str = "NUMAPILOT_ALLOC_HELPER";
 
 #[cfg(test)]

@@ -23,18 +23,18 @@ mod processes;
 pub mod sysfs;
 mod weak;
 
-/// What a library without `std` owes the linker: a panic handler and a name.
+/// What a library without `std` owes the linker: a panic handler, which does what is given and ends
+/// the process, and a name.
 ///
-/// For the preload libraries, each of which is linked by itself; they have `libc`.
+/// For the preload libraries, each of which is linked by itself.
 #[macro_export]
 macro_rules! freestanding {
-    () => {
+    ($abort:expr) => {
         /// There is no unwinding and nobody to report to inside a foreign process.
         #[cfg(not(test))]
         #[panic_handler]
         fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-            // SAFETY: abort takes no argument and does not return.
-            unsafe { libc::abort() }
+            $abort
         }
 
         // The compiled `core` library names this function in its unwind tables; nothing here

@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 
 use numapilot_alloc::api::{self, Errno, NoMemory};
+use numapilot_alloc::page_size;
 
 /// A size that no address space holds.
 fn out_of_memory() -> *mut c_void {
@@ -142,21 +143,16 @@ pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     aligned_alloc(align, size)
 }
 
-fn system_page() -> usize {
-    // SAFETY: takes a constant; the page size is always known.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
 /// valloc(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn valloc(size: usize) -> *mut c_void {
-    aligned(system_page(), size)
+    aligned(page_size(), size)
 }
 
 /// pvalloc(3): whole pages.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
-    let page = system_page();
+    let page = page_size();
     match size.checked_next_multiple_of(page) {
         Some(size) => aligned(page, size.max(page)),
         None => out_of_memory(),

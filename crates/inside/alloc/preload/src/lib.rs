@@ -10,4 +10,4 @@ mod catch;
 mod cxx;
 mod statistics;
 
-numapilot_bind::freestanding!();
+numapilot_bind::freestanding!(numapilot_alloc::report::panicked());

@@ -3,14 +3,14 @@
 use core::fmt::{self, Write};
 
 use crate::output::Output;
+use crate::process;
 use crate::usage::figures::{CLASS, NODE};
 use crate::usage::{Place, Usage, sized};
 
 /// Writes `{"allocator":..,"total":{..},"nodes":[{..,"classes":[{..}]}]}`.
 pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
     let version = env!("CARGO_PKG_VERSION");
-    // SAFETY: takes nothing and cannot fail.
-    let process = unsafe { libc::getpid() };
+    let process = process::id();
     write!(to, r#"{{"allocator":"numapilot","version":"{version}","process":{process}"#)?;
     write!(to, r#","total":{{"#)?;
     for (index, figure) in NODE.iter().enumerate() {

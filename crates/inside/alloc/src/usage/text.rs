@@ -3,12 +3,12 @@
 use core::fmt::{self, Write};
 
 use crate::output::{Bytes, Output};
+use crate::process;
 use crate::usage::{ClassUsage, NodeUsage, Usage, sized};
 
 /// Writes a row for each node, and of each node a row for each size of objects.
 pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
-    // SAFETY: takes nothing and cannot fail.
-    let process = unsafe { libc::getpid() };
+    let process = process::id();
     writeln!(to, "numapilot: allocator of process {process}")?;
     writeln!(to)?;
     writeln!(

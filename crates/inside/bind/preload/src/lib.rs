@@ -13,6 +13,7 @@
 //!                 --> rehome: the child's memory follows it, if NUMAPILOT_REHOME says so
 //!                 --> agent: a thread that does what NUMAPILOT_AGENT's file asks
 //!  sched_*affinity -> affinity: the program's own wish wins and is noted
+//!  numapilot_bind_* : what the other libraries of ours that are loaded beside this one ask
 //! ```
 //!
 //! Rules of the house: no allocation except one cell per thread on its way, `errno`
@@ -29,4 +30,7 @@ mod process;
 mod rehome;
 mod state;
 
-numapilot_bind::freestanding!();
+numapilot_bind::freestanding!(
+    // SAFETY: takes nothing and does not return.
+    unsafe { libc::abort() }
+);

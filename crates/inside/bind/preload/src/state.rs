@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
+use core::ptr::null;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use libc::{c_int, c_void};
@@ -95,6 +96,18 @@ pub fn get() -> Option<&'static State> {
         // BUSY: a call from within our own initialisation passes through.
         _ => None,
     }
+}
+
+/// The CPUs that a thread of this process could use if it were not placed, a bit for each of
+/// `MAX_CPUS`, which stay as they are; null where threads are not placed. For the other libraries
+/// that the launcher preloads, from threads that the C library does not know: it calls nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn numapilot_bind_cpus() -> *const u64 {
+    if SLOT.phase.load(Ordering::Acquire) != READY {
+        return null();
+    }
+    // SAFETY: READY is stored after the last write.
+    unsafe { &*SLOT.state.get() }.mask.as_words().as_ptr()
 }
 
 extern "C" fn constructor() {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,10 +63,13 @@ static void main_and_first_thread(void) {
 /* What the other preloaded libraries call for threads of their own. */
 extern int numapilot_bind_create_unplaced(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)
     __attribute__((weak));
+extern const uint64_t *numapilot_bind_cpus(void) __attribute__((weak));
 
 static void unplaced(void) {
   void *cpu;
   pthread_t thread;
+  /* For those that they make themselves: CPUs 0 and 1, of which the caller has one. */
+  CHECK(numapilot_bind_cpus && numapilot_bind_cpus()[0] == 3 && only_cpu() == 0);
   CHECK(numapilot_bind_create_unplaced);
   CHECK(numapilot_bind_create_unplaced(&thread, NULL, cpu_of_thread, NULL) == 0);
   CHECK(pthread_join(thread, &cpu) == 0 && (int)(long)cpu == -1);

@@ -9,7 +9,10 @@ use core::ffi::c_void;
 
 use numapilot_replicate::{Error, rehome_range};
 
-numapilot_bind::freestanding!();
+numapilot_bind::freestanding!(
+    // SAFETY: takes nothing and does not return.
+    unsafe { libc::abort() }
+);
 
 /// Notes an error where C looks for it.
 fn fail<T>(error: Error, result: T) -> T {

@@ -1,0 +1,115 @@
+//! The background thread: gives idle memory back while the program does something else.
+//!
+//! It starts when there is much to give back, looks ten times a second, and ends when
+//! nothing is left. Without it, memory is given back only by threads that allocate.
+//!
+//! The C library does not know it ([`BareThread`]), and therefore tells it nothing when the
+//! program gives up rights (setuid(2)). It has no capabilities, and ends as soon as its users and
+//! groups are no longer those of the process; the next one that is wanted has the new ones.
+
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use numapilot_bind::address_of;
+use numapilot_bind::cpus::MAX_CPUS;
+
+use crate::bare_thread::BareThread;
+use crate::reclaim::{self, TICK_MS};
+use crate::rights::Rights;
+use crate::space::{self, Space};
+use crate::{config, kernel, process};
+
+static THREAD: BareThread = BareThread::new(c"numapilot-decay", run);
+
+/// 1: somebody saw that there is much to do, and the thread has not heard of it.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// Looks in vain, one after the other, before it ends.
+const PATIENCE: u32 = 10;
+
+/// Says that there is much to give back. The thread is started when the caller has put
+/// everything in order: see [`start_if_wanted`].
+#[inline]
+pub fn want() {
+    if WANTED.load(Ordering::Relaxed) == 0 && config::get().background_thread {
+        WANTED.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether there is one, so that nobody else needs to give memory back.
+#[inline]
+pub fn is_running() -> bool {
+    THREAD.is_running()
+}
+
+/// Starts it when it is wanted and there is none.
+#[inline]
+pub fn start_if_wanted() {
+    if WANTED.load(Ordering::Relaxed) != 0 && !THREAD.is_running() {
+        start();
+    }
+}
+
+#[cold]
+fn start() {
+    WANTED.store(0, Ordering::Relaxed);
+    THREAD.start();
+}
+
+/// In the child of a fork there is none; it is wanted there if it ran.
+pub fn forget() {
+    if THREAD.forget() {
+        want();
+    }
+}
+
+/// What the thread does. It allocates nothing, so that it has no heap.
+fn run() {
+    // Where that is refused there is little to lose: capabilities are given up, not asked for.
+    let _ = process::drop_capabilities();
+    leave_the_creators_cpu();
+    let rights = Rights::of_thread();
+    let mut in_vain = 0;
+    while in_vain < PATIENCE
+        && let Some(space) = space::existing()
+    {
+        kernel::sleep_ms(TICK_MS);
+        let is_wanted = WANTED.swap(0, Ordering::Relaxed) != 0;
+        in_vain = if look(space) || is_wanted { 0 } else { in_vain + 1 };
+        if gave_up(rights.as_ref()) {
+            return;
+        }
+    }
+}
+
+/// Does what is due on all nodes; whether there may be something to do soon.
+fn look(space: &Space) -> bool {
+    let now_ms = kernel::now_ms();
+    space.all_nodes().filter(|node| reclaim::do_all(space, node, now_ms)).count() > 0
+}
+
+/// Whether the process has other rights than these. Not where the kernel does not tell.
+fn gave_up(rights: Option<&Rights>) -> bool {
+    rights.zip(Rights::of_process()).is_some_and(|(own, process)| *own != process)
+}
+
+global_asm!(".weak numapilot_bind_cpus");
+
+/// Where libnumapilot_bind puts each thread of the program on one CPU, this one may run on all of
+/// the program's: the one that it has inherited is its creator's. Otherwise an inherited mask is
+/// the user's wish.
+fn leave_the_creators_cpu() {
+    let address = address_of!("numapilot_bind_cpus");
+    if address == 0 {
+        return;
+    }
+    // SAFETY: that library's function of this name and signature; its result is null, or points to
+    // a bit for each CPU that stay as they are.
+    unsafe {
+        let cpus = core::mem::transmute::<usize, extern "C" fn() -> *const u64>(address)();
+        if !cpus.is_null() {
+            // Refused, it stays where it is.
+            let _ = process::allow_cpus(cpus, MAX_CPUS / 8);
+        }
+    }
+}
