@@ -1,17 +1,41 @@
 //! A lock of one word that waits in the kernel (Drepper, "Futexes are tricky", mutex 2).
+//!
+//! A thread that forks takes all of them, so that the child finds nothing half done. It may
+//! allocate until it gives them back, in fork handlers that run after ours before the fork and
+//! before ours after it: which those are depends on the order in which libraries are loaded. So
+//! what this thread takes then counts as taken already.
 
 use core::cell::UnsafeCell;
 use core::hint::spin_loop;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::kernel;
+use crate::{kernel, tls};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const WAITED_FOR: u32 = 2;
 /// Turns before waiting in the kernel: what is done under these locks is short.
 const SPINS: u32 = 100;
+
+/// The thread that forks and holds all locks, by its [`tls::own_address`]; 0: none.
+static FORKER: AtomicUsize = AtomicUsize::new(0);
+
+/// The caller has taken all locks, to fork.
+pub fn begin_fork() {
+    FORKER.store(tls::own_address(), Ordering::Relaxed);
+}
+
+/// The caller gives them back next, in parent or child.
+pub fn end_fork() {
+    FORKER.store(0, Ordering::Relaxed);
+}
+
+#[inline]
+fn is_forker() -> bool {
+    let forker = FORKER.load(Ordering::Relaxed);
+    forker != 0 && forker == tls::own_address()
+}
 
 /// Data behind a lock. All zeroes is a valid, free lock of zeroed data.
 #[repr(C)]
@@ -47,6 +71,9 @@ impl<T> Lock<T> {
             }
             spin_loop();
         }
+        if is_forker() {
+            return;
+        }
         while self.word.swap(WAITED_FOR, Ordering::Acquire) != FREE {
             kernel::wait(&self.word, WAITED_FOR);
         }
@@ -54,6 +81,9 @@ impl<T> Lock<T> {
 
     /// Ends what [`Self::acquire`] began; in the child of a fork as well.
     pub fn release(&self) {
+        if is_forker() {
+            return;
+        }
         if self.word.swap(FREE, Ordering::Release) == WAITED_FOR {
             kernel::wake(&self.word);
         }

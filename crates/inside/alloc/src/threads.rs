@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::heap::{Bins, EMPTY, Heap};
 use crate::space::{self, Space};
-use crate::{background_thread, mappings, profile, statistics, tls};
+use crate::{background_thread, lock, mappings, profile, statistics, tls};
 
 /// 1 more than the key of the thread-specific value whose destructor tells that a thread ends; 0
 /// while there is none.
@@ -139,25 +139,33 @@ extern "C" fn before_fork() {
         space.all_nodes().for_each(|node| node.lock_all());
     }
     profile::lock_all();
+    lock::begin_fork();
 }
 
 extern "C" fn after_fork() {
+    lock::end_fork();
     profile::unlock_all();
     if let Some(space) = space::existing() {
         space.all_nodes().for_each(|node| node.unlock_all());
     }
 }
 
-/// In the child only the caller lives on: the heaps of the other threads are nobody's.
+/// In the child only the caller lives on: the heaps of the other threads are nobody's. They are
+/// given up before the locks are: threads that earlier fork handlers made wait for those.
 extern "C" fn in_child() {
-    after_fork();
     mappings::forked();
     background_thread::forget();
     statistics::forget();
-    let Some(space) = space::existing() else { return };
+    if let Some(space) = space::existing() {
+        release_all_but_own(space);
+    }
+    after_fork();
+}
+
+fn release_all_but_own(space: &Space) {
     let mine = heap().unwrap_or(null_mut());
     for heap in space.all_nodes().flat_map(|node| node.heaps()) {
-        // SAFETY: heaps are never taken away; this is the only thread.
+        // SAFETY: heaps are never taken away; this is the only thread that has one.
         let (owned, busy) = unsafe {
             ((*heap).owned.load(Ordering::Acquire), (*heap).busy.load(Ordering::Acquire))
         };

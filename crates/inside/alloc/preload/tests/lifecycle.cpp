@@ -36,9 +36,18 @@ static void use_heap() {
 __attribute__((constructor(101))) static void first_constructor() { use_heap(); }
 __attribute__((constructor)) static void constructor() { use_heap(); }
 
+/* Fork handlers that allocate, if a case wants it. */
+static bool handlers_allocate;
+static void early_handler() {
+  if (handlers_allocate) use_heap();
+}
+
 #ifdef __GLIBC__
-/* Before the constructors of all libraries but the preloaded one's. */
-static void before_all(int, char **, char **) { use_heap(); }
+/* Before the constructors of all libraries. */
+static void before_all(int, char **, char **) {
+  CHECK(pthread_atfork(early_handler, early_handler, early_handler) == 0);
+  use_heap();
+}
 __attribute__((section(".preinit_array"), used)) static void (*preinit)(int, char **, char **) = before_all;
 enum { BEFORE_MAIN = 3 };
 #else
@@ -123,6 +132,33 @@ static void fork_handlers() {
     }
     CHECK(exit_status_of(child) == 7);
   }
+}
+
+/* Handlers registered before the allocator's, as by a library that is loaded before it: they run
+ * after its own before the fork, and before its own in parent and child. */
+static void fork_handlers_of_an_earlier_library() {
+#ifdef __GLIBC__
+  handlers_allocate = true;
+  bool done = false;
+  std::thread busy([&] {
+    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) free(malloc(100000));
+  });
+  for (int i = 0; i < 50; i++) {
+    pid_t child = fork_child();
+    CHECK(child >= 0);
+    if (child == 0) {
+      use_heap();
+      std::thread(use_heap).join();
+      _exit(7);
+    }
+    CHECK(exit_status_of(child) == 7);
+    use_heap();
+  }
+  __atomic_store_n(&done, true, __ATOMIC_RELEASE);
+  busy.join();
+#else
+  SKIP("this C library runs nothing before the constructors");
+#endif
 }
 
 static void vforks() {
@@ -212,6 +248,7 @@ int main(int count, char **arguments) {
       {"key_destructors", key_destructors},
       {"main_leaves", main_leaves},
       {"fork_handlers", fork_handlers},
+      {"fork_handlers_of_an_earlier_library", fork_handlers_of_an_earlier_library},
       {"vforks", vforks},
       {"libraries_come_and_go", libraries_come_and_go},
       {"signals", signals},

@@ -33,7 +33,8 @@ mod operators {
 mod lifecycle {
     crate::harness::cases! { "lifecycle.cpp":
         before_main at_exit_handlers thread_local_destructors key_destructors main_leaves
-        fork_handlers vforks libraries_come_and_go signals exceptions
+        fork_handlers fork_handlers_of_an_earlier_library vforks libraries_come_and_go signals
+        exceptions
     }
 }
 
