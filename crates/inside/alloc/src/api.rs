@@ -7,11 +7,10 @@ use core::arch::asm;
 use core::ptr::null_mut;
 
 use crate::class::{self, GRAIN, PAGE, PAGE_SHIFT, SMALL_MAX};
-use crate::config::INTERLEAVE_FROM;
 use crate::heap::{self, Bins};
 use crate::large::{self, Block};
 use crate::space;
-use crate::{profile, report, threads, tls};
+use crate::{profile, report, threads, tls, without_heap};
 
 /// What happens when there is no memory. A parameter of the slow paths, so that the fast
 /// ones end with a jump.
@@ -73,7 +72,7 @@ fn refill<N: NoMemory>(bin: usize) -> *mut u8 {
         false => (heap.refill(space, bin / 2), false),
         true => (large::allocate(space, heap.node, size, GRAIN).start, true),
     });
-    let (object, is_sampled) = found.unwrap_or((null_mut(), false));
+    let (object, is_sampled) = found.unwrap_or_else(|| (without_heap::object(bin / 2), false));
     if is_sampled {
         profile::note(object, size);
     }
@@ -92,16 +91,13 @@ fn large_block<N: NoMemory>(size: usize, align: usize, old: *mut u8) -> Block {
     let block = threads::with_heap(|space, heap| {
         heap.pace(space);
         is_sampled = profile::is_due(heap, size);
-        let region = match space.nodes().interleaved() {
-            Some(region) if size >= INTERLEAVE_FROM => region,
-            _ => space.nodes().blocks(heap.here(space)),
-        };
+        let region = large::region(space, size, heap.here(space));
         match old.is_null() {
             true => large::allocate(space, region, size, align),
             false => large::allocate_to_replace(space, region, size, align, old),
         }
     });
-    let block = block.unwrap_or(Block::NOTHING);
+    let block = block.unwrap_or_else(|| without_heap::block(size, align));
     if is_sampled {
         profile::note(block.start, size);
     }
@@ -245,15 +241,16 @@ fn release_elsewhere(object: *mut u8) {
         return;
     }
     let address = object as usize;
-    let Some(home) = space::existing().and_then(|space| space.node_of(address)) else {
+    let found = space::existing().and_then(|space| Some((space, space.node_of(address)?)));
+    let Some((space, home)) = found else {
         report::bad_free(address, report::FOREIGN);
     };
     if !address.is_multiple_of(GRAIN) {
         report::bad_free(address, report::MISALIGNED);
     }
-    threads::with_heap(|space, heap| {
-        // SAFETY: the address lies in the payload.
-        let bin = usize::from(unsafe { *space.map(space.page_of(address)) });
+    // SAFETY: the address lies in the payload.
+    let bin = usize::from(unsafe { *space.map(space.page_of(address)) });
+    let done = threads::with_heap(|space, heap| {
         if bin == 0 {
             large::free(space, object);
         } else if home == heap.node {
@@ -263,6 +260,9 @@ fn release_elsewhere(object: *mut u8) {
             heap.collect(space, home, bin / 2, object);
         }
     });
+    if done.is_none() {
+        without_heap::release(space, home, bin, object);
+    }
 }
 
 /// Bytes that an object can hold; 0 for null.

@@ -4,6 +4,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 
 use crate::class::{GRAIN, HUGE_PAGES, PAGE};
+use crate::config::INTERLEAVE_FROM;
 use crate::kernel::Refused;
 use crate::pages::{Begin, PageHeap, Purpose, Run};
 use crate::relocate::{self, MOVE_FROM};
@@ -39,6 +40,14 @@ fn guard(space: &Space, page: u32, pages: u32, accessible: bool) {
     let start = space.address_of(page + pages - guard);
     // SAFETY: those pages are the block's, beyond what its owner may use.
     let _ = unsafe { kernel::protect(start, guard as usize * PAGE, accessible) };
+}
+
+/// The region that a block of `size` bytes comes from which a thread on this node asks for.
+pub fn region(space: &Space, size: usize, node: usize) -> usize {
+    match space.nodes().interleaved() {
+        Some(region) if size >= INTERLEAVE_FROM => region,
+        _ => space.nodes().blocks(node),
+    }
 }
 
 /// Takes a block for `size` bytes at a multiple of `align`, a power of two, from this node

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `api` | the fast paths |
 //! | `class` | sizes of small objects |
-//! | `heap`, `hoard`, `tls`, `threads` | what a thread holds, and how it comes and goes |
+//! | `heap`, `hoard`, `tls`, `threads`, `without_heap` | what a thread holds, and how it comes and goes |
 //! | `magazine`, `stack` | free objects, many at a time, and how they move between threads |
 //! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
 //! | `cpus` | on which node a thread runs |
@@ -81,6 +81,7 @@ mod sync;
 mod threads;
 mod tls;
 pub mod usage;
+mod without_heap;
 
 use core::alloc::{GlobalAlloc, Layout};
 

@@ -19,11 +19,15 @@ pub fn heap() -> Option<*mut Heap> {
     (!heap.is_null()).then_some(heap)
 }
 
-/// The calling thread's heap and the space; `None` when there is no memory for them.
+/// The calling thread's heap and the space; `None` when there is no memory for them, and for a
+/// thread at its end: what it would hold then nobody would give back.
 pub fn attach() -> Option<(&'static Space, *mut Heap)> {
     let space = space::get()?;
     if let Some(heap) = heap() {
         return Some((space, heap));
+    }
+    if tls::has_ended() {
+        return None;
     }
     let number = space.nodes().current();
     let heap = space.node(number).take_heap(space)?;
@@ -109,12 +113,13 @@ fn watch(heap: *mut Heap) {
     }
 }
 
-/// The calling thread ends: its heap goes to the next one.
+/// The calling thread ends: its heap goes to the next one. What runs after this, be it a
+/// destructor of the program's or the C library's own, goes straight to spans and pages.
 extern "C" fn end(heap: *mut c_void) {
     let heap = heap.cast::<Heap>();
     let Some(space) = space::existing() else { return };
-    // A destructor that runs after this one and allocates attaches the thread again.
     hold(null_mut());
+    tls::set_ended();
     // SAFETY: the heap of the thread that ends; nobody else uses it.
     unsafe { release(space, heap) };
 }

@@ -4,7 +4,8 @@
 //! `.tdata`, read by the initial-exec model (two loads; `@GOTTPOFF`, ELF Handling For
 //! Thread-Local Storage, section 4.3.6). It starts as the address of [`EMPTY`], bins that
 //! hold nothing and accept nothing, so that the fast paths need no test for a thread's
-//! first call. A second word, for the slow paths, is the heap itself.
+//! first call. A second word, for the slow paths, is the heap itself; a third one tells that the
+//! thread is at its end.
 
 use core::arch::{asm, global_asm};
 
@@ -23,10 +24,16 @@ global_asm!(
     ".globl numapilot_alloc_heap",
     ".type numapilot_alloc_heap,%object",
     ".size numapilot_alloc_heap,8",
+    ".hidden numapilot_alloc_ended",
+    ".globl numapilot_alloc_ended",
+    ".type numapilot_alloc_ended,%object",
+    ".size numapilot_alloc_ended,8",
     ".p2align 3",
     "numapilot_alloc_bins:",
     ".quad {empty}",
     "numapilot_alloc_heap:",
+    ".quad 0",
+    "numapilot_alloc_ended:",
     ".quad 0",
     ".popsection",
     empty = sym EMPTY,
@@ -133,4 +140,16 @@ pub fn heap() -> *mut Heap {
 /// Gives the calling thread another heap, or none.
 pub fn set_heap(heap: *mut Heap) {
     write!("numapilot_alloc_heap", heap);
+}
+
+/// Whether the calling thread is at its end: it gave up its heap and takes no other.
+#[inline]
+pub fn has_ended() -> bool {
+    let word: usize = read!("numapilot_alloc_ended");
+    word != 0
+}
+
+/// The calling thread is at its end.
+pub fn set_ended() {
+    write!("numapilot_alloc_ended", 1_usize);
 }

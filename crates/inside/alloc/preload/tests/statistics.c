@@ -40,6 +40,34 @@ static void known_amounts(void) {
   CHECK(numapilot_alloc_stats(1, "json") == 0);
 }
 
+static pthread_key_t keys[40];
+
+static void use_heap_again(void *value) {
+  free(value);
+  free(malloc(100));
+  free(malloc(100000));
+}
+
+static void *thread_with_values(void *unused) {
+  for (size_t i = 0; i < COUNT(keys); i++) CHECK(pthread_setspecific(keys[i], malloc(50)) == 0);
+  return unused;
+}
+
+/* Threads that allocate and free after the allocator's own destructor: in those of later keys,
+ * which are so many that the C library frees memory for them after the last. A document after
+ * the first thread, and one after all. */
+static void threads_that_allocate_at_their_end(void) {
+  enum { THREADS = 2000 };
+  for (size_t i = 0; i < COUNT(keys); i++) CHECK(pthread_key_create(&keys[i], use_heap_again) == 0);
+  for (int i = 0; i < THREADS; i++) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, thread_with_values, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    if (i == 0) CHECK(numapilot_alloc_stats(1, "json") == 0);
+  }
+  CHECK(numapilot_alloc_stats(1, "json") == 0);
+}
+
 static void prometheus(void) {
   void *block = malloc(1 << 20), *object = malloc(100);
   CHECK(block && object);
@@ -125,6 +153,7 @@ static void at_the_end_with_errors_replaced(void) {
 
 static const struct test_case cases[] = {
     {"known_amounts", known_amounts},
+    {"threads_that_allocate_at_their_end", threads_that_allocate_at_their_end},
     {"prometheus", prometheus},
     {"xml", xml},
     {"formats_and_descriptors_are_checked", formats_and_descriptors_are_checked},

@@ -77,6 +77,27 @@ fn known_amounts_are_told_exactly() {
     }
 }
 
+#[test]
+fn threads_that_allocate_at_their_end_leave_no_heap() {
+    for harden in ["0", "1"] {
+        let mut command = case("threads_that_allocate_at_their_end");
+        let text = output({
+            command.env("NUMAPILOT_ALLOC_HARDEN", harden);
+            command
+        });
+        let text = String::from_utf8(text.stdout).unwrap();
+        let documents: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let [first, last] = &documents[..] else { panic!("{text}") };
+        let of = |document: &Value, figure| number(&document["total"], figure);
+        for figure in ["threads", "in_use_bytes"] {
+            assert_eq!(of(first, figure), of(last, figure), "{figure}");
+        }
+        // On machines with several nodes a thread may be the first one on its.
+        assert!(of(last, "overhead_bytes") < of(first, "overhead_bytes") + (1 << 20), "{text}");
+    }
+}
+
 /// Name, labels and value of a sample line.
 fn sample(line: &str) -> (String, String, u64) {
     let (metric, value) = line.rsplit_once(' ').unwrap();
