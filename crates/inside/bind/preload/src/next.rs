@@ -27,7 +27,7 @@ type SchedGet = unsafe extern "C" fn(pid_t, size_t, *mut cpu_set_t) -> c_int;
 type ThreadSet = unsafe extern "C" fn(pthread_t, size_t, *const cpu_set_t) -> c_int;
 type ThreadGet = unsafe extern "C" fn(pthread_t, size_t, *mut cpu_set_t) -> c_int;
 
-/// A function looked up once, at its first use.
+/// A function looked up once: when the library is loaded, or at its first use before.
 pub struct Next<F> {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -51,6 +51,17 @@ impl<F> Next<F> {
         // as a data pointer on every Linux.
         (!found.is_null()).then(|| unsafe { transmute_copy(&found) })
     }
+}
+
+/// Looks all of them up. The loader's lock is free when a library is loaded; later a thread that
+/// runs constructors may hold it and wait for the one that calls.
+pub fn find_all() {
+    PTHREAD_CREATE.get();
+    THRD_CREATE.get();
+    SCHED_SETAFFINITY.get();
+    SCHED_GETAFFINITY.get();
+    PTHREAD_SETAFFINITY.get();
+    PTHREAD_GETAFFINITY.get();
 }
 
 /// See pthread_create(3).

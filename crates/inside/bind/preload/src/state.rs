@@ -10,7 +10,7 @@ use numapilot_bind::cpus::{CpuList, CpuMask, MAX_CPUS};
 use numapilot_bind::env::{BIND_CPUS, BIND_LEDGER};
 use numapilot_bind::ledger::{Event, Holds, Ledger};
 
-use crate::{agent, kernel, process, rehome};
+use crate::{agent, kernel, next, process, rehome};
 
 /// The state of a process in which threads are placed.
 pub struct State {
@@ -111,6 +111,7 @@ pub extern "C" fn numapilot_bind_cpus() -> *const u64 {
 }
 
 extern "C" fn constructor() {
+    next::find_all();
     get();
     rehome::watch_forks();
     agent::start_if_wanted();
