@@ -3,6 +3,13 @@
 //! Most programs are compiled without frame pointers, so that the tables are the only way
 //! (`_Unwind_Backtrace`, Itanium C++ ABI: Exception Handling, level 1). C++ and Rust programs
 //! have the unwinder; for others it is loaded when the profile starts.
+//!
+//! A stack is taken in malloc, whatever lock the caller holds, and never in free. GCC 12 and glibc
+//! 2.35 find the tables without a lock (`_dl_find_object`). Older ones take that of the loader's
+//! list of objects (dl_iterate_phdr(3)), under which the loader does not allocate; who allocates in
+//! a callback may take it again. What is left is a program that registers tables of its own
+//! (`__register_frame`, as some JIT compilers do): for those GCC's unwinder has a mutex, under which
+//! it allocates when it sees them first. Sampled there, the program hangs; the manual says so.
 
 use core::arch::global_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
