@@ -150,7 +150,7 @@ impl Heap {
         if self.bag.pages > 0 {
             small::return_bag(space, &mut node.pages.lock(), &mut self.bag);
         }
-        while let Some(magazine) = self.take_empty() {
+        while let Some(magazine) = self.take_empty(space) {
             // SAFETY: nothing refers to it any more.
             unsafe { Node::recycle(space, self.shelf, magazine) };
         }
@@ -204,18 +204,18 @@ impl Heap {
         }
         self.empty_count += 1;
         // SAFETY: the magazine is ours.
-        unsafe { Magazine::chain(magazine, self.empties) };
+        unsafe { Magazine::chain(space, magazine, self.empties) };
         self.empties = magazine;
     }
 
-    fn take_empty(&mut self) -> Option<*mut Magazine> {
+    fn take_empty(&mut self, space: &Space) -> Option<*mut Magazine> {
         let magazine = self.empties;
         if magazine.is_null() {
             return None;
         }
         self.empty_count -= 1;
         // SAFETY: as above.
-        self.empties = unsafe { Magazine::unchain(magazine) };
+        self.empties = unsafe { Magazine::unchain(space, magazine) };
         Some(magazine)
     }
 
@@ -376,7 +376,7 @@ impl Heap {
         if !cold.reserve.is_null() && cold.objects == 0 {
             return Some(core::mem::replace(&mut cold.reserve, null_mut()));
         }
-        self.take_empty().or_else(|| space.node(self.node).empty_magazine(space, self.shelf))
+        self.take_empty(space).or_else(|| space.node(self.node).empty_magazine(space, self.shelf))
     }
 
     /// Takes back an object of this node, whether there is room or not.

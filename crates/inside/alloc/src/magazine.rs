@@ -11,6 +11,7 @@
 //!
 //! While a magazine is on a stack ([`crate::stack`]), its word 0 links to the next one.
 
+use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::class::MAGAZINE_MAX;
@@ -47,25 +48,27 @@ impl Magazine {
         unsafe { &(*this).words[index] }.load(Ordering::Relaxed) as *mut u8
     }
 
-    /// Links a magazine without objects to another one.
+    /// Links a magazine without objects to another one, or to none: by its number, as on a stack,
+    /// for others may look at the word as if it were still on one.
     ///
     /// # Safety
     /// The magazine is the caller's alone.
-    pub unsafe fn chain(this: *mut Self, below: *mut Self) {
+    pub unsafe fn chain(space: &Space, this: *mut Self, below: *mut Self) {
+        let number = if below.is_null() { 0 } else { space.slot_index(below) };
         // SAFETY: the caller's; atomic, for others may look at it: see `Links`.
-        unsafe { &(*this).words[0] }.store(below as u64, Ordering::Relaxed);
+        unsafe { &(*this).words[0] }.store(u64::from(number), Ordering::Relaxed);
     }
 
-    /// Undoes that; what it was linked to.
+    /// Undoes that; what it was linked to, or null.
     ///
     /// # Safety
     /// As [`Self::chain`].
-    pub unsafe fn unchain(this: *mut Self) -> *mut Self {
+    pub unsafe fn unchain(space: &Space, this: *mut Self) -> *mut Self {
         // SAFETY: as above.
-        let first = unsafe { &(*this).words[0] };
-        let below = first.load(Ordering::Relaxed) as *mut Self;
-        first.store(0, Ordering::Relaxed);
-        below
+        match unsafe { &(*this).words[0] }.swap(0, Ordering::Relaxed) as u32 {
+            0 => null_mut(),
+            number => space.slot(number),
+        }
     }
 
     /// Objects below `top`.
@@ -93,5 +96,38 @@ impl Links for Space {
         // SAFETY: numbers on a stack name magazines, whose memory is never taken away; the
         // word is only ever accessed atomically while others may look at it.
         unsafe { &(*self.slot(number)).words[0] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Node;
+    use crate::space;
+    use crate::stack::Stack;
+
+    /// Whoever walks a stack may come by a magazine that was just taken off it.
+    #[test]
+    fn a_chain_leads_nobody_astray_who_takes_it_for_a_stack() {
+        let space = space::get().expect("address space");
+        let [one, other] =
+            [(); 2].map(|()| space.node(0).empty_magazine(space, 0).expect("memory"));
+        let stack = Stack::default();
+        // SAFETY: both are the test's alone.
+        unsafe {
+            stack.push(space, other, 0);
+            stack.push(space, one, 0);
+            Magazine::chain(space, one, other);
+            let mut seen = 0;
+            stack.look(space, |magazine, objects| {
+                assert!([one, other].contains(&magazine));
+                seen += 1 + objects;
+            });
+            assert!(seen <= 2);
+            assert_eq!(Magazine::unchain(space, one), other);
+            Magazine::chain(space, other, null_mut());
+            assert_eq!(Magazine::unchain(space, other), null_mut());
+            [one, other].into_iter().for_each(|magazine| Node::recycle(space, 0, magazine));
+        }
     }
 }
