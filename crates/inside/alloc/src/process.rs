@@ -118,11 +118,12 @@ fn set_default_action() {
 /// Takes all capabilities from the calling thread (capabilities(7)). To give some up leaves the
 /// process as open to debuggers and dumps as it was.
 pub fn drop_capabilities() -> Result<(), Refused> {
-    /// _LINUX_CAPABILITY_VERSION_3, and the caller.
-    const HEADER: [u32; 2] = [0x2008_0522, 0];
     /// Effective, permitted and inheritable, the low halves and the high ones.
     const NONE: [u32; 6] = [0; 6];
-    let arguments = [HEADER.as_ptr() as usize, NONE.as_ptr() as usize, 0, 0, 0, 0];
+    // _LINUX_CAPABILITY_VERSION_3, and the caller. Not a constant: the kernel would write another
+    // version there if it did not know this one, and an emulator asks whether it could.
+    let mut header = [0x2008_0522_u32, 0];
+    let arguments = [header.as_mut_ptr() as usize, NONE.as_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: the kernel reads the header, and as much data as its version says.
     unsafe { call(number::CAPSET, arguments) }.map(drop)
 }
