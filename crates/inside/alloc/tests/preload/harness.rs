@@ -12,8 +12,12 @@ use tempfile::TempDir;
 /// The C and C++ sources.
 pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/preload/tests");
 
-/// The source that becomes a shared library.
+/// The library that cases load, and the sources of those cases.
 const PLUGIN: &str = "plugin.cpp";
+const LOADING: [&str; 2] = ["lifecycle.cpp", "locks.c"];
+
+/// The sources that become shared libraries.
+const LIBRARIES: [&str; 2] = [PLUGIN, "call_graph.c"];
 
 /// What a case ends with when this machine cannot tell; its output is the reason.
 const SKIPPED: i32 = 77;
@@ -125,7 +129,7 @@ impl Subject {
             return program;
         }
         let cpp = Path::new(source).extension() == Some(OsStr::new("cpp"));
-        let shared = source == PLUGIN;
+        let shared = LIBRARIES.contains(&source);
         let mut compiler = Command::new(if cpp { self.cpp } else { self.c });
         // Without -fno-builtin pairs of malloc and free would be left out.
         compiler.args(["-O2", "-g", "-Wall", "-Werror", "-fno-builtin", "-pthread"]);
@@ -172,8 +176,19 @@ impl Subject {
 
     /// Runs a case: the reason if it was skipped.
     pub fn run(&self, source: &str, case: &str) -> Result<Option<String>, String> {
+        self.run_with(source, case, &[])
+    }
+
+    /// The same with variables in its environment.
+    pub fn run_with(
+        &self,
+        source: &str,
+        case: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<Option<String>, String> {
         let mut command = self.command(&self.compile(source));
-        if source == "lifecycle.cpp" {
+        command.envs(variables.iter().copied());
+        if LOADING.contains(&source) {
             command.env("PLUGIN", self.compile(PLUGIN));
         }
         judge(&command.arg(case).output().unwrap(), case)
@@ -190,11 +205,16 @@ impl Subject {
 
     /// All cases of a source but some, as one test; tells all that fail.
     pub fn all_hold(&self, source: &str, but: &[&str]) {
+        self.all_hold_with(source, but, &[]);
+    }
+
+    /// The same with variables in their environment.
+    pub fn all_hold_with(&self, source: &str, but: &[&str], variables: &[(&str, &str)]) {
         let failed: Vec<_> = self
             .cases(source)
             .iter()
             .filter(|case| !but.contains(&case.as_str()))
-            .filter_map(|case| self.run(source, case).err())
+            .filter_map(|case| self.run_with(source, case, variables).err())
             .collect();
         assert!(failed.is_empty(), "{} of {source}:\n{}", failed.len(), failed.join("\n"));
     }

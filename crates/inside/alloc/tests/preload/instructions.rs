@@ -1,12 +1,9 @@
 //! What the fast paths cost, in instructions of the optimised library: exact, whatever else
 //! the machine does. Led through step by step; the table is of this compiler on x86-64.
 
-use std::collections::BTreeMap;
-use std::env;
 use std::fmt::Write;
-use std::path::Path;
-use std::process::Command;
 
+use crate::disassembly::{disassembled, name_of_table};
 use crate::harness::{Subject, installed};
 
 /// Runs the counting program; `None` when it may not count.
@@ -95,30 +92,6 @@ impl Cost {
     }
 }
 
-/// Instructions of a library by offset.
-fn disassembled(library: &Path) -> BTreeMap<u64, String> {
-    let output = Command::new("objdump")
-        .args(["-d", "-w", "--no-show-raw-insn", "-M", "att"])
-        .arg(library)
-        .output()
-        .unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .filter_map(|line| line.trim_start().split_once(":\t"))
-        .filter_map(|(offset, text)| Some((u64::from_str_radix(offset, 16).ok()?, text.to_owned())))
-        .collect()
-}
-
-/// The compiler that built the library decides: a table is true for one, `rustc_1.95.0`.
-fn compiler() -> String {
-    let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
-    let output = Command::new(rustc).arg("--version").output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    said.split_whitespace().take(2).collect::<Vec<_>>().join("_")
-}
-
 #[test]
 fn the_fast_paths_are_those_of_the_table() {
     if !cfg!(target_arch = "x86_64") {
@@ -128,13 +101,7 @@ fn the_fast_paths_are_those_of_the_table() {
     if !installed("objdump") {
         return;
     }
-    let name = format!("fast_paths_by_{}", compiler());
-    let known = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(format!("tests/preload/snapshots/preload__instructions__{name}.snap"));
-    if !known.exists() && env::var_os("INSTA_UPDATE").is_none() {
-        println!("skipped: no table {name}; INSTA_UPDATE=always cargo test makes one");
-        return;
-    }
+    let Some(name) = name_of_table("instructions", "fast_paths") else { return };
     let code = disassembled(&Subject::optimised().preload.unwrap());
     let mut table = String::from("function size instructions branches loads stores\n");
     for size in SIZES {

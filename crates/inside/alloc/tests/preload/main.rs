@@ -7,8 +7,11 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
 mod bad_use;
+mod call_graph;
 mod conformance;
+mod disassembly;
 mod elsewhere;
+mod forbidden_calls;
 mod harness;
 mod instructions;
 mod mappings;
@@ -20,3 +23,4 @@ mod published;
 mod scarcity;
 mod statistics;
 mod stress;
+mod symbols;

@@ -1,0 +1,257 @@
+//! What the allocation functions may call in other libraries: nothing that takes a lock which
+//! the C library may hold while it calls them. It frees memory under the locks of its cache of
+//! stacks, its loader, its streams, its environment, and its lists of handlers.
+//!
+//! The calls are read from the machine code of the optimised library.
+
+use std::fmt::Write;
+
+use crate::call_graph::{CallGraph, Node, Reached};
+use crate::disassembly::name_of_table;
+use crate::harness::{Subject, installed};
+
+/// The allocation functions of C, the best known first.
+const OF_C: [&str; 13] = [
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "free_sized",
+    "free_aligned_sized",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "malloc_usable_size",
+];
+
+/// Those that not every C library knows any more: looked at where they are exported.
+const OF_C_ONCE: [&str; 1] = ["cfree"];
+
+/// And those of C++.
+fn is_operator(name: &str) -> bool {
+    name.starts_with("operator new") || name.starts_with("operator delete")
+}
+
+/// What begins so takes a lock of the C library or asks it for memory, whoever calls it.
+const FORBIDDEN: [&str; 44] = [
+    "__cxa_atexit",
+    "__cxa_finalize",
+    "__cxa_thread_atexit",
+    "__register_atfork",
+    "__tls_get_addr",
+    "abort",
+    "aligned_alloc",
+    "at_quick_exit",
+    "atexit",
+    "calloc",
+    "dl_iterate_phdr",
+    "dladdr",
+    "dlclose",
+    "dlopen",
+    "dlsym",
+    "dprintf",
+    "environ",
+    "exit",
+    "fclose",
+    "fflush",
+    "fopen",
+    "fprintf",
+    "fputs",
+    "free",
+    "fwrite",
+    "getenv",
+    "malloc",
+    "memalign",
+    "on_exit",
+    "perror",
+    "posix_memalign",
+    "printf",
+    "pthread_atfork",
+    "pthread_attr_",
+    "pthread_create",
+    "pthread_key_",
+    "pthread_sigmask",
+    "putenv",
+    "puts",
+    "realloc",
+    "secure_getenv",
+    "setenv",
+    "snprintf",
+    "vfprintf",
+];
+
+/// What the allocation functions may reach, and why.
+const ALLOWED: [(&str, &str); 12] = [
+    ("__errno_location", "where the calling thread keeps errno"),
+    ("__gxx_personality_v0", "named by the tables of operator new, for the unwinder to call"),
+    ("bcmp", "compares memory"),
+    ("clock_gettime", "asks the kernel, or the page that it shares"),
+    ("getauxval", "reads what the kernel gave the program when it started"),
+    ("memcpy", "copies memory"),
+    ("memmove", "copies memory"),
+    ("memset", "fills memory"),
+    ("pthread_setspecific", "a word of the thread; may ask us for its table, the heap being there"),
+    ("sched_getcpu", "asks the kernel, or the words that it shares"),
+    ("strlen", "reads memory"),
+    ("sysconf", "only of the page size: a constant"),
+];
+
+/// What C++'s operators may reach besides: the program's handler, and its exceptions, where
+/// there is no memory. malloc knows neither.
+const ALLOWED_FOR_OPERATORS: [(&str, &str); 4] = [
+    ("__cxa_begin_catch", "operator new (std::nothrow) whose handler throws"),
+    ("__cxa_end_catch", "operator new (std::nothrow) whose handler throws"),
+    ("std::__throw_bad_alloc()", "operator new that finds no memory"),
+    ("std::get_new_handler()", "operator new that finds no memory"),
+];
+
+/// Calls through pointers, and what may be behind them.
+const POINTERS: [(&str, &str); 14] = [
+    ("<core::fmt::Formatter>::pad", FORMATS),
+    ("<core::fmt::Formatter>::pad_integral", FORMATS),
+    ("<core::fmt::Formatter>::pad_integral::write_prefix", FORMATS),
+    ("<numapilot_alloc::output::Output as core::fmt::Write>::write_str", WRITES),
+    ("<numapilot_alloc::output::Output as numapilot_alloc::profile::encode::Write>::put", WRITES),
+    ("core::fmt::write", FORMATS),
+    ("numapilot_alloc::api::allocate_large", HANDLES),
+    ("numapilot_alloc::api::refill", HANDLES),
+    ("numapilot_alloc::profile::note", UNWINDS),
+    ("numapilot_alloc::profile::stack::visit", UNWINDS),
+    ("numapilot_alloc::profile::write_to", WRITES),
+    ("numapilot_alloc::usage::Usage::count", WRITES),
+    ("numapilot_alloc::usage::Usage::write", WRITES),
+    ("numapilot_alloc_call", HANDLES),
+];
+
+const FORMATS: &str = "what formats a part of a message: its address counts as a call";
+const WRITES: &str = "a function that its caller hands over: its address counts as a call";
+const HANDLES: &str = "the program's new-handler, where there is no memory";
+const UNWINDS: &str = "the unwinder, where the user asks for a heap profile";
+
+fn reason<'a>(table: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
+    table.iter().find(|(known, _)| *known == name).map(|(_, reason)| *reason)
+}
+
+/// The call graph of the optimised library; says so where there is none.
+fn graph() -> Option<CallGraph> {
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: call graphs are of x86-64");
+        return None;
+    }
+    if !installed("objdump") {
+        return None;
+    }
+    let graph = CallGraph::read(&Subject::optimised().preload.unwrap());
+    graph.inspect_err(|reason| println!("skipped: {reason}")).ok()
+}
+
+/// What the allocation functions of C reach, and what C++'s do.
+fn reached(graph: &CallGraph) -> [Reached; 2] {
+    let exported = |name: &str| graph.exports().find(|(other, _)| *other == name);
+    let of_c: Vec<Node> = OF_C
+        .iter()
+        .map(|name| exported(name).unwrap_or_else(|| panic!("{name} is not exported")))
+        .chain(OF_C_ONCE.iter().filter_map(|name| exported(name)))
+        .map(|(_, root)| root)
+        .collect();
+    let operators = graph.exports().filter(|(name, _)| is_operator(name));
+    let of_operators: Vec<Node> = operators.map(|(_, root)| root).collect();
+    assert!(of_operators.len() >= 8, "of C++'s operators only {}", of_operators.len());
+    [of_c, of_operators].map(|roots| graph.reachable(roots))
+}
+
+#[test]
+fn the_c_library_is_entered_only_where_it_takes_no_lock() {
+    let Some(graph) = graph() else { return };
+    let mut complaints = String::new();
+    let [of_c, of_operators] = reached(&graph);
+    for (reached, more) in [(&of_c, &[][..]), (&of_operators, &ALLOWED_FOR_OPERATORS[..])] {
+        for node in reached.keys() {
+            let Node::Import(name) = node else { continue };
+            let complaint = if FORBIDDEN.iter().any(|forbidden| name.starts_with(forbidden)) {
+                "is forbidden"
+            } else if reason(&ALLOWED, name).or(reason(more, name)).is_none() {
+                "has no reason in the table of what is allowed"
+            } else {
+                continue;
+            };
+            writeln!(complaints, "{name} {complaint}: {}", graph.chain(reached, node)).unwrap();
+        }
+    }
+    assert!(complaints.is_empty(), "allocation functions reach what they may not:\n{complaints}");
+}
+
+/// So that nobody adds one unnoticed, through a pointer or not.
+#[test]
+fn the_calls_are_those_of_the_table() {
+    let Some(graph) = graph() else { return };
+    let Some(name) = name_of_table("forbidden_calls", "calls") else { return };
+    let mut nodes = Reached::new();
+    nodes.extend(reached(&graph).into_iter().flatten());
+    let mut calls: Vec<String> = nodes
+        .keys()
+        .filter_map(|node| {
+            let name = graph.name(node);
+            let reason = match node {
+                Node::Import(_) => {
+                    reason(&ALLOWED, &name).or(reason(&ALLOWED_FOR_OPERATORS, &name))
+                }
+                Node::Indirect(_) => reason(&POINTERS, name.strip_prefix("indirect: ")?),
+                Node::Function(_) | Node::Data(_) => return None,
+            };
+            let chain = || format!("NOT ALLOWED: {}", graph.chain(&nodes, node));
+            Some(format!("{name}: {}", reason.map_or_else(chain, str::to_owned)))
+        })
+        .collect();
+    calls.sort();
+    calls.dedup();
+    insta::assert_snapshot!(name, calls.join("\n"));
+}
+
+/// What threads of the library may reach in other libraries, and why: these are unknown to the
+/// C library, and have no thread-local storage of their own.
+const ALLOWED_FOR_THREADS: [(&str, &str); 8] = [
+    ("__gxx_personality_v0", "named by tables that lie beside a message"),
+    ("bcmp", "compares memory"),
+    ("clock_gettime", "sets errno where there is no such clock, but there is"),
+    ("getauxval", "sets errno where there is no such entry, but there is"),
+    ("memcpy", "copies memory"),
+    ("memmove", "copies memory"),
+    ("memset", "fills memory"),
+    ("strlen", "reads memory"),
+];
+
+/// The functions that threads of the library begin with: `run` of a module that is about a
+/// thread, and those that write statistics.
+fn is_entry(name: &str) -> bool {
+    let path = name.strip_prefix("numapilot_alloc::").and_then(|path| path.rsplit_once("::"));
+    path.is_some_and(|(module, function)| match function {
+        "run" | "begin" => module == "helper" || module.ends_with("thread"),
+        "wait" | "answer_all" => module == "statistics",
+        _ => false,
+    })
+}
+
+#[test]
+fn threads_of_the_library_use_no_thread_local_storage() {
+    let Some(graph) = graph() else { return };
+    let entries: Vec<Node> = graph.functions(is_entry).collect();
+    assert!(!entries.is_empty(), "no thread begins with a function of a name that is known here");
+    let reached = graph.reachable(entries);
+    let mut complaints = String::new();
+    for node in reached.keys() {
+        let complaint = match node {
+            Node::Import(name) if reason(&ALLOWED_FOR_THREADS, name).is_none() => {
+                "has no reason in the table of what threads may reach"
+            }
+            node if graph.touches_thread_locals(node) => "uses thread-local storage",
+            _ => continue,
+        };
+        let name = graph.name(node);
+        writeln!(complaints, "{name} {complaint}: {}", graph.chain(&reached, node)).unwrap();
+    }
+    assert!(complaints.is_empty(), "threads of the library reach too much:\n{complaints}");
+}
