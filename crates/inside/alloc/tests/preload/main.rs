@@ -15,6 +15,7 @@ mod forbidden_calls;
 mod harness;
 mod instructions;
 mod mappings;
+mod locks;
 mod memory;
 mod pprof;
 mod profile;
