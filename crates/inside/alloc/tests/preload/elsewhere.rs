@@ -37,6 +37,7 @@ fn musl(name: &'static str, link: Vec<String>) {
     subject.all_hold("published.c", &[]);
     subject.all_hold("scarcity.c", &["until_no_memory", "until_no_memory_in_threads"]);
     subject.all_hold("locks.c", &["threads_end_while_libraries_come_and_go"]);
+    subject.all_hold("background.c", &[]);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
+mod background;
 mod bad_use;
 mod call_graph;
 mod conformance;
