@@ -30,8 +30,7 @@ pub fn lost_range(start: usize, number: i32) -> ! {
         "the kernel did not move memory to {start:#x} (error {number}), and something else was \
          mapped there meanwhile"
     ));
-    // SAFETY: takes nothing and does not return.
-    unsafe { libc::abort() }
+    process::abort()
 }
 
 /// A C++ program without a way to throw has no memory.

@@ -24,7 +24,7 @@ pub fn object(class: usize) -> *mut u8 {
 
 /// A block of this size and alignment; null when there is no memory.
 pub fn block(size: usize, align: usize) -> Block {
-    let Some(space) = space::get() else { return Block { start: null_mut(), zero: false } };
+    let Some(space) = space::get() else { return Block::NOTHING };
     let region = large::region(space, size, space.nodes().current());
     large::allocate(space, region, size, align)
 }

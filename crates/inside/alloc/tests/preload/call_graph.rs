@@ -143,10 +143,14 @@ impl CallGraph {
         }
     }
 
-    /// Whether a node is a function that reads or writes thread-local storage itself.
+    /// Whether a node is a function that reads or writes thread-local storage itself. The thread
+    /// pointer itself (`%fs:0x0`) is none: it only tells threads apart.
     pub fn touches_thread_locals(&self, node: &Node) -> bool {
         let Node::Function(start) = node else { return false };
-        self.body(*start).any(|instruction| instruction.0.contains("%fs:"))
+        self.body(*start).any(|instruction| {
+            let text = &instruction.0;
+            text.match_indices("%fs:").any(|(at, _)| !is_thread_pointer(&text[at..]))
+        })
     }
 
     fn successors(&self, node: &Node) -> BTreeSet<Node> {
@@ -250,13 +254,26 @@ impl CallGraph {
     }
 }
 
+/// Whether an operand that begins with the segment of thread-local storage is its first word,
+/// which holds the thread pointer.
+fn is_thread_pointer(operand: &str) -> bool {
+    operand.strip_prefix("%fs:0x0").is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+}
+
 /// The graph of a small library finds what is there, and nothing else.
 #[cfg(test)]
 mod tests {
     use std::process::Command;
 
-    use super::{CallGraph, Node};
+    use super::{CallGraph, Node, is_thread_pointer};
     use crate::harness::{Subject, installed};
+
+    #[test]
+    fn thread_pointers_are_told_from_other_words() {
+        assert!(is_thread_pointer("%fs:0x0,%rax") && is_thread_pointer("%fs:0x0"));
+        assert!(!is_thread_pointer("%fs:0x10,%rax") && !is_thread_pointer("%fs:0x028"));
+        assert!(!is_thread_pointer("%fs:(%rax)"));
+    }
 
     fn function(graph: &CallGraph, name: &str) -> Node {
         graph.functions(|other| other == name).next().unwrap()

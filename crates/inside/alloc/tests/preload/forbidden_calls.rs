@@ -36,7 +36,7 @@ fn is_operator(name: &str) -> bool {
 }
 
 /// What begins so takes a lock of the C library or asks it for memory, whoever calls it.
-const FORBIDDEN: [&str; 44] = [
+const FORBIDDEN: [&str; 43] = [
     "__cxa_atexit",
     "__cxa_finalize",
     "__cxa_thread_atexit",
@@ -53,7 +53,6 @@ const FORBIDDEN: [&str; 44] = [
     "dlopen",
     "dlsym",
     "dprintf",
-    "environ",
     "exit",
     "fclose",
     "fflush",
@@ -84,19 +83,20 @@ const FORBIDDEN: [&str; 44] = [
 ];
 
 /// What the allocation functions may reach, and why.
-const ALLOWED: [(&str, &str); 12] = [
+const ALLOWED: [(&str, &str); 13] = [
     ("__errno_location", "where the calling thread keeps errno"),
     ("__gxx_personality_v0", "named by the tables of operator new, for the unwinder to call"),
     ("bcmp", "compares memory"),
     ("clock_gettime", "asks the kernel, or the page that it shares"),
+    ("environ", "read once: when the library is loaded, or by an earlier allocation, also then"),
     ("getauxval", "reads what the kernel gave the program when it started"),
     ("memcpy", "copies memory"),
     ("memmove", "copies memory"),
     ("memset", "fills memory"),
+    ("numapilot_bind_cpus", BINDS),
     ("pthread_setspecific", "a word of the thread; may ask us for its table, the heap being there"),
     ("sched_getcpu", "asks the kernel, or the words that it shares"),
     ("strlen", "reads memory"),
-    ("sysconf", "only of the page size: a constant"),
 ];
 
 /// What C++'s operators may reach besides: the program's handler, and its exceptions, where
@@ -109,7 +109,7 @@ const ALLOWED_FOR_OPERATORS: [(&str, &str); 4] = [
 ];
 
 /// Calls through pointers, and what may be behind them.
-const POINTERS: [(&str, &str); 14] = [
+const POINTERS: [(&str, &str); 16] = [
     ("<core::fmt::Formatter>::pad", FORMATS),
     ("<core::fmt::Formatter>::pad_integral", FORMATS),
     ("<core::fmt::Formatter>::pad_integral::write_prefix", FORMATS),
@@ -118,6 +118,8 @@ const POINTERS: [(&str, &str); 14] = [
     ("core::fmt::write", FORMATS),
     ("numapilot_alloc::api::allocate_large", HANDLES),
     ("numapilot_alloc::api::refill", HANDLES),
+    ("numapilot_alloc::bare_thread::begin", BEGINS),
+    ("numapilot_alloc::bare_thread::clone", BEGINS),
     ("numapilot_alloc::profile::note", UNWINDS),
     ("numapilot_alloc::profile::stack::visit", UNWINDS),
     ("numapilot_alloc::profile::write_to", WRITES),
@@ -129,6 +131,8 @@ const POINTERS: [(&str, &str); 14] = [
 const FORMATS: &str = "what formats a part of a message: its address counts as a call";
 const WRITES: &str = "a function that its caller hands over: its address counts as a call";
 const HANDLES: &str = "the program's new-handler, where there is no memory";
+const BINDS: &str = "a word of libnumapilot_bind's, which calls nothing";
+const BEGINS: &str = "what a thread of the library begins with";
 const UNWINDS: &str = "the unwinder, where the user asks for a heap profile";
 
 fn reason<'a>(table: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
@@ -213,14 +217,16 @@ fn the_calls_are_those_of_the_table() {
 
 /// What threads of the library may reach in other libraries, and why: these are unknown to the
 /// C library, and have no thread-local storage of their own.
-const ALLOWED_FOR_THREADS: [(&str, &str); 8] = [
+const ALLOWED_FOR_THREADS: [(&str, &str); 10] = [
     ("__gxx_personality_v0", "named by tables that lie beside a message"),
     ("bcmp", "compares memory"),
+    ("environ", "not read again: it was when the library was loaded"),
     ("clock_gettime", "sets errno where there is no such clock, but there is"),
     ("getauxval", "sets errno where there is no such entry, but there is"),
     ("memcpy", "copies memory"),
     ("memmove", "copies memory"),
     ("memset", "fills memory"),
+    ("numapilot_bind_cpus", BINDS),
     ("strlen", "reads memory"),
 ];
 
@@ -229,8 +235,8 @@ const ALLOWED_FOR_THREADS: [(&str, &str); 8] = [
 fn is_entry(name: &str) -> bool {
     let path = name.strip_prefix("numapilot_alloc::").and_then(|path| path.rsplit_once("::"));
     path.is_some_and(|(module, function)| match function {
-        "run" | "begin" => module == "helper" || module.ends_with("thread"),
-        "wait" | "answer_all" => module == "statistics",
+        "run" | "begin" => module.ends_with("thread"),
+        "answer_all" => module == "statistics",
         _ => false,
     })
 }
