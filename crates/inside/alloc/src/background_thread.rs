@@ -67,8 +67,10 @@ pub fn forget() {
 fn run() {
     // Where that is refused there is little to lose: capabilities are given up, not asked for.
     let _ = process::drop_capabilities();
+    process::leave_directories();
     leave_the_creators_cpu();
-    let rights = Rights::of_thread();
+    // Files that it opens for a moment must not take a number that the program counts on.
+    let rights = process::leave_files().ok().and_then(|()| Rights::of_thread());
     let mut in_vain = 0;
     while in_vain < PATIENCE
         && let Some(space) = space::existing()
@@ -88,7 +90,8 @@ fn look(space: &Space) -> bool {
     space.all_nodes().filter(|node| reclaim::do_all(space, node, now_ms)).count() > 0
 }
 
-/// Whether the process has other rights than these. Not where the kernel does not tell.
+/// Whether the process has other rights than these. Not where the kernel does not tell, nor where
+/// this thread may open no files.
 fn gave_up(rights: Option<&Rights>) -> bool {
     rights.zip(Rights::of_process()).is_some_and(|(own, process)| *own != process)
 }

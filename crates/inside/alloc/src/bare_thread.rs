@@ -45,7 +45,7 @@ const THREAD: i32 = libc::CLONE_VM
 const FREE: u32 = 0;
 /// Somebody is about to.
 const STARTING: u32 = 1;
-/// The system lets us have none.
+/// The system lets us have none, now or later.
 const REFUSED: u32 = 2;
 
 /// A thread that comes and goes; one at a time.
@@ -88,7 +88,8 @@ impl BareThread {
         let mut next = FREE;
         if self.number.load(Ordering::Acquire) == 0
             && let Ok(memory) = self.memory()
-            && self.make(memory).is_err()
+            && let Err(refused) = self.make(memory)
+            && !matches!(refused.0, libc::EAGAIN | libc::ENOMEM)
         {
             next = REFUSED;
         }

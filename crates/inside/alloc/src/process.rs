@@ -18,12 +18,15 @@ mod number {
     pub const SCHED_SETAFFINITY: usize = 203;
     pub const EXIT_GROUP: usize = 231;
     pub const TGKILL: usize = 234;
+    pub const UNSHARE: usize = 272;
+    pub const CLOSE_RANGE: usize = 436;
 }
 
 #[cfg(target_arch = "aarch64")]
 mod number {
     pub const CAPSET: usize = 91;
     pub const EXIT_GROUP: usize = 94;
+    pub const UNSHARE: usize = 97;
     pub const SCHED_SETAFFINITY: usize = 122;
     pub const TGKILL: usize = 131;
     pub const SIGACTION: usize = 134;
@@ -31,6 +34,7 @@ mod number {
     pub const PRCTL: usize = 167;
     pub const GETPID: usize = 172;
     pub const GETTID: usize = 178;
+    pub const CLOSE_RANGE: usize = 436;
 }
 
 /// The calling process.
@@ -126,6 +130,22 @@ pub fn drop_capabilities() -> Result<(), Refused> {
     let arguments = [header.as_mut_ptr() as usize, NONE.as_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: the kernel reads the header, and as much data as its version says.
     unsafe { call(number::CAPSET, arguments) }.map(drop)
+}
+
+/// Gives the calling thread open files of its own, none, instead of those that it shares with the
+/// process (close_range(2), Linux 5.9).
+pub fn leave_files() -> Result<(), Refused> {
+    const UNSHARE: usize = 2;
+    let arguments = [0, u32::MAX as usize, UNSHARE, 0, 0, 0];
+    // SAFETY: takes numbers; files are closed in the new table only.
+    unsafe { call(number::CLOSE_RANGE, arguments) }.map(drop)
+}
+
+/// Gives the calling thread directories of its own, instead of those that it shares with the
+/// process: setns(2) refuses a process whose directories are shared.
+pub fn leave_directories() {
+    // SAFETY: takes a number. Refused, they stay shared.
+    let _ = unsafe { call(number::UNSHARE, [libc::CLONE_FS as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Names the calling thread, for those who list threads; at most 15 bytes.

@@ -5,6 +5,7 @@
 #include "case.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <sys/syscall.h>
 
@@ -231,6 +232,19 @@ static void the_user_changes(void) {
   await_return(before);
 }
 
+/* It takes none of the numbers that the program counts on: the lowest free one is the next. */
+static void files_are_the_programs(void) {
+  for (int seen = 0; seen < 20;) {
+    use_much();
+    for (int i = 0; i < 20000; i++) {
+      CHECK(close(0) == 0);
+      int file = open("/dev/null", O_RDONLY);
+      CHECK_AT(file == 0, file, i);
+    }
+    seen += each_of_the_library(NULL) > 0;
+  }
+}
+
 int main(int count, char **arguments) {
   static const struct test_case cases[] = {
       {"memory_returns_while_idle", memory_returns_while_idle},
@@ -240,6 +254,7 @@ int main(int count, char **arguments) {
       {"signals_come_to_the_program", signals_come_to_the_program},
       {"it_works_again_after_fork", it_works_again_after_fork},
       {"the_user_changes", the_user_changes},
+      {"files_are_the_programs", files_are_the_programs},
   };
   return run_case(count, arguments, cases, COUNT(cases));
 }

@@ -8,6 +8,7 @@ const SOURCE: &str = "background.c";
 crate::harness::cases! { "background.c":
     memory_returns_while_idle all_signals_are_blocked_in_it it_has_no_capabilities
     no_wait_sees_it signals_come_to_the_program it_works_again_after_fork the_user_changes
+    files_are_the_programs
 }
 
 #[test]
