@@ -258,10 +258,12 @@ pub unsafe fn map_where_nothing_is(start: usize, bytes: usize) -> Result<(), Ref
 /// The range is ours.
 pub unsafe fn is_mapped(start: usize, bytes: usize) -> bool {
     let step = 512 * page_size();
-    // SAFETY: by contract.
-    (0..bytes)
-        .step_by(step)
-        .all(|offset| unsafe { resident(start + offset, step.min(bytes - offset)).is_ok() })
+    (0..bytes).step_by(step).all(|offset| {
+        // SAFETY: by contract.
+        let there = unsafe { resident(start + offset, step.min(bytes - offset)) };
+        // Where the call itself is refused, nothing is known to be missing.
+        there != Err(Refused(libc::ENOMEM))
+    })
 }
 
 /// Whether a range lies in one mapping.
@@ -385,8 +387,18 @@ pub fn current_cpu_and_node() -> Result<(u32, u32), Refused> {
 /// Most bytes of address space the process may have; `None` without a limit.
 pub fn address_space_limit() -> Option<usize> {
     const ADDRESS_SPACE: usize = 9;
+    limit_of(ADDRESS_SPACE)
+}
+
+/// Whether there is a limit to the address space of the process, or to its data.
+pub fn has_memory_limit() -> bool {
+    const DATA: usize = 2;
+    address_space_limit().or_else(|| limit_of(DATA)).is_some()
+}
+
+fn limit_of(resource: usize) -> Option<usize> {
     let mut limit = [0u64; 2];
-    let arguments = [0, ADDRESS_SPACE, 0, limit.as_mut_ptr() as usize, 0, 0];
+    let arguments = [0, resource, 0, limit.as_mut_ptr() as usize, 0, 0];
     // SAFETY: the kernel writes two 64-bit words.
     unsafe { call(number::PRLIMIT64, arguments) }.ok()?;
     (limit[0] != u64::MAX).then_some(limit[0] as usize)

@@ -34,12 +34,22 @@ fn guard_pages() -> u32 {
 /// Mappings that an inaccessible end adds to the process: its own, and that of what follows.
 const GUARD_MAPPINGS: u32 = 2;
 
-/// Makes the end of a block inaccessible, or accessible again.
-fn guard(space: &Space, page: u32, pages: u32, accessible: bool) {
+/// Makes the end of a block inaccessible, or accessible again; whether that was possible.
+fn guard(space: &Space, page: u32, pages: u32, accessible: bool) -> bool {
     let guard = guard_pages();
     let start = space.address_of(page + pages - guard);
     // SAFETY: those pages are the block's, beyond what its owner may use.
-    let _ = unsafe { kernel::protect(start, guard as usize * PAGE, accessible) };
+    unsafe { kernel::protect(start, guard as usize * PAGE, accessible) }.is_ok()
+}
+
+/// The pages of a block whose end is accessible again. Where the kernel refuses that (RLIMIT_DATA),
+/// the end is left out: nobody may get it.
+fn open_end(space: &Space, run: Run) -> Run {
+    match guard_pages() {
+        0 => run,
+        _ if guard(space, run.page, run.pages, true) => run,
+        guard => Run { pages: run.pages - guard, ..run },
+    }
 }
 
 /// The region that a block of `size` bytes comes from which a thread on this node asks for.
@@ -178,42 +188,37 @@ fn free_with(
         drop(heap);
         return give_renewed(space, node, run, added);
     }
-    if added > 0 {
-        guard(space, page, pages, true);
-        mappings::remove(added);
-    }
+    mappings::remove(added);
+    let run = if added > 0 { open_end(space, run) } else { run };
     heap.give(space, run, kernel::now_ms() as u32);
 }
 
 /// Gives back pages of a block whose mapping is not that of its neighbours, after it was made
 /// theirs again.
 fn give_renewed(space: &Space, node: usize, run: Run, added: u32) {
-    let Some(zero) = renew(space, node, run, added) else { return };
-    let now_ms = kernel::now_ms() as u32;
-    space.node(node).pages.lock().give(space, Run { zero, ..run }, now_ms);
+    let Some(run) = renew(space, node, run, added) else { return };
+    space.node(node).pages.lock().give(space, run, kernel::now_ms() as u32);
 }
 
-/// Makes the mapping of pages that are nobody's that of their neighbours; whether they are then
-/// known to be zeroes. `None` when they may not be mapped any more: nobody may get them.
-fn renew(space: &Space, node: usize, run: Run, added: u32) -> Option<bool> {
+/// Makes the mapping of pages that are nobody's that of their neighbours; what of them may be used
+/// again. `None` when they may not be mapped any more.
+fn renew(space: &Space, node: usize, run: Run, added: u32) -> Option<Run> {
     if !mappings::can_merge() {
-        if guard_pages() > 0 {
-            guard(space, run.page, run.pages, true);
-        }
-        return Some(run.zero);
+        return Some(open_end(space, run));
     }
     // SAFETY: the pages are on no list, and nothing is allocated there.
     if unsafe { advice::renew(space, node, run.page..run.page + run.pages) }.is_ok() {
         mappings::remove(added);
-        return Some(true);
+        return Some(Run { zero: true, ..run });
     }
     let bytes = run.pages as usize * PAGE;
     // SAFETY: as above. What is locked stays; where something is missing, it says ENOMEM.
-    match unsafe { kernel::discard(space.address_of(run.page), bytes) } {
-        Ok(()) => Some(true),
-        Err(Refused(libc::ENOMEM)) => None,
-        Err(_) => Some(false),
-    }
+    let zero = match unsafe { kernel::discard(space.address_of(run.page), bytes) } {
+        Ok(()) => true,
+        Err(Refused(libc::ENOMEM)) => return None,
+        Err(_) => false,
+    };
+    Some(open_end(space, Run { zero, ..run }))
 }
 
 /// Bytes of a block.
@@ -270,6 +275,7 @@ pub unsafe fn replace(space: &Space, from: *mut u8, to: *mut u8) {
     // SAFETY: by contract.
     unsafe {
         let is_empty = relocate::transfer(space, page, to, bytes);
-        free_with(space, block, from, is_empty);
+        // What lies in a guarded end stays there.
+        free_with(space, block, from, is_empty && guard_pages() == 0);
     }
 }

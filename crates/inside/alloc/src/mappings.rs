@@ -25,8 +25,8 @@ const LONG: usize = 32 << 20;
 static ADDED: AtomicU32 = AtomicU32::new(0);
 /// The most there may be; 0 until it is known.
 static LIMIT: AtomicU32 = AtomicU32::new(0);
-/// The process was forked. A range that is made equal to its neighbours stays a mapping of its
-/// own here: the kernel merges none that came from the parent (mm/vma.c, is_mergeable_anon_vma).
+/// The process was forked. A range that is mapped anew stays a mapping of its own here: the kernel
+/// merges none with those that came from the parent (mm/vma.c, is_mergeable_anon_vma).
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// Counts mappings that a range of so many bytes is about to add. False when that would be too
@@ -39,12 +39,11 @@ pub fn add(mappings: u32, bytes: usize) -> bool {
 
 /// Counts mappings that a range no longer adds, because it is equal to its neighbours again.
 pub fn remove(mappings: u32) {
-    if !FORKED.load(Ordering::Relaxed) {
-        ADDED.fetch_sub(mappings, Ordering::Relaxed);
-    }
+    ADDED.fetch_sub(mappings, Ordering::Relaxed);
 }
 
-/// Whether a range that is made equal to its neighbours shares their mapping again.
+/// Whether a range that is mapped anew shares its neighbours' mapping. One whose protection or
+/// advice becomes theirs always does.
 pub fn can_merge() -> bool {
     !FORKED.load(Ordering::Relaxed)
 }
@@ -52,6 +51,12 @@ pub fn can_merge() -> bool {
 /// Called in the child of a fork.
 pub fn forked() {
     FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Asks the system for its limit: when the library is loaded, for later the program may be no
+/// longer allowed to open files.
+pub fn prepare() {
+    limit();
 }
 
 fn limit() -> u32 {

@@ -95,6 +95,8 @@ unsafe fn prepare(space: &Space, source: &mut Span, from: usize, to: usize, byte
         || space.node_of(from) != space.node_of(to)
         || source.cuts()[CUTS - 1] != 0
         || REFUSED.load(Ordering::Relaxed)
+        // The kernel counts the pages twice, after it has unmapped the target.
+        || kernel::has_memory_limit()
     {
         return false;
     }
@@ -133,8 +135,8 @@ unsafe fn transfer_part(from: usize, to: usize, bytes: usize) -> bool {
     }
     // SAFETY: by contract.
     unsafe {
-        // The kernel may have unmapped the target before it refused, and another thread may
-        // have mapped something there.
+        // The kernel may have unmapped the target before it refused, and may not map it again;
+        // or another thread's mapping may have come there.
         if kernel::map_where_nothing_is(to, bytes).is_err() && !kernel::is_mapped(to, bytes) {
             report::lost_range(to, number);
         }

@@ -23,12 +23,12 @@ pub fn bad_free(pointer: usize, cause: &str) -> ! {
     process::abort()
 }
 
-/// The kernel refused to move memory, and took the range where it should have gone.
+/// The kernel refused to move memory, and unmapped the range where it should have gone.
 #[cold]
 pub fn lost_range(start: usize, number: i32) -> ! {
     complain(format_args!(
-        "the kernel did not move memory to {start:#x} (error {number}), and something else was \
-         mapped there meanwhile"
+        "the kernel did not move memory to {start:#x} (error {number}), and what it unmapped \
+         there cannot be mapped again"
     ));
     process::abort()
 }

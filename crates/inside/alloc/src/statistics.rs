@@ -15,7 +15,7 @@ use numapilot_bind::env::{ALLOC_PROFILE, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL};
 use crate::bare_thread::BareThread;
 use crate::output::complain;
 use crate::usage::{self, Format};
-use crate::{config, file, kernel, profile, space, threads};
+use crate::{config, file, kernel, mappings, profile, space, threads};
 
 /// Nobody asked, or all was written.
 const QUIET: u32 = 0;
@@ -43,6 +43,7 @@ static END: extern "C" fn() = end;
 
 extern "C" fn begin() {
     config::read();
+    mappings::prepare();
     threads::prepare();
     let config = config::get();
     // Nothing is reserved for a program that never allocates, unless it has to tell so.

@@ -15,6 +15,7 @@ mod elsewhere;
 mod forbidden_calls;
 mod harness;
 mod instructions;
+mod limits;
 mod locks;
 mod mappings;
 mod memory;
