@@ -13,22 +13,7 @@ enum { MUCH = 64 << 20 };
 
 static pid_t thread_number(void) { return (pid_t)syscall(SYS_gettid); }
 
-/* Small objects, all freed at once. */
-static void use_much(void) {
-  enum { SIZE = 200 };
-  void *first = NULL;
-  for (size_t taken = 0; taken < MUCH; taken += SIZE) {
-    void **block = malloc(SIZE);
-    CHECK(block);
-    *block = first;
-    first = block;
-  }
-  while (first) {
-    void *next = *(void **)first;
-    free(first);
-    first = next;
-  }
-}
+static void use_much(void) { use_small_objects(MUCH); }
 
 static void idle(void) { usleep(10000); }
 

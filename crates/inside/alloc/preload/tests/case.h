@@ -84,6 +84,23 @@ static inline size_t random_size(uint64_t *state) {
   return (r >> 8) & (((uint64_t)1 << (r >> 40) % (bits + 1)) - 1);
 }
 
+/* Takes so many bytes in small objects, and frees them all at once. */
+static inline void use_small_objects(size_t bytes) {
+  enum { SIZE = 200 };
+  void **first = NULL;
+  for (size_t taken = 0; taken < bytes; taken += SIZE) {
+    void **block = (void **)malloc(SIZE);
+    CHECK(block);
+    *block = first;
+    first = block;
+  }
+  while (first) {
+    void **next = (void **)*first;
+    free(first);
+    first = next;
+  }
+}
+
 /* A line of /proc/self/status in bytes, 0 when there is none. */
 static inline size_t status_bytes(const char *key) {
   char line[256];

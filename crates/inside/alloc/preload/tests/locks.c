@@ -29,21 +29,7 @@ static void give_many(void **blocks) {
 }
 
 /* Enough freed at once that giving it back to the system is worth it. */
-static void use_much(void) {
-  enum { MUCH = 32 << 20, SIZE = 200 };
-  void *first = NULL;
-  for (size_t taken = 0; taken < MUCH; taken += SIZE) {
-    void **block = malloc(SIZE);
-    CHECK(block);
-    *block = first;
-    first = block;
-  }
-  while (first) {
-    void *next = *(void **)first;
-    free(first);
-    first = next;
-  }
-}
+static void use_much(void) { use_small_objects(32 << 20); }
 
 /* Threads that hold memory at the same time and end together. Between the second barrier and
  * their end none of them calls the allocator: what the first one that ends makes it want is
