@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use crate::class::{GRAIN, HUGE_PAGES, PAGE};
 use crate::config::INTERLEAVE_FROM;
 use crate::kernel::Refused;
-use crate::pages::{Begin, PageHeap, Purpose, Run};
+use crate::pages::{Begin, Purpose, Run};
 use crate::relocate::{self, MOVE_FROM};
 use crate::space::Space;
 use crate::span::{CUTS, Span, Use};
@@ -233,7 +233,12 @@ pub fn resize(space: &Space, pointer: *mut u8, size: usize) -> bool {
     let Some(wanted) = pages_of(space, size).filter(|_| guard_pages() == 0) else { return false };
     if wanted > pages {
         let mut heap = space.node(node).pages.lock();
-        return lengthen(space, &mut heap, page, pages, wanted);
+        let is_longer = heap.extend(space, page, pages, wanted - pages).is_some();
+        if is_longer {
+            // SAFETY: the caller's block, and the lock is held.
+            unsafe { (*space.span(page)).pages = wanted };
+        }
+        return is_longer;
     }
     if wanted < pages {
         // SAFETY: only its owner, the caller, changes the description of a block.
@@ -253,15 +258,6 @@ pub fn resize(space: &Space, pointer: *mut u8, size: usize) -> bool {
         }
     }
     true
-}
-
-fn lengthen(space: &Space, heap: &mut PageHeap, page: u32, pages: u32, wanted: u32) -> bool {
-    let longer = heap.extend(space, page, pages, wanted - pages).is_some();
-    if longer {
-        // SAFETY: the caller's block, and the lock is held.
-        unsafe { (*space.span(page)).pages = wanted };
-    }
-    longer
 }
 
 /// Moves the contents of a block to a larger one, and frees it.
