@@ -120,18 +120,20 @@ static void main_leaves() {
   pthread_exit(nullptr);
 }
 
+static void use_heap_in_a_child() {
+  pid_t child = fork_child();
+  CHECK(child >= 0);
+  if (child == 0) {
+    use_heap();
+    std::thread(use_heap).join();
+    _exit(7);
+  }
+  CHECK(exit_status_of(child) == 7);
+}
+
 static void fork_handlers() {
   CHECK(pthread_atfork(use_heap, use_heap, use_heap) == 0);
-  for (int i = 0; i < 20; i++) {
-    pid_t child = fork_child();
-    CHECK(child >= 0);
-    if (child == 0) {
-      use_heap();
-      std::thread(use_heap).join();
-      _exit(7);
-    }
-    CHECK(exit_status_of(child) == 7);
-  }
+  for (int i = 0; i < 20; i++) use_heap_in_a_child();
 }
 
 /* Handlers registered before the allocator's, as by a library that is loaded before it: they run
@@ -144,14 +146,7 @@ static void fork_handlers_of_an_earlier_library() {
     while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) free(malloc(100000));
   });
   for (int i = 0; i < 50; i++) {
-    pid_t child = fork_child();
-    CHECK(child >= 0);
-    if (child == 0) {
-      use_heap();
-      std::thread(use_heap).join();
-      _exit(7);
-    }
-    CHECK(exit_status_of(child) == 7);
+    use_heap_in_a_child();
     use_heap();
   }
   __atomic_store_n(&done, true, __ATOMIC_RELEASE);

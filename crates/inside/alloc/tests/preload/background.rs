@@ -16,7 +16,7 @@ fn the_optimised_library() {
     Subject::optimised().all_hold(SOURCE, &[]);
 }
 
-/// The thread that waits for that signal is as little of the program as the other.
+/// The thread that answers that signal is as little of the program as the other.
 #[test]
 fn statistics_on_a_signal() {
     let variables = [("NUMAPILOT_ALLOC_STATS_SIGNAL", "12")];

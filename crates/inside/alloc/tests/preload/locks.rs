@@ -19,8 +19,7 @@ fn the_optimised_library() {
     Subject::optimised().all_hold(SOURCE, &[]);
 }
 
-/// With a thread that waits for that signal as long as the process lives: the process must not
-/// live as long as the thread.
+/// The library handles a signal of the program's then, and answers on a thread of its own.
 #[test]
 fn statistics_on_a_signal() {
     let variables = [("NUMAPILOT_ALLOC_STATS_SIGNAL", "12")];
