@@ -25,13 +25,16 @@ replicate = crates/inside/replicate/c
 export CARGO
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench man docs lint install uninstall clean
+.PHONY: help setup setup-demo build test demo bench man docs lint install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-setup: ## install the peer allocators and the tools that tests use, where permitted
-	@scripts/setup
+setup: ## install what the tests use, where permitted; SETUP=minimal: allocators and numactl only
+	@scripts/setup test
+
+setup-demo:
+	@scripts/setup demo
 
 build: ## optimised binary, preload library, manual pages and completions, in target/
 	$(CARGO) build --release --locked --workspace
@@ -44,7 +47,7 @@ build: ## optimised binary, preload library, manual pages and completions, in ta
 test: setup ## set up, then run every test; lists what was skipped and why
 	@scripts/test
 
-demo: setup build ## tune the built-in workload w1 on this machine and print the best plan
+demo: setup-demo build ## tune the built-in workload w1 on this machine and print the best plan
 	@scripts/demo
 
 bench: build ## run the built-in workloads over every data set and check their answers

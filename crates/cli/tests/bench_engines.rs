@@ -25,7 +25,7 @@ fn cache() -> PathBuf {
     path
 }
 
-/// Where scripts/setup puts Python modules.
+/// Where scripts/setup test puts Python modules.
 fn modules() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     target.join("python")

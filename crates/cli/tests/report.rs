@@ -111,7 +111,7 @@ fn a_browser_shows_it_in_light_dark_and_on_a_phone() {
         .into_iter()
         .find(|name| Process::new(name).arg("--version").output().is_ok());
     let Some(browser) = found else {
-        println!("skipped: no chromium on PATH; scripts/setup installs it");
+        println!("skipped: no chromium on PATH; scripts/setup test installs it");
         return;
     };
     let directory = results();

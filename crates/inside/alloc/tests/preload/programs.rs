@@ -236,7 +236,7 @@ fn postgresql() {
 
 #[test]
 fn duckdb() {
-    // Where scripts/setup puts it.
+    // Where scripts/setup test puts it.
     let modules = concat!(env!("CARGO_TARGET_TMPDIR"), "/../python");
     let import = format!("import sys; sys.path.append('{modules}'); import duckdb");
     if !Command::new("python3").args(["-c", &import]).output().is_ok_and(|o| o.status.success()) {
