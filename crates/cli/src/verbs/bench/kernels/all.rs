@@ -34,7 +34,7 @@ pub struct Args {
     /// Run everything so many times, what a kernel is to run with in turn, and keep each one's
     /// median: by time, with --under by the rate in the end.
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+          value_parser = crate::units::whole::<u32>(1..=1000))]
     pub(super) runs: u32,
 
     /// Run each kernel with its illness under these instead of in all its placements.

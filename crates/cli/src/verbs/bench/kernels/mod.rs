@@ -106,7 +106,7 @@ pub struct ReadMostly {
 
     /// Reads for one write.
     #[arg(long, value_name = "N", default_value_t = 1000,
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = crate::units::whole::<u64>(1..))]
     writes_every: u64,
 }
 
