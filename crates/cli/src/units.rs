@@ -1,5 +1,8 @@
-//! Durations and sizes as people write them on a command line.
+//! Durations, sizes and whole numbers as people write them on a command line.
 
+use std::fmt::Display;
+use std::ops::{Bound, RangeBounds};
+use std::str::FromStr;
 use std::time::Duration;
 
 use numapilot_tune::run::Limits;
@@ -19,10 +22,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).ok().filter(|d| !d.is_zero()).ok_or_else(bad)
 }
 
-/// `100`: milliseconds, as perf's `-I` has them.
+/// `100`: milliseconds, as perf's `-I` and `--timeout` have them; with a unit as [`duration`].
 pub fn milliseconds(text: &str) -> Result<Duration, String> {
-    let bad = || format!("'{text}' is no number of milliseconds; write 1000 for a second");
-    let number = text.parse().map_err(|_| bad())?;
+    let bad = || format!("'{text}' is not a duration; write 500 (milliseconds), 500ms or 2s");
+    let (number, unit) = split(text);
+    if !unit.is_empty() {
+        return duration(text).map_err(|_| bad());
+    }
+    let number = number.parse().map_err(|_| bad())?;
     Some(Duration::from_millis(number)).filter(|time| !time.is_zero()).ok_or_else(bad)
 }
 
@@ -31,17 +38,16 @@ pub fn span(text: &str) -> Result<Duration, String> {
     if text == "0" || text == "0s" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
-/// `8G`, `512M`, `1.5GiB`, `4096`: binary units.
+/// `8G`, `512m`, `1.5 GiB`, `4096`: binary units, in capitals or not.
 pub fn size(text: &str) -> Result<u64, String> {
     let bad = || format!("'{text}' is not a size; write 8G, 512M or 4096 (bytes)");
     let (number, unit) = split(text);
-    let unit = unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B')).unwrap_or(unit);
-    let shift = match unit {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
         _ => return Err(bad()),
     };
     let number: f64 = number.parse().map_err(|_| bad())?;
@@ -58,6 +64,32 @@ pub fn limit(text: &str) -> Result<Limits, String> {
             Ok(Limits { rss_bytes: None, seconds: Some(duration(value)?.as_secs_f64()) })
         }
         _ => Err(format!("'{text}' is not a limit; write rss=8G or time=30s")),
+    }
+}
+
+/// A parser of whole numbers within a range, for clap.
+///
+/// # Errors
+/// The parser's: that the text is no whole number, or which bound it breaks.
+pub fn whole<T>(
+    range: impl RangeBounds<T> + Clone + Send + Sync + 'static,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Copy + Send + Sync + 'static,
+{
+    move |text| {
+        let limits = || match (range.start_bound(), range.end_bound()) {
+            (Bound::Included(least), Bound::Included(most)) => format!("from {least} to {most}"),
+            (Bound::Included(least), _) => format!("of at least {least}"),
+            _ => "in the range of this option".to_owned(),
+        };
+        let number: T =
+            text.trim().parse().map_err(|_| format!("write a whole number {}", limits()))?;
+        if range.contains(&number) {
+            Ok(number)
+        } else {
+            Err(format!("write a number {}", limits()))
+        }
     }
 }
 
@@ -91,9 +123,11 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_have_no_unit() {
+    fn a_number_without_a_unit_is_milliseconds() {
         assert_eq!(milliseconds("250"), Ok(Duration::from_millis(250)));
-        for bad in ["", "0", "-1", "1s", "1.5", "99999999999999999999"] {
+        assert_eq!(milliseconds("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(milliseconds("1.5 ms"), Ok(Duration::from_micros(1500)));
+        for bad in ["", "0", "0s", "-1", "1.5", "1 parsec", "99999999999999999999"] {
             assert!(milliseconds(bad).is_err(), "{bad}");
         }
     }
@@ -103,12 +137,26 @@ mod tests {
         assert_eq!(size("8G"), Ok(8 << 30));
         assert_eq!(size("1.5MiB"), Ok(3 << 19));
         assert_eq!(size("2TB"), Ok(2 << 40));
+        for same in ["128M", "128m", "128MiB", "128 MiB", "128mb", "131072K", "134217728"] {
+            assert_eq!(size(same), Ok(128 << 20), "{same}");
+        }
         for bad in ["", "G", "0", "-1G", "1X"] {
             assert!(size(bad).is_err(), "{bad}");
         }
         assert_eq!(limit("rss=1K").unwrap().rss_bytes, Some(1024));
         assert_eq!(limit("time=2m").unwrap().seconds, Some(120.0));
         assert!(limit("rss").is_err() && limit("cpu=1").is_err());
+    }
+
+    #[test]
+    fn whole_numbers_say_their_bounds() {
+        let repetitions = whole::<u16>(3..=1000);
+        assert_eq!(repetitions("3"), Ok(3));
+        assert_eq!(repetitions("2"), Err("write a number from 3 to 1000".to_owned()));
+        assert_eq!(repetitions("70000"), Err("write a whole number from 3 to 1000".to_owned()));
+        let pid = whole::<i32>(1..);
+        assert_eq!(pid("0"), Err("write a number of at least 1".to_owned()));
+        assert_eq!(pid("x"), Err("write a whole number of at least 1".to_owned()));
     }
 
     #[test]

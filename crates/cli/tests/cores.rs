@@ -139,7 +139,7 @@ fn what_cannot_be_is_said() {
     fails(&["--thmin", "80", "--", "true"], "--thmin 80 is not below --thmax 70");
     fails(&["--thmax", "130", "--", "true"], "is not a percentage");
     fails(&["--min", "3", "--max", "2", "--", "true"], "--max is below --min");
-    fails(&["--min", "0", "--", "true"], "0 is not in 1..");
+    fails(&["--min", "0", "--", "true"], "write a number of at least 1");
     fails(&["--tick", "1ms", "--", "true"], "too short");
     fails(&["-I", "1", "--", "true"], "too short");
     fails(&["-I", "100", "--tick", "1s", "--", "true"], "cannot be used with");

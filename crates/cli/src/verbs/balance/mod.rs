@@ -47,7 +47,7 @@ pub struct Args {
 
     /// Balance running processes and what descends from them, until they end or Ctrl-C.
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
-          value_parser = clap::value_parser!(i32).range(1..))]
+          value_parser = crate::units::whole::<i32>(1..))]
     pid: Vec<i32>,
 
     #[command(flatten)]

@@ -44,12 +44,12 @@ pub struct Args {
 
     /// Control running processes, each with what descends from it, until they end or Ctrl-C.
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
-          value_parser = clap::value_parser!(i32).range(1..))]
+          value_parser = crate::units::whole::<i32>(1..))]
     pid: Vec<i32>,
 
     /// With -p: part of each process in what is scarce, relative to the others.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "pid",
-          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+          value_parser = crate::units::whole::<u32>(1..=10_000))]
     weight: Vec<u32>,
 
     #[command(flatten)]

@@ -103,11 +103,11 @@ pub struct Decision {
     thmax: Option<f64>,
 
     /// Fewest cores of a target.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::units::whole::<u32>(1..))]
     min: u32,
 
     /// Most cores of a target; by default all that it may use.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = crate::units::whole::<u32>(1..))]
     max: Option<u32>,
 
     /// How to hold a target on its cores.

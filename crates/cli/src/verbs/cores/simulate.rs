@@ -45,11 +45,11 @@ pub struct Args {
     trace: Option<PathBuf>,
 
     /// Cores of the machine.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = crate::units::whole::<u32>(1..=4096))]
     cpus: u32,
 
     /// Cores at the beginning.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::units::whole::<u32>(1..))]
     first: u32,
 
     /// Draw load and cores into FILE.

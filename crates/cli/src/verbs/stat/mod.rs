@@ -27,11 +27,11 @@ use crate::terminal::Terminal;
 pub struct Args {
     /// Repeat the run N times; figures become means, with their deviation.
     #[arg(short = 'r', long = "repeat", value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with_all = ["pid", "all_cpus"])]
+          value_parser = crate::units::whole::<u32>(1..=10_000), conflicts_with_all = ["pid", "all_cpus"])]
     repeat: u32,
     /// Also print the figures of every MS milliseconds.
     #[arg(short = 'I', long = "interval-print", value_name = "MS",
-          value_parser = clap::value_parser!(u64).range(10..))]
+          value_parser = crate::units::whole::<u64>(10..))]
     interval: Option<u64>,
     /// Write the figures to FILE.
     #[arg(short = 'o', long, value_name = "FILE")]
@@ -42,13 +42,13 @@ pub struct Args {
     /// Observe running processes and what descends from them, until they end, Ctrl-C,
     /// --timeout, or until the command ends.
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
-          value_parser = clap::value_parser!(i32).range(1..))]
+          value_parser = crate::units::whole::<i32>(1..))]
     pid: Vec<i32>,
     /// Observe the whole machine, until Ctrl-C, --timeout, or until the command ends.
     #[arg(short = 'a', long)]
     all_cpus: bool,
-    /// End after so many seconds; a program that was started here is ended, too.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// End after this time, as 90, 90s or 2m; a program that was started here is ended, too.
+    #[arg(long, value_name = "TIME", value_parser = crate::units::duration)]
     timeout: Option<Duration>,
     /// Run the command under the plan of a profile (see run, tune).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "all_cpus"])]
@@ -57,14 +57,6 @@ pub struct Args {
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
           required_unless_present_any = ["pid", "all_cpus"])]
     command: Vec<OsString>,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is not a number of seconds"))?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err(format!("{text} seconds cannot be waited for: give a number above 0")),
-    }
 }
 
 impl Args {

@@ -47,7 +47,7 @@ pub struct Args {
     scale: Scale,
     /// Run all of it N times, not as often as the scale says; with 1 a first look, with more and
     /// --resume surer values.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = crate::units::whole::<u32>(1..))]
     repetitions: Option<u32>,
     /// Add to the results that are there; no trial is made again but those that failed.
     #[arg(long)]

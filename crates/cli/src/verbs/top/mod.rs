@@ -32,7 +32,7 @@ const SHORTEST: Duration = Duration::from_millis(50);
 pub struct Args {
     /// Look at these processes and what descends from them; at the whole machine if not given.
     #[arg(short, long, value_name = "PID", value_delimiter = ',',
-          value_parser = clap::value_parser!(i32).range(1..))]
+          value_parser = crate::units::whole::<i32>(1..))]
     pid: Vec<i32>,
     /// Look that often.
     #[arg(short = 'd', long, value_name = "TIME", default_value = "1s",
@@ -41,7 +41,7 @@ pub struct Args {
     #[command(flatten)]
     as_perf: crate::period::AsPerf,
     /// Print so many intervals as text and end.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = crate::units::whole::<u64>(1..))]
     intervals: Option<u64>,
     /// Print one interval as text and end.
     #[arg(long, conflicts_with = "intervals")]

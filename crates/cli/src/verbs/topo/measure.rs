@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use numapilot_topology::Machine;
-use numapilot_topology::description::{ByteSize, Description};
+use numapilot_topology::description::Description;
 use numapilot_topology::measure::{Measurement, Options, Placed, Sample, measure};
 
 use crate::file::{self, Existing};
@@ -19,12 +19,12 @@ const UNDISTURBED: f64 = 0.97;
 pub fn run(
     terminal: &Terminal,
     machine: &mut Machine,
-    size: Option<ByteSize>,
+    size: Option<u64>,
 ) -> anyhow::Result<Measurement> {
     let bar = if terminal.is_interactive() { ProgressBar::new(1) } else { ProgressBar::hidden() };
     bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}")?);
     bar.enable_steady_tick(Duration::from_millis(200));
-    let options = Options { bytes: size.map(|size| size.0), ..Options::default() };
+    let options = Options { bytes: size, ..Options::default() };
     let result = measure(machine, &options, &mut |done, of, what| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use numapilot_topology::description::ByteSize;
 use numapilot_topology::{Machine, Recording, description};
 
 use self::root::Root;
@@ -44,9 +43,9 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["root", "machine", "record"])]
     measure: bool,
 
-    /// Memory to measure each node with, such as "512 MiB" (default: 8 times the last cache).
-    #[arg(long, value_name = "SIZE", requires = "measure")]
-    measure_size: Option<ByteSize>,
+    /// Memory to measure each node with, such as 512M (default: 8 times the last cache).
+    #[arg(long, value_name = "SIZE", requires = "measure", value_parser = crate::units::size)]
+    measure_size: Option<u64>,
 
     /// Write the measured machine to FILE, for --machine.
     #[arg(long, value_name = "FILE", requires = "measure")]

@@ -137,7 +137,7 @@ pub struct EffortArgs {
 
     /// Runs of the default against itself.
     #[arg(long, value_name = "RUNS", default_value_t = 5, help_heading = "Effort",
-          value_parser = clap::value_parser!(u16).range(3..=1000))]
+          value_parser = crate::units::whole::<u16>(3..=1000))]
     noise_runs: u16,
 
     /// Source of all random choices.

@@ -37,7 +37,7 @@ pub struct Args {
 
     /// How many queries arrive.
     #[arg(long, value_name = "N", default_value_t = 200,
-          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+          value_parser = crate::units::whole::<u32>(1..=10_000_000))]
     arrivals: u32,
 
     /// Queries that arrive, each as often as the others [default: all].

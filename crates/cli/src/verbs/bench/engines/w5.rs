@@ -28,7 +28,7 @@ pub struct Args {
 
     /// Runs of each query that count.
     #[arg(long, value_name = "N", default_value_t = 3,
-          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+          value_parser = crate::units::whole::<u32>(1..=10_000))]
     runs: u32,
 
     #[command(flatten)]

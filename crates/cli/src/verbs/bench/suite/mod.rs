@@ -78,7 +78,7 @@ pub struct Args {
 
     /// Runs of each test under each allocator.
     #[arg(long, value_name = "N", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+          value_parser = crate::units::whole::<u32>(1..=10_000))]
     rounds: u32,
 
     /// Threads of each test; with --compare a list [default: the CPUs that may be used; with
