@@ -55,6 +55,23 @@ fn error(mut command: Command, status: i32) -> String {
 }
 
 #[test]
+fn every_run_gets_the_redirected_standard_input() {
+    let folder = folder(&[]);
+    let read = ["-c", "read figure; echo figure=$figure"];
+    let mut command = Command::cargo_bin("numapilot").unwrap();
+    command.current_dir(folder.path()).args(["tune", "--factor", "allocator=inherit"]);
+    for factor in ["threads=none", "memory=inherit", "thp=inherit", "numa-balancing=inherit"] {
+        command.args(["--factor", factor]);
+    }
+    command.args(["--json", "--metric", "figure=([0-9]+)", "--", "sh"]).args(read);
+    let output = command.write_stdin("42\n").assert().success().get_output().clone();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["default"]["median"], 42.0);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("every run gets the 3 B of this standard input"), "{said}");
+}
+
+#[test]
 fn the_best_plan_is_named_and_kept_as_a_profile() {
     let folder = folder(&[("fast", "FIGURE", "80"), ("slow", "FIGURE", "130")]);
     let report = json(tune(folder.path(), &["fast", "slow"], &["--json", "--svg", "x.svg"]));

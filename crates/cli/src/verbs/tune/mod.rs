@@ -2,6 +2,7 @@
 //! best as a profile.
 
 mod files;
+mod input;
 mod picture;
 mod print;
 mod progress;
@@ -86,7 +87,8 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "SHELL", help_heading = "Measuring")]
     prepare: Option<String>,
 
-    /// The program's standard input [default: empty].
+    /// The program's standard input, from its beginning in every run [default: what is
+    /// redirected into numapilot, else empty].
     #[arg(long, value_name = "FILE", help_heading = "Measuring")]
     stdin: Option<PathBuf>,
 }

@@ -36,6 +36,10 @@ pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
     for left_out in &setup.space.left_out {
         let _ = writeln!(err, "numapilot: left out: {}", describe(left_out));
     }
+    if let Some(bytes) = setup.input.redirected_bytes() {
+        let bytes = crate::terminal::bytes(bytes);
+        let _ = writeln!(err, "numapilot: every run gets the {bytes} of this standard input");
+    }
     let resumed = if done > 0 { format!(", {done} of them made before") } else { String::new() };
     let _ = writeln!(
         err,

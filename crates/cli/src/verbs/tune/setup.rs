@@ -14,6 +14,7 @@ use numapilot_tune::space::{Facts, Space};
 use serde_json::json;
 
 use super::Args;
+use super::input::Input;
 
 /// Everything decided before the first run.
 pub struct Setup {
@@ -21,6 +22,7 @@ pub struct Setup {
     program: Program,
     judge: Judge,
     metric: Metric,
+    pub input: Input,
     pub space: Space,
     pub settings: Settings,
 }
@@ -28,9 +30,10 @@ pub struct Setup {
 impl Setup {
     pub fn new(args: &Args) -> anyhow::Result<Self> {
         let machine = numapilot_topology::read(Path::new("/"))?;
+        let input = Input::of(args.measure.stdin.as_deref())?;
         let program = Program {
             command: args.command.clone(),
-            stdin: args.measure.stdin.clone(),
+            stdin: input.path.clone(),
             prepare: args.measure.prepare.clone(),
             timeout: args.measure.timeout,
         };
@@ -60,7 +63,7 @@ impl Setup {
             Some(runs) => runs,
             None => Settings::default_max_runs(&shape).max(least),
         };
-        Ok(Self { machine, program, judge, metric, space, settings })
+        Ok(Self { machine, program, judge, metric, input, space, settings })
     }
 
     pub fn runner<'a>(&'a self, interrupted: &'a AtomicBool) -> Runner<'a> {
@@ -84,7 +87,7 @@ impl Setup {
         let fields = [
             ("command", json!(words)),
             ("directory", json!(directory)),
-            ("stdin", json!(measure.stdin)),
+            ("stdin", self.input.identity.clone()),
             ("prepare", json!(measure.prepare)),
             ("metric", json!(regex(&measure.metric))),
             ("check", json!(regex(&measure.check))),
