@@ -1,19 +1,26 @@
 //! Prometheus' text exposition format, version 0.0.4: for the text file collector of its
 //! node exporter, or for a program that serves its own metrics.
+//!
+//! Every sample has the process's number and command as labels: the collector refuses all files
+//! of its directory when two have a sample of the same name and labels.
 
 use core::fmt::{self, Display, Write};
 
+use crate::kernel;
 use crate::output::Output;
+use crate::process;
 use crate::usage::figures::{CLASS, NODE};
 use crate::usage::{Usage, sized};
 
 /// Writes each metric with its samples by node, and by size of objects.
 pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
+    let mut name = [0; COMMAND];
+    let of = Labels { pid: process::id(), command: command(&mut name) };
     for figure in &NODE {
         head(to, format_args!("{}", figure.name), figure.help)?;
         for node in usage.iter() {
             let (name, place, value) = (figure.name, node.place, (figure.of)(node));
-            writeln!(to, r#"numapilot_alloc_{name}{{node="{place}"}} {value}"#)?;
+            writeln!(to, r#"numapilot_alloc_{name}{{{of},node="{place}"}} {value}"#)?;
         }
     }
     for figure in &CLASS {
@@ -21,7 +28,7 @@ pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
         for node in usage.iter() {
             for (size, class) in sized(&node.classes) {
                 let (name, place, value) = (figure.name, node.place, (figure.of)(class));
-                write!(to, r#"numapilot_alloc_class_{name}{{node="{place}","#)?;
+                write!(to, r#"numapilot_alloc_class_{name}{{{of},node="{place}","#)?;
                 writeln!(to, r#"object_bytes="{size}"}} {value}"#)?;
             }
         }
@@ -32,4 +39,54 @@ pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
 fn head(to: &mut Output<'_>, name: impl Display, help: &str) -> fmt::Result {
     writeln!(to, "# HELP numapilot_alloc_{name} {help}")?;
     writeln!(to, "# TYPE numapilot_alloc_{name} gauge")
+}
+
+/// Room for the longest name of a thread (proc_pid_comm(5)), with its end of line.
+const COMMAND: usize = 16;
+
+/// The name of the process's first thread; whole characters only, as the kernel cuts it anywhere.
+/// Empty where `/proc` does not tell.
+fn command(buffer: &mut [u8; COMMAND]) -> &str {
+    let name = kernel::read_file(c"/proc/self/comm", buffer).unwrap_or_default();
+    let name = name.strip_suffix(b"\n").unwrap_or(name);
+    match str::from_utf8(name) {
+        Ok(name) => name,
+        Err(error) => str::from_utf8(&name[..error.valid_up_to()]).unwrap_or_default(),
+    }
+}
+
+/// Labels that tell the samples of one process from another's.
+struct Labels<'a> {
+    pid: i32,
+    command: &'a str,
+}
+
+impl Display for Labels<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, r#"pid="{}",command=""#, self.pid)?;
+        for character in self.command.chars() {
+            match character {
+                '\\' | '"' => write!(f, "\\{character}")?,
+                '\n' => f.write_str("\\n")?,
+                _ => f.write_char(character)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        let of = |command| Labels { pid: 7, command }.to_string();
+        assert_eq!(of("ls"), r#"pid="7",command="ls""#);
+        assert_eq!(of("a\"b\\c\nd"), r#"pid="7",command="a\"b\\c\nd""#);
+    }
 }

@@ -138,6 +138,26 @@ fn prometheus_reads_it() {
 }
 
 #[test]
+fn two_processes_have_no_sample_in_common() {
+    let samples = || -> BTreeSet<(String, String)> {
+        let text = said("prometheus");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(sample).map(|(name, labels, _)| (name, labels)).collect()
+    };
+    let (one, other) = (samples(), samples());
+    assert!(one.is_disjoint(&other));
+    // The kernel keeps 15 bytes of the program's name.
+    let program = Subject::preloaded().compile("statistics.c");
+    let name = &program.file_name().unwrap().to_str().unwrap()[..15];
+    let labelled = |(_, labels): &(String, String)| {
+        let pid = labels.split(',').next().and_then(|pid| pid.strip_prefix("pid=\""));
+        pid.is_some_and(|pid| pid.trim_end_matches('"').parse::<u32>().is_ok())
+            && labels.contains(&format!(",command=\"{name}\","))
+    };
+    assert!(one.iter().all(labelled), "{one:?}");
+}
+
+#[test]
 fn malloc_info_is_a_document() {
     let text = said("xml");
     let mut open = Vec::new();
