@@ -16,6 +16,19 @@ pub struct Arrived {
     /// Whether the kernel sent it (the terminal's Ctrl-C), as opposed to a process. The
     /// terminal sends to the whole foreground group, a process usually to one process.
     pub from_kernel: bool,
+    /// Whether this process sent it to itself, as a write to a closed pipe does.
+    pub from_self: bool,
+}
+
+/// Every signal of this kernel that a process can receive as data: all but `SIGKILL` and
+/// `SIGSTOP`, which cannot be caught, and those between `SIGSYS` and `SIGRTMIN`, which the C
+/// library keeps for itself (signal(7)).
+#[must_use]
+pub fn catchable() -> Vec<i32> {
+    (1..=libc::SIGSYS)
+        .filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal))
+        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+        .collect()
 }
 
 /// Receives signals instead of letting them act; while it lives they are blocked in the
@@ -28,7 +41,8 @@ pub struct SignalFd {
 
 impl SignalFd {
     /// Blocks and receives `signals`, except those this process ignores: a program under
-    /// nohup must not get SIGHUP back.
+    /// nohup must not get SIGHUP back. `SIGPIPE` is received all the same: it is Rust's runtime
+    /// that ignores it, and a write to a closed pipe goes on to fail with `EPIPE`.
     ///
     /// Threads that exist already keep receiving; open it before the first is started.
     ///
@@ -37,6 +51,9 @@ impl SignalFd {
     pub fn open(signals: &[i32]) -> io::Result<Self> {
         let mut set = empty();
         for &signal in signals {
+            if signal == libc::SIGPIPE {
+                receive_broken_pipes()?;
+            }
             if !is_ignored(signal)? {
                 // SAFETY: set is initialised; an invalid number is refused.
                 check(i64::from(unsafe { libc::sigaddset(&raw mut set, signal) }))?;
@@ -74,6 +91,7 @@ impl SignalFd {
                 signal: i32::try_from(info.ssi_signo).map_err(io::Error::other)?,
                 // sigaction(2): SI_USER, SI_QUEUE and SI_TKILL are not positive.
                 from_kernel: info.ssi_code > 0,
+                from_self: info.ssi_code <= 0 && info.ssi_pid == std::process::id(),
             })),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(e),
@@ -105,6 +123,32 @@ pub(crate) fn unblock_all() -> io::Result<()> {
         0 => Ok(()),
         status => Err(io::Error::from_raw_os_error(status)),
     }
+}
+
+/// Gives every signal its default effect in the calling process and unblocks it; safe between
+/// fork and exec.
+pub(crate) fn reset_all() -> io::Result<()> {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: the default is an action like any other; those that have no other
+        // (SIGKILL, SIGSTOP, the C library's own) are refused, which changes nothing.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    unblock_all()
+}
+
+/// Replaces the runtime's `SIG_IGN` for `SIGPIPE`, with which the signal would never arrive, by
+/// a handler that does nothing.
+fn receive_broken_pipes() -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: a zeroed sigaction is a valid value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the handler touches nothing, so it may run at any point of any thread.
+    check(i64::from(unsafe {
+        libc::sigaction(libc::SIGPIPE, &raw const action, std::ptr::null_mut())
+    }))
+    .map(drop)
 }
 
 /// Stops this process until it gets SIGCONT.
@@ -145,7 +189,30 @@ mod tests {
         assert_eq!(fd.next().unwrap(), None);
         // SAFETY: pthread_kill to the calling thread.
         unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
-        assert_eq!(fd.next().unwrap(), Some(Arrived { signal: libc::SIGUSR1, from_kernel: false }));
+        let arrived = Arrived { signal: libc::SIGUSR1, from_kernel: false, from_self: true };
+        assert_eq!(fd.next().unwrap(), Some(arrived));
+    }
+
+    #[test]
+    fn every_signal_of_the_kernel_can_be_received() {
+        // signal(7): 31 standard signals, and the real-time signals that the C library leaves.
+        let all = catchable();
+        assert_eq!(all.len(), 29 + (libc::SIGRTMAX() - libc::SIGRTMIN() + 1) as usize);
+        assert!(
+            [libc::SIGPIPE, libc::SIGPWR, libc::SIGRTMIN() + 3].iter().all(|s| all.contains(s))
+        );
+        SignalFd::open(&all).unwrap();
+    }
+
+    #[test]
+    fn a_write_to_a_closed_pipe_fails_and_its_signal_is_our_own() {
+        use std::io::Write;
+        let fd = SignalFd::open(&[libc::SIGPIPE]).unwrap();
+        let (reader, mut writer) = io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(writer.write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        let arrived = fd.next().unwrap().unwrap();
+        assert!(arrived.signal == libc::SIGPIPE && arrived.from_self, "{arrived:?}");
     }
 
     #[test]

@@ -149,6 +149,56 @@ pub fn spawn(command: &mut Command) -> Result<Child, SpawnError> {
     command.spawn().map_err(SpawnError::from)
 }
 
+/// Starts a command that is nobody's child and whose end nobody has to wait for: it is in a
+/// session of its own, has every signal at its default, and has of this process's open files only
+/// its three standard streams.
+///
+/// # Errors
+/// Those of fork, setsid and execve; nothing is left running.
+pub fn detached(command: &mut Command) -> io::Result<()> {
+    // SAFETY: system calls only.
+    unsafe { command.pre_exec(detach) };
+    // The process between the two ends at once; what fails in the second is told by the pipe
+    // over which the first would.
+    command.spawn()?.wait().map(drop)
+}
+
+fn detach() -> io::Result<()> {
+    signals::reset_all()?;
+    close_at_exec()?;
+    // SAFETY: setsid takes nothing.
+    check(i64::from(unsafe { libc::setsid() }))?;
+    // SAFETY: the new process makes system calls until it is another program.
+    match check(i64::from(unsafe { libc::fork() }))? {
+        0 => Ok(()),
+        // SAFETY: _exit runs nothing of this program.
+        _ => unsafe { libc::_exit(0) },
+    }
+}
+
+/// Closes every file but the standard streams when another program is executed, those too that
+/// this process was started with.
+fn close_at_exec() -> io::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: close_range takes three integers.
+    let closed = check(unsafe {
+        libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    });
+    if closed.is_ok() {
+        return Ok(());
+    }
+    // Before Linux 5.11: one after the other, as far as there can be any.
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is live.
+    check(i64::from(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }))?;
+    let end = i32::try_from(limit.rlim_cur).unwrap_or(i32::MAX).min(1 << 16);
+    for fd in FIRST.cast_signed()..end {
+        // SAFETY: fcntl takes integers; a number that is not open is refused.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
 /// Replaces this process by the command; returns only when that failed, and then the
 /// steps before the failed one have been done to this process.
 pub fn exec(command: &mut Command) -> SpawnError {
@@ -211,6 +261,44 @@ mod tests {
         let output = spawn(&mut command).unwrap().wait_with_output().unwrap();
         let status = String::from_utf8(output.stdout).unwrap();
         assert!(status.contains("SigBlk:\t0000000000000000"), "{status}");
+    }
+
+    #[test]
+    fn a_detached_program_is_nobodys_child_and_has_no_files_of_ours() {
+        use std::os::fd::AsRawFd;
+        let (reader, writer) = io::pipe().unwrap();
+        let (kept, _other) = io::pipe().unwrap();
+        // As a shell hands files on: not closed at exec.
+        // SAFETY: fcntl takes integers.
+        unsafe { libc::fcntl(kept.as_raw_fd(), libc::F_SETFD, 0) };
+        let _receiver = signals::SignalFd::open(&[libc::SIGTERM]).unwrap();
+        let script = format!(
+            "cut -d' ' -f1,4,6 /proc/$$/stat; test -e /proc/$$/fd/{} && echo open; \
+             grep -E 'Sig(Blk|Ign)' /proc/$$/status",
+            kept.as_raw_fd()
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).stdin(std::process::Stdio::null());
+        detached(command.stdout(writer)).unwrap();
+        // The parent's copy would keep the pipe open.
+        drop(command);
+        let text = io::read_to_string(reader).unwrap();
+        let mut lines = text.lines();
+        let ids: Vec<u32> =
+            lines.next().unwrap().split(' ').map(|id| id.parse().unwrap()).collect();
+        assert_ne!(ids[1], std::process::id(), "{text}");
+        // The session is that of the process between, which has ended.
+        assert!(ids[2] != ids[0] && ids[2] != std::process::id(), "{text}");
+        // Signals 32 and 33 are the C library's own.
+        let mask = |line: &str| u64::from_str_radix(line.split('\t').nth(1).unwrap(), 16).unwrap();
+        let masks: Vec<u64> = lines.map(|line| mask(line) & !(0b11 << 31)).collect();
+        assert_eq!(masks, [0, 0], "{text}");
+    }
+
+    #[test]
+    fn a_missing_detached_program_is_said() {
+        let error = detached(&mut Command::new("/nonexistent/program")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
