@@ -13,19 +13,27 @@
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock, statvfs};
 use rustix::io::Errno;
 
 use crate::{Dataset, EngineError, Step, System};
 
+/// The directories of benches are in this one of the cache,
+const RUNS: &str = "runs";
+/// and begin with this.
+const RUN: &str = "run-";
+
 /// Between two looks at a lock that another bench holds.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// For programs that a killed bench had started to end.
+const ENDING: Duration = Duration::from_secs(10);
 /// For root, because a server's unprivileged user cannot enter root's home.
 const SYSTEM_CACHE: &str = "/var/cache";
 
@@ -189,11 +197,21 @@ fn make_directory(path: &Path, mode: u32) -> Result<(), EngineError> {
     made.map_err(EngineError::file("make", path))
 }
 
-/// Removes a tree, if it is there.
+/// Removes a tree, if it is there. What a killed bench had started may be writing there while it
+/// ends: then this waits for it.
 fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
+    let deadline = Instant::now() + ENDING;
+    loop {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error)
+                if error.kind() == io::ErrorKind::DirectoryNotEmpty
+                    && Instant::now() < deadline =>
+            {
+                thread::sleep(PATIENCE);
+            }
+            result => return result,
+        }
     }
 }
 
@@ -211,7 +229,7 @@ impl RunDirectory {
     /// # Errors
     /// What failed.
     pub fn new(cache: &Cache, keep: bool) -> Result<Self, EngineError> {
-        let parent = cache.root.join("runs");
+        let parent = cache.root.join(RUNS);
         make_directory(&parent, 0o755)?;
         let all = File::open(&parent).map_err(EngineError::file("open", &parent))?;
         // Between making a directory and locking it nobody may sweep.
@@ -219,7 +237,7 @@ impl RunDirectory {
             .map_err(|e| EngineError::file("lock", &parent)(e.into()))?;
         sweep(&parent)?;
         let path = tempfile::Builder::new()
-            .prefix("run-")
+            .prefix(RUN)
             .tempdir_in(&parent)
             .map_err(EngineError::file("make a directory in", &parent))?
             .keep();
@@ -233,6 +251,12 @@ impl RunDirectory {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether a path is that of a run, by its name: the directory may be gone.
+    pub(crate) fn is_one(path: &Path) -> bool {
+        let name = path.file_name().is_some_and(|name| name.as_bytes().starts_with(RUN.as_bytes()));
+        name && path.parent().and_then(Path::file_name).is_some_and(|parent| parent == RUNS)
     }
 
     /// Gives it to the user that a server runs as.
@@ -280,7 +304,7 @@ fn sweep(parent: &Path) -> Result<(), EngineError> {
         let Ok(directory) = File::open(&path) else { continue };
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) if path.join(KEEP).exists() => {}
-            // What a killed bench had started may still be writing there: then the next one.
+            // What cannot be removed now is removed by the next bench.
             Ok(()) => drop(remove(&path)),
             Err(Errno::WOULDBLOCK) => {}
             Err(error) => return Err(EngineError::file("lock", &path)(error.into())),

@@ -20,11 +20,15 @@ const LAST_WORDS: u64 = 400;
 /// For an end in order, before it is killed.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// A started engine.
+/// A started engine. Dropped before its end was waited for, it is ended in order: a server that
+/// is killed leaves its shared memory.
 #[derive(Debug)]
 pub struct Process {
     title: String,
-    running: Running,
+    pid: i32,
+    /// Until it has been waited for.
+    running: Option<Running>,
+    stop_signal: i32,
     messages: File,
     /// What of the plan could not be done.
     pub notes: Vec<Note>,
@@ -44,6 +48,8 @@ pub struct Start<'a> {
     pub run: &'a RunDirectory,
     /// What it gets when this process ends without a word.
     pub end_with_parent: i32,
+    /// What ends it in order.
+    pub stop_signal: i32,
 }
 
 impl Process {
@@ -72,7 +78,14 @@ impl Process {
             let end_with_parent = Some(start.end_with_parent);
             Steps { end_with_parent, ..Steps::default() }.install(command);
         })?;
-        Ok(Self { title: start.title, running, messages, notes: prepared.notes })
+        Ok(Self {
+            title: start.title,
+            pid: running.pid(),
+            running: Some(running),
+            stop_signal: start.stop_signal,
+            messages,
+            notes: prepared.notes,
+        })
     }
 
     /// What it is called.
@@ -82,18 +95,19 @@ impl Process {
 
     /// Its process number.
     pub fn pid(&self) -> i32 {
-        self.running.pid()
+        self.pid
     }
 
     /// Sends a signal to the first process of the engine's, if it is still there.
     pub fn signal(&self, signal: i32) {
         // Nobody to signal: that is what it was for.
-        let _ = self.running.signal(signal);
+        let _ = self.running.as_ref().map(|running| running.signal(signal));
     }
 
     /// Whether it has ended, waiting at most so long.
     pub fn ended_within(&self, limit: Duration) -> bool {
-        self.running.ended_within(Some(limit)).unwrap_or(true)
+        let ended = |running: &Running| running.ended_within(Some(limit)).unwrap_or(true);
+        self.running.as_ref().is_none_or(ended)
     }
 
     /// The last lines it wrote to standard error.
@@ -120,7 +134,9 @@ impl Process {
     /// How it ended; its status is left for waiting.
     fn status(&self) -> String {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let ended = waitid(WaitId::PidFd(self.running.as_fd()), options).ok().flatten();
+        let running = self.running.as_ref();
+        let ended =
+            running.and_then(|running| waitid(WaitId::PidFd(running.as_fd()), options).ok()?);
         match ended.map(|status| (status.exit_status(), status.terminating_signal())) {
             Some((Some(code), _)) => format!("exit status {code}"),
             Some((_, Some(signal))) => format!("signal {signal}"),
@@ -147,17 +163,27 @@ impl Process {
     }
 
     /// Waits for the end that was asked for; kills it when that takes too long.
-    pub fn wait(self) -> Result<(), EngineError> {
-        let Self { title, running, messages, notes } = self;
+    pub fn wait(mut self) -> Result<(), EngineError> {
+        let Some(running) = self.running.take() else { return Ok(()) };
         let in_time = running.ended_within(Some(GRACE))?;
         let finished = running.wait(Some(Duration::ZERO))?;
-        drop((messages, notes));
         if in_time && finished.status.success() {
             return Ok(());
         }
         let status =
             if in_time { finished.status.to_string() } else { "it did not stop".to_owned() };
-        Err(EngineError::Died { engine: title, status, said: String::new() })
+        let engine = std::mem::take(&mut self.title);
+        Err(EngineError::Died { engine, status, said: String::new() })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.ended_within(Duration::ZERO) {
+            self.signal(self.stop_signal);
+            // Dropping it kills what has not ended by then.
+            self.ended_within(GRACE);
+        }
     }
 }
 

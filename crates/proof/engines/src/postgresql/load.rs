@@ -1,9 +1,10 @@
 //! Making a cluster and loading a data set into it.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use numapilot_place::Plan;
 use postgres::Transaction;
@@ -12,12 +13,15 @@ use super::PostgreSql;
 use super::server::Server;
 use super::session::{Connection, USER};
 use crate::dataset::Rows;
+use crate::process::{Process, Start};
 use crate::{Dataset, Engine, EngineError, Launch, RunDirectory, Step, System, Table, cache};
 
 /// What makes loading fast and is not left on afterwards. Without a log of the new tables (they
 /// are made and filled in one transaction under `wal_level=minimal`) the data is written once.
 const SETTINGS: &[(&str, &str)] =
     &[("maintenance_work_mem", "256MB"), ("max_wal_size", "4GB"), ("checkpoint_timeout", "1h")];
+/// How long making a cluster may take; it takes a second or two.
+const INITDB: Duration = Duration::from_secs(300);
 /// Bytes that are sent to the server at once.
 const CHUNK: usize = 1 << 20;
 
@@ -32,8 +36,8 @@ pub fn load(
 ) -> Result<(), EngineError> {
     let rows = dataset.generate(run, say, stop)?;
     cache::give(directory, system.owner.0)?;
-    make_cluster(system, directory)?;
     let plan = Plan::default();
+    make_cluster(system, directory, &plan, run)?;
     let launch = Launch { plan: &plan, strict: false, settings: &[], timeout: None, run };
     let server = Server::start(system, directory, &launch, SETTINGS)?;
     let loaded = fill(system, &server, dataset, &rows, say, stop);
@@ -46,28 +50,45 @@ pub fn load(
     }
 }
 
-fn make_cluster(system: &PostgreSql, directory: &Path) -> Result<(), EngineError> {
+fn make_cluster(
+    system: &PostgreSql,
+    directory: &Path,
+    plan: &Plan,
+    run: &RunDirectory,
+) -> Result<(), EngineError> {
     let refused = |cause: String| EngineError::Refused {
         engine: system.title(),
         doing: format!("make a cluster in {}", directory.display()),
         cause,
     };
-    let mut command = Command::new(system.programs.join("initdb"));
+    let mut words: Vec<OsString> = vec![system.programs.join("initdb").into()];
     // Texts sort by their bytes, as in every other engine.
-    command
-        .args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--username", USER, "-D"])
-        .arg(directory)
-        .current_dir("/");
-    system.owner.apply(&mut command);
-    let output = command.output().map_err(|e| refused(e.to_string()))?;
-    if output.status.success() {
+    let options = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--username", USER, "-D"];
+    words.extend(options.map(OsString::from));
+    words.push(directory.into());
+    let start = Start {
+        title: "initdb".to_owned(),
+        words,
+        plan,
+        strict: false,
+        run,
+        // It ends between two steps, and has removed what it had made; its server for the first
+        // tables, which it feeds through a pipe, ends in order with it.
+        end_with_parent: libc::SIGTERM,
+        stop_signal: libc::SIGTERM,
+    };
+    let initdb = Process::start(start, |command| system.owner.apply(command))?;
+    if !initdb.ended_within(INITDB) {
+        return Err(refused(format!("initdb runs for more than {} s", INITDB.as_secs())));
+    }
+    let said = initdb.last_words();
+    if initdb.wait().is_ok() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
     let cause = said
-        .lines()
+        .split(" | ")
         .find(|line| ["error", "FATAL", "PANIC"].iter().any(|word| line.contains(word)));
-    Err(refused(cause.unwrap_or(said.trim()).to_owned()))
+    Err(refused(cause.unwrap_or(&said).to_owned()))
 }
 
 fn fill(

@@ -1,16 +1,24 @@
 //! A running server: only a socket in a directory of its own, nothing in the background that
 //! would disturb a measurement.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use numapilot_sys::process::PidFd;
+
 use super::PostgreSql;
 use super::session::{Connection, connect};
 use crate::process::{Process, Start};
-use crate::{Engine, EngineError, Launch, Session, System, cache};
+use crate::{Engine, EngineError, Launch, RunDirectory, Session, System, cache};
 
+/// Clients are disconnected, and the server ends in order (section 19.5 of the manual).
+const FAST_SHUTDOWN: i32 = libc::SIGINT;
+/// For a server that a killed bench has left, before it is killed.
+const LEFT: Duration = Duration::from_secs(10);
 /// How long a server may take to let the first client in; after a crash it replays its log.
 const START: Duration = Duration::from_secs(120);
 /// Clients at once at the most.
@@ -19,6 +27,9 @@ const CLIENTS: u32 = 1000;
 const SOCKET_PATH: usize = 107;
 /// Name that a server gives its socket at the default port.
 const SOCKET: &str = ".s.PGSQL.5432";
+
+/// Setting for the directory of the socket.
+const SOCKET_DIRECTORY: &str = "unix_socket_directories";
 
 /// What every server is started with, over the defaults of its package.
 const SETTINGS: &[(&str, &str)] = &[
@@ -67,6 +78,7 @@ impl Server {
         }
         run.give(system.owner.0)?;
         cache::give(cluster, system.owner.0)?;
+        end_left(cluster);
         let mut words: Vec<OsString> =
             vec![system.programs.join("postgres").into(), "-D".into(), cluster.into()];
         let mut set =
@@ -75,7 +87,7 @@ impl Server {
             set(name, value);
         }
         set("max_connections", &CLIENTS.to_string());
-        set("unix_socket_directories", &socket.to_string_lossy());
+        set(SOCKET_DIRECTORY, &socket.to_string_lossy());
         for (name, value) in launch.settings {
             set(name, value);
         }
@@ -87,6 +99,7 @@ impl Server {
             run,
             // The server ends its children and gives its shared memory back.
             end_with_parent: libc::SIGQUIT,
+            stop_signal: FAST_SHUTDOWN,
         };
         let owner = system.owner;
         let process = Process::start(start, |command| owner.apply(command))?;
@@ -128,6 +141,39 @@ impl Server {
     }
 }
 
+/// Ends the server of a bench that was killed: the kernel has told it to end, but it may not have
+/// done so yet. This bench has locked the database, so that no other one uses it.
+fn end_left(cluster: &Path) {
+    let Some(server) = left(cluster) else { return };
+    // Immediate shutdown; then, as it does not end, none in order. Nobody to signal: so much the
+    // better.
+    for signal in [libc::SIGQUIT, libc::SIGKILL] {
+        let _ = server.signal(signal);
+        if server.ended_within(Some(LEFT)).unwrap_or(true) {
+            return;
+        }
+    }
+}
+
+/// The server that says in a cluster that it serves it, if it runs and a bench has started it: the
+/// directory of its socket is a run's.
+fn left(cluster: &Path) -> Option<PidFd> {
+    let text = fs::read_to_string(cluster.join("postmaster.pid")).ok()?;
+    let pid: i32 = text.lines().next()?.trim().parse().ok()?;
+    // Opened before it is looked at, so that the number is not another's by then. A server's
+    // working directory is its cluster.
+    let server = PidFd::open(pid).ok()?;
+    let directory = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+    let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let is_of_a_bench = words.split(|byte| *byte == 0).any(|word| {
+        let socket = word.strip_prefix(SOCKET_DIRECTORY.as_bytes());
+        socket
+            .and_then(|rest| rest.strip_prefix(b"="))
+            .is_some_and(|path| RunDirectory::is_one(Path::new(OsStr::from_bytes(path))))
+    });
+    (is_of_a_bench && directory == cluster.canonicalize().ok()?).then_some(server)
+}
+
 impl Engine for Server {
     fn process(&self) -> &Process {
         &self.process
@@ -138,15 +184,14 @@ impl Engine for Server {
     }
 
     fn interrupt(&self) {
-        self.process.signal(libc::SIGINT);
+        self.process.signal(FAST_SHUTDOWN);
     }
 
     fn stop(self: Box<Self>) -> Result<(), EngineError> {
         if let Some(death) = self.death() {
             return Err(death);
         }
-        // Fast shutdown: clients are disconnected.
-        self.process.signal(libc::SIGINT);
+        self.process.signal(FAST_SHUTDOWN);
         self.process.wait()
     }
 }

@@ -89,6 +89,8 @@ impl Child {
             strict: launch.strict,
             run: launch.run,
             end_with_parent: libc::SIGKILL,
+            // It only reads, or writes what is thrown away with it.
+            stop_signal: libc::SIGKILL,
         };
         let process = Process::start(start, |command| {
             command.stdin(input).stdout(output);

@@ -145,6 +145,7 @@ impl Generated<'_> {
             strict: false,
             run: self.run,
             end_with_parent: libc::SIGKILL,
+            stop_signal: libc::SIGKILL,
         };
         Process::start(start, |command| {
             command.stdout(output);
