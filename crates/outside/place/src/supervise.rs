@@ -3,24 +3,27 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use numapilot_sys::signals::{Arrived, SignalFd, stop_self};
+use numapilot_sys::signals::{Arrived, SignalFd, catchable, stop_self};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{getpid, getsid};
 
 use crate::{Finished, PlaceError, Running};
 
-/// What is passed on. Others keep their effect on this process.
-const SIGNALS: [i32; 10] = [
+/// What the terminal sends, to the whole foreground group (termios(3), signal(7)).
+const TERMINAL: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGALRM,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGWINCH,
-    libc::SIGCONT,
     libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGCONT,
+    libc::SIGWINCH,
 ];
+/// What stops a process that does nothing about it.
+const STOP: [i32; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+/// What does nothing to a process that does nothing about it (signal(7)).
+const HARMLESS: [i32; 3] = [libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
 
 /// Receives this process's signals for the programs it runs. Made before the first of
 /// them is started, so that no signal is lost between.
@@ -28,12 +31,15 @@ const SIGNALS: [i32; 10] = [
 pub struct Supervisor(SignalFd);
 
 impl Supervisor {
-    /// From now on signals are kept for the programs.
+    /// From now on signals are kept for the programs: all that can be caught but `SIGCHLD`, which
+    /// tells a parent of its own children.
     ///
     /// # Errors
     /// [`PlaceError::Signals`].
     pub fn new() -> Result<Self, PlaceError> {
-        SignalFd::open(&SIGNALS).map(Self).map_err(PlaceError::Signals)
+        let mut signals = catchable();
+        signals.retain(|signal| *signal != libc::SIGCHLD);
+        SignalFd::open(&signals).map(Self).map_err(PlaceError::Signals)
     }
 
     /// Waits until all programs have ended; their ends are in the order of `programs`.
@@ -80,16 +86,16 @@ impl Supervisor {
         }
     }
 
-    /// Waits at most `limit` for a signal that asks this process to end, for those who
-    /// watch what they have not started; whether there was one.
+    /// Waits at most `limit` for a signal that would end this process, for those who watch what
+    /// they have not started; whether there was one.
     ///
     /// # Errors
     /// [`PlaceError::Signals`].
     pub fn asked_to_end(&self, limit: Duration) -> Result<bool, PlaceError> {
-        const END: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
         let mut asked = false;
         for arrived in self.receive(&[], Some(limit))? {
-            asked |= END.contains(&arrived.signal);
+            let spares = [STOP, HARMLESS].concat().contains(&arrived.signal);
+            asked |= !spares && !arrived.from_self;
             pass_on(arrived, &[])?;
         }
         Ok(asked)
@@ -119,16 +125,56 @@ impl Supervisor {
 
 fn pass_on(arrived: Arrived, programs: &[&Running]) -> Result<(), PlaceError> {
     for program in programs {
-        // What the terminal sends goes to the whole foreground group: a program in ours
-        // has it already.
-        if !arrived.from_kernel || program.has_own_group() {
+        if is_for(arrived, program.has_own_group(), leads_session()) {
             // It may have ended a moment ago: then the signal has nobody to go to.
             let _ = program.signal(arrived.signal);
         }
     }
-    if arrived.signal == libc::SIGTSTP {
+    if STOP.contains(&arrived.signal) {
         // The shell waits for this process to stop, too.
         stop_self().map_err(PlaceError::Signals)?;
     }
     Ok(())
+}
+
+/// Whether a signal that this process has received is meant for a program of its own as well.
+fn is_for(arrived: Arrived, own_group: bool, leads_session: bool) -> bool {
+    if !arrived.from_kernel {
+        return !arrived.from_self;
+    }
+    // The kernel's others are about this process: a timer or a limit of its own.
+    if !TERMINAL.contains(&arrived.signal) {
+        return false;
+    }
+    // A program in our group has what the terminal sends to all of the foreground group. A
+    // terminal that hangs up tells the leader of the session alone (`tty_signal_session_leader`
+    // in drivers/tty/tty_jobctrl.c): HUP, then CONT.
+    own_group || leads_session && [libc::SIGHUP, libc::SIGCONT].contains(&arrived.signal)
+}
+
+fn leads_session() -> bool {
+    getsid(None).is_ok_and(|session| session == getpid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_go_to_those_who_do_not_have_them_already() {
+        let is_for = |signal, from_kernel, own_group, leads| {
+            is_for(Arrived { signal, from_kernel, from_self: false }, own_group, leads)
+        };
+        for signal in [libc::SIGHUP, libc::SIGPWR, libc::SIGSEGV, libc::SIGRTMIN() + 3] {
+            assert!(is_for(signal, false, false, false), "{signal} of a process");
+        }
+        assert!(!is_for(libc::SIGINT, true, false, false), "the group has it");
+        assert!(is_for(libc::SIGINT, true, true, false));
+        assert!(!is_for(libc::SIGHUP, true, false, false), "the group has it");
+        assert!(is_for(libc::SIGHUP, true, false, true), "the leader alone has it");
+        assert!(!is_for(libc::SIGINT, true, false, true));
+        assert!(!is_for(libc::SIGXCPU, true, true, true), "our own limit");
+        let broken_pipe = Arrived { signal: libc::SIGPIPE, from_kernel: false, from_self: true };
+        assert!(!super::is_for(broken_pipe, true, true));
+    }
 }
