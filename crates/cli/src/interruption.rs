@@ -14,7 +14,8 @@ pub const INTERRUPTED: u8 = 130;
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// A flag that the first Ctrl-C sets; the second kills what runs and ends the process.
+/// A flag that the first Ctrl-C sets; the second ends the process. What runs then is ended by the
+/// kernel and the guard.
 pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     const WHAT: &str = "cannot receive signals";
     let flag = Arc::new(AtomicBool::new(false));
@@ -25,7 +26,6 @@ pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     }
     let end_at_the_second = move || {
         if let Some(signal) = signals.forever().nth(1) {
-            numapilot_place::kill_groups();
             low_level::exit(i32::from(INTERRUPTED) - SIGINT + signal);
         }
     };

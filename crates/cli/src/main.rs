@@ -6,6 +6,7 @@ mod axis;
 mod file;
 mod interruption;
 mod period;
+mod settle;
 mod status_line;
 mod svg;
 mod terminal;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
             return if ok { ExitCode::SUCCESS } else { ExitCode::from(OWN_FAILURE) };
         }
     };
+    numapilot_place::guard::enable();
     let terminal = Terminal::new(cli.color);
     match cli.verb.run(&terminal) {
         Ok(code) => code,

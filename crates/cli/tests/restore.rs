@@ -23,7 +23,7 @@ fn in_namespace(script: &str) -> Option<String> {
     // Outside of root's namespaces the user becomes root of a new one.
     let attempt = |flags: &str| {
         Command::new("timeout")
-            .args(["60", "unshare", flags, "sh", "-c", &format!("{mounts}{script}")])
+            .args(["60", "unshare", flags, "sh", "-c", &format!("{mounts}{GUARD}{script}")])
             .env("N", NUMAPILOT)
             .env("S", SWITCH)
             .output()
@@ -45,6 +45,12 @@ fn in_namespace(script: &str) -> Option<String> {
     println!("skipped: no mount namespaces here ({})", causes.join("; "));
     None
 }
+
+/// The guard of a process, and whether a process has ended; its adopter may be slow to see it.
+const GUARD: &str = "\
+guard() { grep -lz \"^$1:\" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; }
+gone() { [ ! -e /proc/$1 ] || grep -q '^State:.Z' /proc/$1/status; }
+";
 
 /// Starts a run that holds the switch, as `$P`, and waits until it does.
 const START: &str = "$N run --thp always -- sleep 600 & P=$!
@@ -73,11 +79,40 @@ fn a_run_puts_back_on_signals() {
     }
 }
 
+/// Kills the run and its guard at once, as a crash of everything would.
+const KILL_ALL: &str = "kill -9 $(guard $P) $P; wait $P 2>/dev/null; kill $C\n";
+
+#[test]
+fn a_killed_run_is_put_back_at_once_and_its_program_goes_on() {
+    let script = format!(
+        "{START}G=$(guard $P); kill -9 $P; wait $P 2>/dev/null
+until [ \"$(cat $S)\" = madvise ] && gone $G; do sleep 0.01; done
+set -- $C; cat /proc/$1/comm; kill $C; $N restore; ls /run/numapilot"
+    );
+    check(&script, "sleep\nnothing to restore\n");
+}
+
+#[test]
+fn the_guard_is_nobodys_child_and_goes_with_its_run() {
+    // Of its own it has a session, no file but the pipe and /dev/null, and two variables.
+    let script = format!(
+        "exec 9</etc/passwd; export MARK=x XDG_RUNTIME_DIR=/run; {START}G=$(guard $P)
+set -- $(cut -d')' -f2 /proc/$G/stat); [ $2 != $P ] && [ $2 != $$ ] && echo not a child
+set -- $3 $4 $(cut -d')' -f2 /proc/$P/stat); [ $1 != $5 ] && [ $2 != $6 ] && echo a session of its own
+ls -l /proc/$G/fd | sed -n 's/.*-> \\([a-z/]*\\).*/\\1/p' | grep -v anon | sort -u
+tr '\\0' '\\n' </proc/$G/environ; readlink /proc/$G/cwd
+kill $P; wait $P; until gone $G; do sleep 0.01; done; cat $S"
+    );
+    check(
+        &script,
+        "not a child\na session of its own\n/dev/null\npipe\nXDG_RUNTIME_DIR=/run\n/\nmadvise",
+    );
+}
+
 #[test]
 fn restore_puts_back_what_a_killed_run_left() {
-    let script = format!(
-        "{START}$N restore; kill -9 $P; wait $P; kill $C; cat $S; echo; $N restore; cat $S; echo; $N restore"
-    );
+    let script =
+        format!("{START}$N restore; {KILL_ALL}cat $S; echo; $N restore; cat $S; echo; $N restore");
     if let Some(text) = in_namespace(&script) {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("in use; --force puts it back"), "{text}");
@@ -88,11 +123,101 @@ fn restore_puts_back_what_a_killed_run_left() {
 }
 
 #[test]
+fn the_next_start_of_any_verb_puts_back_what_a_killed_run_left() {
+    let script = format!(
+        "{START}{KILL_ALL}$N stat -o /dev/null -- cat $S 2>/run/said; echo
+$N stat -o /dev/null -- true 2>&1; sed 's/run [0-9][0-9]*/run N/' /run/said"
+    );
+    check(
+        &script,
+        "madvise\nnumapilot: put back what a killed run left: transparent_hugepage/enabled: put \
+         back from always to madvise (run N (sleep))\n",
+    );
+}
+
+#[test]
 fn the_next_run_puts_back_what_a_killed_one_left() {
     let script = format!(
-        "{START}kill -9 $P; wait $P; kill $C; $N run --thp always -- true; cat $S; ls /run/numapilot"
+        "{START}{KILL_ALL}$N run --thp always -- true 2>/dev/null; cat $S; ls /run/numapilot"
     );
     check(&script, "madvise");
+}
+
+#[test]
+fn what_another_run_holds_is_said_before_something_is_measured() {
+    let stat = "$N stat -o /dev/null -- true 2>&1";
+    // What the run that it is started by holds is what was asked for.
+    let script = format!(
+        "{START}{stat} | sed 's/run [0-9][0-9]*/run N/'; kill $P; wait $P
+$N run --thp always -- {stat}; {stat}"
+    );
+    check(
+        &script,
+        "numapilot: warning: transparent_hugepage/enabled is held at always by run N (sleep): what \
+         is read or measured now is not the machine's own; wait for its end\n",
+    );
+}
+
+#[test]
+fn files_of_the_dead_are_removed() {
+    let script = "mount -t tmpfs none /dev/shm; $N run --threads sparse -- sleep 600 & P=$!
+until ls /dev/shm/numapilot-bind-* >/dev/null 2>&1; do sleep 0.01; done
+until C=$(cat /proc/$P/task/$P/children) && [ -n \"$C\" ]; do sleep 0.01; done
+kill -9 $P; wait $P 2>/dev/null; kill $C; touch /dev/shm/other
+$N run -- ls /dev/shm";
+    check(script, "other\n");
+}
+
+/// Waits at the first run under `thp always`, as `/run/there` says, unless `/run/go` is there.
+const TUNE: &str = "tune() {
+$N tune --state /run/state --force -o /run/p.toml --json --max-runs 60 \
+--factor allocator=inherit --factor threads=none --factor memory=inherit \
+--factor numa-balancing=inherit \"$@\" -- sh -c '
+if grep -qx always $0 && [ ! -e /run/go ]; then echo $$ >/run/there; exec sleep 600; fi; echo 1' $S
+}
+";
+
+#[test]
+fn tune_changes_the_machine_only_when_it_may() {
+    let script = format!(
+        "{TUNE}touch /run/go; tune 2>/run/said | grep -c allow-machine-wide
+grep -c 'thp always: it sets transparent_hugepage/enabled to always' /run/said
+grep -c 'for the whole machine during the runs' /run/said
+tune --allow-machine-wide 2>/run/said >/run/out
+grep -c 'for the whole machine during the runs' /run/said
+grep -o -m1 '\"plan\": \"thp always\"' /run/out; cat $S; ls /run/numapilot"
+    );
+    check(&script, "1\n1\n0\n1\n\"plan\": \"thp always\"\nmadvise");
+}
+
+#[test]
+fn a_search_that_was_killed_in_a_machine_wide_trial_goes_on() {
+    let script = format!(
+        "{TUNE}tune --allow-machine-wide >/dev/null 2>&1 & P=$!
+until [ -s /run/there ]; do sleep 0.01; done; T=$(cat /run/there)
+$N run --thp always -- true 2>&1 | sed 's/process [0-9]*/process N/'
+P=$(cat /proc/$P/task/*/children 2>/dev/null | cut -d' ' -f1); kill -9 $P; wait 2>/dev/null
+until gone $T; do sleep 0.01; done
+touch /run/go; tune --allow-machine-wide --resume 2>/run/said | grep -o -m1 '\"plan\": \"thp always\"'; cat $S; ls /run/numapilot"
+    );
+    check(
+        &script,
+        "numapilot: error: transparent_hugepage/enabled is changed again and again by process N \
+         (tune of sh); wait for it to end\n\"plan\": \"thp always\"\nmadvise",
+    );
+}
+
+#[test]
+fn a_profile_that_changes_the_machine_says_so() {
+    let script = "echo 'thp = \"always\"' >/run/p.toml
+for verb in run 'stat -o /dev/null'; do $N $verb --profile /run/p.toml -- true 2>&1; done
+$N run --profile /run/p.toml --thp always -- true 2>&1";
+    check(
+        script,
+        &"numapilot: /run/p.toml sets transparent_hugepage/enabled to always for the whole machine \
+         while the program runs\n"
+            .repeat(2),
+    );
 }
 
 #[test]

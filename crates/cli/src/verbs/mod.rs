@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use self::deferred::Deferred;
+use crate::settle::Settle;
 use crate::terminal::Terminal;
 
 mod balance;
@@ -66,6 +67,9 @@ impl Verb {
     /// numapilot's own failures, each with cause and remedy; the status of a program that
     /// was run is the `ExitCode`.
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        if let Some(settle) = self.settle() {
+            settle.before(terminal);
+        }
         match self {
             Self::Topo(Deferred(args)) => args.run(terminal),
             Self::Doctor(Deferred(args)) => args.run(terminal),
@@ -82,6 +86,28 @@ impl Verb {
             Self::Lab(Deferred(args)) => args.run(terminal),
             Self::Completions(Deferred(args)) => args.run(terminal),
             Self::Man(Deferred(args)) => args.run(terminal),
+        }
+    }
+
+    /// What has to be in order before: a verb that measures, reads or changes settings must not
+    /// take what a killed run has left for the machine's own.
+    fn settle(&self) -> Option<Settle> {
+        match self {
+            Self::Doctor(_)
+            | Self::Tune(_)
+            | Self::Stat(_)
+            | Self::Top(_)
+            | Self::Balance(_)
+            | Self::Cores(_)
+            | Self::Bench(_)
+            | Self::Study(_) => Some(Settle::Measuring),
+            // A run has its own word about what another one holds; a lab has settings of its own.
+            Self::Run(_) | Self::Lab(_) => Some(Settle::Dead),
+            Self::Topo(_)
+            | Self::Restore(_)
+            | Self::Report(_)
+            | Self::Completions(_)
+            | Self::Man(_) => None,
         }
     }
 }

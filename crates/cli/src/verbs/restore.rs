@@ -5,8 +5,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use numapilot_cores::Records;
+use numapilot_place::guard;
 use numapilot_place::journal::{Done, Journal};
 
+use crate::settle;
 use crate::terminal::Terminal;
 
 /// Arguments of `restore`.
@@ -15,12 +17,31 @@ pub struct Args {
     /// Also put back what runs that are still alive have changed.
     #[arg(long)]
     force: bool,
+
+    /// As the guard of a process: wait for its death, then put back what it left.
+    #[arg(long, hide = true, value_name = "PID:START", value_parser = process,
+          conflicts_with = "force")]
+    after: Option<(u32, u64)>,
+}
+
+fn process(text: &str) -> Result<(u32, u64), String> {
+    let parsed = text
+        .split_once(':')
+        .and_then(|(pid, start_time)| Some((pid.parse().ok()?, start_time.parse().ok()?)));
+    parsed.ok_or_else(|| format!("'{text}' is not PID:START"))
 }
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        if let Some((pid, start_time)) = self.after {
+            if guard::attend(pid, start_time)? {
+                settle::put_back();
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         let outcomes = Journal::system()?.restore(self.force)?;
         let cores = Records::system()?.restore(self.force)?;
+        numapilot_place::remove_stale_files();
         let mut out = terminal.out();
         if outcomes.is_empty() && cores.is_empty() {
             writeln!(out, "nothing to restore")?;

@@ -10,8 +10,6 @@ use numapilot_sys::shared::SharedWords;
 use numapilot_topology::NodeSet;
 use tempfile::NamedTempFile;
 
-/// Where the file goes: memory first, so that no disk is written.
-const DIRECTORY: &str = "/dev/shm";
 /// How long an agent is waited for: all CPUs can be busy.
 const PATIENCE: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
@@ -30,9 +28,7 @@ impl Agents {
     /// # Errors
     /// Those of the file system.
     pub fn new() -> io::Result<Self> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("numapilot-agent-");
-        let file = builder.tempfile_in(DIRECTORY).or_else(|_| builder.tempfile())?;
+        let file = numapilot_place::shared_file("agent")?;
         file.as_file().set_len((WORDS * size_of::<u64>()) as u64)?;
         let words = SharedWords::map(file.as_file())?;
         Ok(Self { file, words })

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use numapilot_observe::Tree;
+use numapilot_place::guard;
 use numapilot_place::journal::{Directory, JournalError, Owner, State, load, save};
 use numapilot_topology::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,8 @@ pub struct Outcome {
     pub text: String,
     /// Whether it could not be put back.
     pub failed: bool,
+    /// Whether its daemon is alive, so that it was left alone.
+    pub in_use: bool,
 }
 
 impl Records {
@@ -78,6 +81,8 @@ impl Records {
     /// As [`Records::make_way`].
     pub fn claim(&self, root: i32, tree: &Tree, hold: Hold) -> Result<Claim, CoresError> {
         let target = number(root).and_then(|pid| Owner::of(pid).ok()).ok_or(CoresError::Gone)?;
+        // Without a guard the next start of numapilot puts back.
+        let _ = guard::start();
         let _lock = self.0.lock()?;
         self.conflict(root, tree)?;
         let owner = Owner::this().map_err(|error| self.error(error))?;
@@ -142,6 +147,7 @@ impl Records {
                 State::Alive | State::Unknown if !force => outcomes.push(Outcome {
                     text: format!("{}: in use; --force puts it back nevertheless", record.name()),
                     failed: false,
+                    in_use: true,
                 }),
                 // Nobody has survived that, and no group.
                 State::OtherBoot => {
@@ -150,6 +156,7 @@ impl Records {
                 _ => outcomes.push(settle(&path, &record)),
             }
         }
+        self.0.remove_unfinished();
         Ok(outcomes)
     }
 
@@ -212,8 +219,11 @@ fn settle(path: &Path, record: &Record) -> Outcome {
     let name = record.name();
     let done = record.hold.put_back().map_err(|error| error.to_string());
     match done.and_then(|()| fs::remove_file(path).map_err(|error| error.to_string())) {
-        Ok(()) => Outcome { text: format!("{name}: put back"), failed: false },
-        Err(error) => Outcome { text: format!("{name}: not put back: {error}"), failed: true },
+        Ok(()) => Outcome { text: format!("{name}: put back"), failed: false, in_use: false },
+        Err(error) => {
+            let text = format!("{name}: not put back: {error}");
+            Outcome { text, failed: true, in_use: false }
+        }
     }
 }
 

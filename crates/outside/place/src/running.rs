@@ -3,39 +3,22 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, ExitStatus};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use numapilot_sys::process::Usage;
 use numapilot_sys::process::{self, PidFd};
 use numapilot_sys::spawn::{self, SpawnError};
 
-use crate::PlaceError;
 use crate::journal::{Held, Outcome};
-use crate::threads;
+use crate::{PlaceError, guard, threads};
 
 /// Between SIGTERM and SIGKILL when a time limit is over.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Programs of this process that lead a group of their own and were not waited for yet.
-static GROUPS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
-
-/// Kills every program that leads a group of its own, with its group: for a process that
-/// ends at once, and leaves no time for dropping each [`Running`].
-pub fn kill_groups() {
-    for &group in groups().iter() {
-        // Nothing can be done about an error.
-        let _ = process::signal_group(group, libc::SIGKILL);
-    }
-}
-
-fn groups() -> MutexGuard<'static, Vec<i32>> {
-    // Numbers are whole whatever happened to the thread that changed the list.
-    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A program that was started. Dropped before its end was waited for, it is killed, with
-/// its process group if it has one of its own, so that nothing is left behind.
+/// its process group if it has one of its own, so that nothing is left behind. When this process
+/// ends without dropping it, the kernel tells the leader of such a group, and the
+/// [guard](crate::guard) ends the rest.
 #[derive(Debug)]
 pub struct Running {
     pid: i32,
@@ -72,8 +55,6 @@ impl Running {
         mut threads: Option<threads::Session>,
     ) -> Result<Self, SpawnError> {
         let started = Instant::now();
-        // Held over the start, so that no program escapes `kill_groups`.
-        let mut groups = groups();
         let mut child = spawn::spawn(command)?;
         let opened = i32::try_from(child.id())
             .map_err(std::io::Error::other)
@@ -81,7 +62,7 @@ impl Running {
         match opened {
             Ok((pid, fd)) => {
                 if own_group {
-                    groups.push(pid);
+                    guard::watch_group(pid);
                 }
                 if let Some(session) = &mut threads {
                     // No thread to be had: what the library places is placed all the same.
@@ -138,7 +119,7 @@ impl Running {
                 let _ = self.signal(libc::SIGKILL);
             }
         }
-        self.leaves_groups();
+        self.leaves_group();
         let (status, usage) = process::wait(self.pid).map_err(|source| self.watch(source))?;
         let wall = self.started.elapsed();
         self.ended = true;
@@ -162,8 +143,10 @@ impl Running {
 
     /// To be called when the program has ended or was killed, and before it is waited for:
     /// then its number can become another's.
-    fn leaves_groups(&self) {
-        groups().retain(|group| *group != self.pid);
+    fn leaves_group(&self) {
+        if self.own_group {
+            guard::forget_group(self.pid);
+        }
     }
 
     fn watch(&self, source: std::io::Error) -> PlaceError {
@@ -183,7 +166,7 @@ impl Drop for Running {
         if !self.ended {
             // It may have ended already; nothing to do about an error either way.
             let _ = self.signal(libc::SIGKILL);
-            self.leaves_groups();
+            self.leaves_group();
             let _ = process::wait(self.pid);
         }
     }

@@ -10,8 +10,10 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
+use numapilot_place::journal::Setting;
 use numapilot_place::{Finished, Options, Plan, Prepared, Supervisor, Targets, prepare_targets};
 
 use crate::terminal::Terminal;
@@ -57,10 +59,14 @@ pub struct Args {
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let profile = self.plan.profile();
         let plan = self.plan.plan()?;
         let options = Options { strict: self.strict, ..Options::default() };
         if self.per_node {
             let instances = per_node::prepare(&plan, &self.command, &options)?;
+            if let (Some((path, asked)), Some(first)) = (&profile, instances.first()) {
+                announce(terminal, path, &first.prepared, asked);
+            }
             for instance in &instances {
                 say(terminal, &instance.prepared, self.verbose.then_some(&instance.plan));
             }
@@ -70,6 +76,9 @@ impl Args {
             return per_node::run(terminal, &instances, self.prefix);
         }
         let prepared = prepare_targets(&plan, Targets::here(&plan)?, &self.command, &options)?;
+        if let Some((path, asked)) = &profile {
+            announce(terminal, path, &prepared, asked);
+        }
         say(terminal, &prepared, self.verbose.then_some(&plan));
         if self.dry_run {
             return dry_run(terminal, std::iter::once(&prepared));
@@ -86,6 +95,25 @@ impl Args {
         }
         let ends = supervisor.wait(vec![running])?;
         Ok(finish(terminal, &ends))
+    }
+}
+
+/// Says what a profile changes for the whole machine, apart from what was `asked` for by name: it
+/// may come from somebody else.
+pub(super) fn announce(
+    terminal: &Terminal,
+    profile: &Path,
+    prepared: &Prepared,
+    asked: &[Setting],
+) {
+    let changes = prepared.machine_wide().iter().filter(|change| !asked.contains(&change.setting));
+    for change in changes {
+        // A closed stderr must not end a run that works.
+        let _ = writeln!(
+            terminal.err(),
+            "numapilot: {} sets {change} for the whole machine while the program runs",
+            profile.display()
+        );
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use numapilot_place::journal::Setting;
 use numapilot_place::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
 };
@@ -83,6 +84,14 @@ struct PolicyArgs {
 }
 
 impl PlanArgs {
+    /// The profile, and the machine-wide settings that were asked for in so many words beside
+    /// it: those need no announcement.
+    pub fn profile(&self) -> Option<(PathBuf, Vec<Setting>)> {
+        let thp = self.thp.map(|_| Setting::Thp);
+        let balancing = self.numa_balancing.map(|_| Setting::NumaBalancing);
+        Some((self.profile.clone()?, thp.into_iter().chain(balancing).collect()))
+    }
+
     /// The profile, or a plan that changes nothing, with the options on top.
     ///
     /// # Errors

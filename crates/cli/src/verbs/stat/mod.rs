@@ -20,6 +20,7 @@ use numapilot_topology::Machine;
 
 use self::output::{Output, Report};
 use self::watch::{Watch, Watched};
+use super::run::announce;
 use crate::terminal::Terminal;
 
 /// Arguments of `stat`.
@@ -92,6 +93,9 @@ impl Args {
             None => Plan::default(),
         };
         let prepared = self.prepare(&plan, machine)?;
+        if let Some(path) = &self.profile {
+            announce(&output.terminal, path, &prepared, &[]);
+        }
         for note in &prepared.notes {
             output.terminal.warn(note);
         }

@@ -101,6 +101,11 @@ pub struct SpaceArgs {
     #[arg(long = "factor", value_name = "NAME=LEVELS", help_heading = "Plans")]
     factors: Vec<Request>,
 
+    /// Also compare what can be had for the whole machine only, for the time of each run that
+    /// needs it: the switch of transparent huge pages, AutoNUMA.
+    #[arg(long, help_heading = "Plans")]
+    allow_machine_wide: bool,
+
     /// Race this profile too; may be repeated.
     #[arg(long = "plan", value_name = "FILE", help_heading = "Plans")]
     plans: Vec<PathBuf>,
@@ -165,6 +170,8 @@ impl Args {
         runner.restore_answer(past.answer);
         let mut evidence = past.trials;
         print::start(terminal, &setup, journal.path(), evidence.len());
+        // Put back by its end, and after a death like every entry of the settings' journal.
+        let _reserved = setup.reserve(&self.command)?;
         let mut progress = progress::Progress::new(terminal, &setup.space, &setup.settings);
         let result = search(
             &setup.space,

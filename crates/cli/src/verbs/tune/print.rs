@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use numapilot_place::journal::Setting;
 use numapilot_tune::decide::Stop;
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{PlanFigures, Report, Status};
@@ -39,6 +40,15 @@ pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
     if let Some(bytes) = setup.input.redirected_bytes() {
         let bytes = crate::terminal::bytes(bytes);
         let _ = writeln!(err, "numapilot: every run gets the {bytes} of this standard input");
+    }
+    if !setup.machine_wide.is_empty() {
+        let settings: Vec<String> = setup.machine_wide.iter().map(Setting::to_string).collect();
+        let _ = writeln!(
+            err,
+            "numapilot: changed for the whole machine during the runs that need it, and put back \
+             after each: {}",
+            settings.join(", ")
+        );
     }
     let resumed = if done > 0 { format!(", {done} of them made before") } else { String::new() };
     let _ = writeln!(

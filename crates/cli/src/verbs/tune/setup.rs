@@ -1,10 +1,14 @@
 //! From the arguments to what is searched and how.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use numapilot_place::Plan;
+use numapilot_place::journal::{Change, Held, Journal, Setting};
 use numapilot_topology::Machine;
 use numapilot_tune::decide::Settings;
 use numapilot_tune::evidence::Goal;
@@ -25,6 +29,8 @@ pub struct Setup {
     pub input: Input,
     pub space: Space,
     pub settings: Settings,
+    /// What some plans change for the whole machine.
+    pub machine_wide: BTreeSet<Setting>,
 }
 
 impl Setup {
@@ -40,7 +46,7 @@ impl Setup {
         let metric = args.measure.metric.clone().map_or(Metric::WallTime, Metric::Matched);
         let judge =
             Judge::new(metric.clone(), args.measure.check.clone(), limits(&args.measure.limit));
-        let space = space(args, &machine, &program, &judge)?;
+        let (space, machine_wide) = space(args, &machine, &program, &judge)?;
         let shape = space.shape();
         let mut settings = Settings {
             goal: if args.measure.maximize { Goal::Maximize } else { Goal::Minimize },
@@ -63,7 +69,18 @@ impl Setup {
             Some(runs) => runs,
             None => Settings::default_max_runs(&shape).max(least),
         };
-        Ok(Self { machine, program, judge, metric, input, space, settings })
+        Ok(Self { machine, program, judge, metric, input, space, settings, machine_wide })
+    }
+
+    /// Keeps other numapilots from changing what this search changes from run to run.
+    pub fn reserve(&self, command: &[OsString]) -> anyhow::Result<Option<Held>> {
+        if self.machine_wide.is_empty() {
+            return Ok(None);
+        }
+        let settings: Vec<Setting> = self.machine_wide.iter().copied().collect();
+        let program = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+        let held = Journal::system()?.reserve(&settings, &format!("tune of {program}"))?;
+        Ok(Some(held))
     }
 
     pub fn runner<'a>(&'a self, interrupted: &'a AtomicBool) -> Runner<'a> {
@@ -119,22 +136,39 @@ fn space(
     machine: &Machine,
     program: &Program,
     judge: &Judge,
-) -> anyhow::Result<Space> {
+) -> anyhow::Result<(Space, BTreeSet<Setting>)> {
     let never = AtomicBool::new(false);
     let runner = Runner::new(machine, program.clone(), judge.clone(), &never);
+    let machine_wide = RefCell::new(BTreeSet::new());
+    let applies = |plan: &Plan| {
+        let changes = runner.applies(plan)?;
+        if !changes.is_empty() && !args.space.allow_machine_wide {
+            return Err(format!(
+                "it sets {} for the whole machine; --allow-machine-wide lets it, for the time of \
+                 each run",
+                listed(&changes)
+            ));
+        }
+        machine_wide.borrow_mut().extend(changes.iter().map(|change| change.setting));
+        Ok(())
+    };
     let extras = args
         .space
         .plans
         .iter()
         .map(|path| {
             let plan = Plan::load(path)?;
-            runner
-                .applies(&plan)
+            applies(&plan)
                 .map_err(anyhow::Error::msg)
                 .with_context(|| format!("--plan {}", path.display()))?;
             Ok(plan)
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
     let facts = Facts::new(machine, Path::new("/"));
-    Ok(Space::new(&facts, &args.space.factors, extras, |plan| runner.applies(plan)))
+    let space = Space::new(&facts, &args.space.factors, extras, applies);
+    Ok((space, machine_wide.into_inner()))
+}
+
+fn listed(changes: &[Change]) -> String {
+    changes.iter().map(Change::to_string).collect::<Vec<_>>().join(" and ")
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::JournalError;
+use super::entry::{COMPLETE, UNFINISHED};
 
 /// A directory for what has to be put back.
 #[derive(Clone, Debug)]
@@ -66,6 +67,20 @@ impl Directory {
             });
         }
         Ok(())
+    }
+
+    /// Removes what processes that were killed while they wrote have left: files that are not
+    /// complete. To be called with the [lock](Directory::lock), and when the entries of the dead
+    /// are gone; an entry that is there may be being written anew by its owner.
+    pub fn remove_unfinished(&self) {
+        for file in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let path = file.path();
+            let is_unfinished = path.extension().is_some_and(|suffix| suffix == UNFINISHED);
+            if is_unfinished && !path.with_extension(COMPLETE).exists() {
+                // Nothing depends on it: the next time will do.
+                let _ = fs::remove_file(&path);
+            }
+        }
     }
 
     /// Waits until nobody else has the lock; it is given back when the file is dropped.

@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Setting;
 
-/// Suffix of an entry's file.
-pub(super) const SUFFIX: &str = ".json";
+/// Extension of an entry's file.
+pub(super) const COMPLETE: &str = "json";
+/// Extension of a file that is being written.
+pub(super) const UNFINISHED: &str = "new";
 
 /// What one run changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +27,9 @@ pub(super) struct Entry {
     pub command: String,
     /// What it changed.
     pub changes: Vec<Changed>,
+    /// What it changes again and again, so that no other run may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved: Vec<Setting>,
 }
 
 /// One changed setting.
@@ -123,7 +128,7 @@ impl Entry {
     pub fn new_path(&self, directory: &Path) -> PathBuf {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        directory.join(format!("{}-{}-{n}{SUFFIX}", self.owner.pid, self.owner.start_time))
+        directory.join(format!("{}-{}-{n}.{COMPLETE}", self.owner.pid, self.owner.start_time))
     }
 }
 
@@ -132,7 +137,7 @@ impl Entry {
 /// # Errors
 /// Those of the file system; the file is as it was then.
 pub fn save(value: &impl Serialize, path: &Path) -> io::Result<()> {
-    let temporary = path.with_extension("new");
+    let temporary = path.with_extension(UNFINISHED);
     let result = (|| {
         let mut file = OpenOptions::new()
             .write(true)

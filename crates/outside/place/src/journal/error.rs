@@ -51,4 +51,16 @@ pub enum JournalError {
         /// Running what.
         command: String,
     },
+    /// Another process changes it from run to run.
+    #[error(
+        "{setting} is changed again and again by process {pid} ({command}); wait for it to end"
+    )]
+    Reserved {
+        /// Which.
+        setting: Setting,
+        /// By which process.
+        pid: u32,
+        /// Running what.
+        command: String,
+    },
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!  acquire: settle the dead -> write entry {owner, original, held} -> write the setting
 //!  release: last holder out -> write original, unless somebody else changed it -> remove entry
+//!  reserve: write entry {owner, reserved}, so that no other process changes the setting
 //!  restore: the same for the entries of owners that died
 //! ```
 //!
@@ -16,6 +17,7 @@ mod error;
 mod outcome;
 mod setting;
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,11 +30,36 @@ pub use error::JournalError;
 pub use outcome::{Done, Outcome};
 pub use setting::{Change, Setting};
 
+use crate::guard;
+
 /// The journal of machine-wide changes.
 #[derive(Clone, Debug)]
 pub struct Journal {
     directory: Directory,
     root: PathBuf,
+}
+
+/// A process that keeps a setting from having its own value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Which setting.
+    pub setting: Setting,
+    /// Its value meanwhile; `None` when that changes from run to run.
+    pub value: Option<String>,
+    /// The process.
+    pub pid: u32,
+    /// What it runs, for people.
+    pub command: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { setting, value, pid, command } = self;
+        match value {
+            Some(value) => write!(f, "{setting} is held at {value} by run {pid} ({command})"),
+            None => write!(f, "{setting} is changed from run to run by process {pid} ({command})"),
+        }
+    }
 }
 
 /// The readable entries with their files, and an outcome for each that cannot be read.
@@ -74,11 +101,13 @@ impl Journal {
         let _lock = self.directory.lock()?;
         self.settle_all(false)?;
         let (entries, _) = self.entries()?;
+        let owner = self.this()?;
         let mut changed = Vec::new();
         for Change { setting, value } in changes {
             let fail =
                 |source| JournalError::Setting { setting: *setting, value: value.clone(), source };
             let current = setting.read(&self.root).map_err(fail)?;
+            refuse_reserved(&entries, &owner, *setting)?;
             let holder = entries.iter().find_map(|(_, e)| {
                 e.changes.iter().find(|c| c.setting == *setting).map(|c| (e, c))
             });
@@ -102,8 +131,10 @@ impl Journal {
         if changed.is_empty() {
             return Ok(None);
         }
-        let owner = Owner::this().map_err(|e| file_error(self.directory.path(), e))?;
-        let entry = Entry { owner, command: command.to_owned(), changes: changed };
+        // Without a guard the next start of numapilot puts back.
+        let _ = guard::start();
+        let entry =
+            Entry { owner, command: command.to_owned(), changes: changed, reserved: Vec::new() };
         let path = entry.new_path(self.directory.path());
         save(&entry, &path).map_err(|e| file_error(&path, e))?;
         for change in &entry.changes {
@@ -117,6 +148,61 @@ impl Journal {
             }
         }
         Ok(Some(Held { journal: self.clone(), path: Some(path) }))
+    }
+
+    /// Has these settings for this process alone until the end of what is returned: it changes
+    /// them from run to run with [`Journal::acquire`], and every other process that wants to
+    /// change one is refused. `command` tells people what it is for.
+    ///
+    /// # Errors
+    /// [`JournalError`]: another process holds or has reserved one.
+    pub fn reserve(&self, settings: &[Setting], command: &str) -> Result<Held, JournalError> {
+        self.directory.make()?;
+        let _lock = self.directory.lock()?;
+        self.settle_all(false)?;
+        let (entries, _) = self.entries()?;
+        let owner = self.this()?;
+        for setting in settings {
+            refuse_reserved(&entries, &owner, *setting)?;
+            if let Some((entry, held)) = entries.iter().find_map(|(_, entry)| {
+                Some((entry, entry.changes.iter().find(|c| c.setting == *setting)?))
+            }) {
+                return Err(JournalError::Held {
+                    setting: *setting,
+                    held: held.held.clone(),
+                    pid: entry.owner.pid,
+                    command: entry.command.clone(),
+                });
+            }
+        }
+        let reserved = settings.to_vec();
+        let entry = Entry { owner, command: command.to_owned(), changes: Vec::new(), reserved };
+        let path = entry.new_path(self.directory.path());
+        save(&entry, &path).map_err(|e| file_error(&path, e))?;
+        Ok(Held { journal: self.clone(), path: Some(path) })
+    }
+
+    /// What processes other than this one hold or have reserved.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the journal cannot be read.
+    pub fn holders(&self) -> Result<Vec<Holder>, JournalError> {
+        if !self.directory.path().try_exists().map_err(|e| file_error(self.directory.path(), e))? {
+            return Ok(Vec::new());
+        }
+        self.directory.make()?;
+        let _lock = self.directory.lock()?;
+        let owner = self.this()?;
+        let (entries, _) = self.entries()?;
+        let others = entries.iter().filter(|(_, entry)| {
+            entry.owner != owner
+                && entry.owner.state().is_ok_and(|s| matches!(s, State::Alive | State::Unknown))
+        });
+        Ok(others.flat_map(|(_, entry)| holders(entry)).collect())
+    }
+
+    fn this(&self) -> Result<Owner, JournalError> {
+        Owner::this().map_err(|e| file_error(self.directory.path(), e))
     }
 
     /// Puts back what runs that died have left, and with `force` also what live ones hold.
@@ -148,8 +234,8 @@ impl Journal {
             match state {
                 State::OtherBoot => remove(path, &run, &mut outcomes),
                 State::Alive | State::Unknown if !force => {
-                    outcomes.extend(entry.changes.iter().map(|c| Outcome {
-                        setting: Some(c.setting),
+                    outcomes.extend(holders(entry).map(|holder| Outcome {
+                        setting: Some(holder.setting),
                         run: run.clone(),
                         done: Done::InUse,
                     }));
@@ -157,6 +243,7 @@ impl Journal {
                 _ => outcomes.extend(self.settle(path, entry)),
             }
         }
+        self.directory.remove_unfinished();
         Ok(outcomes)
     }
 
@@ -192,7 +279,7 @@ impl Journal {
         let mut unreadable = Vec::new();
         for file in fs::read_dir(self.directory.path()).map_err(fail)? {
             let path = file.map_err(fail)?.path();
-            if !path.to_string_lossy().ends_with(entry::SUFFIX) {
+            if path.extension().is_none_or(|suffix| suffix != entry::COMPLETE) {
                 continue;
             }
             match load::<Entry>(&path) {
@@ -249,6 +336,33 @@ fn remove(path: &Path, run: &str, outcomes: &mut Vec<Outcome>) {
         let done = Done::Failed(format!("{}: {error}", path.display()));
         outcomes.push(Outcome { setting: None, run: run.to_owned(), done });
     }
+}
+
+/// Fails when another process has reserved a setting.
+fn refuse_reserved(
+    entries: &[(PathBuf, Entry)],
+    owner: &Owner,
+    setting: Setting,
+) -> Result<(), JournalError> {
+    let is_in_the_way = |entry: &Entry| entry.owner != *owner && entry.reserved.contains(&setting);
+    match entries.iter().find(|(_, entry)| is_in_the_way(entry)) {
+        None => Ok(()),
+        Some((_, entry)) => Err(JournalError::Reserved {
+            setting,
+            pid: entry.owner.pid,
+            command: entry.command.clone(),
+        }),
+    }
+}
+
+fn holders(entry: &Entry) -> impl Iterator<Item = Holder> + '_ {
+    let changed = entry.changes.iter().map(|c| (c.setting, Some(c.held.clone())));
+    changed.chain(entry.reserved.iter().map(|s| (*s, None))).map(|(setting, value)| Holder {
+        setting,
+        value,
+        pid: entry.owner.pid,
+        command: entry.command.clone(),
+    })
 }
 
 fn describe(entry: &Entry) -> String {

@@ -29,6 +29,12 @@ pub struct Change {
     pub value: String,
 }
 
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.setting, self.value)
+    }
+}
+
 impl Setting {
     /// Its file, below `root`.
     #[must_use]

@@ -187,3 +187,73 @@ fn a_setting_the_kernel_lacks_leaves_no_entry() {
     assert!(matches!(lab.acquire("0"), Err(JournalError::Setting { .. })));
     assert_eq!(lab.entries(), 0);
 }
+
+/// Another process than this one has the entry of this.
+fn of_another(held: &Held) {
+    let path = held.path.clone().unwrap();
+    let mut entry = load::<Entry>(&path).unwrap();
+    entry.owner =
+        Owner::of(rustix::process::getppid().unwrap().as_raw_pid().unsigned_abs()).unwrap();
+    save(&entry, &path).unwrap();
+}
+
+#[test]
+fn a_reserved_setting_is_changed_by_its_owner_alone() {
+    let lab = Lab::new();
+    let reserved = lab.journal.reserve(&[Setting::NumaBalancing], "tune").unwrap();
+    for value in ["0", "2"] {
+        let held = lab.acquire(value).unwrap().unwrap();
+        assert_eq!(lab.value(), value);
+        assert_eq!(held.release()[0].done, restored(value, "1"));
+    }
+    of_another(&reserved);
+    // Whatever value is wanted, also the present one: it will not stay.
+    for value in ["0", "1"] {
+        let error = lab.acquire(value).unwrap_err();
+        assert!(matches!(error, JournalError::Reserved { .. }), "{error}");
+    }
+    let error = lab.journal.reserve(&[Setting::NumaBalancing], "tune").unwrap_err();
+    assert!(matches!(error, JournalError::Reserved { .. }), "{error}");
+    let holders = lab.journal.holders().unwrap();
+    assert_eq!((holders.len(), holders[0].value.as_deref()), (1, None));
+    assert_eq!(lab.journal.restore(false).unwrap()[0].done, Done::InUse);
+    assert!(reserved.release().is_empty());
+    assert!(lab.journal.holders().unwrap().is_empty());
+    drop(lab.acquire("0").unwrap().unwrap());
+    assert_eq!(lab.value(), "1");
+}
+
+#[test]
+fn what_another_run_holds_cannot_be_reserved() {
+    let lab = Lab::new();
+    let held = lab.acquire("0").unwrap().unwrap();
+    of_another(&held);
+    let error = lab.journal.reserve(&[Setting::NumaBalancing], "tune").unwrap_err().to_string();
+    assert!(error.contains("is held at 0 by run") && error.contains("(test)"), "{error}");
+    let other = lab.journal.reserve(&[Setting::Thp], "tune").unwrap();
+    assert_eq!(lab.journal.holders().unwrap()[0].value.as_deref(), Some("0"));
+    drop((other, held));
+    assert_eq!((lab.value().as_str(), lab.entries()), ("1", 0));
+}
+
+#[test]
+fn a_dead_reservation_is_in_nobodys_way() {
+    let lab = Lab::new();
+    lab.kill(lab.journal.reserve(&[Setting::NumaBalancing], "tune").unwrap());
+    assert!(lab.journal.holders().unwrap().is_empty());
+    drop(lab.acquire("0").unwrap().unwrap());
+    assert_eq!((lab.value().as_str(), lab.entries()), ("1", 0));
+}
+
+#[test]
+fn files_that_were_being_written_at_a_death_are_removed() {
+    let lab = Lab::new();
+    let held = lab.acquire("0").unwrap().unwrap();
+    let path = |name: &str| lab.journal.directory.path().join(name);
+    fs::write(path("1-1-1.new"), "{").unwrap();
+    // Its owner may be writing it anew.
+    let live = held.path.clone().unwrap().with_extension("new");
+    fs::write(&live, "{").unwrap();
+    lab.journal.restore(false).unwrap();
+    assert!(!path("1-1-1.new").exists() && live.exists());
+}

@@ -29,7 +29,8 @@ pub struct Options {
     /// What cannot be done is an error instead of a note.
     pub strict: bool,
     /// The program leads a process group of its own, so that a time limit ends all of it;
-    /// it then gets no signals from the terminal.
+    /// it then gets no signals from the terminal, and the group ends with this process even
+    /// when that is killed.
     pub new_group: bool,
 }
 
@@ -76,7 +77,11 @@ pub fn prepare_targets(
     let mut prepared = Prepared {
         words: command.to_vec(),
         environment: Environment::new(&plan.env)?,
-        steps: Steps { new_group: options.new_group, ..Steps::default() },
+        steps: Steps {
+            new_group: options.new_group,
+            end_with_parent: options.new_group.then_some(libc::SIGKILL),
+            ..Steps::default()
+        },
         settings: Vec::new(),
         placement: None,
         notes: Vec::new(),
@@ -158,6 +163,12 @@ impl Prepared {
     #[must_use]
     pub fn needs_supervision(&self) -> bool {
         !self.settings.is_empty() || self.placement.is_some()
+    }
+
+    /// What is changed for the whole machine while the program runs.
+    #[must_use]
+    pub fn machine_wide(&self) -> &[Change] {
+        &self.settings
     }
 
     fn program(&self) -> String {

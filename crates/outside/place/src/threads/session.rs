@@ -13,9 +13,6 @@ use tempfile::NamedTempFile;
 use super::watch::Watcher;
 use crate::Note;
 
-/// Where the ledger goes: memory first, so that no disk is written.
-const LEDGER_DIRECTORY: &str = "/dev/shm";
-
 /// What one run of a placed program needs. The ledger file is private to the user (0600)
 /// and removed when this is dropped; processes that still run have it mapped.
 #[derive(Debug)]
@@ -119,9 +116,7 @@ fn tally(ledger: &File) -> Option<Tally> {
 }
 
 fn ledger_file() -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("numapilot-bind-");
-    let file = builder.tempfile_in(LEDGER_DIRECTORY).or_else(|_| builder.tempfile())?;
+    let file = crate::shared_file("bind")?;
     file.as_file().set_len(FILE_BYTES as u64)?;
     Ok(file)
 }

@@ -15,6 +15,7 @@ use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use numapilot_place::journal::Change;
 use numapilot_place::{Options, PlaceError, Plan, Prepared, prepare};
 use numapilot_topology::Machine;
 use thiserror::Error;
@@ -102,12 +103,14 @@ impl<'a> Runner<'a> {
         Self { machine, program, judge, interrupted }
     }
 
-    /// Why this plan cannot be applied to the program in full.
+    /// Whether this plan can be applied to the program in full; the settings that it changes
+    /// for the whole machine.
     ///
     /// # Errors
-    /// The reason, with its remedy.
-    pub fn applies(&self, plan: &Plan) -> Result<(), String> {
-        self.prepared(plan).map(drop).map_err(|error| error.to_string())
+    /// Why it cannot, with the remedy.
+    pub fn applies(&self, plan: &Plan) -> Result<Vec<Change>, String> {
+        let prepared = self.prepared(plan).map_err(|error| error.to_string())?;
+        Ok(prepared.machine_wide().to_vec())
     }
 
     /// Expects the answer that the default gave in an earlier part of the search.

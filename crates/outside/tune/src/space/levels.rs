@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use numapilot_place::journal::Setting;
 use numapilot_place::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Thp, ThreadPlacement, allocators,
 };
@@ -25,15 +26,13 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of this machine, with the kernel's settings under `root`.
+    /// Of this machine, with the kernel's settings under `root`. What runs that were killed have
+    /// left there must have been put back before.
     #[must_use]
     pub fn new(machine: &Machine, root: &Path) -> Self {
-        let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
-        let thp = read("sys/kernel/mm/transparent_hugepage/enabled")
-            .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned()));
-        let numa_balancing = read("proc/sys/kernel/numa_balancing")
-            .and_then(|text| text.trim().parse::<u32>().ok())
-            .map(|value| value & 1 == 1);
+        let numa_balancing = Setting::NumaBalancing.read(root).ok();
+        let numa_balancing =
+            numa_balancing.and_then(|text| text.parse::<u32>().ok()).map(|value| value & 1 == 1);
         let cpu_nodes = machine
             .nodes
             .iter()
@@ -43,7 +42,7 @@ impl Facts {
             cpu_nodes,
             memory_nodes: machine.memory_nodes().intersection(&machine.allowed.nodes).len(),
             allocators: allocators::installed().iter().map(ToString::to_string).collect(),
-            thp,
+            thp: Setting::Thp.read(root).ok(),
             numa_balancing,
         }
     }

@@ -1,0 +1,115 @@
+//! Before a verb does anything: what killed runs have left is put back, and what a live one holds
+//! is said.
+
+use std::error::Error;
+use std::io::Write;
+
+use numapilot_cores::Records;
+use numapilot_place::journal::{Done, Journal, Outcome};
+use procfs::process::Process;
+
+use crate::terminal::Terminal;
+
+/// What a verb wants in order before it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settle {
+    /// What the dead have left is put back.
+    Dead,
+    /// Beside that, the user learns what another run holds: what is measured or read meanwhile
+    /// is not the machine's own.
+    Measuring,
+}
+
+impl Settle {
+    /// Does it; nothing is said where nothing was to be done, and no failure stops the verb.
+    pub fn before(self, terminal: &Terminal) {
+        let settled = put_back();
+        if !settled.done.is_empty() {
+            let done = settled.done.join("; ");
+            // A closed stderr must not end a verb that works.
+            let _ = writeln!(terminal.err(), "numapilot: put back what a killed run left: {done}");
+        }
+        if !settled.failed.is_empty() {
+            terminal.warn(format_args!(
+                "what a killed run left is still there: {}; put it back with numapilot restore, \
+                 as the user of that run",
+                settled.failed.join("; ")
+            ));
+        }
+        if self == Self::Measuring {
+            warn_of_holders(terminal);
+        }
+    }
+}
+
+/// What became of what the dead had left, for people.
+#[derive(Debug, Default)]
+pub struct Settled {
+    done: Vec<String>,
+    failed: Vec<String>,
+}
+
+/// Puts back what the dead have left: settings, CPUs, files.
+pub fn put_back() -> Settled {
+    let mut settled = Settled::default();
+    // A user without a place for a journal has left nothing.
+    if let Ok(journal) = Journal::system() {
+        match journal.restore(false) {
+            Ok(outcomes) => settled.settings(&outcomes),
+            Err(error) => settled.failed.push(chain(error)),
+        }
+    }
+    if let Ok(records) = Records::system() {
+        match records.restore(false) {
+            Ok(outcomes) => {
+                for outcome in outcomes.into_iter().filter(|o| !o.in_use) {
+                    let list = if outcome.failed { &mut settled.failed } else { &mut settled.done };
+                    list.push(outcome.text);
+                }
+            }
+            Err(error) => settled.failed.push(chain(error)),
+        }
+    }
+    numapilot_place::remove_stale_files();
+    settled
+}
+
+impl Settled {
+    fn settings(&mut self, outcomes: &[Outcome]) {
+        for outcome in outcomes {
+            match outcome.done {
+                Done::Restored { .. } | Done::ChangedByOthers { .. } => {
+                    self.done.push(outcome.to_string());
+                }
+                Done::Failed(_) => self.failed.push(outcome.to_string()),
+                Done::Already(_) | Done::InUse | Done::HeldByOthers => {}
+            }
+        }
+    }
+}
+
+/// Says which settings other runs hold; a run that this process belongs to was asked for.
+fn warn_of_holders(terminal: &Terminal) {
+    let Ok(holders) = Journal::system().and_then(|journal| journal.holders()) else { return };
+    if holders.is_empty() {
+        return;
+    }
+    let ancestors = ancestors();
+    for holder in holders.iter().filter(|holder| !ancestors.contains(&holder.pid)) {
+        terminal.warn(format_args!(
+            "{holder}: what is read or measured now is not the machine's own; wait for its end"
+        ));
+    }
+}
+
+/// The processes that this one descends from.
+fn ancestors() -> Vec<u32> {
+    let parent = |process: &Process| Process::new(process.stat().ok()?.ppid).ok();
+    let first = Process::myself().ok().as_ref().and_then(parent);
+    std::iter::successors(first, parent).map(|process| process.pid.unsigned_abs()).collect()
+}
+
+/// An error and its causes on one line.
+fn chain(error: impl Error + Send + Sync + 'static) -> String {
+    format!("{:#}", anyhow::Error::new(error))
+}
