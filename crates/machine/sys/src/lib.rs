@@ -1,7 +1,8 @@
 //! Linux calls that no well-kept crate offers, as thin safe functions.
 //!
 //! Everything here is one system call, one `/proc` or `/sys` convention or one
-//! `perf_event_open` idiom: no policy, no printing, no state. Masks are slices of `u64`
+//! `perf_event_open` idiom: no policy, no printing, and no state but the limit of open files that
+//! this process began with. Masks are slices of `u64`
 //! words, bit 0 of word 0 being id 0; the typed sets live in `numapilot-topology`.
 //!
 //! Errors are [`std::io::Error`] with the raw `errno`, because the caller alone knows
@@ -13,6 +14,7 @@ pub mod c_library;
 pub mod mapping;
 pub mod mark;
 pub mod mempolicy;
+pub mod open_files;
 pub mod pagemap;
 pub mod perf;
 mod perf_area;

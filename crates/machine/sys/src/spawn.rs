@@ -14,7 +14,7 @@ use std::process::{Child, Command};
 use thiserror::Error;
 
 use crate::mempolicy::{self, Mode};
-use crate::{affinity, check, prctl, signals};
+use crate::{affinity, check, open_files, prctl, signals};
 
 /// What the child does to itself. The default is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -139,13 +139,18 @@ fn tagged(step: Step, result: io::Result<()>) -> io::Result<()> {
 }
 
 /// Starts a command, naming the step that failed. The program gets no blocked signals:
-/// this process may have blocked some to receive them.
+/// this process may have blocked some to receive them. It gets the limit of open files that
+/// this process began with.
 ///
 /// # Errors
 /// [`SpawnError`]; nothing is left running.
 pub fn spawn(command: &mut Command) -> Result<Child, SpawnError> {
-    // SAFETY: one system call on a set on the stack.
-    unsafe { command.pre_exec(signals::unblock_all) };
+    let own = || {
+        open_files::put_back();
+        signals::unblock_all()
+    };
+    // SAFETY: two system calls on values that were there before the fork.
+    unsafe { command.pre_exec(own) };
     command.spawn().map_err(SpawnError::from)
 }
 
@@ -202,6 +207,7 @@ fn close_at_exec() -> io::Result<()> {
 /// Replaces this process by the command; returns only when that failed, and then the
 /// steps before the failed one have been done to this process.
 pub fn exec(command: &mut Command) -> SpawnError {
+    open_files::put_back();
     command.exec().into()
 }
 

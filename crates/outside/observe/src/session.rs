@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use numapilot_sys::process::{PidFd, Usage};
 use numapilot_topology::{CpuSet, NodeSet};
-use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::ObserveError;
 use crate::lab::LabPmu;
@@ -74,7 +73,6 @@ impl Session {
                 return Err(ObserveError::NoProcess { pid });
             }
         }
-        raise_open_files();
         let threads = Attach::Threads(tree.threads().collect());
         Ok(Self::begin(Subject::Processes { tree, named }, nodes, &threads))
     }
@@ -82,7 +80,6 @@ impl Session {
     /// Observes everything on these CPUs.
     #[must_use]
     pub fn system(cpus: &CpuSet, nodes: NodeSet) -> Self {
-        raise_open_files();
         let cpus = Attach::Cpus(cpus.iter().map(u32::from).collect());
         Self::begin(Subject::Machine, nodes, &cpus)
     }
@@ -284,15 +281,6 @@ fn used(figures: &mut Figures, usage: &Usage) {
         (Metric::InvoluntarySwitches, Ok(usage.involuntary_switches as f64)),
         (Metric::ContextSwitches, Ok(switches as f64)),
     ]);
-}
-
-/// Allows as many open files as may be had: there is one for every counter on every
-/// thread or CPU. Not before starting a program, which would inherit the limit.
-fn raise_open_files() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // Where it fails, counters fail with EMFILE and say so.
-    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 /// CPU time of this thread so far: unlike wall time it does not grow when the target

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use numapilot_sys::open_files;
 use numapilot_sys::perf::{Counter, Event, Scope};
 
 use super::Processor;
@@ -70,6 +71,8 @@ impl Counters {
     }
 
     fn open(attach: &Attach, groups: &[&[(Metric, Event)]]) -> Self {
+        // One for every counter on every thread or CPU.
+        open_files::raise();
         let scopes = attach.scopes();
         let mut user_only = false;
         let mut group = |events: &[Event]| {

@@ -11,6 +11,7 @@ mod lab_samples;
 use std::io;
 use std::time::Instant;
 
+use numapilot_sys::open_files;
 use numapilot_topology::CpuSet;
 
 use self::lab_samples::LabSamples;
@@ -48,6 +49,8 @@ impl Source {
     /// passed over. It samples from now on.
     #[must_use]
     pub fn pmu(whose: &Attach, cpus: &CpuSet) -> (Option<Self>, Vec<PassedOver>) {
+        // A ring for every thread or CPU.
+        open_files::raise();
         let mut passed_over = Vec::new();
         let mut pass = |name, why: String| passed_over.push(PassedOver { name, why });
         match LabPmu::find() {
@@ -77,6 +80,7 @@ impl Source {
     /// # Errors
     /// As [`HintFaults::open`].
     pub fn hint_faults(whose: &Attach, cpus: &CpuSet) -> io::Result<Self> {
+        open_files::raise();
         Ok(Self::new(Kind::HintFaults(HintFaults::open(whose, cpus)?)))
     }
 
