@@ -12,6 +12,17 @@ pub enum ObserveError {
         /// The number asked for.
         pid: i32,
     },
+    /// A thread of the kernel's own.
+    #[error(
+        "PID {pid} is a kernel thread ({name}): it has no memory of its own, and the kernel \
+         decides where it runs; give the PID of a program"
+    )]
+    KernelThread {
+        /// The number asked for.
+        pid: i32,
+        /// Its name.
+        name: String,
+    },
     /// A process of another user.
     #[error(
         "process {pid} belongs to user {owner} and may not be observed by user {me}; run \

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::time::Duration;
 
-use numapilot_sys::process;
+use numapilot_sys::{open_files, process};
 use procfs::ProcError;
 use procfs::process::{Process, Stat};
 use rustix::fs::{Dir, DirEntry};
@@ -112,6 +112,8 @@ impl Tree {
     /// # Errors
     /// [`ObserveError`] naming the first that is not.
     pub fn of(roots: &[i32]) -> Result<Self, ObserveError> {
+        // One for every process.
+        open_files::raise();
         let mut tree = Self::default();
         for &pid in roots {
             tree.insert(open(pid)?).map_err(|_| ObserveError::NoProcess { pid })?;
@@ -124,6 +126,7 @@ impl Tree {
     /// user's (setuid): then there is less to see, and that is said figure by figure.
     #[must_use]
     pub fn of_child(pid: i32) -> Self {
+        open_files::raise();
         let mut tree = Self { newcomers: Newcomers::after(pid), ..Self::default() };
         // The child is not waited for yet: its number is still its own.
         let _ = Process::new(pid).and_then(|process| tree.insert(process));
@@ -339,12 +342,22 @@ const fn is_zombie(stat: &Stat) -> bool {
     matches!(stat.state, 'Z' | 'X')
 }
 
+/// `PF_KTHREAD` of include/linux/sched.h, which proc_pid_stat(5) shows in field 9.
+const fn is_kernel_thread(stat: &Stat) -> bool {
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    stat.flags & PF_KTHREAD != 0
+}
+
 /// Opens a process whose memory may be looked at.
 fn open(pid: i32) -> Result<Process, ObserveError> {
     let no_process = || ObserveError::NoProcess { pid };
     let process = Process::new(pid).map_err(|_| no_process())?;
     if !process.is_alive() {
         return Err(no_process());
+    }
+    let stat = process.stat().map_err(|_| no_process())?;
+    if is_kernel_thread(&stat) {
+        return Err(ObserveError::KernelThread { pid, name: stat.comm });
     }
     match process.open_relative("numa_maps") {
         Err(ProcError::PermissionDenied(_)) => {
@@ -429,5 +442,19 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         child.wait().unwrap();
         assert!(matches!(Tree::of(&[pid]), Err(ObserveError::NoProcess { .. })));
+    }
+
+    /// The first is kthreadd, where the PID namespace is the first one.
+    #[test]
+    fn a_kernel_thread_is_refused_by_its_name() {
+        let kthreadd = Process::new(2).and_then(|process| process.stat());
+        if !kthreadd.is_ok_and(|stat| is_kernel_thread(&stat)) {
+            println!("skipped: no kernel threads in this PID namespace");
+            return;
+        }
+        let error = Tree::of(&[2]).unwrap_err().to_string();
+        assert!(error.starts_with("PID 2 is a kernel thread (kthreadd): "), "{error}");
+        let me = Process::myself().and_then(|process| process.stat()).unwrap();
+        assert!(!is_kernel_thread(&me));
     }
 }
