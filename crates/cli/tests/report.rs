@@ -101,6 +101,7 @@ fn what_is_no_result_is_an_error() {
     report("empty.jsonl").stderr(contains("has no results"));
     fs::write(directory.path().join("bad.jsonl"), "x\n").unwrap();
     report("bad.jsonl").stderr(contains("line 1"));
+    report("/dev/zero").stderr(contains("more than 268435456 bytes"));
 }
 
 /// What a browser makes of the page in a window of this width: its text laid out, and the

@@ -255,6 +255,8 @@ fn what_does_not_exist_is_named() {
     error(&["run", "tiny.toml", "--jobs", "0"], "--jobs");
     fs::write(place.path("tiny.toml"), "id = 3").unwrap();
     error(&["run", "tiny.toml"], "tiny.toml is no experiment");
+    error(&["run", "/dev/zero"], "more than 268435456 bytes");
+    error(&["list", "--output", "/dev/zero"], "more than 268435456 bytes");
 }
 
 #[test]

@@ -78,6 +78,17 @@ fn bad_roots_are_named_and_end_with_125() {
     }
 }
 
+/// A device has no end: no file that a user names is read beyond a limit.
+#[test]
+fn what_has_no_end_is_refused_with_the_limit() {
+    for (option, limit) in [("--root", "67108864"), ("--machine", "1048576")] {
+        let output = topo(&[option, "/dev/zero"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{error}");
+        assert!(error.contains(&format!("more than {limit} bytes")), "{error}");
+    }
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let mut child =

@@ -32,6 +32,7 @@ fn descriptions_that_make_no_machine_are_refused() {
         ("memory = \"16 GiB\"", "memory = \"0 GiB\"", "memory"),
         ("cpus_per_node = 2", "cpus_per_node = 0", "lab.cpus_per_node"),
         ("cpus_per_node = 2", "cpus_per_node = 64", "makes 256 CPUs; at most 255"),
+        ("cores = 4", "cores = 8192", "nodes[0].cores: more than 8192 CPUs in all"),
         ("[lab]", "[laboratory]", "unknown field `laboratory`"),
         ("[lab]\ncpus_per_node = 2\nmemory_per_node = \"512 MiB\"\ncache_scale = 16", "", "[lab]"),
         ("ids = \"0-3\"", "ids = \"0-4\"", "cannot be reached"),
@@ -43,6 +44,7 @@ fn descriptions_that_make_no_machine_are_refused() {
         fs::write(&path, description.replace(from, to)).unwrap();
         refused(&["run", "-m", path.to_str().unwrap(), "--", "true"], 125, expected);
     }
+    refused(&["run", "-m", "/dev/zero", "--", "true"], 125, "more than 1048576 bytes");
     for (name, text) in [("empty.toml", ""), ("cut.toml", &description[..300])] {
         let path = directory.path().join(name);
         fs::write(&path, text).unwrap();

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bounded;
 pub mod description;
 mod id;
 mod machine;

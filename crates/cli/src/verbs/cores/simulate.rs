@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use numapilot_cores::decide::Limits;
 use numapilot_cores::simulator::{self, Sight, Tick, Trace};
+use numapilot_topology::bounded;
 
 use super::options::Mode;
 use super::picture::{Panel, Point, draw};
@@ -16,6 +17,8 @@ use crate::terminal::{self, Terminal};
 
 /// A tick of a simulation, for pictures.
 const TICK_S: f64 = 0.1;
+/// Bytes that a load may have: days of ticks.
+const LONGEST: u64 = 64 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Shape {
@@ -74,7 +77,7 @@ impl Args {
         let demand = match &self.trace {
             Some(path) => {
                 let name = || path.display().to_string();
-                simulator::read(&std::fs::read_to_string(path).with_context(name)?)
+                simulator::read(&bounded::read(path, LONGEST).with_context(name)?)
                     .with_context(name)?
             }
             None => self.shape()?,

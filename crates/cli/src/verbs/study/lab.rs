@@ -14,9 +14,11 @@ use numapilot_lab::Shape;
 use numapilot_lab_model::Model;
 use numapilot_study::lab::{Evidence, Judged, Run, Study};
 use numapilot_study::verdict::Verdict;
+use numapilot_topology::bounded;
 use numapilot_topology::description::named;
 use serde::Serialize;
 
+use super::LONGEST;
 use crate::file::{self, Existing};
 use crate::terminal::Terminal;
 
@@ -153,7 +155,7 @@ fn names(study: &Study) -> String {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    bounded::read(path, LONGEST).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// What makes a run, after `numapilot`.

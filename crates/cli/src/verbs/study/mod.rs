@@ -19,6 +19,9 @@ pub use print::{paper, short, span};
 /// Where results are unless the user says otherwise.
 pub const RESULTS: &str = "numapilot-study.jsonl";
 
+/// Bytes that a file with an experiment, or with what a run printed, may have.
+const LONGEST: u64 = 256 << 20;
+
 /// Arguments of `study`.
 #[derive(clap::Args)]
 pub struct Args {

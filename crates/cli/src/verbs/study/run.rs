@@ -1,6 +1,5 @@
 //! `numapilot study run`: trials, results as they come, verdicts in the end.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,12 +8,13 @@ use numapilot_study::experiment::{
     Ahead, Batch, Experiment, Finished, Host, Journal, Judged, Record, Running, ScaleName, Trial,
     Watcher, measure_host, named, names,
 };
+use numapilot_topology::bounded;
 use serde::Serialize;
 
 use super::entry::Entry;
 use super::jobs::Jobs;
 use super::list::{Scale, Which};
-use super::{print, progress::Progress};
+use super::{LONGEST, print, progress::Progress};
 use crate::interruption::{self, INTERRUPTED};
 use crate::terminal::Terminal;
 
@@ -145,8 +145,8 @@ fn load(name: &str) -> anyhow::Result<Experiment> {
         return Ok(experiment);
     }
     let path = Path::new(name);
-    if path.is_file() {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    if path.exists() && !path.is_dir() {
+        let text = bounded::read(path, LONGEST).with_context(|| format!("cannot read {name}"))?;
         return Ok(Experiment::parse(name, &text)?);
     }
     let known: Vec<String> = names().map(str::to_uppercase).collect();

@@ -1,12 +1,14 @@
 //! `--root`: a directory with `sys` and `proc` in it, or a recording, unpacked for as long
 //! as it is looked at.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use numapilot_topology::Recording;
+use numapilot_topology::{Recording, bounded};
 use tempfile::TempDir;
+
+/// Bytes that a recording may have.
+const LONGEST: u64 = 64 << 20;
 
 /// Where the kernel files of the machine are.
 pub enum Root {
@@ -18,11 +20,11 @@ pub enum Root {
 
 impl Root {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        // What is neither directory nor file is for the reader to say.
-        if !path.is_file() {
+        // What is not there is for the reader to say.
+        if !path.exists() || path.is_dir() {
             return Ok(Self::Directory(path.to_owned()));
         }
-        let text = fs::read_to_string(path)
+        let text = bounded::read(path, LONGEST)
             .with_context(|| format!("cannot read the recording {}", path.display()))?;
         let recording: Recording = text
             .parse()

@@ -33,7 +33,10 @@ pub use shipped::{SHIPPED, shipped_names};
 pub use source::Source;
 pub use text::{ByteSize, SharedBy};
 
-use crate::{CacheKind, Machine, NodeId, NodeSet};
+use crate::{CacheKind, Machine, NodeId, NodeSet, bounded};
+
+/// Bytes that a description file may have: a hundred times the longest one shipped.
+const LONGEST: u64 = 1 << 20;
 
 /// A machine in words and figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -253,7 +256,7 @@ impl Description {
     /// # Errors
     /// As [`Description::parse`], and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, DescriptionError> {
-        let text = std::fs::read_to_string(path)
+        let text = bounded::read(path, LONGEST)
             .map_err(|cause| DescriptionError::Unreadable { path: path.to_owned(), cause })?;
         Self::parse(&text)
             .map_err(|e| DescriptionError::InFile { path: path.to_owned(), error: Box::new(e) })

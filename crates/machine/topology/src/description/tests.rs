@@ -155,6 +155,7 @@ fn a_wrong_description_says_where_why_and_what_would_be_right() {
         ("memory = \"1 GiB\"", "memory = \"0 B\""),
         ("cores = 2\nmemory = \"1 GiB\"", "cores = 0"),
         ("cores = 2", "cores = 4000000000"),
+        ("cores = 2", "cores = 8192"),
         ("ids = \"0-1\"", "ids = \"0-2\""),
         ("between = [[0, 1]]", "between = [[0, 7]]"),
         ("between = [[0, 1]]", "between = [[0, 1], [1, 0]]"),

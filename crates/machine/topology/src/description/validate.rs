@@ -12,7 +12,8 @@ use crate::routes::Routes;
 type Check = Result<(), DescriptionError>;
 
 const MAX_NODES: usize = 1024;
-const MAX_CPUS: u32 = 65_536;
+/// The largest `NR_CPUS` of a kernel (x86, `CONFIG_MAXSMP`).
+const MAX_CPUS: u32 = 8192;
 const MAX_MEMORY: ByteSize = ByteSize(1 << 50);
 const MAX_CACHE: ByteSize = ByteSize(1 << 36);
 /// How far the two directions of a latency may differ before one of them is a mistake.
@@ -92,7 +93,7 @@ impl Description {
             if cpus > MAX_CPUS {
                 return invalid(
                     format!("{at}.cores"),
-                    format!("more than {MAX_CPUS} CPUs, which is all that Linux supports"),
+                    format!("more than {MAX_CPUS} CPUs in all, which is all that Linux supports"),
                 );
             }
             match group.memory {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use numapilot_topology::bounded;
 use numapilot_tune::lines::{Lines, LinesError, whole};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -39,6 +40,8 @@ impl From<LinesError> for JournalError {
 
 /// Results are for everybody that the user's umask lets read.
 const MODE: u32 = 0o666;
+/// Bytes that a file of results may have: a hundred thousand trials.
+const LONGEST: u64 = 256 << 20;
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,7 +77,7 @@ impl Past {
     /// # Errors
     /// [`JournalError`].
     pub fn read(path: &Path) -> Result<Self, JournalError> {
-        let text = std::fs::read(path).map_err(LinesError::io("read", path))?;
+        let text = bounded::read_bytes(path, LONGEST).map_err(LinesError::io("read", path))?;
         Self::parse(path, &text).map(|(past, _)| past)
     }
 
