@@ -91,6 +91,32 @@ fn a_hung_program_and_a_dead_kernel_are_reported() {
     assert!(err(&hung).contains("did not end within 1 s (--timeout)"), "{}", err(&hung));
 }
 
+/// Its program cannot end: the one signal that timeout(1) sends ends the lab all the same.
+#[test]
+fn a_guest_that_hangs_ends_with_the_first_signal() {
+    if !boots() {
+        return;
+    }
+    let mut command = on_small(&["sh", "-c", "echo ready; read x"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let emulator = emulator_of(&child);
+    let stop = format!("kill -STOP {emulator}");
+    assert!(Command::new("sh").args(["-c", &stop]).status().unwrap().success());
+    signal(&child, libc::SIGTERM);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+    assert!(err(&output).contains("the guest hangs"), "{}", err(&output));
+    until("QEMU ends", || !runs(emulator));
+}
+
 /// Processes whose parent is this one.
 fn children_of(parent: u32) -> Vec<u32> {
     let stat = |pid: u32| fs::read_to_string(format!("/proc/{pid}/stat")).ok();

@@ -24,6 +24,8 @@ pub enum Order {
 pub enum Report {
     /// The program runs.
     Started,
+    /// A signal for the program has arrived in the guest.
+    Heard,
     /// It does not.
     Failed(Failure),
     /// It has ended, with its status or 128+n when signal n ended it.
@@ -70,6 +72,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Started => write!(f, "started"),
+            Self::Heard => write!(f, "heard"),
             Self::Failed(Failure { errno, what }) => {
                 write!(f, "failed {errno} {}", what.escape_debug())
             }
@@ -86,6 +89,7 @@ impl FromStr for Report {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "started" => Ok(Self::Started),
+            "heard" => Ok(Self::Heard),
             "failed" => {
                 let (errno, what) = rest.split_once(' ').ok_or_else(unknown)?;
                 let errno = errno.parse().map_err(|_| unknown())?;
@@ -110,7 +114,8 @@ mod tests {
             assert_eq!(order.to_string().parse(), Ok(order));
         }
         let failure = Failure { errno: 2, what: "no such program".to_owned() };
-        for report in [Report::Started, Report::Failed(failure), Report::Exited(143)] {
+        for report in [Report::Started, Report::Heard, Report::Failed(failure), Report::Exited(143)]
+        {
             assert_eq!(report.to_string().parse(), Ok(report));
         }
     }

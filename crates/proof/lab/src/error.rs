@@ -195,6 +195,16 @@ pub enum LabError {
         /// The last lines of its console.
         console: String,
     },
+    /// The guest does not take a signal.
+    #[error(
+        "the guest hangs: it did not take the signal for its program, and was ended; run it \
+         again, on a less busy host if it happens often{}",
+        last_words(console)
+    )]
+    GuestHangs {
+        /// The last lines of its console.
+        console: String,
+    },
     /// The program did not end in time.
     #[error("the program did not end within {seconds} s (--timeout){}", last_words(console))]
     Timeout {

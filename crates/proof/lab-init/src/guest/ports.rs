@@ -53,14 +53,21 @@ impl Control {
             .map_err(Trouble::at("cannot write to port", CONTROL))
     }
 
-    /// Reads orders in a thread of its own, and hands them over.
+    /// Reads orders in a thread of its own, and hands them over. Signals are acknowledged: the
+    /// host ends a guest that hangs.
     pub fn orders(&self) -> Result<Receiver<Order>, Trouble> {
-        let port = self.0.try_clone().map_err(Trouble::at("cannot open port", CONTROL))?;
+        let again = || self.0.try_clone().map_err(Trouble::at("cannot open port", CONTROL));
+        let (port, answers) = (again()?, Self(again()?));
         let (send, receive) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(port).lines().map_while(Result::ok) {
                 match line.parse() {
-                    Ok(order) if send.send(order).is_ok() => {}
+                    Ok(order) if send.send(order).is_ok() => {
+                        if let Order::Signal(_) = order {
+                            // A host that is gone has ended the machine.
+                            let _ = answers.report(&Report::Heard);
+                        }
+                    }
                     Ok(_) => break,
                     Err(why) => eprintln!("{CONTROL}: {why}"),
                 }

@@ -1,6 +1,6 @@
 //! The course of a run: boot, program, end; signals and time limits meanwhile.
 
-use std::io::{BufRead, BufReader, stderr, stdout};
+use std::io::{stderr, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::machine::{Machine, Orders};
 use super::output::{self, Output};
 use super::pulse::{self, Pulse};
+use super::reports::Reports;
 use super::terminal::{self, Terminal};
 use super::{Lab, Outcome, Request, Streams, besides, task};
 use crate::{LabError, image};
@@ -21,6 +22,9 @@ const SIGNALS: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
 /// How often signals are looked at while a reader is slow to take the last output.
 const GLANCE: Duration = Duration::from_millis(50);
+/// How long a guest may take to acknowledge a signal that asks its program to end. One that does
+/// next to nothing meanwhile hangs, and is ended sooner ([`Pulse`]).
+const HEARING: Duration = Duration::from_secs(60);
 /// How long the last output may take on a terminal, where it has no end.
 const LAST_OF_TERMINAL: Duration = Duration::from_millis(200);
 
@@ -78,7 +82,7 @@ enum End {
     /// By a signal to this process.
     Signal(i32),
     Timeout,
-    /// While it booted.
+    /// While it booted, or once its program was asked to end.
     Hung,
     Died,
 }
@@ -87,7 +91,7 @@ struct Run<'a> {
     request: &'a Request,
     machine: Machine,
     signals: &'a SignalFd,
-    reports: BufReader<UnixStream>,
+    reports: Reports,
     orders: Orders,
     /// Those that are not read here, the program's input first: open until the machine ends,
     /// because a guest takes a closed one for a host that is not there yet.
@@ -97,11 +101,14 @@ struct Run<'a> {
     terminal: Option<Terminal>,
     begun: Instant,
     booted_by: Instant,
-    /// Looked at until the program starts, when the guest may be booted again.
+    /// Looked at until the program starts, when the guest may be booted again, and while a
+    /// signal is not acknowledged.
     pulse: Option<Pulse>,
     started: Option<Instant>,
     /// The signal that was passed on.
     asked: Option<i32>,
+    /// Until when it is to be acknowledged, if it is not yet.
+    heard_by: Option<Instant>,
 }
 
 impl<'a> Run<'a> {
@@ -128,7 +135,7 @@ impl<'a> Run<'a> {
             }
         }
         let orders = orders()?;
-        let reports = BufReader::new(control);
+        let reports = Reports::of(control);
         Ok(Self {
             request,
             machine,
@@ -143,6 +150,7 @@ impl<'a> Run<'a> {
             pulse: None,
             started: None,
             asked: None,
+            heard_by: None,
         })
     }
 
@@ -151,7 +159,11 @@ impl<'a> Run<'a> {
             let now = Instant::now();
             let left = self.deadline().map(|at| at.saturating_duration_since(now));
             if left.is_some_and(|left| left.is_zero()) {
-                return Ok(End::Timeout);
+                return Ok(if self.heard_by.is_some_and(|at| now >= at) {
+                    End::Hung
+                } else {
+                    End::Timeout
+                });
             }
             if self.hangs(now) {
                 return Ok(End::Hung);
@@ -160,7 +172,7 @@ impl<'a> Run<'a> {
             let limit = left.into_iter().chain(glance).min();
             let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
             let sources = [
-                self.reports.get_ref().as_fd(),
+                self.reports.as_fd(),
                 self.signals.as_fd(),
                 self.machine.pidfd.as_fd(),
                 // Without a terminal nobody wants out of it: its place holds one of the others.
@@ -187,7 +199,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether the guest has stopped before the program started.
+    /// Whether the guest has stopped before the program started, or before it heard that the
+    /// program is to end.
     fn hangs(&mut self, now: Instant) -> bool {
         let busy = self.pulse.and_then(|_| self.machine.busy());
         self.pulse.as_mut().zip(busy).is_some_and(|(pulse, busy)| pulse.is_lost(now, busy))
@@ -196,27 +209,28 @@ impl<'a> Run<'a> {
     fn deadline(&self) -> Option<Instant> {
         match self.started {
             None => Some(self.booted_by),
-            Some(at) => Some(at + self.request.timeout?),
+            Some(at) => {
+                let timeout = self.request.timeout.map(|limit| at + limit);
+                timeout.into_iter().chain(self.heard_by).min()
+            }
         }
     }
 
-    /// Reads one report; a guest writes whole lines.
+    /// Takes the reports that are there.
     fn listen(&mut self) -> Result<Option<End>, LabError> {
-        loop {
-            let mut line = String::new();
-            self.reports.read_line(&mut line).map_err(LabError::host("hear from the guest"))?;
-            match line.trim_end().parse() {
+        let open = self.reports.read().map_err(LabError::host("hear from the guest"))?;
+        while let Some(report) = self.reports.next() {
+            match report {
+                Ok(Report::Started) if self.started.is_some() => {}
                 Ok(Report::Started) => self.start()?,
+                Ok(Report::Heard) => (self.heard_by, self.pulse) = (None, None),
                 Ok(Report::Exited(status)) => return Ok(Some(End::Exited(status))),
                 Ok(Report::Failed(failure)) => return Ok(Some(End::Failed(failure))),
-                // At its end the port says nothing more; QEMU's own end tells why.
-                Err(_) if line.is_empty() => return Ok(Some(End::Died)),
                 Err(what) => return Ok(Some(End::Failed(Failure { errno: 0, what }))),
             }
-            if self.reports.buffer().is_empty() {
-                return Ok(None);
-            }
         }
+        // At its end the port says nothing more; QEMU's own end tells why.
+        Ok((!open).then_some(End::Died))
     }
 
     /// The program runs: what is typed is for it from now on.
@@ -248,6 +262,10 @@ impl<'a> Run<'a> {
                 return Ok(Some(End::Signal(signal)));
             }
             self.orders.send(Order::Signal(signal));
+            if asks_to_end {
+                let now = Instant::now();
+                (self.heard_by, self.pulse) = (Some(now + HEARING), Some(Pulse::new(now)));
+            }
             self.asked = self.asked.or(asks_to_end.then_some(signal));
         }
         Ok(None)
@@ -301,6 +319,9 @@ impl<'a> Run<'a> {
             End::Failed(failure) => return Err(self.failed(failure)),
             End::Timeout | End::Hung => {
                 return Err(match (self.started, self.request.timeout) {
+                    (Some(_), _) if matches!(end, End::Hung) => {
+                        LabError::GuestHangs { console: console() }
+                    }
                     (Some(_), Some(limit)) => {
                         LabError::Timeout { seconds: limit.as_secs_f64(), console: console() }
                     }

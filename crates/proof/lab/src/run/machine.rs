@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -26,6 +26,8 @@ use crate::{LabError, Shape};
 
 /// How long QEMU may take to end when it is asked to.
 const FAREWELL: Duration = Duration::from_secs(60);
+/// Bytes of QEMU's last messages that are shown.
+const MESSAGES: u64 = 16 << 10;
 
 /// A running machine; it ends with this value.
 pub struct Machine {
@@ -156,10 +158,12 @@ impl Machine {
             Ok(status) => status,
             Err(error) => return LabError::host("wait for QEMU")(error),
         };
-        let mut said = String::new();
+        let mut said = Vec::new();
         // Without its messages its status says at least something.
-        let _ = self.messages.rewind();
-        let _ = self.messages.read_to_string(&mut said);
+        let length = self.messages.seek(SeekFrom::End(0)).unwrap_or(0);
+        let _ = self.messages.seek(SeekFrom::Start(length.saturating_sub(MESSAGES)));
+        let _ = self.messages.read_to_end(&mut said);
+        let said = String::from_utf8_lossy(&said).into_owned();
         let console = self.console.last_lines();
         if status.success() && said.trim().is_empty() {
             return LabError::GuestEnded { console };

@@ -7,6 +7,7 @@ mod counters;
 mod machine;
 mod output;
 mod pulse;
+mod reports;
 mod task;
 mod terminal;
 
