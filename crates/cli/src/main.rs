@@ -7,6 +7,7 @@ mod file;
 mod interruption;
 mod period;
 mod settle;
+mod sink;
 mod status_line;
 mod svg;
 mod terminal;

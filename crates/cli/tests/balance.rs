@@ -37,6 +37,8 @@ fn the_status_of_the_program_is_passed_through() {
         }
     }
     balance(&["--", "sh", "-c", "kill -9 $$"]).assert().failure();
+    // As with run, stat, tune and top no `--` is needed.
+    balance(&["sh", "-c", "echo $0; exit 7", "--json"]).assert().code(7).stdout("--json\n");
     balance(&["--", "/nonexistent/program"]).assert().code(127);
     balance(&["--", "/etc/passwd"]).assert().code(126);
 }

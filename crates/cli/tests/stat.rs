@@ -182,6 +182,38 @@ fn a_full_disk_is_told() {
         .stderr(predicate::str::contains("/dev/full"));
 }
 
+/// Neither a full disk nor a reader that goes away ends the program that is observed.
+#[test]
+fn a_failed_write_does_not_end_the_program() {
+    if !fs::exists("/dev/full").unwrap_or(false) {
+        eprintln!("skipped: no /dev/full");
+        return;
+    }
+    let program = ["sh", "-c", "sleep 0.4; exit 7"];
+    let output = stat(&["-I", "50", "-o", "/dev/full", "--"]).args(program).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert_eq!(said.matches("No space left").count(), 1, "{said}");
+    let mut child = Process::new(env!("CARGO_BIN_EXE_numapilot"))
+        .args(["stat", "-I", "50", "--json", "--"])
+        .args(program)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    assert!(line.starts_with('{'), "{line}");
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert_eq!(said.matches("Broken pipe").count(), 1, "{said}");
+}
+
 #[test]
 fn a_running_process_is_observed_until_the_command_ends() {
     let sleeper = Sleeper::start();

@@ -26,6 +26,7 @@ use self::options::Decision;
 use self::output::Output;
 use self::session::Session;
 use super::run::finish;
+use crate::sink::Sink;
 use crate::terminal::Terminal;
 
 const DENIED: &str = "page faults cannot be sampled";
@@ -37,9 +38,9 @@ const REMEDY: &str = "run as the target's user or as root, and see numapilot doc
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Examples:\n  numapilot balance -- ./server --port 80\n  \
+Examples:\n  numapilot balance ./server --port 80\n  \
 numapilot balance -p $(pidof server) --dry-run\n  \
-numapilot balance --record trace -- ./server; numapilot balance replay trace"
+numapilot balance --record trace ./server; numapilot balance replay trace"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -83,7 +84,7 @@ pub struct Args {
     /// The program and its arguments.
     #[arg(
         value_name = "COMMAND",
-        last = true,
+        trailing_var_arg = true,
         required_unless_present = "pid",
         conflicts_with = "pid"
     )]
@@ -153,6 +154,8 @@ impl Args {
         let signals = Supervisor::new()?;
         let mut session = Session::new(self, machine, source, kernel, output)?;
         let running = program.spawn(|_| {})?;
+        // Whatever becomes of the output, it runs to its end.
+        session.program_runs();
         session.follow(Tree::of_child(running.pid()));
         session.ask(agents);
         self.stay(&mut session, &signals, Some(&running))?;
@@ -198,8 +201,11 @@ impl Args {
     }
 
     fn output(&self, terminal: Terminal) -> anyhow::Result<Output> {
-        let file = self.output.as_deref().map(create_private).transpose()?;
-        Ok(Output::new(terminal, file, self.json, self.dry_run, self.verbose))
+        let sink = match &self.output {
+            Some(path) => Sink::file(terminal, path.clone(), create_private(path)?),
+            None => Sink::out(terminal),
+        };
+        Ok(Output::new(terminal, sink, self.json, self.dry_run, self.verbose))
     }
 
     /// Looks, decides and moves until the targets end, or a signal where they are not ours.

@@ -3,16 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::Write;
 
-use anyhow::Context;
 use numapilot_balance::{
     Interval, MemoryError, Metrics, Obstacle, Order, Page, Replicable, State, Why,
 };
 use numapilot_observe::source::{PassedOver, Source};
 use serde::Serialize;
 
+use crate::sink::Sink;
 use crate::terminal::{self, Terminal};
 
 /// One interval of one process.
@@ -175,8 +174,7 @@ fn merged(orders: &[Order]) -> Vec<Ordered> {
 /// Where the lines go.
 pub struct Output {
     terminal: Terminal,
-    /// Instead of standard output, which is the program's as well.
-    file: Option<File>,
+    sink: Sink,
     json: bool,
     dry_run: bool,
     verbose: bool,
@@ -189,14 +187,14 @@ pub struct Output {
 impl Output {
     pub const fn new(
         terminal: Terminal,
-        file: Option<File>,
+        sink: Sink,
         json: bool,
         dry_run: bool,
         verbose: bool,
     ) -> Self {
         Self {
             terminal,
-            file,
+            sink,
             json,
             dry_run,
             verbose,
@@ -230,7 +228,7 @@ impl Output {
         self.pages += line.done.as_ref().map_or(0, |done| done.pages as u64);
         let new = self.states.insert(line.pid, line.decision.state) != Some(line.decision.state);
         if self.json {
-            return self.write(&(serde_json::to_string(line)? + "\n"));
+            return self.sink.write(&(serde_json::to_string(line)? + "\n"));
         }
         if self.dry_run {
             let mut text = String::new();
@@ -242,7 +240,7 @@ impl Output {
                     "process {pid} {why} {pages} pages at {address:#x} to node {node}"
                 );
             }
-            self.write(&text)?;
+            self.sink.write(&text)?;
         }
         if self.verbose || new || !line.orders.is_empty() {
             self.say(line.text());
@@ -250,18 +248,9 @@ impl Output {
         Ok(())
     }
 
-    /// Writes whole lines, at once: the program may write to the same place.
-    fn write(&mut self, text: &str) -> anyhow::Result<()> {
-        match &mut self.file {
-            Some(file) => file.write_all(text.as_bytes()).context("-o: cannot write")?,
-            None => {
-                let mut out = self.terminal.out();
-                out.write_all(text.as_bytes())?;
-                // Whoever reads wants it now.
-                out.flush()?;
-            }
-        }
-        Ok(())
+    /// Where the lines go, and where the failure of a recording is told.
+    pub const fn sink(&mut self) -> &mut Sink {
+        &mut self.sink
     }
 
     /// Says why a process is not balanced any more.

@@ -10,6 +10,7 @@ use numapilot_balance::trace::{Reader, Replay};
 use numapilot_balance::{Done, Interval};
 
 use super::output::{Line, Output};
+use crate::sink::Sink;
 use crate::terminal::Terminal;
 
 /// Arguments of `balance replay`.
@@ -30,7 +31,7 @@ impl Args {
         let file = File::open(&self.file).with_context(name)?;
         let reader = Reader::begin(BufReader::new(file)).with_context(name)?;
         let mut replay = Replay::new(reader);
-        let mut output = Output::new(*terminal, None, self.json, false, true);
+        let mut output = Output::new(*terminal, Sink::out(*terminal), self.json, false, true);
         while let Some((recorded, decision)) = replay.step().with_context(name)? {
             let done =
                 recorded.done.map(|(moved, took_ns)| Done { moved, took_ns, ..Done::default() });

@@ -86,6 +86,11 @@ impl<'a> Session<'a> {
         })
     }
 
+    /// From now on a program of the user's runs: no failed write ends it.
+    pub fn program_runs(&mut self) {
+        self.output.sink().program_runs();
+    }
+
     /// Balances these processes from now on.
     pub fn follow(&mut self, tree: Tree) {
         self.tree = tree;
@@ -184,9 +189,9 @@ impl<'a> Session<'a> {
     }
 
     /// Ends the recording, and says what was done.
-    pub fn finish(self) -> anyhow::Result<()> {
-        if let Some(trace) = self.trace {
-            trace.end().context(RECORDING)?;
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        if let Some(trace) = self.trace.take() {
+            self.output.sink().settle(trace.end().map(drop).context(RECORDING))?;
         }
         self.output.end(self.source.lost() + self.dropped);
         Ok(())
@@ -202,7 +207,12 @@ impl<'a> Session<'a> {
         if let Some(trace) = &mut self.trace {
             let done = interval.done.map(|done| (done.moved, done.took_ns));
             let orders = interval.decision.orders;
-            trace.add(&Recorded { pid, now_ns, evidence, orders, done }).context(RECORDING)?;
+            let added = trace.add(&Recorded { pid, now_ns, evidence, orders, done });
+            if let Err(error) = added.context(RECORDING) {
+                // The rest would not belong to what is there.
+                self.trace = None;
+                self.output.sink().settle(Err(error))?;
+            }
         }
         Ok(interval.error)
     }

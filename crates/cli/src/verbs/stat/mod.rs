@@ -99,6 +99,8 @@ impl Args {
         for note in &prepared.notes {
             output.terminal.warn(note);
         }
+        // Whatever becomes of the figures, it runs to its end.
+        output.program_runs();
         let mut runs: Vec<Observation> = Vec::new();
         let mut report = Report::of_command(&self.command);
         for _ in 0..self.repeat {
@@ -136,6 +138,7 @@ impl Args {
         let watched = if self.command.is_empty() {
             Watched::Nothing
         } else {
+            output.program_runs();
             Watched::Clock(self.prepare(&Plan::default(), machine)?.spawn(|_| {})?)
         };
         let mut report = Report::of_processes(&self.pid);

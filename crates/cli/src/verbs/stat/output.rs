@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context;
@@ -13,7 +12,8 @@ use numapilot_observe::{Metric, Observation, Session, Summary};
 use serde::Serialize;
 
 use super::table;
-use crate::terminal::Terminal;
+use crate::sink::Sink;
+use crate::terminal::{Terminal, is_broken_pipe};
 
 /// What was observed and how, beside the figures themselves.
 #[derive(Debug, Default, Serialize)]
@@ -113,7 +113,7 @@ struct Line<'a> {
 
 /// Where the figures go.
 pub struct Output {
-    file: Option<(PathBuf, File)>,
+    sink: Sink,
     json: bool,
     /// For warnings.
     pub terminal: Terminal,
@@ -125,13 +125,21 @@ impl Output {
     /// # Errors
     /// When the file cannot be created: before anything is run.
     pub fn open(path: Option<&Path>, json: bool, terminal: Terminal) -> anyhow::Result<Self> {
-        let create = |path: &Path| -> anyhow::Result<_> {
-            let file = File::create(path)
-                .with_context(|| format!("-o {}: cannot be written", path.display()))?;
-            Ok((path.to_owned(), file))
+        let sink = match path {
+            Some(path) => {
+                let file = File::create(path)
+                    .with_context(|| format!("-o {}: cannot be written", path.display()))?;
+                Sink::file(terminal, path.to_owned(), file)
+            }
+            None if json => Sink::out(terminal),
+            None => Sink::err(terminal),
         };
-        let file = path.map(create).transpose()?;
-        Ok(Self { file, json, terminal, rows: table::Rows::default(), intervals: false })
+        Ok(Self { sink, json, terminal, rows: table::Rows::default(), intervals: false })
+    }
+
+    /// From now on a program of the user's runs: no failed write ends it.
+    pub fn program_runs(&mut self) {
+        self.sink.program_runs();
     }
 
     /// The figures of one interval, as soon as it is over.
@@ -145,7 +153,7 @@ impl Output {
         } else {
             self.rows.row(time, figures)
         };
-        self.write(&text)
+        self.sink.write(&text)
     }
 
     /// The figures of all runs.
@@ -174,24 +182,11 @@ impl Output {
         } else {
             table::report(&report.title(), &mean, &statistics, runs.len())
         };
-        self.write(&text)?;
-        Ok(status)
-    }
-
-    fn write(&mut self, text: &str) -> anyhow::Result<()> {
-        let written = match &mut self.file {
-            Some((path, file)) => {
-                return file
-                    .write_all(text.as_bytes())
-                    .with_context(|| format!("-o {}: cannot be written", path.display()));
-            }
-            None if self.json => self.terminal.out().write_all(text.as_bytes()),
-            None => self.terminal.err().write_all(text.as_bytes()),
-        };
-        match written {
-            // The reader went away: the program that is observed goes on.
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.context("the figures cannot be written"),
+        self.sink.program_ended();
+        match self.sink.write(&text) {
+            // Whoever reads no more still gets the program's status.
+            Err(error) if !is_broken_pipe(&error) => Err(error),
+            _ => Ok(status),
         }
     }
 }
