@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use guests::{NUMAPILOT, compiled, err, signal};
+use numapilot_sys::process::PidFd;
 use predicates::prelude::*;
 use serde_json::Value;
 
@@ -124,6 +125,12 @@ fn the_status_of_the_program_is_passed_through() {
         cores(&["--", "sh", "-c", &script]).assert().code(status).stdout("out\n");
     }
     cores(&["--", "sh", "-c", "kill -9 $$"]).assert().code(137);
+    // As with run, stat, tune and top no `--` is needed.
+    cores(&["sh", "-c", "echo out; exit 7"]).assert().code(7).stdout("out\n");
+    cores(&["--tick", "50ms", "sh", "-c", "echo $0 $1", "-v", "--max"])
+        .assert()
+        .code(0)
+        .stdout("-v --max\n");
     cores(&["--", "/nonexistent/program"]).assert().code(127);
     cores(&["--", "/etc/passwd"]).assert().code(126);
 }
@@ -146,6 +153,7 @@ fn what_cannot_be_is_said() {
     fails(&["-p", "1,2", "--weight", "1", "--dry-run"], "give one for each");
     fails(&["--svg", "/nonexistent/x.svg", "--", "true"], "/nonexistent/x.svg");
     fails(&["simulate", "--trace", "/nonexistent"], "/nonexistent");
+    fails(&["simulate", "--trace", "/dev/zero"], "more than 67108864 bytes");
     let target = Target::idle();
     fails(&["-p", &target.pid(), "--min", "5000"], "--min 5000");
 }
@@ -207,6 +215,22 @@ fn a_target_gets_fewer_cores_and_all_of_them_back() {
     }
 }
 
+/// Kills the guard of a daemon, which would put everything back as soon as the daemon is dead.
+fn end_guard_of(daemon: &Child) {
+    let is_its = |text: Vec<u8>| {
+        text.split(|byte| *byte == 0)
+            .any(|word| word.starts_with(format!("{}:", daemon.id()).as_bytes()))
+    };
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let text = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        if let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok())
+            && is_its(text)
+        {
+            PidFd::open(pid).unwrap().signal(libc::SIGKILL).unwrap();
+        }
+    }
+}
+
 #[test]
 fn restore_puts_back_what_a_killed_daemon_left() {
     let _alone = alone();
@@ -220,6 +244,7 @@ fn restore_puts_back_what_a_killed_daemon_left() {
             .assert()
             .code(125)
             .stderr(predicate::str::contains("numapilot cores"));
+        end_guard_of(&daemon);
         daemon.kill().unwrap();
         daemon.wait().unwrap();
         assert_ne!(target.cpus(), before.0, "{way}");
@@ -449,9 +474,131 @@ fn a_target_that_is_moved_away_is_left_as_it_is() {
     fs::write(format!("{CPUSET}/cgroup.procs"), target.pid()).unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
-    daemon.wait().unwrap();
+    assert_eq!(daemon.wait().unwrap().code(), Some(125), "{text}");
     assert!(text.contains("somebody else moved it"), "{text}");
     assert_eq!((target.cpus(), target.groups()), before);
+}
+
+/// Whether mount namespaces are to be had; if not, says that the test is skipped.
+fn in_a_mount_namespace() -> bool {
+    let tried =
+        Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/run"]).output();
+    match tried {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => println!("skipped: no mount namespaces here: {}", err(&output).trim()),
+        Err(error) => println!("skipped: unshare: {error}"),
+    }
+    false
+}
+
+/// A target whose record is whole is put back, and another is managed, beside a file that is no
+/// record; `$N` is numapilot.
+const DAMAGED: &str = "
+mount -t tmpfs none /run && mkdir -m 700 /run/numapilot-cores || exit 77
+allowed() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$P/status; }
+sleep 60 <&- >&- 2>&- & P=$!
+BEFORE=$(allowed)
+$N cores -p $P --actuator affinity --max 1 2>/dev/null & D=$!
+for i in $(seq 500); do [ \"$(allowed)\" = \"$BEFORE\" ] || break; sleep 0.02; done
+kill -9 $(grep -lz \"^$D:\" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3) $D; wait $D 2>/dev/null
+[ \"$(allowed)\" = \"$BEFORE\" ] || echo narrowed
+echo x > /run/numapilot-cores/z.json
+$N restore 2>/run/said; echo \"restore $?\"; grep -c 'not everything' /run/said
+[ \"$(allowed)\" = \"$BEFORE\" ] && echo as before
+$N cores sh -c 'echo managed; exit 3' 2>/run/said; echo \"cores $?\"
+grep -c 'z.json is no record of numapilot cores (.*remove the file' /run/said
+kill $P
+";
+
+#[test]
+fn a_record_that_cannot_be_read_blocks_no_other() {
+    let _alone = alone();
+    if !ways().contains(&"affinity") || !in_a_mount_namespace() {
+        return;
+    }
+    let output = Command::new("timeout")
+        .args(["60", "unshare", "-m", "sh", "-c", DAMAGED])
+        .env("N", NUMAPILOT)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("cores of")).collect();
+    assert!(lines[1].starts_with("/run/numapilot-cores/z.json is no record"), "{text}");
+    assert!(lines[1].contains("remove the file"), "{text}");
+    let rest = ["restore 125", "1", "as before", "managed", "cores 3", "1"];
+    assert_eq!((lines[0], &lines[2..]), ("narrowed", &rest[..]), "{text}{}", err(&output));
+}
+
+/// The first is kthreadd, where the PID namespace is the machine's first one.
+#[test]
+fn kernel_threads_are_refused_and_nothing_is_changed_before() {
+    let _alone = alone();
+    if fs::read_to_string("/proc/2/comm").ok().as_deref() != Some("kthreadd\n") {
+        println!("skipped: no kernel threads in this PID namespace");
+        return;
+    }
+    let target = Target::idle();
+    let before = (target.cpus(), target.groups());
+    let pids = format!("{},2", target.pid());
+    for verb in [
+        &["cores", "--max", "1"][..],
+        &["balance"],
+        &["stat", "--timeout", "5"],
+        &["top", "--once"],
+    ] {
+        assert_cmd::Command::cargo_bin("numapilot")
+            .unwrap()
+            .args(verb)
+            .args(["-p", &pids])
+            .assert()
+            .code(125)
+            .stderr(predicate::str::contains("PID 2 is a kernel thread (kthreadd): "));
+    }
+    assert_eq!((target.cpus(), target.groups()), before);
+}
+
+/// The reader of the lines goes away, or the disk of the output is full: the program runs to its
+/// end all the same, and its status is passed through.
+#[test]
+fn a_failed_write_does_not_end_the_program() {
+    let _alone = alone();
+    let mut command = Command::new(NUMAPILOT);
+    command.args(["cores", "--json", "--tick", "20ms", "--", "sh", "-c", "sleep 1; exit 7"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with('{'), "{line}");
+    let output = child.wait_with_output().unwrap();
+    let said = err(&output);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert_eq!(said.matches("Broken pipe").count(), 1, "{said}");
+    assert!(said.contains("the program is not affected"), "{said}");
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = Command::new(NUMAPILOT)
+        .args(["cores", "--json", "--tick", "20ms", "--", "sh", "-c", "sleep 0.3; exit 7"])
+        .stdout(full())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", err(&output));
+    assert_eq!(err(&output).matches("No space left").count(), 1, "{}", err(&output));
+    // Where nobody can be told anything, either.
+    let status = Command::new(NUMAPILOT)
+        .args(["cores", "--explain", "-v", "--tick", "20ms", "--", "sh", "-c", "sleep 0.3; exit 7"])
+        .stderr(full())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(7));
+}
+
+/// numapilot opens a file for every process, thread or CPU; its limit is not the program's.
+#[test]
+fn the_program_keeps_the_limit_of_open_files() {
+    let _alone = alone();
+    for verb in ["cores", "stat"] {
+        let script = format!("ulimit -Sn 64 && exec {NUMAPILOT} {verb} -- sh -c 'ulimit -Sn'");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "64\n", "{}", err(&output));
+    }
 }
 
 /// In a mount namespace of its own the hierarchy is read-only.
@@ -459,6 +606,9 @@ fn a_target_that_is_moved_away_is_left_as_it_is() {
 fn where_no_group_may_be_written_affinity_does() {
     let _alone = alone();
     if !ways().contains(&"cgroup-v1") {
+        return;
+    }
+    if !in_a_mount_namespace() {
         return;
     }
     let target = Target::idle();

@@ -9,6 +9,7 @@ mod balance;
 mod balancing;
 mod cores;
 mod course;
+mod cpusets;
 #[path = "../guests/mod.rs"]
 mod guests;
 mod machines;

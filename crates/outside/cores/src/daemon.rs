@@ -6,7 +6,7 @@ use numapilot_observe::Tree;
 use numapilot_topology::{CpuSet, Machine};
 
 use crate::CoresError;
-use crate::actuator::{Hold, Way};
+use crate::actuator::{Hold, Notes, Way};
 use crate::decide::{Controller, Decision, Limits, Load};
 use crate::kept::Watch;
 use crate::layout::{Layout, NodeUse, NodeUses, Spread};
@@ -66,8 +66,19 @@ pub struct Added {
 pub struct Left {
     /// Which.
     pub pid: i32,
-    /// Why; `None` when it has ended.
+    /// Why; `None` when it or the run has ended.
     pub why: Option<CoresError>,
+    /// What is not as it was before, or why nothing could be put back.
+    pub put_back: Result<Notes, CoresError>,
+}
+
+impl Left {
+    /// Whether it was left for an error, or could not be put back.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        let is_error = |error: &CoresError| !matches!(error, CoresError::Gone);
+        self.why.iter().chain(self.put_back.as_ref().err()).any(is_error)
+    }
 }
 
 struct Target {
@@ -300,8 +311,7 @@ impl Daemon {
         (reports.into_iter().flatten().collect(), left)
     }
 
-    /// Puts everything back; the targets that were left, and why something could not be put
-    /// back.
+    /// Puts everything back; the targets that were left by that.
     pub fn end(&mut self) -> Vec<Left> {
         std::mem::take(&mut self.targets).into_iter().map(Target::release).collect()
     }
@@ -359,26 +369,18 @@ impl Daemon {
                 ended.push(target.root);
             }
         }
-        let why = |pid| Left { pid, why: None };
-        ended.into_iter().map(|pid| self.leave(pid).unwrap_or(why(pid))).collect()
+        ended.into_iter().filter_map(|pid| self.leave(pid, None)).collect()
     }
 
     fn drop_failed(&mut self, failed: Vec<(i32, CoresError)>) -> Vec<Left> {
-        let mut left = Vec::new();
-        for (pid, error) in failed {
-            // Its record stays where that fails, too: numapilot restore tells why.
-            if self.leave(pid).is_some() {
-                left.push(Left { pid, why: Some(error) });
-            }
-        }
-        left
+        failed.into_iter().filter_map(|(pid, error)| self.leave(pid, Some(error))).collect()
     }
 
-    /// Has no more to do with a target; what could not be put back.
-    fn leave(&mut self, pid: i32) -> Option<Left> {
+    /// Has no more to do with a target. Its record stays where it cannot be put back.
+    fn leave(&mut self, pid: i32, why: Option<CoresError>) -> Option<Left> {
         let at = self.targets.iter().position(|target| target.root == pid)?;
         let target = self.targets.remove(at);
-        Some(target.release())
+        Some(Left { why, ..target.release() })
     }
 }
 
@@ -456,7 +458,7 @@ impl Target {
     fn keep(&mut self) -> Result<(), CoresError> {
         let Some(claim) = &mut self.claim else { return Ok(()) };
         if self.hold.is_behind(&self.tree) {
-            self.hold.announce(&self.cpus, &self.tree);
+            self.hold.take_in(&self.tree);
             claim.record.hold = self.hold.clone();
             claim.save()?;
         }
@@ -471,15 +473,16 @@ impl Target {
         Ok(())
     }
 
-    /// Puts it back as it was; what could not be.
+    /// Puts it back as it was.
     fn release(mut self) -> Left {
         self.tree.refresh();
-        self.hold.announce(&self.cpus, &self.tree);
+        self.hold.take_in(&self.tree);
         let release = |mut claim: Claim| {
             claim.record.hold = self.hold;
-            claim.release().err()
+            claim.release()
         };
-        Left { pid: self.root, why: self.claim.and_then(release) }
+        let put_back = self.claim.map_or_else(|| Ok(Notes::new()), release);
+        Left { pid: self.root, why: None, put_back }
     }
 }
 

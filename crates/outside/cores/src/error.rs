@@ -6,6 +6,13 @@ use std::path::PathBuf;
 use numapilot_place::journal::JournalError;
 use thiserror::Error;
 
+/// An error with its causes, as one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 /// Why the cores of a target cannot be held; nothing is left changed.
 #[derive(Debug, Error)]
 pub enum CoresError {
@@ -22,6 +29,12 @@ pub enum CoresError {
         target: u32,
         /// Who has it.
         pid: u32,
+    },
+    /// A daemon that is dead has left the target changed, and it stays so.
+    #[error("what a numapilot cores that was killed has left is to be put back first: {what}")]
+    Unsettled {
+        /// What, and why it is not put back.
+        what: String,
     },
     /// One of two targets of one run descends from the other.
     #[error("process {child} belongs to process {parent}; give only the latter")]
@@ -64,8 +77,20 @@ pub enum CoresError {
         /// The group.
         group: PathBuf,
     },
+    /// Somebody else has changed the CPUs of its own group.
+    #[error(
+        "{} was set to '{now}' by somebody else, whose setting is left as it is; start numapilot \
+         cores again to have the target's cores chosen among these",
+        path.display()
+    )]
+    SetByOthers {
+        /// The file.
+        path: PathBuf,
+        /// What is in it.
+        now: String,
+    },
     /// A file of a group.
-    #[error("{what} {}: {source}", path.display())]
+    #[error("{what} {}", path.display())]
     File {
         /// What was tried.
         what: &'static str,
@@ -75,7 +100,7 @@ pub enum CoresError {
         source: io::Error,
     },
     /// A thread's affinity.
-    #[error("the affinity of thread {tid} cannot be set ({source}); run as root or as its user")]
+    #[error("the affinity of thread {tid} cannot be set; run as root or as its user")]
     Affinity {
         /// Which.
         tid: i32,

@@ -16,7 +16,8 @@ use numapilot_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use crate::CoresError;
-use crate::actuator::Hold;
+use crate::actuator::{Hold, Notes};
+use crate::error::chain;
 
 /// One target and its daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +46,13 @@ pub struct Claim {
     pub record: Record,
 }
 
+/// Records, and files that are none.
+#[derive(Debug, Default)]
+struct Contents {
+    records: Vec<(PathBuf, Record)>,
+    unreadable: Vec<(PathBuf, io::Error)>,
+}
+
 /// What became of a record whose daemon is dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -68,7 +76,9 @@ impl Records {
     /// Puts back what daemons that were killed have left, so that a target is found as it was.
     ///
     /// # Errors
-    /// [`CoresError::Taken`] when another daemon has the target or one of its processes.
+    /// [`CoresError::Taken`] when another daemon has the target or one of its processes, and
+    /// [`CoresError::Unsettled`] when what a dead one left cannot be put back: what it left would
+    /// be taken for how the target was before.
     pub fn make_way(&self, root: i32, tree: &Tree) -> Result<(), CoresError> {
         self.0.make()?;
         let _lock = self.0.lock()?;
@@ -97,12 +107,15 @@ impl Records {
     fn conflict(&self, root: i32, tree: &Tree) -> Result<(), CoresError> {
         let mut members: BTreeSet<u32> = tree.pids().filter_map(number).collect();
         members.extend(ancestors(root));
-        for (path, record) in self.all()? {
+        for (path, record) in self.all()?.records {
             let lives = record.owner.state().map_err(|error| self.error(error))?;
             let is_its = record.target.state().is_ok_and(|state| state == State::Alive)
                 && (members.contains(&record.target.pid) || below(&record.target, root));
             if matches!(lives, State::Dead | State::OtherBoot) {
-                settle(&path, &record);
+                let outcome = settle(&path, &record);
+                if outcome.failed && is_its {
+                    return Err(CoresError::Unsettled { what: outcome.text });
+                }
             } else if is_its && record.owner.pid != std::process::id() {
                 let (target, pid) = (record.target.pid, record.owner.pid);
                 return Err(CoresError::Taken { target, pid });
@@ -118,7 +131,7 @@ impl Records {
     pub fn cpus_of_others(&self) -> Result<CpuSet, CoresError> {
         let me = std::process::id();
         let mut cpus = CpuSet::new();
-        for (_, record) in self.all()? {
+        for (_, record) in self.all()?.records {
             if record.owner.pid != me && record.owner.state().is_ok_and(|s| s == State::Alive) {
                 cpus = cpus.union(&record.cpus);
             }
@@ -141,8 +154,16 @@ impl Records {
         }
         self.0.make()?;
         let _lock = self.0.lock()?;
-        let mut outcomes = Vec::new();
-        for (path, record) in self.all()? {
+        let Contents { records, unreadable } = self.all()?;
+        let mut outcomes: Vec<Outcome> = unreadable
+            .iter()
+            .map(|(path, error)| Outcome {
+                text: damaged(path, error),
+                failed: true,
+                in_use: false,
+            })
+            .collect();
+        for (path, record) in records {
             match record.owner.state().map_err(|error| self.error(error))? {
                 State::Alive | State::Unknown if !force => outcomes.push(Outcome {
                     text: format!("{}: in use; --force puts it back nevertheless", record.name()),
@@ -160,21 +181,23 @@ impl Records {
         Ok(outcomes)
     }
 
-    fn all(&self) -> Result<Vec<(PathBuf, Record)>, CoresError> {
+    fn all(&self) -> Result<Contents, CoresError> {
         let entries = match fs::read_dir(self.0.path()) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Contents::default());
+            }
             Err(error) => return Err(self.error(error)),
         };
-        let mut all = Vec::new();
+        let mut all = Contents::default();
         for entry in entries {
             let path = entry.map_err(|error| self.error(error))?.path();
             if path.extension().is_some_and(|suffix| suffix == "json") {
                 match load(&path) {
-                    Ok(record) => all.push((path, record)),
+                    Ok(record) => all.records.push((path, record)),
                     // It was released a moment ago.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(source) => return Err(JournalError::File { path, source }.into()),
+                    Err(error) => all.unreadable.push((path, error)),
                 }
             }
         }
@@ -201,30 +224,41 @@ impl Claim {
         save(&self.record, &self.path).map_err(|error| self.records.error(error))
     }
 
-    /// Puts everything back and forgets the target.
+    /// Puts everything back and forgets the target; what is not as it was for all that.
     ///
     /// # Errors
     /// [`CoresError`]; the record stays, so that `numapilot restore` can try again.
-    pub fn release(self) -> Result<(), CoresError> {
-        self.record.hold.put_back()?;
+    pub fn release(self) -> Result<Notes, CoresError> {
+        let notes = self.record.hold.put_back()?;
         match fs::remove_file(&self.path) {
             // `restore --force` was here before us.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.records.error(error)),
-            _ => Ok(()),
+            _ => Ok(notes),
         }
     }
 }
 
 fn settle(path: &Path, record: &Record) -> Outcome {
     let name = record.name();
-    let done = record.hold.put_back().map_err(|error| error.to_string());
-    match done.and_then(|()| fs::remove_file(path).map_err(|error| error.to_string())) {
-        Ok(()) => Outcome { text: format!("{name}: put back"), failed: false, in_use: false },
-        Err(error) => {
-            let text = format!("{name}: not put back: {error}");
-            Outcome { text, failed: true, in_use: false }
-        }
-    }
+    let removed = |notes| match fs::remove_file(path) {
+        Ok(()) => Ok(notes),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    };
+    let (text, failed) =
+        match record.hold.put_back().map_err(|error| chain(&error)).and_then(removed) {
+            Ok(notes) if notes.is_empty() => (format!("{name}: put back"), false),
+            Ok(notes) => (format!("{name}: {}", notes.join("; ")), false),
+            Err(error) => (format!("{name}: not put back: {error}"), true),
+        };
+    Outcome { text, failed, in_use: false }
+}
+
+fn damaged(path: &Path, error: &io::Error) -> String {
+    format!(
+        "{} is no record of numapilot cores ({error}) and is left out: what it was to put back is \
+         not known; remove the file",
+        path.display()
+    )
 }
 
 fn number(pid: i32) -> Option<u32> {

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use numapilot_cores::Daemon;
 use numapilot_cores::net::{Net, Run};
+use numapilot_cores::{Daemon, chain};
 use numapilot_observe::Tree;
 use numapilot_place::{Options, Plan, Running, Supervisor, prepare};
 use numapilot_topology::Machine;
@@ -22,6 +22,7 @@ use self::options::Decision;
 use self::output::Output;
 use self::picture::{Panel, draw};
 use super::run::finish;
+use crate::OWN_FAILURE;
 use crate::file::{Existing, check, put};
 use crate::terminal::{Terminal, plural};
 
@@ -33,7 +34,7 @@ const SHORTEST_TICK: Duration = Duration::from_millis(10);
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Examples:\n  numapilot cores -- ./server --port 80\n  \
+Examples:\n  numapilot cores ./server --port 80\n  \
 numapilot cores -p $(pidof server) --placement sparse\n  \
 numapilot cores -p 4711,4712 --weight 3,1\n  \
 numapilot cores simulate --load burst --svg burst.svg"
@@ -95,7 +96,7 @@ pub struct Args {
     /// The program and its arguments.
     #[arg(
         value_name = "COMMAND",
-        last = true,
+        trailing_var_arg = true,
         required_unless_present_any = ["pid", "explain", "dot"],
         conflicts_with = "pid"
     )]
@@ -153,20 +154,27 @@ impl Args {
         let program = prepare(&Plan::default(), daemon.machine(), &self.command, &options)?;
         let signals = Supervisor::new()?;
         let running = program.spawn(|_| {})?;
+        // Whatever becomes of the output, it runs to its end.
+        output.program_runs();
         let pid = running.pid();
         match daemon.add(pid, Tree::of_child(pid), 1) {
             Ok(added) => output.begin(pid, &added),
             // It has ended already.
             Err(_) if running.ended_within(Some(Duration::ZERO))? => {}
-            Err(error) => terminal.warn(format_args!("{error}; the command runs unchanged")),
+            Err(error) => {
+                terminal.warn(format_args!("{}; the command runs unchanged", chain(&error)));
+            }
         }
         self.stay(daemon, &mut output, &signals, Some(&running))?;
-        self.explain(daemon, &mut terminal.err())?;
+        // A closed stderr must not end a program that runs.
+        let _ = self.explain(daemon, &mut terminal.err());
         for left in daemon.end() {
             output.left(&left);
         }
         let ends = signals.wait(vec![running])?;
-        self.finish(daemon.machine(), &output)?;
+        if let Err(error) = self.finish(daemon.machine(), &output) {
+            terminal.warn(format_args!("{error:#}"));
+        }
         Ok(finish(terminal, &ends))
     }
 
@@ -178,9 +186,12 @@ impl Args {
         terminal: &Terminal,
     ) -> anyhow::Result<ExitCode> {
         let signals = Supervisor::new()?;
-        for (at, &pid) in self.pid.iter().enumerate() {
+        let tree = |&pid: &i32| Tree::of(&[pid]).map(|tree| (pid, tree));
+        // Nothing is changed before all of them are known to be processes.
+        let trees: Vec<(i32, Tree)> = self.pid.iter().map(tree).collect::<Result<_, _>>()?;
+        for (at, (pid, tree)) in trees.into_iter().enumerate() {
             let weight = self.weight.get(at).copied().unwrap_or(1);
-            let added = daemon.add(pid, Tree::of(&[pid])?, weight)?;
+            let added = daemon.add(pid, tree, weight)?;
             output.begin(pid, &added);
         }
         self.stay(daemon, &mut output, &signals, None)?;
@@ -189,7 +200,7 @@ impl Args {
             output.left(&left);
         }
         self.finish(daemon.machine(), &output)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(ExitCode::from(if output.has_failed() { OWN_FAILURE } else { 0 }))
     }
 
     /// A tick after the other until the targets end, or a signal where they are not ours.

@@ -5,11 +5,12 @@ use std::io::Write;
 
 use numapilot_cores::decide::{Load, Why};
 use numapilot_cores::net::{Transition, Verdict};
-use numapilot_cores::{Added, CoresError, Left, Report};
+use numapilot_cores::{Added, CoresError, Left, Report, chain};
 use numapilot_topology::CpuSet;
 use serde::Serialize;
 
 use super::picture::Point;
+use crate::sink::Sink;
 use crate::terminal::{self, Terminal, plural};
 
 /// A target's tick.
@@ -70,11 +71,25 @@ pub struct Output {
     /// Whether every tick is kept, to be drawn at the end.
     drawn: bool,
     sums: BTreeMap<i32, Sum>,
+    sink: Sink,
+    /// Whether a target was left for an error, or could not be put back.
+    failed: bool,
 }
 
 impl Output {
-    pub const fn new(terminal: Terminal, json: bool, dry_run: bool, verbose: bool) -> Self {
-        Self { terminal, json, dry_run, verbose, drawn: false, sums: BTreeMap::new() }
+    pub fn new(terminal: Terminal, json: bool, dry_run: bool, verbose: bool) -> Self {
+        let (sums, sink) = (BTreeMap::new(), Sink::out(terminal));
+        Self { terminal, json, dry_run, verbose, drawn: false, sums, sink, failed: false }
+    }
+
+    /// From now on a program of the user's runs: no failed write ends it.
+    pub fn program_runs(&mut self) {
+        self.sink.program_runs();
+    }
+
+    /// Whether a target was left for an error, or could not be put back.
+    pub const fn has_failed(&self) -> bool {
+        self.failed
     }
 
     /// Keeps every tick for [`Output::points`].
@@ -99,11 +114,11 @@ impl Output {
     }
 
     /// Says what a target begins with.
-    pub fn first(&self, pid: i32, cpus: &CpuSet) -> anyhow::Result<()> {
+    pub fn first(&mut self, pid: i32, cpus: &CpuSet) -> anyhow::Result<()> {
         let cores = plural(cpus.len(), "core");
-        let text = format_args!("process {pid} begins with {cores} ({})", named(cpus));
+        let text = format!("process {pid} begins with {cores} ({})", named(cpus));
         if self.dry_run && !self.json {
-            writeln!(self.terminal.out(), "{text}")?;
+            self.sink.write(&(text + "\n"))?;
         } else if self.verbose {
             self.say(text);
         }
@@ -138,7 +153,7 @@ impl Output {
         if changed && (self.verbose || self.dry_run) {
             let text = text(time, report);
             if self.dry_run {
-                writeln!(self.terminal.out(), "{text}")?;
+                self.sink.write(&(text + "\n"))?;
             } else {
                 self.say(text);
             }
@@ -146,7 +161,7 @@ impl Output {
         Ok(())
     }
 
-    fn line(&self, time: f64, report: &Report) -> anyhow::Result<()> {
+    fn line(&mut self, time: f64, report: &Report) -> anyhow::Result<()> {
         let cores = Cores { cores: report.cpus.len(), cpus: &report.cpus };
         let line = Line {
             time,
@@ -166,21 +181,26 @@ impl Output {
             orders: cores,
             done: (!self.dry_run).then_some(cores),
         };
-        let mut out = self.terminal.out();
-        serde_json::to_writer(&mut out, &line)?;
-        writeln!(out)?;
-        // Whoever reads wants it now.
-        out.flush()?;
-        Ok(())
+        self.sink.write(&(serde_json::to_string(&line)? + "\n"))
     }
 
-    /// Says why a target was left, unless it has ended.
-    pub fn left(&self, left: &Left) {
-        match &left.why {
-            None | Some(CoresError::Gone) => {}
-            Some(error) => {
-                self.terminal.warn(format_args!("process {} is left: {error}", left.pid));
-            }
+    /// Says why a target was left, unless it has ended, and what is not as it was before.
+    pub fn left(&mut self, left: &Left) {
+        let pid = left.pid;
+        self.failed |= left.failed();
+        if let Some(error) = left.why.as_ref().filter(|why| !matches!(why, CoresError::Gone)) {
+            self.terminal.warn(format_args!("process {pid} is left: {}", chain(error)));
+        }
+        match &left.put_back {
+            Ok(notes) => notes
+                .iter()
+                .for_each(|note| self.terminal.warn(format_args!("process {pid}: {note}"))),
+            Err(CoresError::Gone) => {}
+            Err(error) => self.terminal.warn(format_args!(
+                "the CPUs of process {pid} could not be put back: {}; once the cause is gone, run \
+                 numapilot restore",
+                chain(error)
+            )),
         }
     }
 

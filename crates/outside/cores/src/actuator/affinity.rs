@@ -4,8 +4,15 @@
 //! has to be watched for is only threads that are created while it is changed. A thread whose
 //! affinity is neither the one that the target came with nor one that was set here has been
 //! pinned by the program: it is left alone.
+//!
+//! sched_getaffinity(2) leaves out CPUs that are offline, and in a cpuset other than the first
+//! the kernel takes them out of the affinity itself (Documentation/admin-guide/cgroup-v2.rst). So
+//! affinities are compared by the CPUs that a thread can have at this moment.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use numapilot_observe::Tree;
 use numapilot_place::journal::{Owner, State};
@@ -13,15 +20,24 @@ use numapilot_sys::affinity;
 use numapilot_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
+use super::{ONLINE, POSSIBLE, cpuset};
 use crate::CoresError;
 
 /// Passes over all threads: they may create others meanwhile.
 const PASSES: u32 = 20;
+/// Passes without a newcomer until all are taken to be there,
+const QUIET: u32 = 2;
+/// and the time between two: longer than the kernel takes to create a process.
+const CREATION: Duration = Duration::from_millis(2);
 
 /// What threads had before, and what was set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Affinity {
+    /// CPUs that are offline included: all possible ones where nothing but its cpuset limited
+    /// the target.
     before: CpuSet,
+    /// The file with the CPUs of its cpuset.
+    cpuset: PathBuf,
     /// What was set last, and, until that is done, what was set before it.
     held: Vec<CpuSet>,
     /// The target's processes.
@@ -32,23 +48,41 @@ pub struct Affinity {
 
 impl Affinity {
     pub(super) fn plan(root: i32, tree: &Tree) -> Result<Self, String> {
-        let fail = |error: std::io::Error| format!("affinity: {error}");
-        let words = affinity::get(root).map_err(fail)?;
-        // To its own, which changes nothing, and tells whether it may be set.
-        affinity::set(root, &words).map_err(fail)?;
-        let before = CpuSet::from_words(&words);
-        let is_pinned = |tid: &i32| mask_of(*tid).is_some_and(|mask| mask != before);
+        let fail = |error: &dyn std::fmt::Display| format!("affinity: {error}");
+        let mask = affinity::get(root).map_err(|error| fail(&error))?;
+        let mask = CpuSet::from_words(&mask);
+        let read = |path: &str| cpuset::read_set(path.as_ref()).map_err(|error| fail(&error));
+        let (file, is_first) =
+            cpuset::bounds_of(root).unwrap_or_else(|| (PathBuf::from(ONLINE), true));
+        let allowed = usable(&file).map_err(|error| fail(&error))?;
+        let own = affinity_of(root).unwrap_or_else(|| mask.clone());
+        // In the first cpuset the kernel keeps what was set. In others it narrows that to the
+        // CPUs online: there, a thread that has all of them has no affinity of its own.
+        let before = if !is_first && mask == allowed { read(POSSIBLE)? } else { own };
+        // What it has, which changes nothing, and tells whether it may be set.
+        affinity::set(root, before.as_words()).map_err(|error| fail(&error))?;
+        let is_pinned = |tid: &i32| mask_of(*tid).is_some_and(|other| other != mask);
         let pinned = tree.threads().filter(is_pinned).collect();
-        Ok(Self { before, held: Vec::new(), members: Vec::new(), pinned })
+        Ok(Self { before, cpuset: file, held: Vec::new(), members: Vec::new(), pinned })
     }
 
-    pub(super) const fn before(&self) -> &CpuSet {
-        &self.before
+    /// CPUs that the target may have at this moment.
+    pub(super) fn available(&self) -> Result<CpuSet, CoresError> {
+        Ok(self.before.intersection(&usable(&self.cpuset)?))
+    }
+
+    /// The file that changes when [`Affinity::available`] does, beside the CPUs online.
+    pub(super) fn watched(&self) -> PathBuf {
+        self.cpuset.clone()
     }
 
     pub(super) fn announce(&mut self, cpus: &CpuSet, tree: &Tree) {
         self.held.retain(|held| held != cpus);
         self.held.push(cpus.clone());
+        self.take_in(tree);
+    }
+
+    pub(super) fn take_in(&mut self, tree: &Tree) {
         if self.is_behind(tree) {
             self.members = numbers(tree).filter_map(|pid| Owner::of(pid).ok()).collect();
         }
@@ -64,8 +98,8 @@ impl Affinity {
         let threads = || tree.threads().collect::<Vec<i32>>();
         let living: BTreeSet<i32> = threads().into_iter().collect();
         self.pinned.retain(|tid| living.contains(tid));
-        let is_ours = |mask: &CpuSet| *mask == self.before || self.held.contains(mask);
-        assign(threads, cpus, &mut self.pinned, is_ours)?;
+        let sets = self.held.iter().chain([&self.before]).collect();
+        assign(threads, cpus, &mut self.pinned, Ours::of(sets, &self.cpuset)?)?;
         self.held = vec![cpus.clone()];
         Ok(self.pinned.len())
     }
@@ -77,14 +111,29 @@ impl Affinity {
                 living.extend(i32::try_from(member.pid).ok());
             }
         }
-        let is_ours = |mask: &CpuSet| self.held.contains(mask);
+        let ours = Ours::of(self.held.iter().collect(), &self.cpuset)?;
         let threads = || living.iter().flat_map(|pid| with_descendants(*pid)).collect();
-        assign(threads, &self.before, &mut self.pinned.clone(), is_ours)
+        assign(threads, &self.before, &mut self.pinned.clone(), ours)
     }
 }
 
+/// CPUs of a cpuset that are online. Where its file is gone, because the target was moved or the
+/// controller was switched off, those of the machine.
+fn usable(cpuset: &Path) -> Result<CpuSet, CoresError> {
+    let online = cpuset::read_set(ONLINE.as_ref())?;
+    Ok(cpuset::read_set(cpuset).map_or_else(|_| online.clone(), |own| own.intersection(&online)))
+}
+
+/// The CPUs that a thread may use, those offline left out.
 fn mask_of(tid: i32) -> Option<CpuSet> {
     affinity::get(tid).ok().map(|words| CpuSet::from_words(&words))
+}
+
+/// The affinity of a thread as it was set, CPUs that are offline included (proc_pid_status(5)).
+fn affinity_of(tid: i32) -> Option<CpuSet> {
+    let text = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    CpuSet::parse_list(list.trim()).ok()
 }
 
 /// In ascending order.
@@ -92,26 +141,59 @@ fn numbers(tree: &Tree) -> impl Iterator<Item = u32> + '_ {
     tree.pids().filter_map(|pid| u32::try_from(pid).ok())
 }
 
+/// Affinities that the program has not chosen, by the CPUs of them that there are now.
+struct Ours<'a> {
+    sets: Vec<&'a CpuSet>,
+    cpuset: &'a Path,
+    usable: CpuSet,
+}
+
+impl<'a> Ours<'a> {
+    fn of(sets: Vec<&'a CpuSet>, cpuset: &'a Path) -> Result<Self, CoresError> {
+        Ok(Self { sets, cpuset, usable: usable(cpuset)? })
+    }
+
+    fn has(&self, mask: &CpuSet) -> bool {
+        self.sets.iter().any(|set| match set.intersection(&self.usable) {
+            // A thread none of whose CPUs is left gets all of its cpuset.
+            set if set.is_empty() => *mask == self.usable,
+            set => *mask == set,
+        })
+    }
+
+    /// Whether the affinity of a thread is one of them. A CPU may have come or gone since the
+    /// last look at them.
+    fn is_affinity_of(&mut self, tid: i32) -> Result<bool, CoresError> {
+        let Some(mask) = mask_of(tid) else { return Ok(true) };
+        if self.has(&mask) {
+            return Ok(true);
+        }
+        self.usable = usable(self.cpuset)?;
+        Ok(mask_of(tid).is_none_or(|mask| self.has(&mask)))
+    }
+}
+
 /// Gives all threads an affinity but those that are pinned, and notes those that have become so.
+/// Every thread is set once, also one that seems to have it: of CPUs offline nothing is seen.
 fn assign(
     threads: impl Fn() -> Vec<i32>,
     cpus: &CpuSet,
     pinned: &mut BTreeSet<i32>,
-    is_ours: impl Fn(&CpuSet) -> bool,
+    mut ours: Ours<'_>,
 ) -> Result<(), CoresError> {
+    let mut done = BTreeSet::new();
     for _ in 0..PASSES {
         let mut changed = false;
         for tid in threads() {
-            let Some(mask) = mask_of(tid).filter(|_| !pinned.contains(&tid)) else { continue };
-            if mask == *cpus {
+            if pinned.contains(&tid) || done.contains(&tid) {
                 continue;
             }
-            if !is_ours(&mask) {
+            if !ours.is_affinity_of(tid)? {
                 pinned.insert(tid);
                 continue;
             }
             match affinity::set(tid, cpus.as_words()) {
-                Ok(()) => changed = true,
+                Ok(()) => changed = done.insert(tid),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(source) => return Err(CoresError::Affinity { tid, source }),
             }
@@ -121,6 +203,63 @@ fn assign(
         }
     }
     Ok(())
+}
+
+/// Gives CPUs to threads that a group of ours has left behind. A child in the midst of its creation
+/// is not listed in its parent's group yet; it has its parent's CPUs of before, and the kernel does
+/// not correct them where the parent was moved to the first cpuset meanwhile (`cpuset_fork` of
+/// kernel/cgroup/cpuset.c).
+///
+/// Such a thread descends from those that were `moved`, was not `listed` in the group, and has
+/// just its CPUs (`held`), which its creator has not any more.
+pub(super) fn widen(
+    moved: &BTreeSet<i32>,
+    listed: &BTreeSet<i32>,
+    held: &CpuSet,
+    all: &CpuSet,
+) -> Result<(), CoresError> {
+    if held.is_empty() || held == all {
+        return Ok(());
+    }
+    let mut family = moved.clone();
+    let mut quiet = 0;
+    for _ in 0..PASSES {
+        let members: Vec<i32> = family.iter().copied().collect();
+        let known = family.len();
+        family.extend(cpuset::children_of(&members));
+        let mut changed = family.len() > known;
+        for &pid in &family {
+            for tid in threads_of(pid) {
+                let creator = if tid == pid { parent_of(pid) } else { Some(pid) };
+                let is_left_behind = !listed.contains(&tid)
+                    && mask_of(tid).as_ref() == Some(held)
+                    && creator.and_then(mask_of).as_ref() != Some(held);
+                if is_left_behind {
+                    match affinity::set(tid, all.as_words()) {
+                        Ok(()) => changed = true,
+                        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                        Err(source) => return Err(CoresError::Affinity { tid, source }),
+                    }
+                }
+            }
+        }
+        // A creation that is under way takes a moment until it can be seen.
+        quiet = if changed { 0 } else { quiet + 1 };
+        if quiet == QUIET {
+            break;
+        }
+        std::thread::sleep(CREATION);
+    }
+    Ok(())
+}
+
+fn threads_of(pid: i32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    procfs::process::Process::new(pid).ok()?.stat().ok().map(|stat| stat.ppid)
 }
 
 /// Threads of a process and of all that descend from it.
@@ -134,4 +273,84 @@ pub(super) fn pinned(tree: &Tree, cpus: &CpuSet) -> usize {
     let is_pinned =
         |tid: &i32| mask_of(*tid).is_some_and(|mask| mask != *cpus && mask.is_subset(cpus));
     tree.threads().filter(is_pinned).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    fn set(list: &str) -> CpuSet {
+        CpuSet::parse_list(list).unwrap()
+    }
+
+    #[test]
+    fn affinities_are_compared_by_the_cpus_there_are() {
+        let (held, only) = (set("0-1"), set("1"));
+        let ours =
+            |usable: &str| Ours { sets: vec![&held], cpuset: ONLINE.as_ref(), usable: set(usable) };
+        assert!(ours("0-7").has(&set("0-1")) && !ours("0-7").has(&set("0")));
+        // CPU 1 is offline.
+        assert!(ours("0,2-7").has(&set("0")) && !ours("0,2-7").has(&set("2")));
+        let gone = Ours { sets: vec![&only], cpuset: ONLINE.as_ref(), usable: set("0,2") };
+        assert!(gone.has(&set("0,2")) && !gone.has(&set("0")));
+    }
+
+    /// A shell and its child, which end with the test.
+    struct Family {
+        shell: Child,
+        child: i32,
+    }
+
+    impl Family {
+        fn start() -> Self {
+            let mut shell = Command::new("sh")
+                .args(["-c", "exec 3<&0; cat <&3 & echo $!; wait"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            Self { shell, child: line.trim().parse().unwrap() }
+        }
+
+        fn pid(&self) -> i32 {
+            self.shell.id().cast_signed()
+        }
+    }
+
+    impl Drop for Family {
+        fn drop(&mut self) {
+            // The end of its input ends the child, and that the shell.
+            drop(self.shell.stdin.take());
+            let _ = self.shell.wait();
+        }
+    }
+
+    #[test]
+    fn a_child_that_a_group_left_behind_gets_the_cpus_of_its_creator() {
+        let all = mask_of(0).unwrap();
+        let one: CpuSet = all.first().into_iter().collect();
+        if all == one {
+            println!("skipped: one CPU");
+            return;
+        }
+        let family = Family::start();
+        let (moved, none) = (BTreeSet::from([family.pid()]), BTreeSet::new());
+        let mask = || mask_of(family.child).unwrap();
+        affinity::set(family.child, one.as_words()).unwrap();
+        // What was moved with the group has its affinity from the program.
+        widen(&moved, &BTreeSet::from([family.child]), &one, &all).unwrap();
+        assert_eq!(mask(), one);
+        // So has the child of one that has the same.
+        affinity::set(family.pid(), one.as_words()).unwrap();
+        widen(&moved, &BTreeSet::from([family.pid()]), &one, &all).unwrap();
+        assert_eq!(mask(), one);
+        affinity::set(family.pid(), all.as_words()).unwrap();
+        widen(&moved, &none, &one, &all).unwrap();
+        assert_eq!(mask(), all);
+    }
 }

@@ -7,18 +7,23 @@
 //! own, so that nothing but its CPUs changes. In version 2 a group has all controllers: moving
 //! a target to another would take it out of its limits. So its own group is used where it
 //! is alone in it (a service), and a child is made at the root only, which has no limits.
+//!
+//! A `cpuset.cpus` that was empty, as systemd leaves it, cannot be emptied again while processes
+//! are in the group: `validate_change` of kernel/cgroup/cpuset.c refuses with `ENOSPC`. What limits
+//! nothing has the same effect: all CPUs that may ever be there.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use numapilot_observe::Tree;
-use numapilot_sys::affinity;
+use numapilot_sys::affinity as masks;
 use numapilot_topology::CpuSet;
 use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 
-use super::ONLINE;
+use super::{Notes, ONLINE, POSSIBLE, affinity};
 use crate::CoresError;
 
 /// What our groups are called.
@@ -65,6 +70,9 @@ pub struct Cpuset {
     paths: Paths,
     /// What was in `cpuset.cpus` of a group that was there before.
     before: String,
+    /// What was set last in a group that was there before, and, until that is done, what was set
+    /// before it.
+    held: Vec<CpuSet>,
     /// Whether the controller was switched on for it.
     enabled: bool,
 }
@@ -101,8 +109,8 @@ impl Cpuset {
         let ours = |enabled| {
             let below = format!("{}/{name}", path.trim_end_matches('/'));
             let paths = Paths { group: below, origin: path.clone() };
-            let (group, before) = (origin.join(&name), String::new());
-            Ok(Self { version, group, origin: origin.clone(), paths, before, enabled })
+            let (group, before, held) = (origin.join(&name), String::new(), Vec::new());
+            Ok(Self { version, group, origin: origin.clone(), paths, before, held, enabled })
         };
         if version == Version::V1 {
             writable(origin.join("cgroup.procs"))?;
@@ -133,7 +141,8 @@ impl Cpuset {
         writable(own)?;
         let paths = Paths { group: path.clone(), origin: path };
         let before = before.trim().to_owned();
-        Ok(Self { version, group: origin.clone(), origin, paths, before, enabled: false })
+        let (group, held) = (origin.clone(), Vec::new());
+        Ok(Self { version, group, origin, paths, before, held, enabled: false })
     }
 
     /// Makes the group and moves the target into it.
@@ -211,18 +220,35 @@ impl Cpuset {
         path_of(self.version, pid).is_some_and(|own| own == path)
     }
 
+    /// Says which CPUs come next.
+    pub(super) fn announce(&mut self, cpus: &CpuSet) {
+        self.held.retain(|held| held != cpus);
+        self.held.push(cpus.clone());
+    }
+
+    /// Whether this text of `cpuset.cpus` was written here.
+    fn is_held(&self, text: &str) -> bool {
+        CpuSet::parse_list(text).is_ok_and(|cpus| self.held.contains(&cpus))
+    }
+
     /// Writes the CPUs where they are not in effect, which a CPU that went offline may have
     /// changed.
-    pub(super) fn set(&self, root: i32, cpus: &CpuSet, tree: &Tree) -> Result<(), CoresError> {
+    pub(super) fn set(&mut self, root: i32, cpus: &CpuSet, tree: &Tree) -> Result<(), CoresError> {
         let moved = || CoresError::MovedAway { group: self.group.clone() };
         if !self.group.is_dir() {
             return Err(moved());
         }
         let file = self.group.join("cpuset.cpus");
-        let held = read_set(&file)?;
+        let text = read(&file)?;
+        let text = text.trim();
+        if !self.is_ours() && text != self.before && !self.is_held(text) {
+            return Err(CoresError::SetByOthers { path: file, now: text.to_owned() });
+        }
+        let held = CpuSet::parse_list(text).unwrap_or_default();
         if held != *cpus {
             write(&file, &cpus.to_string())?;
         }
+        self.held = vec![cpus.clone()];
         let is_in = |pid| self.is_in(pid, &self.paths.group);
         if is_in(root) || tree.pids().any(is_in) {
             return Ok(());
@@ -238,29 +264,116 @@ impl Cpuset {
         Err(moved())
     }
 
-    pub(super) fn put_back(&self) -> Result<(), CoresError> {
-        if !self.group.is_dir() {
-            return Ok(());
-        }
+    pub(super) fn put_back(&self) -> Result<Notes, CoresError> {
+        let file = self.group.join("cpuset.cpus");
         if !self.is_ours() {
-            let text = if self.before.is_empty() { "\n" } else { self.before.as_str() };
-            return write(&self.group.join("cpuset.cpus"), text);
+            // With the group or its controller what was set in it is gone.
+            return if file.exists() { self.put_back_own(&file) } else { Ok(Notes::new()) };
         }
+        if self.group.is_dir() {
+            self.leave()?;
+        }
+        self.disable()
+    }
+
+    /// Of a group that was there before: as it was, unless somebody else has changed it since.
+    fn put_back_own(&self, file: &Path) -> Result<Notes, CoresError> {
+        let now = read(file)?;
+        let now = now.trim();
+        if now == self.before {
+            return Ok(Notes::new());
+        }
+        let path = file.display();
+        if !self.is_held(now) {
+            return Ok(vec![format!("{path} was set to '{now}' by somebody else: left as it is")]);
+        }
+        if !self.before.is_empty() {
+            write(file, &self.before)?;
+            return Ok(Notes::new());
+        }
+        match write(file, "\n") {
+            Err(CoresError::File { source, .. }) if source.raw_os_error() == Some(libc::ENOSPC) => {
+                let cpus = self.unlimited(file)?;
+                Ok(vec![format!(
+                    "the kernel does not let {path} be emptied while processes are in the group; \
+                     it is set to {cpus} instead, which leaves it all CPUs of the group above"
+                )])
+            }
+            written => written.map(|()| Notes::new()),
+        }
+    }
+
+    /// Sets a group that the kernel does not let be emptied to what has the same effect: all CPUs
+    /// that may ever be there. Where a neighbour has some of them to itself (a partition), to those
+    /// that the group above has now.
+    fn unlimited(&self, file: &Path) -> Result<CpuSet, CoresError> {
+        let above = self.above();
+        let mut result = Ok(CpuSet::new());
+        for source in [Path::new(POSSIBLE), &above] {
+            let cpus = read_set(source)?;
+            result = write(file, &cpus.to_string()).map(|()| cpus);
+            // What is in effect counts, not what was written.
+            let effective = read_set(&self.group.join(self.version.effective()))?;
+            if result.is_ok() && effective == read_set(&above)? {
+                return result;
+            }
+        }
+        let effective = self.group.join(self.version.effective());
+        result.and_then(|_| {
+            let cause = "its group has still fewer CPUs than the group above";
+            Err(file_error("reading", &effective, io::Error::other(cause)))
+        })
+    }
+
+    /// Moves the target back from a group of ours, and removes that.
+    fn leave(&self) -> Result<(), CoresError> {
+        let held = read_set(&self.group.join(self.version.effective())).unwrap_or_default();
         let origin = self.origin.join("cgroup.procs");
+        let (mut moved, mut listed) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..ROUNDS {
             let left = processes(&self.group);
             if left.is_empty() {
                 break;
             }
+            listed.extend(self.threads());
             for pid in left {
                 join(&origin, pid)?;
+                moved.insert(pid);
             }
         }
         self.remove()?;
-        if self.enabled && !has_ours(&self.origin) {
-            write(&self.origin.join("cgroup.subtree_control"), "-cpuset")?;
+        let all = read_set(&self.origin.join(self.version.effective()))?;
+        affinity::widen(&moved, &listed, &held, &all)
+    }
+
+    /// Threads in the group.
+    fn threads(&self) -> Vec<i32> {
+        let name = match self.version {
+            Version::V1 => "tasks",
+            Version::V2 => "cgroup.threads",
+        };
+        numbers(&self.group.join(name))
+    }
+
+    /// Switches the controller off where it was off, and where nobody else has come to use it.
+    fn disable(&self) -> Result<Notes, CoresError> {
+        if !self.enabled || has_ours(&self.origin) {
+            return Ok(Notes::new());
         }
-        Ok(())
+        let subtree = self.origin.join("cgroup.subtree_control");
+        let note = || {
+            let origin = self.origin.display();
+            Ok(vec![format!("groups below {origin} use the cpuset controller by now: it stays on")])
+        };
+        if directories(&self.origin).any(|entry| limits_cpus(&entry.path())) {
+            return note();
+        }
+        match write(&subtree, "-cpuset") {
+            Err(CoresError::File { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {
+                note()
+            }
+            written => written.map(|()| Notes::new()),
+        }
     }
 
     /// A group can be removed when the last of its processes has been buried, which takes the
@@ -326,18 +439,48 @@ fn group_of(version: Version, pid: i32) -> Option<(PathBuf, String)> {
 fn has_own_affinity(tree: &Tree, group: &Path, version: Version) -> bool {
     let Ok(all) = read_set(&group.join(version.effective())) else { return false };
     tree.threads().any(|tid| {
-        affinity::get(tid).is_ok_and(|words| CpuSet::from_words(&words).intersection(&all) != all)
+        masks::get(tid).is_ok_and(|words| CpuSet::from_words(&words).intersection(&all) != all)
     })
 }
 
 fn processes(group: &Path) -> Vec<i32> {
-    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    numbers(&group.join("cgroup.procs"))
+}
+
+/// A number in each line. 0 is a process of another PID namespace.
+fn numbers(path: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect()
 }
 
-fn children_of(pids: &[i32]) -> Vec<i32> {
-    let of = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok();
-    let texts: Vec<String> = pids.iter().filter_map(of).collect();
+/// Whether a group in version 2 has CPUs or memory nodes set, or hands the controller on.
+fn limits_cpus(group: &Path) -> bool {
+    let text = |name: &str| fs::read_to_string(group.join(name)).unwrap_or_default();
+    let is_set = |name: &&str| !text(name).trim().is_empty();
+    ["cpuset.cpus", "cpuset.mems"].iter().any(is_set)
+        || text("cgroup.subtree_control").split_whitespace().any(|name| name == "cpuset")
+}
+
+/// The file with the CPUs of the cpuset that a process is in, and whether that is the first one,
+/// which has all: there the kernel leaves affinities as they were set.
+pub(super) fn bounds_of(pid: i32) -> Option<(PathBuf, bool)> {
+    [Version::V1, Version::V2].into_iter().find_map(|version| {
+        let (group, _) = group_of(version, pid)?;
+        let has_cpus = |group: &&Path| group.join(version.effective()).is_file();
+        let group = group.ancestors().find(has_cpus)?;
+        let is_first = match version {
+            Version::V1 => group.join("release_agent").exists(),
+            Version::V2 => !group.join("cgroup.type").exists(),
+        };
+        Some((group.join(version.effective()), is_first))
+    })
+}
+
+/// Processes that threads of these have started and that live.
+pub(super) fn children_of(pids: &[i32]) -> Vec<i32> {
+    let tasks = |pid: &i32| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    let children = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).ok();
+    let texts: Vec<String> = pids.iter().flat_map(tasks).flatten().filter_map(children).collect();
     texts
         .iter()
         .flat_map(|text| text.split_whitespace())
@@ -388,6 +531,46 @@ fn write(path: &Path, text: &str) -> Result<(), CoresError> {
 }
 
 fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CoresError {
-    let path = path.to_owned();
-    move |source| CoresError::File { what, path, source }
+    move |source| file_error(what, path, source)
+}
+
+fn file_error(what: &'static str, path: &Path, source: io::Error) -> CoresError {
+    CoresError::File { what, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A group that was there before, with plain files.
+    fn group(directory: &Path, before: &str, now: &str) -> Cpuset {
+        fs::write(directory.join("cpuset.cpus"), now).unwrap();
+        let path = "/a".to_owned();
+        Cpuset {
+            version: Version::V2,
+            group: directory.to_owned(),
+            origin: directory.to_owned(),
+            paths: Paths { group: path.clone(), origin: path },
+            before: before.to_owned(),
+            held: vec![CpuSet::parse_list("0").unwrap()],
+            enabled: false,
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_set_stays_and_this_is_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = || fs::read_to_string(directory.path().join("cpuset.cpus")).unwrap();
+        let mut changed = group(directory.path(), "0-3", "1-2\n");
+        let error = changed
+            .set(0, &CpuSet::parse_list("0").unwrap(), &Tree::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("was set to '1-2' by somebody else"), "{error}");
+        let notes = changed.put_back().unwrap();
+        assert!(notes[0].ends_with("left as it is"), "{notes:?}");
+        assert_eq!(text(), "1-2\n");
+        assert!(group(directory.path(), "0-3", "0\n").put_back().unwrap().is_empty());
+        assert_eq!(text(), "0-3");
+    }
 }

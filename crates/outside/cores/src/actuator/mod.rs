@@ -23,6 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::CoresError;
 
+/// What is not exactly as it was before, and why; for people.
+pub type Notes = Vec<String>;
+
+/// CPUs that may ever be there.
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 /// CPUs that are switched on.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
@@ -103,7 +108,7 @@ impl Hold {
         let online = cpuset::read_set(ONLINE.as_ref())?;
         let allowed = match self {
             Self::Cpuset(cpuset) => cpuset.available()?,
-            Self::Affinity(affinity) => affinity.before().clone(),
+            Self::Affinity(affinity) => affinity.available()?,
         };
         Ok(allowed.intersection(&online))
     }
@@ -113,16 +118,26 @@ impl Hold {
     #[must_use]
     pub fn watched(&self, root: i32) -> Vec<PathBuf> {
         let mut paths = vec![PathBuf::from(ONLINE)];
-        if let Self::Cpuset(cpuset) = self {
-            paths.extend(cpuset.watched(root));
+        match self {
+            Self::Cpuset(cpuset) => paths.extend(cpuset.watched(root)),
+            Self::Affinity(affinity) => paths.push(affinity.watched()),
         }
         paths
     }
 
     /// Says which CPUs come next; to be recorded before [`Hold::set`].
     pub fn announce(&mut self, cpus: &CpuSet, tree: &Tree) {
-        if let Self::Affinity(affinity) = self {
-            affinity.announce(cpus, tree);
+        match self {
+            Self::Cpuset(cpuset) => cpuset.announce(cpus),
+            Self::Affinity(affinity) => affinity.announce(cpus, tree),
+        }
+    }
+
+    /// Takes in processes that the target has got since; to be recorded.
+    pub fn take_in(&mut self, tree: &Tree) {
+        match self {
+            Self::Cpuset(_) => {}
+            Self::Affinity(affinity) => affinity.take_in(tree),
         }
     }
 
@@ -171,14 +186,14 @@ impl Hold {
         }
     }
 
-    /// Puts back what was changed.
+    /// Puts back what was changed; what is not as it was for all that.
     ///
     /// # Errors
     /// [`CoresError`]; it can be tried again.
-    pub fn put_back(&self) -> Result<(), CoresError> {
+    pub fn put_back(&self) -> Result<Notes, CoresError> {
         match self {
             Self::Cpuset(cpuset) => cpuset.put_back(),
-            Self::Affinity(affinity) => affinity.put_back(),
+            Self::Affinity(affinity) => affinity.put_back().map(|()| Notes::new()),
         }
     }
 
