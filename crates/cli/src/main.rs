@@ -3,6 +3,7 @@
 //! This file parses and dispatches; every verb is one file in `verbs/`.
 
 mod axis;
+mod date;
 mod file;
 mod interruption;
 mod period;

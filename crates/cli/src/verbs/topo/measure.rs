@@ -1,7 +1,7 @@
 //! `topo --measure`: progress while it runs, and what the matrices do not say.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -9,6 +9,7 @@ use numapilot_topology::Machine;
 use numapilot_topology::description::Description;
 use numapilot_topology::measure::{Measurement, Options, Placed, Sample, measure};
 
+use crate::date;
 use crate::file::{self, Existing};
 use crate::terminal::{BOLD, Terminal, WARN, bytes, table};
 
@@ -37,13 +38,13 @@ pub fn run(
     };
     machine.figures.latency_ns = medians(&measurement.latency_ns);
     machine.figures.bandwidth_gb_per_s = medians(&measurement.bandwidth_gb_per_s);
-    machine.figures.source = Some(format!("measured {} on {}", today(), machine.name));
+    machine.figures.source = Some(format!("measured {} on {}", date::today(), machine.name));
     Ok(measurement)
 }
 
 /// Writes the measured machine as a description.
 pub fn save(path: &Path, machine: &Machine, measurement: &Measurement) -> anyhow::Result<()> {
-    let text = Description::measured(machine, measurement, &today())
+    let text = Description::measured(machine, measurement, &date::today())
         .and_then(|description| description.to_toml())
         .with_context(|| format!("cannot save {}", path.display()))?;
     file::put(path, &text, Existing::Replace)
@@ -110,39 +111,12 @@ fn memory(placed: &Placed) -> String {
     format!("2 x {} {huge}, {how}{verified}", bytes(placed.bytes))
 }
 
-/// Today's date (UTC) as `2026-01-31`.
-fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    date(seconds / 86_400)
-}
-
-/// Date of a day counted from 1970-01-01: the Gregorian calendar in years that begin in
-/// March, so that the leap day comes last.
-fn date(day: u64) -> String {
-    let day = day + 719_468;
-    let (era, of_era) = (day / 146_097, day % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_based = (5 * of_year + 2) / 153;
-    let day_of_month = of_year - (153 * march_based + 2) / 5 + 1;
-    let month = if march_based < 10 { march_based + 3 } else { march_based - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day_of_month:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use numapilot_topology::NodeId;
     use numapilot_topology::measure::{Loaded, LoadedPoint, Unsupported};
 
     use super::*;
-
-    #[test]
-    fn days_become_dates() {
-        assert_eq!(date(0), "1970-01-01");
-        assert_eq!(date(11_016), "2000-02-29");
-        assert_eq!(date(20_484), "2026-01-31");
-    }
 
     #[test]
     fn the_report_says_how_sure_and_what_is_missing() {
