@@ -56,10 +56,21 @@ pub fn size(text: &str) -> Result<u64, String> {
     if bytes >= 1.0 && bytes.is_finite() { Ok(bytes as u64) } else { Err(bad()) }
 }
 
+/// The least that memory is counted in; no program has less.
+const PAGE: u64 = 4096;
+
 /// `rss=8G` or `time=30s`.
 pub fn limit(text: &str) -> Result<Limits, String> {
     match text.split_once('=') {
-        Some(("rss", value)) => Ok(Limits { rss_bytes: Some(size(value)?), seconds: None }),
+        Some(("rss", value)) => {
+            let bytes = size(value)?;
+            if bytes < PAGE {
+                return Err(format!(
+                    "'{text}' is {bytes} bytes, less than a page; give a unit, as in rss=8G"
+                ));
+            }
+            Ok(Limits { rss_bytes: Some(bytes), seconds: None })
+        }
         Some(("time", value)) => {
             Ok(Limits { rss_bytes: None, seconds: Some(duration(value)?.as_secs_f64()) })
         }
@@ -99,6 +110,11 @@ pub fn percent(text: &str) -> Result<f64, String> {
         Ok(value) if value > 0.0 && value < 100.0 => Ok(value / 100.0),
         _ => Err(format!("'{text}' is not a percentage between 0 and 100; write for example 2")),
     }
+}
+
+/// As [`percent`], or none: `0`.
+pub fn tolerance(text: &str) -> Result<f64, String> {
+    if matches!(text, "0" | "0%") { Ok(0.0) } else { percent(text) }
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -157,6 +173,20 @@ mod tests {
         let pid = whole::<i32>(1..);
         assert_eq!(pid("0"), Err("write a number of at least 1".to_owned()));
         assert_eq!(pid("x"), Err("write a whole number of at least 1".to_owned()));
+    }
+
+    #[test]
+    fn a_limit_of_memory_without_its_unit_is_refused() {
+        assert!(limit("rss=8").unwrap_err().contains("unit"));
+        assert_eq!(limit("rss=8M").map(|l| l.rss_bytes), Ok(Some(8 << 20)));
+        assert_eq!(limit("rss=4096").map(|l| l.rss_bytes), Ok(Some(4096)));
+    }
+
+    #[test]
+    fn tolerances_may_be_nothing() {
+        assert_eq!(tolerance("0"), Ok(0.0));
+        assert_eq!(tolerance("5%"), Ok(0.05));
+        assert!(tolerance("100").is_err() && tolerance("-1").is_err());
     }
 
     #[test]

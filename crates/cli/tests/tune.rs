@@ -84,6 +84,14 @@ fn the_best_plan_is_named_and_kept_as_a_profile() {
     assert_eq!(statuses, ["best", "default", "dropped"]);
     assert!(fs::read_to_string(folder.path().join("x.svg")).unwrap().contains("FIGURE=80"));
 
+    // The profile tells what it was measured on.
+    let profile = fs::read_to_string(folder.path().join("numapilot.toml")).unwrap();
+    let comments =
+        ["# Kernel: Linux ", "# Command: sh -c ", "# Result: 20.0 % less", "# Machine: "];
+    for part in comments {
+        assert!(profile.contains(part), "{part} is not in\n{profile}");
+    }
+
     let mut run = Command::cargo_bin("numapilot").unwrap();
     run.current_dir(folder.path());
     run.args(["run", "--profile", "numapilot.toml", "--", "sh", "-c", PROGRAM]);
@@ -103,7 +111,12 @@ fn people_get_tables() {
     let mut command = tune(folder.path(), &["fast", "crash"], &[]);
     let output = command.assert().success().get_output().stdout.clone();
     let text = String::from_utf8(output).unwrap();
-    for part in ["below 1 is better", "FIGURE=80  0.800", "failed: exit status 3", "20.0 % less"] {
+    for part in [
+        "below 1 is better",
+        "FIGURE=80  0.800",
+        "2 of 2 failed: exit status 3",
+        "20.0 % less, 1.25 times better",
+    ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
 }
@@ -146,6 +159,97 @@ fn a_default_that_fails_is_fatal_and_shows_its_output() {
     let mut command = tune(folder.path(), &["fast"], &[]);
     command.env("FIGURE", "none");
     assert!(error(command, 125).contains("--metric"));
+}
+
+/// Fails in every seventh run, whatever the plan.
+const FAILS_AT_TIMES: &str = "n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; \
+    if [ $((n % 7)) = 3 ]; then echo broken; exit 3; fi; echo figure=${FIGURE:-100}";
+
+fn tune_at_times(folder: &Path, more: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("numapilot").unwrap();
+    command.current_dir(folder).args(["tune", "--state", "state", "--plan", "fast"]);
+    for factor in ["allocator=inherit", "threads=none", "memory=inherit", "thp=inherit"] {
+        command.args(["--factor", factor]);
+    }
+    command.args(["--factor", "numa-balancing=inherit"]).args(more);
+    command.args(["--metric", "figure=([0-9]+)", "--", "sh", "-c", FAILS_AT_TIMES]);
+    command
+}
+
+#[test]
+fn a_chance_failure_decides_nothing_and_is_counted() {
+    let folder = folder(&[("fast", "FIGURE", "80")]);
+    let report = json(tune_at_times(folder.path(), &["--json"]));
+    assert_eq!(report["best"]["plan"], "FIGURE=80");
+    let plans = report["plans"].as_array().unwrap();
+    let failed: u64 = plans.iter().map(|plan| plan["failed"].as_u64().unwrap()).sum();
+    assert!(failed > 0, "{report}");
+    let runs = plans.iter().flat_map(|plan| plan["failures"].as_array().unwrap());
+    for run in runs.clone() {
+        assert_eq!((&run["reason"], &run["output"]), (&"exit status 3".into(), &"broken".into()));
+    }
+    assert_eq!(runs.count() as u64, failed);
+
+    let _ = fs::remove_file(folder.path().join("n"));
+    let output = tune_at_times(folder.path(), &["--force"]).output().unwrap();
+    let (out, err) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(out.contains("failed: exit status 3"), "{out}");
+    // The run is named, and its output shown.
+    for part in ["run 4 (noise), default: exit status 3; 1 of 4 failed", "| broken"] {
+        assert!(err.contains(part), "{part} is not in\n{err}");
+    }
+
+    // Without tolerance the first failure of the default ends the search; then it goes on.
+    let _ = fs::remove_file(folder.path().join("n"));
+    let more = ["--force", "--failure-tolerance", "0"];
+    let text = error(tune_at_times(folder.path(), &more), 125);
+    assert!(text.contains("fails without any plan: 1 of 4 runs"), "{text}");
+    let resumed = json(tune_at_times(folder.path(), &["--force", "--resume", "--json"]));
+    assert_eq!(resumed["best"]["plan"], "FIGURE=80");
+}
+
+#[test]
+fn what_is_measured_is_checked_before_the_first_run() {
+    let folder = folder(&[]);
+    let refused = |more: &[&str], status| {
+        let mut command = Command::cargo_bin("numapilot").unwrap();
+        command.current_dir(folder.path()).args(["tune", "--state", "state"]).args(more);
+        error(command, status)
+    };
+    let touch = ["--", "touch", "ran"];
+    let metric = |regex| refused(&[&["--metric", regex][..], &touch].concat(), 125);
+    assert!(metric("tps").contains("no group"));
+    assert!(metric("tps = ([0-9]*)").contains("empty"));
+    assert!(refused(&[&["--limit", "rss=8"][..], &touch].concat(), 125).contains("unit"));
+    assert!(!folder.path().join("ran").exists());
+    assert!(refused(&["--", "seq 3 | wc"], 127).contains("sh -c 'seq 3 | wc'"));
+    // Runs of 0.1 s: not even one plan can be compared in 0.3 s.
+    let short = refused(&["--max-time", "300ms", "--", "sleep", "0.1"], 125);
+    assert!(short.contains("--max-time is too short"), "{short}");
+}
+
+#[test]
+fn decimal_commas_are_read_as_the_user_says() {
+    let folder = folder(&[("slow", "FIGURE", "1,5")]);
+    let run = |more: &[&str]| {
+        let mut command = Command::cargo_bin("numapilot").unwrap();
+        command.current_dir(folder.path()).args(["tune", "--state", "state", "--plan", "slow"]);
+        command.args(["--force", "--factor", "allocator=inherit", "--factor", "thp=inherit"]);
+        command.args(["--factor", "threads=none", "--factor", "memory=inherit"]);
+        command.args(["--factor", "numa-balancing=inherit"]).args(more);
+        command.args(["--metric", "real.*m([0-9,]+)s", "--", "sh", "-c"]);
+        command.arg("echo real 0m${FIGURE:-1,021}s");
+        command
+    };
+    let text = error(run(&[]), 125);
+    assert!(text.contains("1,021") && text.contains("--decimal"), "{text}");
+    let report = json(run(&["--decimal", "comma", "--json"]));
+    assert_eq!(report["best"], Value::Null);
+    let plans = report["plans"].as_array().unwrap();
+    let slow = plans.iter().find(|plan| plan["plan"] == "FIGURE=1,5").unwrap();
+    assert!((slow["ratio"].as_f64().unwrap() - 1.5 / 1.021).abs() < 1e-6, "{slow}");
+    assert!(!folder.path().join("numapilot.toml").exists());
 }
 
 #[test]

@@ -64,6 +64,27 @@ pub struct Trial {
     pub peak_rss_bytes: Option<u64>,
     /// What came of it.
     pub outcome: Outcome,
+    /// What a run that failed left.
+    #[serde(default, skip_serializing_if = "Remains::is_empty")]
+    pub remains: Remains,
+}
+
+/// What a run that failed left.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Remains {
+    /// The last lines of its output.
+    pub output: String,
+    /// Processes that still ran after it, and were ended: name and process number.
+    pub ended: Vec<String>,
+}
+
+impl Remains {
+    /// Whether it left nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.output.is_empty() && self.ended.is_empty()
+    }
 }
 
 /// What came of a run.
@@ -72,11 +93,11 @@ pub struct Trial {
 pub enum Outcome {
     /// The metric's value, above 0.
     Value(f64),
-    /// The plan is out, and why.
+    /// Its figures do not count, and why.
     Failed(Failure),
 }
 
-/// Why a plan cannot be used for this program.
+/// Why a run's figures do not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Failure {
@@ -148,7 +169,21 @@ impl Goal {
     }
 }
 
+impl Failure {
+    /// Whether one such failure is enough: it does not happen by chance.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::WrongAnswer { .. } | Self::NotApplied(_))
+    }
+}
+
 impl Trial {
+    /// A run that left nothing, and of whose memory nothing is known.
+    #[must_use]
+    pub fn new(order: Order, seconds: f64, outcome: Outcome) -> Self {
+        Self { order, seconds, peak_rss_bytes: None, outcome, remains: Remains::default() }
+    }
+
     /// Its cost, if it gave a value.
     #[must_use]
     pub fn cost(&self, goal: Goal) -> Option<f64> {

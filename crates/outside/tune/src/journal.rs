@@ -188,7 +188,7 @@ fn compare(path: &Path, header: &Header, search: &Fingerprint) -> Result<(), Jou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::{Failure, Order, Outcome, Phase};
+    use crate::evidence::{Failure, Order, Outcome, Phase, Remains};
     use crate::shape::Candidate;
 
     fn search(command: &str) -> Fingerprint {
@@ -201,10 +201,13 @@ mod tests {
         (0..)
             .zip(outcomes)
             .map(|(block, outcome)| Trial {
-                order: Order { phase: Phase::Race, block, candidate: Candidate(7) },
-                seconds: 1.0 / 3.0,
                 peak_rss_bytes: Some(1),
-                outcome,
+                remains: Remains { output: "the end".into(), ended: vec!["sh (1)".into()] },
+                ..Trial::new(
+                    Order { phase: Phase::Race, block, candidate: Candidate(7) },
+                    1.0 / 3.0,
+                    outcome,
+                )
             })
             .collect()
     }

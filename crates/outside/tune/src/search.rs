@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::decide::{self, Decision, Settings, Stop, decide};
-use crate::evidence::{Order, Trial};
+use crate::decide::{Decision, Settings, Stop, decide, failures};
+use crate::evidence::{Failure, Order, Trial};
 use crate::journal::{Journal, JournalError};
-use crate::run::{RunError, Runner};
+use crate::run::{RunError, Runner, end_of_output};
 use crate::shape::DEFAULT;
 use crate::space::Space;
 
@@ -17,6 +17,22 @@ pub enum SearchError {
     /// A run showed that no further one makes sense.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The program fails as it is, so nothing can be compared with it.
+    #[error(
+        "the program fails without any plan: {failed} of {runs} runs, the last one: {failure}; \
+         make it succeed first, or see --failure-tolerance, --timeout, --limit, --metric and \
+         --check. {tail}"
+    )]
+    Default {
+        /// Runs of the default that failed.
+        failed: usize,
+        /// Runs of the default.
+        runs: usize,
+        /// How the last one failed.
+        failure: Failure,
+        /// The end of its output.
+        tail: String,
+    },
     /// Results cannot be written down.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -53,7 +69,7 @@ pub fn search(
                 return Ok(Stop::MaxTime);
             }
             // It may have failed earlier in the same block.
-            if decide::failed(evidence).contains(&order.candidate) {
+            if failures::out(settings, evidence).contains(&order.candidate) {
                 continue;
             }
             watcher.before(order, evidence);
@@ -70,7 +86,24 @@ pub fn search(
             journal.append(&trial)?;
             evidence.push(trial);
             watcher.after(evidence);
+            if order.candidate == DEFAULT {
+                check_default(settings, evidence)?;
+            }
         }
+    }
+}
+
+/// Whether the program works well enough without any plan to compare others with it.
+fn check_default(settings: &Settings, evidence: &[Trial]) -> Result<(), SearchError> {
+    let last = evidence.last().and_then(|trial| Some((trial, trial.failure()?)));
+    match (last, failures::hopeless(settings, evidence)) {
+        (Some((trial, failure)), Some(tally)) => Err(SearchError::Default {
+            failed: tally.failed,
+            runs: tally.runs,
+            failure: failure.clone(),
+            tail: end_of_output(&trial.remains.output),
+        }),
+        _ => Ok(()),
     }
 }
 

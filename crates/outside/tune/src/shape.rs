@@ -18,12 +18,24 @@ pub struct Candidate(pub u32);
 pub const DEFAULT: Candidate = Candidate(0);
 
 /// Numbers of levels, and how many candidates lie outside the grid.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// Levels of each factor.
     pub levels: Vec<usize>,
     /// Candidates that are no cell of the grid.
     pub extras: usize,
+    /// Levels that may change a setting of the whole machine, as (factor, level).
+    pub machine_wide: Vec<(usize, usize)>,
+}
+
+/// What a plan changes: the less, the simpler it is. Machine-wide settings weigh more than any
+/// number of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Burden {
+    /// Settings of the whole machine.
+    pub machine_wide: usize,
+    /// Settings.
+    pub changes: usize,
 }
 
 impl Shape {
@@ -59,6 +71,20 @@ impl Shape {
         Some(coordinates)
     }
 
+    /// What a candidate changes. One outside the grid counts as changing more than any cell, and
+    /// nothing machine-wide: what it does is known to its author alone.
+    #[must_use]
+    pub fn burden(&self, candidate: Candidate) -> Burden {
+        let Some(point) = self.coordinates(candidate) else {
+            return Burden { machine_wide: 0, changes: self.levels.len() + 1 };
+        };
+        let wide = |&(factor, level): &(usize, usize)| point.get(factor) == Some(&level);
+        Burden {
+            machine_wide: self.machine_wide.iter().filter(|place| wide(place)).count(),
+            changes: point.iter().filter(|level| **level != 0).count(),
+        }
+    }
+
     /// The cell with these levels.
     #[must_use]
     pub fn cell(&self, coordinates: &[usize]) -> Candidate {
@@ -73,7 +99,7 @@ mod tests {
 
     #[test]
     fn coordinates_and_cells_are_inverse() {
-        let shape = Shape { levels: vec![4, 3, 2], extras: 2 };
+        let shape = Shape { levels: vec![4, 3, 2], extras: 2, ..Shape::default() };
         assert_eq!(shape.candidates().count(), 26);
         for candidate in shape.candidates().take(24) {
             assert_eq!(shape.cell(&shape.coordinates(candidate).unwrap()), candidate);
@@ -84,8 +110,18 @@ mod tests {
     }
 
     #[test]
+    fn the_simplest_plan_changes_nothing_machine_wide_and_few_settings() {
+        let shape = Shape { levels: vec![3, 2], extras: 1, machine_wide: vec![(1, 1)] };
+        let burden = |a, b| shape.burden(shape.cell(&[a, b]));
+        assert_eq!(burden(0, 0), Burden { machine_wide: 0, changes: 0 });
+        assert_eq!(burden(2, 1), Burden { machine_wide: 1, changes: 2 });
+        assert!(burden(2, 0) < burden(2, 1) && burden(2, 0) < burden(0, 1));
+        assert!(burden(2, 0) < shape.burden(Candidate(6)));
+    }
+
+    #[test]
     fn a_space_without_factors_has_the_default_alone() {
-        let shape = Shape { levels: vec![], extras: 0 };
+        let shape = Shape { levels: vec![], extras: 0, ..Shape::default() };
         assert_eq!(shape.candidates().collect::<Vec<_>>(), [DEFAULT]);
     }
 }

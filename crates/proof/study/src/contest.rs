@@ -181,7 +181,7 @@ impl Contest<'_> {
         }
         let work = match &test.work {
             None => 1.0,
-            Some(work) => last_number(work, &execution.text)
+            Some(work) => last_number(work, &execution.text, None)
                 .map_err(|error| Failure::NoFigure(error.to_string()))?,
         };
         let memory = test.memory.as_ref();
@@ -196,7 +196,7 @@ impl Contest<'_> {
             wall_seconds: finished.wall.as_secs_f64() / work,
             peak_rss_bytes: execution.peak_rss_bytes,
             // A program that requests too little to tell prints no number.
-            rss_per_requested: memory.and_then(|m| last_number(m, &execution.text).ok()),
+            rss_per_requested: memory.and_then(|m| last_number(m, &execution.text, None).ok()),
             page_faults: per_work(usage.minor_faults + usage.major_faults),
             context_switches: per_work(switches),
             is_verified: *loading == Loading::Loaded,

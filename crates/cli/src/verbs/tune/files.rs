@@ -6,11 +6,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use anyhow::bail;
-use numapilot_tune::report::Report;
+use numapilot_tune::report::{PlanFigures, Report};
 
-use super::picture;
+use super::{picture, print};
+use crate::date;
 use crate::file::{self, Existing};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, plural};
 
 /// Profile written unless the user says otherwise.
 const PROFILE: &str = "numapilot.toml";
@@ -86,9 +87,15 @@ impl FileArgs {
 
 impl Outputs {
     /// Writes the winner, if there is one, and the picture, if it was asked for.
-    pub fn write(&self, terminal: &Terminal, report: &Report) -> anyhow::Result<()> {
+    pub fn write(
+        &self,
+        terminal: &Terminal,
+        report: &Report,
+        command: &[OsString],
+    ) -> anyhow::Result<()> {
         if let Some(best) = &report.best {
-            file::put(&self.profile, &best.profile.to_profile(), self.existing)?;
+            let profile = origin(report, best, command) + &best.profile.to_profile();
+            file::put(&self.profile, &profile, self.existing)?;
         }
         if let Some(path) = &self.svg {
             if report.plans.iter().any(|plan| plan.ratio.is_some()) {
@@ -99,4 +106,27 @@ impl Outputs {
         }
         Ok(())
     }
+}
+
+/// What the winner was measured on, as comments of its profile.
+fn origin(report: &Report, best: &PlanFigures, command: &[OsString]) -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let cpu = read("/proc/cpuinfo")
+        .lines()
+        .find_map(|line| {
+            Some(line.strip_prefix("model name")?.split_once(':')?.1.trim().to_owned())
+        })
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into()).collect();
+    let lines = [
+        format!("Measured by numapilot tune on {} (UTC).", date::today()),
+        format!("Machine: {}, {}, {cpu}", read("/proc/sys/kernel/hostname"), plural(cpus, "CPU")),
+        format!("Kernel: Linux {}", read("/proc/sys/kernel/osrelease")),
+        format!("Command: {}", words.join(" ")),
+        format!("Metric: {}", report.metric),
+        format!("Result: {}", print::result(report, best)),
+        format!("Runs: {} of this plan, {} in all", best.runs, report.runs),
+    ];
+    lines.iter().map(|line| format!("# {}\n", line.replace(char::is_control, " "))).collect()
 }

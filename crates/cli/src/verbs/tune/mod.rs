@@ -9,29 +9,32 @@ mod progress;
 mod setup;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use numapilot_place::PlaceError;
-use numapilot_tune::decide::Stop;
+use numapilot_tune::decide::{Settings, Stop, too_few_runs};
+use numapilot_tune::evidence::Trial;
 use numapilot_tune::report::Report;
-use numapilot_tune::run::{Limits, RunError};
+use numapilot_tune::run::{Decimal, Limits, RunError};
 use numapilot_tune::search::{SearchError, search};
 use numapilot_tune::space::Request;
 use regex::Regex;
 
 use crate::interruption::{self, INTERRUPTED};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, seconds};
 use crate::units;
 
 /// Arguments of `tune`.
 #[derive(clap::Args)]
 #[command(after_help = "\
+A plan is one way to run the program: an allocator, a placement of threads and memory, a setting \
+of huge pages and AutoNUMA. The default is the plan that changes nothing.\n\n\
 First the default runs against itself (noise). Large spaces are screened by a balanced design. \
 Then plans race: rounds in random order, losers leave when their confidence interval excludes \
 them. The winner and the default go on until it is clear by how much.\n\n\
-Ctrl-C prints the best so far and exits with 130; a second Ctrl-C ends at once. Results are on \
+Ctrl-C prints what is known so far and exits with 130; a second Ctrl-C ends at once. Results are on \
 disk after every run; --resume goes on.\n\n\
 Examples:\n  numapilot tune -- ./query --threads 16\n  \
 numapilot tune --max-time 20m --metric 'tps = ([0-9.]+)' --maximize -- ./bench.sh\n  \
@@ -70,18 +73,28 @@ pub struct MeasureArgs {
     #[arg(long, requires = "metric", help_heading = "Measuring")]
     maximize: bool,
 
-    /// Leave a plan out when the text this matches differs from the default's.
+    /// What separates decimals in the metric, where a number such as 1,021 does not say.
+    #[arg(long, value_name = "SIGN", requires = "metric", help_heading = "Measuring")]
+    decimal: Option<DecimalSign>,
+
+    /// Exclude a plan when the text this matches differs from the default's.
     #[arg(long, value_name = "REGEX", help_heading = "Measuring")]
     check: Option<Regex>,
 
-    /// Leave a plan out when a run exceeds rss=SIZE or time=DURATION; may be repeated.
+    /// A run that exceeds rss=SIZE or time=DURATION counts as failed; may be repeated.
     #[arg(long, value_name = "LIMIT", value_parser = units::limit, help_heading = "Measuring")]
     limit: Vec<Limits>,
 
-    /// End a run after this time and leave its plan out [default: ten times the default's
+    /// End a run after this time and count it as failed [default: ten times the default's
     /// slowest run, at least 10s].
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Measuring")]
     timeout: Option<Duration>,
+
+    /// Exclude a plan when it is shown to fail in more than this many percent of its runs, and
+    /// more often than the default; 0: with its first failure.
+    #[arg(long, value_name = "PERCENT", value_parser = units::tolerance, default_value = "5",
+          help_heading = "Measuring")]
+    failure_tolerance: f64,
 
     /// Run this in a shell before every run; its time does not count.
     #[arg(long, value_name = "SHELL", help_heading = "Measuring")]
@@ -91,6 +104,24 @@ pub struct MeasureArgs {
     /// redirected into numapilot, else empty].
     #[arg(long, value_name = "FILE", help_heading = "Measuring")]
     stdin: Option<PathBuf>,
+}
+
+/// `--decimal`.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum DecimalSign {
+    /// 1.5; a comma separates thousands.
+    Point,
+    /// 1,5; a point separates thousands.
+    Comma,
+}
+
+impl From<DecimalSign> for Decimal {
+    fn from(sign: DecimalSign) -> Self {
+        match sign {
+            DecimalSign::Point => Self::Point,
+            DecimalSign::Comma => Self::Comma,
+        }
+    }
 }
 
 /// What is compared.
@@ -157,7 +188,7 @@ impl Args {
         let outputs = self.files.check()?;
         let setup = match setup::Setup::new(&self) {
             Ok(setup) => setup,
-            Err(error) => return launch_error(terminal, error),
+            Err(error) => return launch_error(terminal, &self.command, error),
         };
         let interrupted = interruption::flag()?;
         let mut runner = setup.runner(&interrupted);
@@ -185,7 +216,7 @@ impl Args {
         let stop = match result {
             Ok(stop) => stop,
             Err(SearchError::Run(error)) if evidence.is_empty() => {
-                return launch_error(terminal, error.into());
+                return launch_error(terminal, &self.command, error.into());
             }
             Err(error) => {
                 return Err(anyhow::Error::from(error).context(format!(
@@ -195,9 +226,12 @@ impl Args {
                 )));
             }
         };
+        if stop == Stop::TooLittleTime {
+            return Err(too_little_time(&setup.settings, &evidence, journal.path()));
+        }
         let report =
             Report::new(&setup.space, &setup.settings, &evidence, stop, setup.metric_name());
-        outputs.write(terminal, &report)?;
+        outputs.write(terminal, &report, &self.command)?;
         if self.json {
             terminal.json(&report)?;
         } else {
@@ -211,16 +245,46 @@ impl Args {
 }
 
 /// A program that is not there, or that cannot be executed, has its own status.
-fn launch_error(terminal: &Terminal, error: anyhow::Error) -> anyhow::Result<ExitCode> {
+fn launch_error(
+    terminal: &Terminal,
+    command: &[OsString],
+    error: anyhow::Error,
+) -> anyhow::Result<ExitCode> {
     let start = match error.downcast_ref::<RunError>() {
         Some(RunError::Start(start)) => Some(start),
         _ => error.downcast_ref::<PlaceError>(),
     };
     match start.map(PlaceError::exit_status) {
         Some(status) if status != 125 => {
-            terminal.error(&error);
+            terminal.error(&match shell_line(command) {
+                Some(line) => error.context(format!(
+                    "'{line}' is not the name of one program; have a shell run it: numapilot tune \
+                     -- sh -c '{line}'"
+                )),
+                None => error,
+            });
             Ok(ExitCode::from(status))
         }
         _ => Err(error),
     }
+}
+
+/// The command, when it is a line for a shell given as one word.
+fn shell_line(command: &[OsString]) -> Option<&str> {
+    let [line] = command else { return None };
+    line.to_str().filter(|line| line.contains([' ', '|', '&', ';', '<', '>', '$']))
+}
+
+/// What `--max-time` would have to be for one plan to be compared with the default.
+fn too_little_time(settings: &Settings, evidence: &[Trial], journal: &Path) -> anyhow::Error {
+    let least = too_few_runs(settings, evidence).unwrap_or_default();
+    let each = evidence.iter().map(|t| t.seconds).sum::<f64>() / evidence.len().max(1) as f64;
+    anyhow::anyhow!(
+        "--max-time is too short: a run takes {}, and comparing one plan with the default takes {} \
+         runs at least; give --max-time {:.0}s or more, with --resume to keep what is in {}",
+        seconds(each),
+        least,
+        (1.2 * each * least as f64).ceil(),
+        journal.display()
+    )
 }

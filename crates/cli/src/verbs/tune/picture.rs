@@ -11,6 +11,7 @@
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{PlanFigures, Report, Status};
 
+use super::print;
 use crate::axis::{RatioAxis, extremes};
 use crate::svg::{Svg, text_width};
 
@@ -42,8 +43,8 @@ pub fn draw(report: &Report) -> String {
         Goal::Maximize => "right is better",
     };
     let subtitle = format!(
-        "{}, ratio to the default's with its {:.0} % interval; {better}",
-        report.metric,
+        "{}, as a ratio to the default's, with its {:.0} % interval; {better}",
+        if report.metric == print::WALL_TIME { "Wall time" } else { "The metric (--metric)" },
         100.0 * report.confidence
     );
     svg.text("dim", MARGIN, 52.0, &subtitle);
@@ -57,6 +58,8 @@ pub fn draw(report: &Report) -> String {
         draw_plan(&mut svg, &axis, plan, TOP + ROW * (row as f64 + 0.5));
     }
     let mut foot = bottom + 40.0;
+    legend(&mut svg, drawn, foot);
+    foot += 20.0;
     let on_axis =
         |p: &PlanFigures| p.confidence.is_none_or(|c| c.iter().all(|&v| axis.contains(v)));
     if !drawn.iter().all(|plan| on_axis(plan)) {
@@ -77,13 +80,34 @@ pub fn draw(report: &Report) -> String {
     )
 }
 
+/// What the colours mean, of those that are there.
+fn legend(svg: &mut Svg, plans: &[&PlanFigures], y: f64) {
+    let mut x = MARGIN;
+    for (color, statuses, text) in [
+        (1, &[Status::Best][..], "best: shown to beat the default"),
+        (
+            0,
+            &[Status::Default, Status::Expected, Status::Tied][..],
+            "default, or not told from it or the best",
+        ),
+        (2, &[Status::Dropped][..], "dropped: shown to be worse than another"),
+        (3, &[Status::Screened][..], "screened: estimated by the model, not raced"),
+    ] {
+        if plans.iter().any(|plan| statuses.contains(&plan.status)) {
+            svg.dot(color, x + RADIUS, y - 4.0, RADIUS);
+            svg.text("dim small", x + 14.0, y, text);
+            x += 14.0 + text_width(text, 11.0) + 10.0;
+        }
+    }
+}
+
 fn draw_plan(svg: &mut Svg, axis: &RatioAxis, plan: &PlanFigures, y: f64) {
     let Some(ratio) = plan.ratio else { return };
     let kind = match plan.status {
         Status::Best => 1,
         Status::Dropped | Status::Failed => 2,
         Status::Screened => 3,
-        Status::Default | Status::Expected | Status::Left => 0,
+        Status::Default | Status::Expected | Status::Tied => 0,
     };
     let class = if plan.status == Status::Best { "strong end" } else { "text end" };
     svg.text(class, axis.left - 16.0, y + 4.5, &plan.plan);
@@ -93,6 +117,9 @@ fn draw_plan(svg: &mut Svg, axis: &RatioAxis, plan: &PlanFigures, y: f64) {
         return;
     }
     let mut figures = format!("{ratio:.3}");
+    if plan.confidence.is_none() {
+        figures += " (interval not known)";
+    }
     if let Some([low, high]) = plan.confidence {
         let (from, to) = (axis.x(low), axis.x(high));
         svg.path(kind, 2.0, &format!("M{from:.1} {y:.1}H{to:.1}"));

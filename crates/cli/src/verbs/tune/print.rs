@@ -7,11 +7,14 @@ use numapilot_place::journal::Setting;
 use numapilot_tune::decide::Stop;
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{PlanFigures, Report, Status};
-use numapilot_tune::space::LeftOut;
+use numapilot_tune::space::Skipped;
 
 use super::files::Outputs;
 use super::setup::Setup;
-use crate::terminal::{BOLD, DIM, GOOD, Terminal, WARN, seconds, table, trimmed};
+use crate::terminal::{BOLD, DIM, GOOD, Terminal, WARN, plural, seconds, table, trimmed};
+
+/// The metric that needs no expression.
+pub const WALL_TIME: &str = "wall time";
 
 /// What is about to happen, on standard error.
 pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
@@ -34,8 +37,8 @@ pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
     let noun = if count == 1 { "plan" } else { "plans" };
     // A closed stderr must not end a search.
     let _ = writeln!(err, "numapilot: {count} {noun}: {plans}");
-    for left_out in &setup.space.left_out {
-        let _ = writeln!(err, "numapilot: left out: {}", describe(left_out));
+    for skipped in &setup.space.skipped {
+        let _ = writeln!(err, "numapilot: skipped: {}", describe(skipped));
     }
     if let Some(bytes) = setup.input.redirected_bytes() {
         let bytes = crate::terminal::bytes(bytes);
@@ -59,10 +62,10 @@ pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
     );
 }
 
-fn describe(left_out: &LeftOut) -> String {
-    match &left_out.level {
-        Some(level) => format!("{} {level}: {}", left_out.factor.name(), left_out.reason),
-        None => format!("{}: {}", left_out.factor.name(), left_out.reason),
+fn describe(skipped: &Skipped) -> String {
+    match &skipped.level {
+        Some(level) => format!("{} {level}: {}", skipped.factor.name(), skipped.reason),
+        None => format!("{}: {}", skipped.factor.name(), skipped.reason),
     }
 }
 
@@ -87,10 +90,10 @@ fn heading(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     writeln!(
         out,
         "{BOLD}{}{BOLD:#}, as a ratio to the default's; {better}",
-        if report.metric == "wall time" { "Wall time".to_owned() } else { report.metric.clone() },
+        if report.metric == WALL_TIME { "Wall time".to_owned() } else { report.metric.clone() },
     )?;
     let median = match report.default.median {
-        Some(median) if report.metric == "wall time" => seconds(median),
+        Some(median) if report.metric == WALL_TIME => seconds(median),
         Some(median) => format!("{median:.6}").trim_end_matches('0').trim_end_matches('.').into(),
         None => "<not measured>".to_owned(),
     };
@@ -115,30 +118,27 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     // Without a race the screening is all there is.
     let raced = report.plans.iter().filter(shown).count() > 1;
     for plan in report.plans.iter().filter(|plan| !raced || shown(plan)) {
-        let status = match &plan.reason {
-            Some(reason) => format!("{}: {}", plan.status.name(), first_line(reason)),
-            None => plan.status.name().to_owned(),
-        };
         rows.add_row([
             plan.plan.clone(),
             plan.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
             // The default's ratio to itself has no doubt.
             plan.confidence
                 .filter(|_| plan.status != Status::Default)
-                .map_or(String::new(), |[low, high]| format!("{low:.3} to {high:.3}")),
+                .map_or_else(|| unknown(plan), |[low, high]| format!("{low:.3} to {high:.3}")),
             plan.runs.to_string(),
-            status,
+            status(plan),
         ]);
     }
     writeln!(out, "{}", trimmed(&rows))?;
     let screened = report.plans.iter().filter(|p| p.status == Status::Screened).count();
     let unseen = report.candidates - report.plans.len().min(report.candidates);
-    if screened + unseen > 0 && raced {
-        writeln!(
-            out,
-            "{DIM}{screened} more plans were screened only (in --json), {unseen} never ran{DIM:#}"
-        )?;
+    if screened > 0 && raced {
+        writeln!(out, "{DIM}{} more screened only (in --json){DIM:#}", plural(screened, "plan"))?;
     }
+    if unseen > 0 {
+        writeln!(out, "{DIM}{} never ran{DIM:#}", plural(unseen, "plan"))?;
+    }
+    explain(out, report)?;
     writeln!(out)?;
     Ok(())
 }
@@ -172,33 +172,91 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
         Stop::MaxRuns => "all runs are used up (--max-runs)",
         Stop::MaxTime => "the time is over (--max-time)",
         Stop::NothingToCompare => "there is nothing to compare the default with",
+        Stop::TooLittleTime => "the time is too short (--max-time)",
         Stop::Interrupted => "interrupted; --resume goes on",
     };
     match &report.best {
         Some(best) => {
-            writeln!(out, "{GOOD}Best: {}{GOOD:#}: {} ({why}).", best.plan, gain(best))?;
+            writeln!(out, "{GOOD}Best: {}{GOOD:#}: {} ({why}).", best.plan, result(report, best))?;
         }
         None => {
             writeln!(out, "{WARN}Nothing is shown to beat the default{WARN:#} ({why}).")?;
-            let gains = |plan: &&PlanFigures| {
-                plan.ratio.is_some_and(|ratio| report.goal.cost(ratio) < -report.resolution)
-            };
-            if let Some(plan) = report.expected.as_ref().filter(gains) {
-                let interval = plan.confidence.map_or(String::new(), |[low, high]| {
-                    format!(", but anything from {low:.3} to {high:.3} is possible")
-                });
-                writeln!(out, "Expected to be best: {}: {}{interval}.", plan.plan, gain(plan))?;
+            if let Some(plan) = &report.expected {
+                writeln!(out, "Expected to be best: {}: {}.", plan.plan, result(report, plan))?;
                 writeln!(out, "--resume with a larger --max-runs or --max-time would tell.")?;
+            } else if report.stop == Stop::Interrupted {
+                writeln!(out, "No plan is expected to be better so far.")?;
             }
         }
     }
     Ok(())
 }
 
-fn gain(plan: &PlanFigures) -> String {
+/// What a plan brings, with its interval: `41.3 % less, 1.70 times faster; ratio 0.587, 95 %
+/// interval 0.484 to 0.713`.
+pub fn result(report: &Report, plan: &PlanFigures) -> String {
     let ratio = plan.ratio.unwrap_or(1.0);
     let word = if ratio < 1.0 { "less" } else { "more" };
-    format!("{:.1} % {word}", 100.0 * (ratio - 1.0).abs())
+    let factor = match report.goal {
+        Goal::Minimize => 1.0 / ratio,
+        Goal::Maximize => ratio,
+    };
+    let is_time = report.metric == WALL_TIME;
+    let faster = if is_time { "times faster" } else { "times better" };
+    let interval = plan.confidence.map_or_else(
+        || "interval not known".to_owned(),
+        |[low, high]| format!("{:.0} % interval {low:.3} to {high:.3}", 100.0 * report.confidence),
+    );
+    format!(
+        "{:.1} % {word}, {factor:.2} {faster}; ratio {ratio:.3}, {interval}",
+        100.0 * (ratio - 1.0).abs()
+    )
+}
+
+/// The interval of a plan of which none is known.
+fn unknown(plan: &PlanFigures) -> String {
+    if plan.status == Status::Default || plan.ratio.is_none() {
+        String::new()
+    } else {
+        "not known".to_owned()
+    }
+}
+
+/// What became of a plan, and how many of its runs failed.
+fn status(plan: &PlanFigures) -> String {
+    let Some(reason) = &plan.reason else { return plan.status.name().to_owned() };
+    let failed = format!("{} of {} failed: {}", plan.failed, plan.runs, first_line(reason));
+    if plan.status == Status::Failed {
+        return failed;
+    }
+    format!("{}; {failed}", plan.status.name())
+}
+
+/// Why plans that look better than the best are not named.
+fn explain(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
+    let Some(best) = report.best.as_ref().and_then(|best| best.ratio) else { return Ok(()) };
+    let looks_better = |status| {
+        let better = |ratio: f64| report.goal.cost(ratio) < report.goal.cost(best);
+        let plans = report.plans.iter().filter(move |plan| plan.status == status);
+        plans.filter(|plan| plan.ratio.is_some_and(better)).count()
+    };
+    let (tied, screened) = (looks_better(Status::Tied), looks_better(Status::Screened));
+    if tied > 0 {
+        writeln!(
+            out,
+            "{DIM}tied plans cannot be told from the best; of these the one is named that changes \
+             least{DIM:#}"
+        )?;
+    }
+    if screened > 0 {
+        writeln!(
+            out,
+            "{DIM}{} screened look better than the best, by few runs of their own; they were not \
+             raced{DIM:#}",
+            plural(screened, "plan")
+        )?;
+    }
+    Ok(())
 }
 
 fn first_line(text: &str) -> &str {

@@ -1,12 +1,12 @@
 //! What is going on, on a terminal; the noise as soon as it is known.
 
+use numapilot_tune::decide::failures::{self, Tally};
 use numapilot_tune::decide::race::Race;
-use numapilot_tune::decide::{Settings, verdict};
-use numapilot_tune::evidence::{Order, Phase, Trial};
+use numapilot_tune::decide::{Findings, Settings, outlook};
+use numapilot_tune::evidence::{Failure, Order, Phase, Trial};
 use numapilot_tune::search::Watcher;
-use numapilot_tune::shape::DEFAULT;
 use numapilot_tune::space::Space;
-use numapilot_tune::statistics::{deviation, median};
+use numapilot_tune::statistics::{median, robust_sigma};
 
 use crate::status_line::StatusLine;
 use crate::terminal::{Terminal, left_time, seconds};
@@ -15,6 +15,9 @@ use crate::terminal::{Terminal, left_time, seconds};
 const NOISY: f64 = 0.20;
 /// Runs below this time measure the start of the program more than the program.
 const SHORT: f64 = 0.010;
+
+/// Lines shown of the output of a run that failed; more are kept.
+const SHOWN_LINES: usize = 5;
 
 /// The line on the terminal.
 pub struct Progress<'a> {
@@ -36,7 +39,7 @@ impl<'a> Progress<'a> {
         let runs = || evidence.iter().filter(|t| t.order.phase == Phase::Noise);
         let costs: Vec<f64> = runs().filter_map(|t| t.cost(self.settings.goal)).collect();
         let times: Vec<f64> = runs().map(|t| t.seconds).collect();
-        let (noise, time) = (deviation(&costs), median(&times));
+        let (noise, time) = (robust_sigma(&costs), median(&times));
         self.line.say(&format!(
             "noise {:.1} % ({} runs of the default, median {})",
             100.0 * noise,
@@ -44,6 +47,7 @@ impl<'a> Progress<'a> {
             seconds(time)
         ));
         let warn = |message: &str| self.line.warn(message);
+        self.say_outlook(evidence);
         if noise > NOISY {
             warn(
                 "the default differs from itself by more than 20 %: stop other programs, or give \
@@ -55,6 +59,49 @@ impl<'a> Progress<'a> {
                 "runs take less than 10 ms: starting the program is most of what is measured; \
                  give it more to do",
             );
+        }
+    }
+}
+
+impl Progress<'_> {
+    /// What can be done in the time that is left.
+    fn say_outlook(&self, evidence: &[Trial]) {
+        let outlook = outlook(&self.space.shape(), self.settings, evidence);
+        if outlook.of < 2 {
+            return;
+        }
+        let time = left_time(outlook.seconds);
+        self.line.say(&format!("at most {} more runs, about {time}", outlook.runs));
+        if outlook.plans < outlook.of {
+            self.line.warn(&format!(
+                "in this time (--max-time) {} of {} plans can be compared, those that change \
+                 least; {} never run",
+                outlook.plans,
+                outlook.of,
+                outlook.of - outlook.plans
+            ));
+        }
+    }
+
+    /// Which run failed, how, and what it left.
+    fn say_failure(&self, evidence: &[Trial], trial: &Trial, failure: &Failure) {
+        let plan = self.space.plan(trial.order.candidate);
+        let tally = Tally::of(evidence, trial.order.candidate);
+        let is_out = failures::out(self.settings, evidence).contains(&trial.order.candidate);
+        let what = if is_out { "excluded" } else { "goes on" };
+        self.line.say(&format!(
+            "run {} ({}), {plan}: {failure}; {} of {} failed: {what}",
+            evidence.len(),
+            trial.order.phase,
+            tally.failed,
+            tally.runs,
+        ));
+        let lines: Vec<&str> = trial.remains.output.lines().collect();
+        for line in &lines[lines.len().saturating_sub(SHOWN_LINES)..] {
+            self.line.say(&format!("  | {}", line.replace(char::is_control, " ")));
+        }
+        for ended in &trial.remains.ended {
+            self.line.say(&format!("  it left {ended} running, which was ended"));
         }
     }
 }
@@ -78,23 +125,26 @@ impl Watcher for Progress<'_> {
             parts.push(format!("at most {left} runs, {}", left_time(each * left as f64)));
         }
         // Last, since the terminal may cut it off.
-        let best = verdict(&self.space.shape(), self.settings, evidence);
-        if best.leader != DEFAULT {
-            let ratio = self.settings.goal.ratio(best.difference.centre);
-            parts.push(format!("best {} {ratio:.3}", self.space.plan(best.leader)));
+        let findings = Findings::glance(&self.space.shape(), self.settings, evidence);
+        if let Some(named) = findings.best().or(findings.expected())
+            && let Some(figure) = named.figure
+        {
+            let ratio = self.settings.goal.ratio(figure.centre);
+            let plan = self.space.plan(named.plan);
+            parts.push(format!("{} {plan} {ratio:.3}", named.claim.name()));
         }
         self.line.show(parts.join(" · "));
     }
 
     fn after(&mut self, evidence: &[Trial]) {
-        let noise = evidence.iter().filter(|t| t.order.phase == Phase::Noise).count();
-        let is_noise = evidence.last().is_some_and(|t| t.order.phase == Phase::Noise);
-        if is_noise && noise == self.settings.noise_runs {
-            self.say_noise(evidence);
-        }
-        if let Some(failure) = evidence.last().and_then(Trial::failure) {
-            let plan = evidence.last().map(|t| self.space.plan(t.order.candidate));
-            self.line.say(&format!("left out: {}: {failure}", plan.unwrap_or_default()));
+        let Some(last) = evidence.last() else { return };
+        let noise = failures::succeeded(evidence, Phase::Noise);
+        match last.failure() {
+            Some(failure) => self.say_failure(evidence, last, failure),
+            None if last.order.phase == Phase::Noise && noise == self.settings.noise_runs => {
+                self.say_noise(evidence);
+            }
+            None => {}
         }
     }
 }

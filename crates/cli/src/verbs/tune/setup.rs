@@ -13,12 +13,12 @@ use numapilot_topology::Machine;
 use numapilot_tune::decide::Settings;
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::journal::Fingerprint;
-use numapilot_tune::run::{Judge, Limits, Metric, Program, Runner};
+use numapilot_tune::run::{Decimal, Judge, Limits, Metric, Program, Runner};
 use numapilot_tune::space::{Facts, Space};
 use serde_json::json;
 
-use super::Args;
 use super::input::Input;
+use super::{Args, print};
 
 /// Everything decided before the first run.
 pub struct Setup {
@@ -43,7 +43,11 @@ impl Setup {
             prepare: args.measure.prepare.clone(),
             timeout: args.measure.timeout,
         };
-        let metric = args.measure.metric.clone().map_or(Metric::WallTime, Metric::Matched);
+        let decimal = args.measure.decimal.map(Decimal::from);
+        let metric = match args.measure.metric.clone() {
+            None => Metric::WallTime,
+            Some(regex) => Metric::matched(regex, decimal).context("--metric")?,
+        };
         let judge =
             Judge::new(metric.clone(), args.measure.check.clone(), limits(&args.measure.limit));
         let (space, machine_wide) = space(args, &machine, &program, &judge)?;
@@ -55,6 +59,7 @@ impl Setup {
             precision: args.effort.precision,
             warm_up: args.effort.warmup,
             noise_runs: usize::from(args.effort.noise_runs),
+            failure_tolerance: args.measure.failure_tolerance,
             max_runs: 0,
             max_seconds: args.effort.max_time.map(|t| t.as_secs_f64()),
             seed: args.effort.seed,
@@ -89,8 +94,8 @@ impl Setup {
 
     pub fn metric_name(&self) -> String {
         match &self.metric {
-            Metric::WallTime => "wall time".to_owned(),
-            Metric::Matched(regex) => regex.to_string(),
+            Metric::WallTime => print::WALL_TIME.to_owned(),
+            Metric::Matched { regex, .. } => regex.to_string(),
         }
     }
 
@@ -107,6 +112,7 @@ impl Setup {
             ("stdin", self.input.identity.clone()),
             ("prepare", json!(measure.prepare)),
             ("metric", json!(regex(&measure.metric))),
+            ("decimal", json!(measure.decimal.map(|decimal| format!("{decimal:?}")))),
             ("check", json!(regex(&measure.check))),
             ("goal", json!(self.settings.goal)),
             (

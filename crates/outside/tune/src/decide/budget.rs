@@ -2,10 +2,12 @@
 //!
 //! The shares were chosen with the simulator in `tests/simulator`.
 
+use std::collections::BTreeSet;
+
 use super::race::LEAST_ROUNDS;
 use super::{Settings, Stop};
 use crate::evidence::{Phase, Trial};
-use crate::shape::Shape;
+use crate::shape::{Candidate, DEFAULT, Shape};
 
 /// Runs of one screening block, and of a refinement block at least.
 pub const BLOCK: usize = 8;
@@ -18,13 +20,100 @@ const RUNS_PER_LEVEL: usize = 12;
 /// Runs for each level of each factor that the screening and the refinement need, before the
 /// final gets more than its least share.
 const LEAST_PER_LEVEL: usize = 4;
+/// Rounds that are reckoned with where the time is too short for the whole space.
+const SHORT_RACE: usize = 5;
 /// Standard errors that a difference must be from 0 to be shown.
 const SHOWN: f64 = 5.5;
 
-/// Whether a space is screened before plans are raced.
-#[must_use]
-pub fn is_large(shape: &Shape) -> bool {
+/// Whether a space has too many plans to race all of them.
+fn is_large(shape: &Shape) -> bool {
     shape.candidates().count() > SMALL
+}
+
+/// Whether plans are screened before they are raced: in large spaces, when there is time.
+#[must_use]
+pub fn is_screened(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> bool {
+    is_large(shape) && short_list(shape, settings, evidence).is_none()
+}
+
+/// The plans beside the default that are compared at all, where the time is too short for the
+/// whole space: as many as can be settled, those that change least first; among equals the
+/// allocators first, which make most of a difference (systematic-numa-study, section 5). `None`
+/// where all are compared.
+#[must_use]
+pub fn short_list(
+    shape: &Shape,
+    settings: &Settings,
+    evidence: &[Trial],
+) -> Option<Vec<Candidate>> {
+    let is_before = |t: &&Trial| matches!(t.order.phase, Phase::WarmUp | Phase::Noise);
+    let before = evidence.iter().take_while(is_before).count();
+    let total = settings.budget(&evidence[..before]);
+    let measured = settings.warm_up + settings.noise_runs;
+    if before >= measured && total < settings.least_runs(shape) {
+        let left = total.saturating_sub(before);
+        // The least that can be settled is one plan.
+        let count = (left / SHORT_RACE).saturating_sub(1).max(1);
+        let mut plans: Vec<Candidate> = shape.extras().collect();
+        let mut cells: Vec<Candidate> =
+            shape.candidates().take(shape.cells()).filter(|plan| *plan != DEFAULT).collect();
+        cells.sort_by_key(|&plan| (shape.burden(plan), std::cmp::Reverse(plan)));
+        plans.extend(cells);
+        plans.truncate(count);
+        return Some(plans);
+    }
+    // A race that was begun on a short list goes on with it, whatever time there is now.
+    let of = |phase: Phase| evidence.iter().filter(move |t| t.order.phase == phase);
+    if is_large(shape) && of(Phase::Screen).next().is_none() {
+        let raced: BTreeSet<Candidate> = of(Phase::Race).map(|t| t.order.candidate).collect();
+        let raced: Vec<Candidate> = raced.into_iter().filter(|plan| *plan != DEFAULT).collect();
+        return Some(raced).filter(|raced| !raced.is_empty());
+    }
+    None
+}
+
+/// What can be done in the time that is left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outlook {
+    /// Runs at most.
+    pub runs: usize,
+    /// Time that these take, in seconds.
+    pub seconds: f64,
+    /// Plans that are compared, the default among them.
+    pub plans: usize,
+    /// Plans there are.
+    pub of: usize,
+}
+
+/// What can be done in the time that is left, once the default has run.
+#[must_use]
+pub fn outlook(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Outlook {
+    let runs = settings.budget(evidence).saturating_sub(evidence.len());
+    let spent: f64 = evidence.iter().map(|t| t.seconds).sum();
+    let of = shape.candidates().count();
+    Outlook {
+        runs,
+        seconds: runs as f64 * spent / evidence.len().max(1) as f64,
+        plans: short_list(shape, settings, evidence).map_or(of, |plans| plans.len() + 1),
+        of,
+    }
+}
+
+/// Runs that it takes at least to compare one plan with the default, when the time is shown to
+/// be too short for it: by the fastest run, and before anything but the default has run.
+#[must_use]
+pub fn too_few_runs(settings: &Settings, evidence: &[Trial]) -> Option<usize> {
+    let limit = settings.max_seconds?;
+    let is_before = |t: &Trial| matches!(t.order.phase, Phase::WarmUp | Phase::Noise);
+    let is_warm = |t: &Trial| t.order.phase == Phase::Noise && t.failure().is_none();
+    if !evidence.iter().all(is_before) || !evidence.iter().any(is_warm) {
+        return None;
+    }
+    let spent: f64 = evidence.iter().map(|t| t.seconds).sum();
+    let fastest = evidence.iter().filter(|t| is_warm(t)).map(|t| t.seconds).fold(limit, f64::min);
+    let least = settings.warm_up + settings.noise_runs + 2 * LEAST_ROUNDS;
+    let left = least.saturating_sub(evidence.len());
+    (spent + left as f64 * fastest > limit).then_some(least)
 }
 
 /// What there is to learn about a space: levels, and plans outside the grid.
@@ -94,7 +183,7 @@ impl Shares {
         let rest = total.saturating_sub(evidence.iter().take_while(is_before).count());
         let blocks = (runs as f64 * 0.15 / BLOCK as f64).round() as usize;
         let racers = (rest / LEAST_ROUNDS).clamp(3, RACERS) + shape.extras;
-        let (screen, last) = if is_large(shape) {
+        let (screen, last) = if is_screened(shape, settings, evidence) {
             (blocks.max(1) * BLOCK, (rest / 2).min(rest.saturating_sub(racers * LEAST_ROUNDS)))
         } else {
             (0, runs * 15 / 100)
@@ -136,5 +225,83 @@ impl Shares {
     pub fn left_to_race(&self, evidence: &[Trial]) -> usize {
         let finals = evidence.iter().filter(|t| t.order.phase == Phase::Final).count();
         self.left(evidence).saturating_sub(self.last.saturating_sub(finals))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::{Decision, decide};
+    use crate::evidence::{Goal, Order, Outcome};
+
+    /// A whole search in which every run takes that long, and the default is the slowest plan.
+    fn search(seconds: f64, limit: f64) -> (Vec<Trial>, Stop) {
+        let shape = Shape { levels: vec![6, 3], ..Shape::default() };
+        let settings = Settings {
+            warm_up: 1,
+            max_seconds: Some(limit),
+            ..Settings::simple(Goal::Minimize, 108)
+        };
+        let mut evidence: Vec<Trial> = Vec::new();
+        loop {
+            match decide(&shape, &settings, &evidence) {
+                Decision::Stop(stop) => return (evidence, stop),
+                Decision::Run(orders) => evidence.extend(orders.into_iter().map(|order| {
+                    let value = if order.candidate == DEFAULT { 1.0 } else { 0.5 };
+                    Trial::new(order, seconds, Outcome::Value(value))
+                })),
+            }
+        }
+    }
+
+    fn plans(evidence: &[Trial]) -> usize {
+        evidence.iter().map(|t| t.order.candidate).collect::<BTreeSet<Candidate>>().len()
+    }
+
+    #[test]
+    fn too_little_time_for_one_plan_is_known_at_the_first_run_that_counts() {
+        let (evidence, stop) = search(7.0, 60.0);
+        assert_eq!((evidence.len(), stop), (2, Stop::TooLittleTime));
+    }
+
+    #[test]
+    fn in_little_time_few_plans_are_compared_and_settled() {
+        // 31 runs: 6 of the default, 25 for a race of 5 plans and more.
+        let (evidence, _) = search(7.0, 220.0);
+        assert!((3..=6).contains(&plans(&evidence)), "{}", plans(&evidence));
+        assert!(evidence.iter().all(|t| t.order.phase != Phase::Screen));
+        // Allocators: the cells that change the first factor alone.
+        let raced = evidence.iter().map(|t| t.order.candidate.0).filter(|plan| *plan != 0);
+        assert!(raced.into_iter().all(|plan| plan % 3 == 0));
+        // An outlook says the same beforehand.
+        let shape = Shape { levels: vec![6, 3], ..Shape::default() };
+        let settings = Settings {
+            warm_up: 1,
+            max_seconds: Some(220.0),
+            ..Settings::simple(Goal::Minimize, 108)
+        };
+        let outlook = outlook(&shape, &settings, &evidence[..6]);
+        assert_eq!((outlook.plans, outlook.of), (plans(&evidence), 18));
+        assert_eq!(outlook.runs, 25);
+    }
+
+    #[test]
+    fn a_short_race_goes_on_with_its_plans_when_there_is_more_time() {
+        let (evidence, _) = search(7.0, 220.0);
+        let shape = Shape { levels: vec![6, 3], ..Shape::default() };
+        let settings = Settings { warm_up: 1, ..Settings::simple(Goal::Minimize, 108) };
+        let first_of_race =
+            evidence.iter().position(|t| t.order.phase == Phase::Race).unwrap_or(evidence.len());
+        let begun = &evidence[..=first_of_race + 2];
+        assert!(!is_screened(&shape, &settings, begun));
+        let order = Order { phase: Phase::Screen, block: 0, candidate: DEFAULT };
+        let screened = [Trial::new(order, 1.0, Outcome::Value(1.0))];
+        assert!(is_screened(&shape, &settings, &screened));
+    }
+
+    #[test]
+    fn with_time_enough_the_whole_space_is_screened() {
+        let (evidence, _) = search(0.1, 220.0);
+        assert!(evidence.iter().any(|t| t.order.phase == Phase::Screen));
     }
 }

@@ -140,12 +140,14 @@ fn gain(mean: f64, sigma: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Seen, draws};
+    use super::super::model::{Effort, Seen, draws};
     use super::*;
+
+    const EFFORT: Effort = Effort { chains: 2, draws: 200, steps: 2 };
 
     /// Of plans with these costs, each measured that often.
     fn contenders(plans: &[(f64, usize)]) -> Contenders {
-        let shape = Shape { levels: vec![plans.len()], extras: 0 };
+        let shape = Shape { levels: vec![plans.len()], extras: 0, ..Shape::default() };
         let mut seen = Vec::new();
         for run in 0..plans.iter().map(|plan| plan.1).max().unwrap() {
             for (plan, &(cost, runs)) in (0..).map(Candidate).zip(plans) {
@@ -153,14 +155,14 @@ mod tests {
                 seen.extend((run < runs).then_some(Seen { plan, cost: Some(cost + wobble) }));
             }
         }
-        Contenders::new(&shape, &draws(&shape, &seen, 0.02, 200, 1)).unwrap()
+        Contenders::new(&shape, &draws(&shape, &seen, 0.02, EFFORT, 1)).unwrap()
     }
 
     #[test]
     fn what_may_be_better_is_worth_a_run_and_what_is_worse_is_not() {
         let mut open = contenders(&[(0.0, 8), (0.3, 8), (0.3, 8), (0.0, 0)]);
         assert!(open.loss() > 0.01, "{}", open.loss());
-        let chosen: Vec<Candidate> = (0..4).map(|_| open.choose(0.02)).collect();
+        let chosen: Vec<Candidate> = (0..3).map(|_| open.choose(0.02)).collect();
         assert_eq!(chosen[0], Candidate(3));
         assert!(!chosen.contains(&Candidate(1)) && !chosen.contains(&Candidate(2)), "{chosen:?}");
     }

@@ -99,7 +99,7 @@ mod tests {
             size in 1usize..10,
             seed: u64,
         ) {
-            let shape = Shape { levels: levels.clone(), extras: 0 };
+            let shape = Shape { levels: levels.clone(), extras: 0, ..Shape::default() };
             let design = screening(&shape, seed, blocks, size);
             prop_assert_eq!(design.len(), blocks);
             let mut counts: Vec<Vec<usize>> = levels.iter().map(|&l| vec![0; l]).collect();
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn pairs_meet_more_evenly_than_by_chance() {
-        let shape = Shape { levels: vec![3, 3, 3], extras: 0 };
+        let shape = Shape { levels: vec![3, 3, 3], extras: 0, ..Shape::default() };
         let rows: Vec<Vec<usize>> =
             screening(&shape, 1, 1, 9)[0].iter().map(|&c| shape.coordinates(c).unwrap()).collect();
         let mut pairs: Vec<(usize, usize)> = rows.iter().map(|r| (r[0], r[1])).collect();

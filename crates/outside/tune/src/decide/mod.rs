@@ -13,20 +13,22 @@
 mod budget;
 mod contenders;
 pub mod design;
+pub mod failures;
+mod findings;
 pub mod model;
 mod propose;
 pub mod race;
 mod rounds;
-
-use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Goal, Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use budget::{BLOCK, Shares};
+pub use budget::{Outlook, outlook, too_few_runs};
+pub use findings::{Basis, Claim, Figure, Finding, Findings, MainEffect};
 pub use propose::surfaces;
-pub use rounds::{Verdict, verdict, verdict_by};
+pub use rounds::Verdict;
 
 /// What the user asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,12 +46,34 @@ pub struct Settings {
     pub warm_up: usize,
     /// Runs of the default against itself.
     pub noise_runs: usize,
+    /// Share of a plan's runs that may fail; 0: a plan is out with its first failure, and the
+    /// search ends with the default's.
+    pub failure_tolerance: f64,
     /// Runs at most, all phases together.
     pub max_runs: usize,
     /// Seconds of running at most.
     pub max_seconds: Option<f64>,
     /// Source of all random choices.
     pub seed: u64,
+}
+
+impl Settings {
+    /// The usual settings, with this many runs and no warm-up.
+    #[must_use]
+    pub fn simple(goal: Goal, max_runs: usize) -> Self {
+        Self {
+            goal,
+            resolution: 0.02,
+            confidence: 0.95,
+            precision: 0.05,
+            warm_up: 0,
+            noise_runs: 5,
+            failure_tolerance: 0.05,
+            max_runs,
+            max_seconds: None,
+            seed: 1,
+        }
+    }
 }
 
 /// What to do next.
@@ -73,6 +97,8 @@ pub enum Stop {
     MaxRuns,
     /// `max_seconds` are used up.
     MaxTime,
+    /// `max_seconds` are too few to compare one plan with the default.
+    TooLittleTime,
     /// There is nothing to compare the default with.
     NothingToCompare,
     /// The user ended it.
@@ -83,16 +109,21 @@ pub enum Stop {
 #[must_use]
 pub fn decide(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Decision {
     let made = |phase: Phase| evidence.iter().filter(|t| t.order.phase == phase).count();
-    let repeat = |phase: Phase, wanted: usize| {
-        let order = Order { phase, block: 0, candidate: DEFAULT };
-        Decision::Run(vec![order; wanted - made(phase)])
-    };
+    if budget::too_few_runs(settings, evidence).is_some() {
+        return Decision::Stop(Stop::TooLittleTime);
+    }
     if made(Phase::Race) == 0 {
         if made(Phase::WarmUp) < settings.warm_up && made(Phase::Noise) == 0 {
-            return repeat(Phase::WarmUp, settings.warm_up);
+            let order = Order { phase: Phase::WarmUp, block: 0, candidate: DEFAULT };
+            return Decision::Run(vec![order; settings.warm_up - made(Phase::WarmUp)]);
         }
-        if made(Phase::Noise) < settings.noise_runs {
-            return repeat(Phase::Noise, settings.noise_runs);
+        let measured = failures::succeeded(evidence, Phase::Noise);
+        if measured < settings.noise_runs {
+            let order = Order { phase: Phase::Noise, block: 0, candidate: DEFAULT };
+            let left = settings.noise_runs - measured;
+            // After each it may be known that the time is too short.
+            let at_once = if settings.max_seconds.is_some() { 1 } else { left };
+            return Decision::Run(vec![order; at_once]);
         }
         if shape.candidates().count() <= 1 {
             return Decision::Stop(Stop::NothingToCompare);
@@ -102,7 +133,7 @@ pub fn decide(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Decisio
     if shares.left(evidence) == 0 {
         return Decision::Stop(shares.exhausted);
     }
-    if made(Phase::Race) == 0 && budget::is_large(shape) {
+    if made(Phase::Race) == 0 && budget::is_screened(shape, settings, evidence) {
         let next = screening_block(shape, settings, evidence, &shares)
             .or_else(|| refinement_block(shape, settings, evidence, &shares));
         if let Some(mut orders) = next {
@@ -111,12 +142,6 @@ pub fn decide(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Decisio
         }
     }
     rounds::next(shape, settings, evidence, &shares)
-}
-
-/// Plans that must not run again.
-#[must_use]
-pub fn failed(evidence: &[Trial]) -> BTreeSet<Candidate> {
-    evidence.iter().filter(|t| t.failure().is_some()).map(|t| t.order.candidate).collect()
 }
 
 /// The rest of the first unfinished screening block; none once refinement has begun.
@@ -129,12 +154,14 @@ fn screening_block(
     if evidence.iter().any(|t| t.order.phase == Phase::Refine) {
         return None;
     }
-    let failed = failed(evidence);
+    let out = failures::out(settings, evidence);
     let design = design::screening(shape, settings.seed, shares.screen / BLOCK, BLOCK);
     design.into_iter().zip(0..).find_map(|(cells, block)| {
         let mut made: Vec<Candidate> = evidence
             .iter()
             .filter(|t| t.order.phase == Phase::Screen && t.order.block == block)
+            // What failed runs again, unless the plan is out.
+            .filter(|t| t.failure().is_none())
             .map(|t| t.order.candidate)
             .collect();
         let orders: Vec<Order> = cells
@@ -144,7 +171,7 @@ fn screening_block(
                     made.swap_remove(i);
                     false
                 }
-                None => !failed.contains(cell),
+                None => !out.contains(cell),
             })
             .map(|candidate| Order { phase: Phase::Screen, block, candidate })
             .collect();
@@ -161,7 +188,11 @@ fn refinement_block(
 ) -> Option<Vec<Order>> {
     let refined = evidence.iter().filter(|t| t.order.phase == Phase::Refine);
     let block = refined.map(|t| t.order.block + 1).max().unwrap_or(0);
-    let orders: Vec<Order> = propose::promising(shape, settings, evidence, shares)
+    let mut plans = failures::unconfirmed(settings, evidence);
+    if plans.is_empty() {
+        plans = propose::promising(shape, settings, evidence, shares);
+    }
+    let orders: Vec<Order> = plans
         .into_iter()
         .map(|candidate| Order { phase: Phase::Refine, block, candidate })
         .collect();

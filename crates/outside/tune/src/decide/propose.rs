@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Settings;
 use super::budget::Shares;
 use super::contenders::Contenders;
-use super::model::{self, Seen, Surface};
+use super::model::{self, Effort, Seen, Surface};
+use super::{Settings, failures};
 use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use crate::statistics::{median, robust_sigma};
 
-/// Draws for choosing plans.
-pub const DRAWS: usize = 100;
 /// Share of draws in which a plan must be best to start in the race.
 const RACES: f64 = 0.1;
 /// Expected loss by naming the leader at which the refinement ends, over the resolution.
@@ -24,7 +22,7 @@ pub fn promising(
     evidence: &[Trial],
     shares: &Shares,
 ) -> Vec<Candidate> {
-    let draws = surfaces(shape, settings, evidence, DRAWS);
+    let draws = surfaces(shape, settings, evidence, Effort::CHOICE);
     let Some(mut contenders) = Contenders::new(shape, &draws) else { return Vec::new() };
     if contenders.loss() < LEAST_LOSS * settings.resolution {
         return Vec::new();
@@ -48,7 +46,7 @@ pub fn racers(
         shape.extras().filter(|extra| !out.contains(extra)).chain([DEFAULT]).collect();
     let ran: BTreeSet<Candidate> = evidence.iter().map(|t| t.order.candidate).collect();
     let may_race = |plan: Candidate| plan != DEFAULT && ran.contains(&plan) && !out.contains(&plan);
-    let draws = surfaces(shape, settings, evidence, DRAWS);
+    let draws = surfaces(shape, settings, evidence, Effort::CHOICE);
     let mut wins: BTreeMap<Candidate, usize> = BTreeMap::new();
     for winner in draws.iter().filter_map(|s| s.best(may_race)) {
         *wins.entry(winner).or_default() += 1;
@@ -78,17 +76,28 @@ fn mean(draws: &[Surface], plan: Candidate) -> f64 {
     draws.iter().map(|surface| surface.cost(plan)).sum::<f64>() / draws.len().max(1) as f64
 }
 
+/// Cost of a plan less that of another: 0 where the model holds most likely that they do not
+/// differ.
+pub fn typical_loss(draws: &[Surface], plan: Candidate, other: Candidate) -> f64 {
+    let differences: Vec<f64> =
+        draws.iter().map(|surface| surface.cost(plan) - surface.cost(other)).collect();
+    median(&differences)
+}
+
 /// Surfaces that agree with everything measured so far.
 #[must_use]
 pub fn surfaces(
     shape: &Shape,
     settings: &Settings,
     evidence: &[Trial],
-    count: usize,
+    effort: Effort,
 ) -> Vec<Surface> {
+    let working = failures::working(settings, evidence);
     let seen: Vec<Seen> = evidence
         .iter()
         .filter(|t| t.order.phase != Phase::WarmUp)
+        // What failed by chance says nothing of the plan.
+        .filter(|t| t.failure().is_none() || !working.contains(&t.order.candidate))
         .map(|t| Seen { plan: t.order.candidate, cost: t.cost(settings.goal) })
         .collect();
     let noise: Vec<f64> = evidence
@@ -97,5 +106,5 @@ pub fn surfaces(
         .filter_map(|t| t.cost(settings.goal))
         .collect();
     let seed = settings.seed ^ evidence.len() as u64;
-    model::draws(shape, &seen, robust_sigma(&noise), count, seed)
+    model::draws(shape, &seen, robust_sigma(&noise), effort, seed)
 }

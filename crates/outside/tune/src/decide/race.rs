@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Settings;
+use super::{Settings, failures};
 use crate::evidence::{Goal, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT};
 use crate::statistics::{common_variance, error_at, half_width, location};
@@ -59,9 +59,9 @@ pub struct Race {
     pub racers: Vec<Candidate>,
     /// Costs by round.
     costs: BTreeMap<Candidate, BTreeMap<u32, f64>>,
-    /// Plans that failed.
-    failed: BTreeSet<Candidate>,
-    /// Plans in the order ran, by round.
+    /// Plans that are out because they fail.
+    out: BTreeSet<Candidate>,
+    /// Plans that gave a figure, by round.
     ran: BTreeMap<u32, BTreeSet<Candidate>>,
     /// Error allowed to all intervals of one comparison.
     alpha: f64,
@@ -76,20 +76,21 @@ impl Race {
         let goal = settings.goal;
         let mut costs: BTreeMap<Candidate, BTreeMap<u32, f64>> = BTreeMap::new();
         let mut ran: BTreeMap<u32, BTreeSet<Candidate>> = BTreeMap::new();
-        let mut failed = BTreeSet::new();
+        let mut racers: BTreeSet<Candidate> = BTreeSet::new();
         for trial in evidence.iter().filter(|t| t.order.phase == phase) {
             let (plan, round) = (trial.order.candidate, trial.order.block);
-            ran.entry(round).or_default().insert(plan);
-            match trial.cost(goal) {
-                Some(cost) => drop(costs.entry(plan).or_default().insert(round, cost)),
-                None => drop(failed.insert(plan)),
+            racers.insert(plan);
+            // A run that failed is made again, until the plan is out.
+            if let Some(cost) = trial.cost(goal) {
+                ran.entry(round).or_default().insert(plan);
+                costs.entry(plan).or_default().insert(round, cost);
             }
         }
-        let racers: BTreeSet<Candidate> = ran.values().flatten().copied().collect();
+        let out = failures::out(settings, evidence);
         let comparisons = racers.len().saturating_sub(1).max(1);
         let alpha = (1.0 - settings.confidence) / comparisons as f64;
         let racers = racers.into_iter().collect();
-        let mut race = Self { racers, costs, failed, ran, alpha, prior: (0.0, 0.0) };
+        let mut race = Self { racers, costs, out, ran, alpha, prior: (0.0, 0.0) };
         race.prior = race.spread(evidence, goal);
         race
     }
@@ -123,7 +124,7 @@ impl Race {
             return self.racers.clone();
         };
         let present: Vec<Candidate> =
-            last.iter().copied().filter(|c| !self.failed.contains(c)).collect();
+            last.iter().copied().filter(|c| !self.out.contains(c)).collect();
         if (rounds as usize) < LEAST_ROUNDS {
             return present;
         }
@@ -202,22 +203,12 @@ mod tests {
     use crate::evidence::{Failure, Order, Outcome};
 
     fn settings(goal: Goal, max_runs: usize) -> Settings {
-        Settings {
-            goal,
-            resolution: 0.02,
-            confidence: 0.95,
-            precision: 0.05,
-            warm_up: 0,
-            noise_runs: 4,
-            max_runs,
-            max_seconds: None,
-            seed: 0,
-        }
+        Settings { noise_runs: 4, seed: 0, ..Settings::simple(goal, max_runs) }
     }
 
     fn trial(phase: Phase, block: u32, candidate: u32, value: f64) -> Trial {
         let order = Order { phase, block, candidate: Candidate(candidate) };
-        Trial { order, seconds: 1.0, peak_rss_bytes: None, outcome: Outcome::Value(value) }
+        Trial::new(order, 1.0, Outcome::Value(value))
     }
 
     /// Plan 1 is 30 % faster, plan 2 is 1 % slower, and whole rounds drift by far more.
@@ -265,12 +256,21 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_plan_is_out_at_once() {
+    fn a_plan_that_is_out_leaves_at_once() {
         let mut trials = race(1);
-        trials.last_mut().unwrap().outcome = Outcome::Failed(Failure::Timeout);
+        trials.last_mut().unwrap().outcome = Outcome::Failed(Failure::NotApplied("no".into()));
         let race = Race::new(&trials, Phase::Race, &settings(Goal::Minimize, 100));
         assert_eq!(race.racers.len(), 3);
         assert_eq!(race.survivors(1), [DEFAULT, Candidate(1)]);
+    }
+
+    #[test]
+    fn a_run_that_failed_by_chance_is_made_again_in_its_round() {
+        let mut trials = race(2);
+        trials.last_mut().unwrap().outcome = Outcome::Failed(Failure::Exit(3));
+        let race = Race::new(&trials, Phase::Race, &settings(Goal::Minimize, 100));
+        assert_eq!(race.missing(1), [Candidate(2)]);
+        assert_eq!(race.difference(Candidate(2), DEFAULT).rounds, 1);
     }
 
     #[test]

@@ -13,12 +13,15 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
-use super::budget::{Shares, is_large};
-use super::model::Surface;
+use super::budget::{Shares, is_screened, short_list};
+use super::model::{Effort, Surface};
 use super::race::{Difference, LEAST_ROUNDS, Race};
-use super::{Decision, Settings, Stop, failed, propose};
+use super::{Decision, Settings, Stop, failures, propose};
 use crate::evidence::{Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
+
+/// Share of the resolution that a simpler plan may be expected to cost more than the leader.
+const NO_LOSS: f64 = 0.1;
 
 /// What the evidence says about the best plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,23 +40,16 @@ impl Verdict {
     }
 }
 
-/// What the evidence says about the best plan, at any time.
+/// What the evidence says about the best plan, at any time; `draws` gives the surfaces that
+/// agree with it.
 #[must_use]
-pub fn verdict(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Verdict {
-    verdict_by(shape, settings, evidence, || {
-        propose::surfaces(shape, settings, evidence, propose::DRAWS)
-    })
-}
-
-/// The same, where the surfaces that agree with the evidence are known, or can be had.
-#[must_use]
-pub fn verdict_by<D: AsRef<[Surface]>>(
+pub fn verdict<D: AsRef<[Surface]>>(
     shape: &Shape,
     settings: &Settings,
     evidence: &[Trial],
     draws: impl FnOnce() -> D,
 ) -> Verdict {
-    let out = failed(evidence);
+    let out = failures::out(settings, evidence);
     let last = Race::new(evidence, Phase::Final, settings);
     let finalist = last.racers.iter().find(|plan| **plan != DEFAULT && !out.contains(plan));
     if let Some(&leader) = finalist {
@@ -62,29 +58,71 @@ pub fn verdict_by<D: AsRef<[Surface]>>(
     let race = Race::new(evidence, Phase::Race, settings);
     let survivors: Vec<Candidate> =
         race.standing().into_iter().filter(|plan| !out.contains(plan)).collect();
-    let leader = leader(shape, &race, &survivors, draws);
+    let leader =
+        leader(shape, settings, is_screened(shape, settings, evidence), &race, &survivors, draws);
     Verdict { leader, difference: race.difference(leader, DEFAULT) }
 }
 
-/// The plan expected to be best among the survivors of a race.
+/// The plan expected to be best among the survivors of a race, or one that changes less and is
+/// expected to be as good.
 fn leader<D: AsRef<[Surface]>>(
     shape: &Shape,
+    settings: &Settings,
+    is_screened: bool,
     race: &Race,
     survivors: &[Candidate],
     draws: impl FnOnce() -> D,
 ) -> Candidate {
     let of_race = race.leader(survivors);
-    if !is_large(shape) || survivors.len() < 2 {
+    if survivors.len() < 2 {
         return of_race;
     }
     // What the race has shown to be better than the default stays better.
-    let is_shown = race.difference(of_race, DEFAULT).high < 0.0;
-    let open: Vec<Candidate> =
-        survivors.iter().copied().filter(|&plan| plan != DEFAULT || !is_shown).collect();
+    let is_shown = |plan| race.difference(plan, DEFAULT).high < 0.0;
+    let must_be_shown = is_shown(of_race);
+    let open: Vec<Candidate> = survivors
+        .iter()
+        .copied()
+        .filter(
+            |&plan| if plan == DEFAULT { !must_be_shown } else { is_shown(plan) || !must_be_shown },
+        )
+        .collect();
+    if !is_screened {
+        let loss = |plan| race.difference(plan, of_race).centre;
+        return simplest(shape, settings, of_race, &open, loss);
+    }
     match open.as_slice() {
         [only] => *only,
-        several => propose::best(draws().as_ref(), several).unwrap_or(of_race),
+        several => {
+            let draws = draws();
+            let draws = draws.as_ref();
+            let best = propose::best(draws, several).unwrap_or(of_race);
+            let loss = |plan| propose::typical_loss(draws, plan, best);
+            simplest(shape, settings, best, several, loss)
+        }
     }
+}
+
+/// Of the plans that are expected to cost no more than a plan, give or take what does not
+/// matter, the one that changes least: nothing machine-wide where that can be, and few settings.
+fn simplest(
+    shape: &Shape,
+    settings: &Settings,
+    best: Candidate,
+    plans: &[Candidate],
+    loss: impl Fn(Candidate) -> f64,
+) -> Candidate {
+    if best == DEFAULT {
+        return best;
+    }
+    let slack = settings.resolution.ln_1p() * NO_LOSS;
+    let as_good = plans.iter().copied().filter(|&plan| {
+        plan != DEFAULT
+            && (plan == best || shape.burden(plan) < shape.burden(best) && loss(plan) <= slack)
+    });
+    as_good
+        .min_by(|&a, &b| shape.burden(a).cmp(&shape.burden(b)).then(loss(a).total_cmp(&loss(b))))
+        .unwrap_or(best)
 }
 
 /// The next round, or the end.
@@ -117,8 +155,11 @@ pub fn next(shape: &Shape, settings: &Settings, evidence: &[Trial], shares: &Sha
 fn starters(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Vec<Candidate> {
     let before = evidence.iter().take_while(|t| t.order.phase != Phase::Race).count();
     let before = &evidence[..before];
-    let out = failed(evidence);
-    if is_large(shape) {
+    let out = failures::out(settings, evidence);
+    if let Some(short) = short_list(shape, settings, evidence) {
+        return [DEFAULT].into_iter().chain(short).filter(|plan| !out.contains(plan)).collect();
+    }
+    if is_screened(shape, settings, evidence) {
         let shares = Shares::new(shape, settings, before);
         return propose::racers(shape, settings, before, &out, shares.racers);
     }
@@ -148,8 +189,9 @@ fn next_of_race(
     let leader = if is_pair {
         survivors.iter().copied().find(|&plan| plan != DEFAULT).unwrap_or(DEFAULT)
     } else {
-        let draws = || propose::surfaces(shape, settings, evidence, propose::DRAWS);
-        leader(shape, race, &survivors, draws)
+        let draws = || propose::surfaces(shape, settings, evidence, Effort::CHOICE);
+        let is_screened = is_screened(shape, settings, evidence);
+        leader(shape, settings, is_screened, race, &survivors, draws)
     };
     let against_default = race.difference(leader, DEFAULT);
     let others = || survivors.iter().copied().filter(|&plan| plan != leader && plan != DEFAULT);
@@ -189,7 +231,8 @@ fn next_of_final(
     shares: &Shares,
 ) -> Decision {
     let left = shares.left(evidence);
-    let leader = verdict(shape, settings, evidence).leader;
+    let draws = || propose::surfaces(shape, settings, evidence, Effort::CHOICE);
+    let leader = verdict(shape, settings, evidence, draws).leader;
     if leader == DEFAULT {
         return Decision::Stop(Stop::Decided);
     }

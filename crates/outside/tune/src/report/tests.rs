@@ -1,21 +1,12 @@
 //! Reports of whole searches, and of none.
 
 use super::*;
-use crate::evidence::Order;
+use crate::decide::{self, Decision};
+use crate::evidence::{Failure, Order};
 use crate::space::Facts;
 
 fn settings(goal: Goal) -> Settings {
-    Settings {
-        goal,
-        resolution: 0.02,
-        confidence: 0.95,
-        precision: 0.05,
-        warm_up: 0,
-        noise_runs: 4,
-        max_runs: 60,
-        max_seconds: None,
-        seed: 1,
-    }
+    Settings { noise_runs: 4, ..Settings::simple(goal, 60) }
 }
 
 fn space() -> Space {
@@ -43,8 +34,8 @@ fn report_by(settings: &Settings, factor: f64, noise: f64) -> Report {
     let mut evidence = Vec::new();
     let stop = loop {
         let orders = match decide::decide(&space.shape(), settings, &evidence) {
-            decide::Decision::Run(orders) => orders,
-            decide::Decision::Stop(stop) => break stop,
+            Decision::Run(orders) => orders,
+            Decision::Stop(stop) => break stop,
         };
         for order in orders {
             let wobble = 1.0 + noise * ((evidence.len() * 37 % 101) as f64 / 50.0 - 1.0);
@@ -60,7 +51,7 @@ fn trial(order: Order, factor: f64, wobble: f64) -> Trial {
         1 => Outcome::Value(10.0 * factor * wobble),
         _ => Outcome::Failed(Failure::Signal(11)),
     };
-    Trial { order, seconds: 1.0, peak_rss_bytes: None, outcome }
+    Trial::new(order, 1.0, outcome)
 }
 
 #[test]
@@ -130,4 +121,124 @@ fn nothing_measured_is_a_report_too() {
     assert_eq!(json["default"]["median"], serde_json::Value::Null);
     assert_eq!(json["best"], serde_json::Value::Null);
     assert_eq!(json["seconds"].to_string(), "0.0");
+}
+
+/// Trials of a large space in which the rounds of the race say the contrary of all other runs,
+/// by chance, and are too few to decide.
+#[test]
+fn no_plan_is_named_that_is_shown_to_be_worse_than_the_default_or_another() {
+    let mut facts = Facts { cpu_nodes: 1, memory_nodes: 1, ..Facts::default() };
+    facts.allocators =
+        ["jemalloc", "tcmalloc", "mimalloc", "tbbmalloc", "numapilot"].map(str::to_owned).to_vec();
+    facts.thp = Some("madvise".to_owned());
+    let space = Space::new(&facts, &[], vec![], |_| Ok(()));
+    let shape = space.shape();
+    for goal in [Goal::Minimize, Goal::Maximize] {
+        for seed in 0..4 {
+            let settings = Settings { seed, warm_up: 1, ..Settings::simple(goal, 60) };
+            let mut evidence: Vec<Trial> = Vec::new();
+            while let Decision::Run(orders) = decide::decide(&shape, &settings, &evidence) {
+                for order in orders {
+                    // Noise of 60 %, and a race in which every plan but the default is slow.
+                    let luck = (evidence.len() as f64 * 12.9898 + seed as f64 * 78.233).sin();
+                    let raced = order.phase == Phase::Race && order.candidate != DEFAULT;
+                    let cost = 0.6 * luck + if raced { 0.6 } else { 0.0 };
+                    let value = goal.ratio(cost);
+                    evidence.push(Trial::new(order, 1.0, Outcome::Value(value)));
+                    if evidence.len().is_multiple_of(6) {
+                        let stop = Stop::Interrupted;
+                        let metric = "t".into();
+                        claims_agree(&Report::new(&space, &settings, &evidence, stop, metric));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// That the table, the plan named and the figures say the same.
+fn claims_agree(report: &Report) {
+    let named = |status| report.plans.iter().filter(|p| p.status == status).collect::<Vec<_>>();
+    let (best, expected) = (named(Status::Best), named(Status::Expected));
+    assert!(best.len() + expected.len() <= 1, "{best:?} {expected:?}");
+    assert_eq!(report.best.as_ref().map(|p| &p.plan), best.first().map(|p| &p.plan));
+    assert_eq!(report.expected.as_ref().map(|p| &p.plan), expected.first().map(|p| &p.plan));
+    let cost = |plan: &PlanFigures| plan.ratio.map(|ratio| report.goal.cost(ratio));
+    if let [best] = best[..] {
+        let interval = best.confidence.unwrap();
+        assert!(interval.iter().all(|&end| report.goal.cost(end) < 0.0), "{best:?}");
+    }
+    if let [expected] = expected[..] {
+        let named = cost(expected).unwrap();
+        assert!(named < 0.0, "{expected:?}");
+        let better = report.plans.iter().find(|p| cost(p).is_some_and(|other| other < named));
+        assert!(better.is_none(), "{expected:?} is expected to be best beside {better:?}");
+        assert_eq!(report.plans[0].plan, expected.plan);
+    }
+}
+
+/// Of plans that differ in a setting without effect the one that leaves it alone is named.
+#[test]
+fn of_equal_plans_the_simplest_is_named() {
+    let facts = Facts {
+        cpu_nodes: 1,
+        memory_nodes: 1,
+        allocators: vec!["jemalloc".into(), "numapilot".into(), "mimalloc".into()],
+        thp: Some("madvise".into()),
+        numa_balancing: None,
+    };
+    let space = Space::new(&facts, &[], vec![], |_| Ok(()));
+    for seed in 0..6 {
+        let settings = Settings { seed, warm_up: 1, ..Settings::simple(Goal::Minimize, 120) };
+        let mut evidence: Vec<Trial> = Vec::new();
+        while let Decision::Run(orders) = decide::decide(&space.shape(), &settings, &evidence) {
+            for order in orders {
+                let luck = (evidence.len() as f64 * 12.9898 + seed as f64 * 78.233).sin();
+                let is_fast = space.plan(order.candidate).to_string().starts_with("numapilot");
+                let value = if is_fast { 0.7 } else { 1.0 } * (0.01 * luck).exp();
+                evidence.push(Trial::new(order, 1.0, Outcome::Value(value)));
+            }
+        }
+        let report = Report::new(&space, &settings, &evidence, Stop::Decided, "t".into());
+        assert_eq!(report.best.map(|best| best.plan).as_deref(), Some("numapilot"), "seed {seed}");
+    }
+}
+
+/// A program whose figure does not depend on the plan, and of which one run is disturbed.
+#[test]
+fn one_disturbed_run_makes_no_effect_certain() {
+    let facts = Facts {
+        cpu_nodes: 1,
+        memory_nodes: 1,
+        allocators: ["jemalloc", "tcmalloc", "mimalloc", "tbbmalloc", "numapilot"]
+            .map(str::to_owned)
+            .to_vec(),
+        thp: Some("madvise".into()),
+        numa_balancing: None,
+    };
+    let space = Space::new(&facts, &[], vec![], |_| Ok(()));
+    for (max_runs, disturbed) in [(40, 12), (108, 12), (108, 0), (108, 20)] {
+        for seed in 1..4 {
+            let settings =
+                Settings { seed, warm_up: 1, ..Settings::simple(Goal::Minimize, max_runs) };
+            let mut evidence: Vec<Trial> = Vec::new();
+            while let Decision::Run(orders) = decide::decide(&space.shape(), &settings, &evidence) {
+                for order in orders {
+                    let run = evidence.len();
+                    let slowed = if run == disturbed { 0.5 } else { 0.0 };
+                    let value = 1.0 + slowed + (run * 37 % 101) as f64 / 101.0 * 0.01;
+                    evidence.push(Trial::new(order, 1.0, Outcome::Value(value)));
+                }
+            }
+            let report = Report::new(&space, &settings, &evidence, Stop::MaxRuns, "t".into());
+            assert!(report.best.is_none(), "{:?}", report.best);
+            for effect in &report.effects {
+                let [low, high] = effect.confidence;
+                assert!(
+                    low <= 1.001 && high >= 0.999,
+                    "run {disturbed} of {max_runs}, seed {seed}: {effect:?}"
+                );
+            }
+        }
+    }
 }

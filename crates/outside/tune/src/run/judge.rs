@@ -1,8 +1,10 @@
 //! From what a program printed and used to an outcome.
 
 use regex::Regex;
+use regex_syntax::hir::{Hir, HirKind};
 use thiserror::Error;
 
+use super::number::{Decimal, NumberError, number};
 use crate::evidence::{Failure, Outcome};
 use crate::shape::{Candidate, DEFAULT};
 
@@ -11,8 +13,56 @@ use crate::shape::{Candidate, DEFAULT};
 pub enum Metric {
     /// Wall time in seconds.
     WallTime,
-    /// The first group (or all) of the last match in the output, as a number.
-    Matched(Regex),
+    /// The first group of the last match in the output, as a number.
+    Matched {
+        /// With a group that matches something.
+        regex: Regex,
+        /// What separates decimals, where a number alone does not say.
+        decimal: Option<Decimal>,
+    },
+}
+
+/// Why an expression gives no metric.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MetricError {
+    /// No group.
+    #[error("'{0}' has no group; put the number in one, as in 'tps = ([0-9.]+)'")]
+    NoGroup(String),
+    /// The first group may match nothing.
+    #[error(
+        "the first group of '{0}' can match an empty text, which is no number; have it match a \
+         digit at least, as in 'tps = ([0-9.]+)'"
+    )]
+    EmptyGroup(String),
+}
+
+impl Metric {
+    /// The number that an expression finds.
+    ///
+    /// # Errors
+    /// [`MetricError`]: it can be told beforehand that there will be none.
+    pub fn matched(regex: Regex, decimal: Option<Decimal>) -> Result<Self, MetricError> {
+        let group = regex_syntax::parse(regex.as_str()).ok().and_then(|hir| first_group(&hir));
+        match group {
+            None => Err(MetricError::NoGroup(regex.to_string())),
+            Some(0) => Err(MetricError::EmptyGroup(regex.to_string())),
+            Some(_) => Ok(Self::Matched { regex, decimal }),
+        }
+    }
+}
+
+/// Bytes that the first group matches at least; `None` without one.
+fn first_group(hir: &Hir) -> Option<usize> {
+    match hir.kind() {
+        HirKind::Capture(capture) if capture.index == 1 => {
+            // What can match nothing at all has no least length.
+            Some(capture.sub.properties().minimum_len().unwrap_or(1))
+        }
+        HirKind::Capture(capture) => first_group(&capture.sub),
+        HirKind::Repetition(repetition) => first_group(&repetition.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().find_map(first_group),
+        HirKind::Empty | HirKind::Literal(_) | HirKind::Class(_) | HirKind::Look(_) => None,
+    }
 }
 
 /// What a run may use.
@@ -99,16 +149,20 @@ impl Judge {
     }
 
     fn value(&self, text: &str, seconds: f64) -> Outcome {
-        let Metric::Matched(metric) = &self.metric else { return Outcome::Value(seconds) };
-        match last_number(metric, text) {
-            Ok(value) => Outcome::Value(value),
-            Err(NoNumber::NoMatch) => Outcome::Failed(Failure::NoFigure(format!(
-                "no output matches --metric '{metric}'; it needs one group around the number"
-            ))),
-            Err(NoNumber::NotPositive(matched)) => Outcome::Failed(Failure::NoFigure(format!(
-                "--metric '{metric}' matched '{matched}', which is no number above 0"
-            ))),
-        }
+        let Metric::Matched { regex, decimal } = &self.metric else {
+            return Outcome::Value(seconds);
+        };
+        let why = match last_number(regex, text, *decimal) {
+            Ok(value) => return Outcome::Value(value),
+            Err(NoNumber::NoMatch) => format!("no output matches --metric '{regex}'"),
+            Err(NoNumber::Unreadable { matched, why }) => {
+                format!("--metric '{regex}' matched '{matched}': {why}")
+            }
+            Err(NoNumber::NotPositive(matched)) => {
+                format!("--metric '{regex}' matched '{matched}', which is no number above 0")
+            }
+        };
+        Outcome::Failed(Failure::NoFigure(why))
     }
 }
 
@@ -118,7 +172,15 @@ pub enum NoNumber {
     /// Nothing matches.
     #[error("the output has no figure")]
     NoMatch,
-    /// What matches is something else.
+    /// What matches cannot be read.
+    #[error("the output's figure '{matched}': {why}")]
+    Unreadable {
+        /// As printed.
+        matched: String,
+        /// Why.
+        why: NumberError,
+    },
+    /// No logarithm.
     #[error("the output's figure '{0}' is no number above 0")]
     NotPositive(String),
 }
@@ -127,19 +189,21 @@ pub enum NoNumber {
 ///
 /// # Errors
 /// [`NoNumber`].
-pub fn last_number(regex: &Regex, text: &str) -> Result<f64, NoNumber> {
+pub fn last_number(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Result<f64, NoNumber> {
     let matched = last_match(regex, text).ok_or(NoNumber::NoMatch)?;
-    // Thousands separators are common in what programs print for people.
-    match matched.trim().replace([',', '_'], "").parse::<f64>() {
+    match number(matched, decimal) {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
-        _ => Err(NoNumber::NotPositive(matched.to_owned())),
+        Ok(_) => Err(NoNumber::NotPositive(matched.to_owned())),
+        Err(why) => Err(NoNumber::Unreadable { matched: matched.to_owned(), why }),
     }
 }
 
-/// The first group, or all of it where there is none, of the last match.
+/// The first group of the last match that has one, or all of the last match of an expression
+/// without groups.
 fn last_match<'t>(regex: &Regex, text: &'t str) -> Option<&'t str> {
-    let captures = regex.captures_iter(text).last()?;
-    captures.get(1).or_else(|| captures.get(0)).map(|m| m.as_str())
+    let group = usize::from(regex.captures_len() > 1);
+    let matches = regex.captures_iter(text).filter_map(|captures| captures.get(group));
+    matches.last().map(|found| found.as_str())
 }
 
 #[cfg(test)]
@@ -150,7 +214,11 @@ mod tests {
 
     fn judge(metric: &str, check: Option<&str>) -> Judge {
         let regex = |text: &str| Regex::new(text).unwrap();
-        Judge::new(Metric::Matched(regex(metric)), check.map(regex), Limits::default())
+        Judge::new(
+            Metric::matched(regex(metric), None).unwrap(),
+            check.map(regex),
+            Limits::default(),
+        )
     }
 
     fn failure(outcome: Outcome) -> String {
@@ -167,6 +235,36 @@ mod tests {
         assert_eq!(outcome, Outcome::Value(12345.5));
         assert!(failure(judge.outcome(DEFAULT, "none", 1.0, 0)).contains("--metric"));
         assert!(failure(judge.outcome(DEFAULT, "tps = 0", 1.0, 0)).contains("above 0"));
+        let ambiguous = failure(judge.outcome(DEFAULT, "tps = 1,021", 1.0, 0));
+        assert!(ambiguous.contains("1,021") && ambiguous.contains("--decimal"), "{ambiguous}");
+    }
+
+    #[test]
+    fn decimal_commas_are_decimals() {
+        let metric = |decimal| {
+            let regex = Regex::new(r"real.*m([0-9,]+)s").unwrap();
+            Judge::new(Metric::matched(regex, decimal).unwrap(), None, Limits::default())
+        };
+        let mut comma = metric(Some(Decimal::Comma));
+        assert_eq!(comma.outcome(DEFAULT, "real 0m1,021s", 1.0, 0), Outcome::Value(1.021));
+        assert_eq!(comma.outcome(DEFAULT, "real 0m1,5s", 1.0, 0), Outcome::Value(1.5));
+        assert_eq!(metric(None).outcome(DEFAULT, "real 0m1,5s", 1.0, 0), Outcome::Value(1.5));
+        assert!(failure(metric(None).outcome(DEFAULT, "real 0m1,021s", 1.0, 0)).contains("comma"));
+    }
+
+    #[test]
+    fn an_expression_that_gives_no_number_is_refused() {
+        let metric = |text: &str| Metric::matched(Regex::new(text).unwrap(), None).map(drop);
+        let (no, empty) = (MetricError::NoGroup, MetricError::EmptyGroup);
+        for text in ["tps", "tps = [0-9]+", "(?:tps)"] {
+            assert_eq!(metric(text), Err(no(text.into())));
+        }
+        for text in ["tps = ([0-9.]*)", "(a|)b", "()x", "x(\\b)"] {
+            assert_eq!(metric(text), Err(empty(text.into())));
+        }
+        for text in ["tps = ([0-9.]+)", "(?i)a(b)|c", "(?:x ([0-9]))+"] {
+            assert_eq!(metric(text), Ok(()), "{text}");
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@
 mod capture;
 mod execute;
 mod judge;
+mod leftovers;
+mod number;
 
 use std::ffi::OsString;
 use std::io;
@@ -20,13 +22,16 @@ use numapilot_place::{Options, PlaceError, Plan, Prepared, prepare};
 use numapilot_topology::Machine;
 use thiserror::Error;
 
-use crate::evidence::{Failure, Order, Outcome, Trial};
+use crate::evidence::{Failure, Order, Outcome, Remains, Trial};
 use crate::shape::DEFAULT;
 pub use execute::{Execution, Surroundings, execute, stdin};
-pub use judge::{Judge, Limits, Metric, NoNumber, last_number};
+pub use judge::{Judge, Limits, Metric, MetricError, NoNumber, last_number};
+pub use number::{Decimal, NumberError, number};
 
-/// Lines of output shown when the program fails without any plan.
+/// Lines kept of the output of a run that failed.
 const TAIL_LINES: usize = 15;
+/// Bytes kept of them at most.
+const TAIL_BYTES: usize = 4096;
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -47,17 +52,6 @@ pub enum RunError {
     /// The program itself cannot be started.
     #[error(transparent)]
     Start(#[from] PlaceError),
-    /// The program fails as it is, so nothing can be compared with it.
-    #[error(
-        "the program fails without any plan ({failure}); make it succeed first, or see --timeout, \
-         --limit, --metric and --check. {tail}"
-    )]
-    Default {
-        /// How.
-        failure: Failure,
-        /// The end of its output.
-        tail: String,
-    },
     /// `--prepare` failed.
     #[error(
         "--prepare '{command}' ended with {status}; nothing can be compared after that. {tail}"
@@ -89,6 +83,8 @@ pub struct Runner<'a> {
     program: Program,
     judge: Judge,
     interrupted: &'a AtomicBool,
+    /// Runs begun, by which each is marked.
+    begun: u64,
 }
 
 impl<'a> Runner<'a> {
@@ -100,7 +96,7 @@ impl<'a> Runner<'a> {
         judge: Judge,
         interrupted: &'a AtomicBool,
     ) -> Self {
-        Self { machine, program, judge, interrupted }
+        Self { machine, program, judge, interrupted, begun: 0 }
     }
 
     /// Whether this plan can be applied to the program in full; the settings that it changes
@@ -131,24 +127,33 @@ impl<'a> Runner<'a> {
         self.judge.answer()
     }
 
-    /// Makes one run.
+    /// Makes one run. What a run that fails leaves running is ended.
     ///
     /// # Errors
-    /// [`RunError`]: the default fails, the user interrupts, or the machine does not let
-    /// anything run. A plan under which the program fails is no error.
+    /// [`RunError`]: the user interrupts, or the machine does not let anything run. A program
+    /// that fails is no error.
     pub fn run(&mut self, order: Order, plan: &Plan) -> Result<Trial, RunError> {
         if let Some(command) = self.program.prepare.clone() {
             self.run_prepare(&command)?;
         }
-        let prepared = match self.prepared(plan) {
+        self.begun += 1;
+        let mark = format!("{}-{}", std::process::id(), self.begun);
+        let mut marked = plan.clone();
+        marked.env.insert(leftovers::MARK.to_owned(), mark.clone());
+        let prepared = match self.prepared(&marked) {
             Ok(prepared) => prepared,
             Err(error) if order.candidate == DEFAULT => return Err(error.into()),
             Err(error) => return Ok(not_applied(order, &error)),
         };
         let input = stdin(self.program.stdin.as_deref(), "--stdin")?;
         let surroundings = self.surroundings(input, self.program.timeout);
-        let execution = match execute(&prepared, surroundings, |_| {}) {
+        let mut leader = 0;
+        let execution = match execute(&prepared, surroundings, |running| leader = running.pid()) {
             Ok(execution) => execution,
+            Err(error @ RunError::Interrupted) => {
+                leftovers::end(leader, &mark);
+                return Err(error);
+            }
             Err(RunError::Start(error)) if order.candidate != DEFAULT => {
                 return Ok(not_applied(order, &error));
             }
@@ -160,11 +165,14 @@ impl<'a> Runner<'a> {
             Some(failure) => Outcome::Failed(failure),
             None => self.judge.outcome(order.candidate, text, seconds, *peak_rss_bytes),
         };
-        if let (DEFAULT, Outcome::Failed(failure)) = (order.candidate, &outcome) {
-            return Err(RunError::Default { failure: failure.clone(), tail: tail(text) });
-        }
+        let remains = match &outcome {
+            Outcome::Value(_) => Remains::default(),
+            Outcome::Failed(_) => {
+                Remains { output: tail(text), ended: leftovers::end(leader, &mark) }
+            }
+        };
         let peak_rss_bytes = (!finished.timed_out).then_some(*peak_rss_bytes);
-        Ok(Trial { order, seconds, peak_rss_bytes, outcome })
+        Ok(Trial { peak_rss_bytes, remains, ..Trial::new(order, seconds, outcome) })
     }
 
     fn prepared(&self, plan: &Plan) -> Result<Prepared, PlaceError> {
@@ -187,7 +195,7 @@ impl<'a> Runner<'a> {
         if status.success() {
             return Ok(());
         }
-        let tail = tail(&execution.text);
+        let tail = end_of_output(&tail(&execution.text));
         Err(RunError::Prepare { command: command.to_owned(), status, tail })
     }
 }
@@ -205,21 +213,30 @@ fn default_timeout(trials: &[Trial]) -> Option<Duration> {
 
 fn not_applied(order: Order, error: &PlaceError) -> Trial {
     let outcome = Outcome::Failed(Failure::NotApplied(error.to_string()));
-    Trial { order, seconds: 0.0, peak_rss_bytes: None, outcome }
+    Trial::new(order, 0.0, outcome)
 }
 
 fn io_error(what: &str, source: io::Error) -> RunError {
     RunError::Io { what: what.to_owned(), source }
 }
 
-/// The last lines of the output, for an error message.
+/// The last lines of the output.
 fn tail(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    if lines.is_empty() {
-        return "It printed nothing.".to_owned();
+    let mut start = text.len().saturating_sub(TAIL_BYTES);
+    while !text.is_char_boundary(start) {
+        start += 1;
     }
-    let last = &lines[lines.len().saturating_sub(TAIL_LINES)..];
-    format!("The end of its output:\n{}", last.join("\n"))
+    let lines: Vec<&str> = text[start..].lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+/// The end of the output, for an error message.
+#[must_use]
+pub fn end_of_output(tail: &str) -> String {
+    match tail {
+        "" => "It printed nothing.".to_owned(),
+        tail => format!("The end of its output:\n{tail}"),
+    }
 }
 
 #[cfg(test)]

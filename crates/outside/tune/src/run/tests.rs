@@ -30,12 +30,36 @@ fn wall_time_is_the_metric() {
 }
 
 #[test]
-fn a_plan_that_fails_is_an_outcome_and_a_default_that_fails_an_error() {
+fn a_program_that_fails_is_an_outcome_and_its_output_is_kept() {
     let failure = |script| run(shell(script), OTHER).unwrap().failure().cloned();
     assert_eq!(failure("exit 3"), Some(Failure::Exit(3)));
     assert_eq!(failure("kill -SEGV $$"), Some(Failure::Signal(11)));
-    let error = run(shell("echo oops >&2; exit 3"), DEFAULT).unwrap_err().to_string();
-    assert!(error.contains("exit status 3") && error.contains("oops"), "{error}");
+    let trial = run(shell("echo fine; seq 100; echo oops >&2; exit 3"), DEFAULT).unwrap();
+    assert_eq!(trial.failure(), Some(&Failure::Exit(3)));
+    assert!(trial.remains.output.ends_with("100\noops"), "{:?}", trial.remains);
+    assert_eq!(trial.remains.output.lines().count(), TAIL_LINES);
+    assert!(run(shell("echo fine"), DEFAULT).unwrap().remains.is_empty());
+}
+
+/// A server that has a session of its own, and outlives the program that started it.
+#[test]
+fn what_a_failed_run_left_running_is_ended_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let script = format!(
+        "setsid sleep 101 </dev/null >/dev/null 2>&1 & echo $! >> {0}; \
+         sleep 102 </dev/null >/dev/null 2>&1 & echo $! >> {0}; exit 3",
+        file.display()
+    );
+    let trial = run(shell(&script), OTHER).unwrap();
+    let pids = std::fs::read_to_string(file).unwrap();
+    assert_eq!(pids.lines().count(), 2);
+    for pid in pids.lines() {
+        let is_named = trial.remains.ended.iter().any(|ended| ended.ends_with(&format!("({pid})")));
+        assert!(is_named, "{pid} of {:?}", trial.remains.ended);
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        assert!(stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z")), "{pid} lives on");
+    }
 }
 
 #[test]

@@ -89,6 +89,16 @@ impl Level {
         }
     }
 
+    /// Whether it may change a setting of the whole machine for the time of a run: there is no
+    /// call that gives huge pages or AutoNUMA to one program alone everywhere.
+    #[must_use]
+    pub fn may_be_machine_wide(&self) -> bool {
+        matches!(
+            self,
+            Self::Thp(Thp::Always) | Self::NumaBalancing(NumaBalancing::On | NumaBalancing::Off)
+        )
+    }
+
     /// Sets it in a plan.
     pub fn apply(&self, plan: &mut Plan) {
         match self {
@@ -112,7 +122,7 @@ pub struct Factor {
 
 /// A factor or level that is not compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
+pub struct Skipped {
     /// The factor.
     pub factor: FactorName,
     /// The level; the whole factor when absent.
@@ -129,7 +139,7 @@ pub struct Space {
     /// Plans the user added.
     pub extras: Vec<Plan>,
     /// What is not compared, and why.
-    pub left_out: Vec<LeftOut>,
+    pub skipped: Vec<Skipped>,
 }
 
 impl Space {
@@ -150,7 +160,7 @@ impl Space {
                 None => match facts.levels(name) {
                     Ok(levels) => levels,
                     Err(reason) => {
-                        space.left_out.push(LeftOut { factor: name, level: None, reason });
+                        space.skipped.push(Skipped { factor: name, level: None, reason });
                         continue;
                     }
                 },
@@ -164,7 +174,7 @@ impl Space {
                 level.apply(&mut plan);
                 match applies(&plan) {
                     Ok(()) => levels.push(level),
-                    Err(reason) => space.left_out.push(LeftOut {
+                    Err(reason) => space.skipped.push(Skipped {
                         factor: name,
                         level: Some(level.name()),
                         reason,
@@ -175,7 +185,7 @@ impl Space {
                 space.factors.push(Factor { name, levels });
             } else if request.is_some() {
                 let reason = "nothing is left of the levels asked for but the default's".into();
-                space.left_out.push(LeftOut { factor: name, level: None, reason });
+                space.skipped.push(Skipped { factor: name, level: None, reason });
             }
         }
         for extra in extras {
@@ -193,7 +203,18 @@ impl Space {
         Shape {
             levels: self.factors.iter().map(|f| f.levels.len()).collect(),
             extras: self.extras.len(),
+            machine_wide: self.machine_wide(),
         }
+    }
+
+    /// Levels that may change a setting of the whole machine, as (factor, level).
+    fn machine_wide(&self) -> Vec<(usize, usize)> {
+        let mut wide = Vec::new();
+        for (f, factor) in self.factors.iter().enumerate() {
+            let is_wide = |(_, level): &(usize, &Level)| level.may_be_machine_wide();
+            wide.extend(factor.levels.iter().enumerate().filter(is_wide).map(|(l, _)| (f, l)));
+        }
+        wide
     }
 
     /// What a candidate stands for.

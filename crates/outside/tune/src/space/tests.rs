@@ -39,7 +39,7 @@ fn several_nodes_have_all_factors() {
     );
     assert_eq!(space.shape().cells(), 216);
     assert_eq!(space.plan(DEFAULT), Plan::default());
-    assert!(space.left_out.is_empty());
+    assert!(space.skipped.is_empty());
 }
 
 #[test]
@@ -49,9 +49,9 @@ fn one_node_leaves_placement_out_and_says_so() {
         names(&space),
         ["allocator: inherit jemalloc mimalloc", "thp: inherit always never"]
     );
-    let left: Vec<&str> = space.left_out.iter().map(|l| l.factor.name()).collect();
+    let left: Vec<&str> = space.skipped.iter().map(|l| l.factor.name()).collect();
     assert_eq!(left, ["threads", "memory", "numa-balancing"]);
-    assert!(space.left_out[0].reason.contains("one node"));
+    assert!(space.skipped[0].reason.contains("one node"));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_level_that_cannot_be_applied_is_left_out_with_its_reason() {
         if plan.thp == Thp::Always { Err("needs root".into()) } else { Ok(()) }
     });
     assert_eq!(names(&space)[1], "thp: inherit never");
-    assert!(space.left_out.contains(&LeftOut {
+    assert!(space.skipped.contains(&Skipped {
         factor: FactorName::Thp,
         level: Some("always".into()),
         reason: "needs root".into(),

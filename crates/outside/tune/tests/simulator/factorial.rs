@@ -13,7 +13,7 @@ use crate::surface::{Surface, World};
 
 /// Whether its result is close to the best plan.
 pub fn is_good(seed: u64, repetitions: usize) -> bool {
-    let surface = Surface::random(seed, World { effects: true });
+    let surface = Surface::random(seed, World::USUAL);
     let mut rng = StdRng::seed_from_u64(!seed);
     let cells: Vec<Candidate> = surface.shape.candidates().collect();
     let mut order: Vec<Candidate> =

@@ -7,20 +7,47 @@ use rand_distr::{Distribution, Normal};
 use numapilot_tune::evidence::{Failure, Order, Outcome, Trial};
 use numapilot_tune::shape::{Candidate, Shape};
 
-/// Standard deviation of the logarithm of a run's time.
-const NOISE: f64 = 0.05;
-/// Share of runs that something else on the machine slows down.
-const OUTLIERS: f64 = 0.02;
-
 /// What the programs of one test look like.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct World {
     /// Whether plans differ at all.
     pub effects: bool,
+    /// Whether some levels, and pairs of levels, always fail.
+    pub crashes: bool,
+    /// Standard deviation of the logarithm of a run's time.
+    pub noise: f64,
+    /// Share of runs that something else on the machine slows down.
+    pub disturbed: f64,
+    /// By what factor, at least and at most.
+    pub slowed: (f64, f64),
+    /// Share of runs that fail by chance, whatever the plan.
+    pub failing: f64,
+    /// Standard deviation of the logarithm of a program's time from the first run to the last.
+    pub trend: f64,
+    /// The same of a wave of two periods.
+    pub wave: f64,
+}
+
+impl World {
+    /// A usual machine: 5 % noise, and 2 % of runs slowed by something else.
+    pub const USUAL: Self = Self {
+        effects: true,
+        crashes: true,
+        noise: 0.05,
+        disturbed: 0.02,
+        slowed: (1.221_402_758, 2.225_540_928),
+        failing: 0.0,
+        trend: 0.10,
+        wave: 0.03,
+    };
+
+    /// One on which all plans are equal.
+    pub const EQUAL: Self = Self { effects: false, ..Self::USUAL };
 }
 
 /// True log-times of all cells; `None` where the program fails.
 pub struct Surface {
+    world: World,
     pub shape: Shape,
     costs: Vec<Option<f64>>,
     trend: f64,
@@ -39,18 +66,42 @@ impl Surface {
         let mut rng = StdRng::seed_from_u64(seed);
         let levels =
             vec![rng.random_range(4..=7), 3, rng.random_range(3..=4), 3, rng.random_range(2..=3)];
-        let shape = Shape { levels, extras: 0 };
+        Self::with_levels(levels, world, &mut rng)
+    }
+
+    /// One of these numbers of levels.
+    pub fn with_levels(levels: Vec<usize>, world: World, rng: &mut StdRng) -> Self {
+        let shape = Shape { levels, ..Shape::default() };
         let mut costs = vec![Some(0.0); shape.cells()];
         if world.effects {
-            add_effects(&shape, &mut costs, &mut rng);
+            add_effects(&shape, world, &mut costs, rng);
         }
         Self {
+            world,
             shape,
             costs,
-            trend: normal(&mut rng, 0.10),
-            wave: normal(&mut rng, 0.03),
+            trend: normal(rng, world.trend),
+            wave: normal(rng, world.wave),
             phase: rng.random_range(0.0..std::f64::consts::TAU),
         }
+    }
+
+    /// Log of a plan's true time over the default's.
+    pub fn difference(&self, plan: Candidate) -> f64 {
+        let cost = |plan: usize| self.costs[plan].unwrap_or(f64::INFINITY);
+        cost(plan.0 as usize) - cost(0)
+    }
+
+    /// The true main effect of a level.
+    pub fn main_effect(&self, factor: usize, level: usize) -> f64 {
+        let of_level = |level: usize| -> Vec<f64> {
+            let has = |cell: &Candidate| {
+                self.shape.coordinates(*cell).is_some_and(|point| point[factor] == level)
+            };
+            self.shape.candidates().filter(has).map(|cell| self.difference(cell)).collect()
+        };
+        let mean = |costs: &[f64]| costs.iter().sum::<f64>() / costs.len() as f64;
+        mean(&of_level(level)) - mean(&of_level(0))
     }
 
     /// Log of a plan's true time over the best plan's.
@@ -63,14 +114,17 @@ impl Surface {
     pub fn run(&self, order: Order, index: usize, total: usize, rng: &mut StdRng) -> Trial {
         let time = index as f64 / total as f64;
         let drift = self.trend * time + self.wave * (12.0 * time + self.phase).sin();
-        let slowed = if rng.random_bool(OUTLIERS) { rng.random_range(0.2..0.8) } else { 0.0 };
-        let luck = drift + slowed + normal(rng, NOISE);
-        let cost = self.costs[order.candidate.0 as usize].map(|c| c + luck);
+        let World { noise, disturbed, slowed: (least, most), failing, .. } = self.world;
+        let slowed =
+            if rng.random_bool(disturbed) { rng.random_range(least.ln()..most.ln()) } else { 0.0 };
+        let luck = drift + slowed + normal(rng, noise);
+        let fails = failing > 0.0 && rng.random_bool(failing);
+        let cost = self.costs[order.candidate.0 as usize].filter(|_| !fails).map(|c| c + luck);
         let (seconds, outcome) = match cost {
             Some(cost) => (cost.exp(), Outcome::Value(cost.exp())),
             None => (0.1, Outcome::Failed(Failure::Signal(11))),
         };
-        Trial { order, seconds, peak_rss_bytes: None, outcome }
+        Trial::new(order, seconds, outcome)
     }
 }
 
@@ -79,14 +133,14 @@ type Table = Vec<Vec<Option<f64>>>;
 
 /// Main effects of very different sizes, interactions in some pairs of factors, and
 /// failing levels and pairs of levels; never at the default.
-fn add_effects(shape: &Shape, costs: &mut [Option<f64>], rng: &mut StdRng) {
+fn add_effects(shape: &Shape, world: World, costs: &mut [Option<f64>], rng: &mut StdRng) {
     let factors = shape.levels.len();
     let mut tables: Vec<(usize, usize, Table)> = Vec::new();
     for f in 0..factors {
         let sigma = [0.01, 0.05, 0.1, 0.3][rng.random_range(0..4)];
         let effects = (0..shape.levels[f])
             .map(|l| {
-                let fails = l > 0 && rng.random_bool(0.03);
+                let fails = l > 0 && rng.random_bool(0.03) && world.crashes;
                 let effect = if l == 0 { 0.0 } else { normal(rng, sigma) };
                 vec![(!fails).then_some(effect)]
             })
@@ -101,7 +155,7 @@ fn add_effects(shape: &Shape, costs: &mut [Option<f64>], rng: &mut StdRng) {
                 .map(|a| {
                     (0..shape.levels[g])
                         .map(|b| {
-                            let fails = a > 0 && b > 0 && rng.random_bool(0.01);
+                            let fails = a > 0 && b > 0 && rng.random_bool(0.01) && world.crashes;
                             let acts = active && a > 0 && b > 0 && rng.random_bool(0.5);
                             let effect = if acts { normal(rng, sigma) } else { 0.0 };
                             (!fails).then_some(effect)

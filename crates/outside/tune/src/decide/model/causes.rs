@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_level_that_always_fails_explains_away_its_company() {
         // 4 x 2 x 2: the last level of the first factor fails, met with each of the others.
-        let shape = Shape { levels: vec![4, 2, 2], extras: 1 };
+        let shape = Shape { levels: vec![4, 2, 2], extras: 1, ..Shape::default() };
         let shares = shares(&shape, &[0], &[12, 15, 16]);
         assert!(shares[13] > 0.9 && shares[14] > 0.9, "{shares:?}");
         // The second levels of the others were never seen to work, and are hardly suspect.
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn levels_that_work_apart_fail_together() {
-        let shape = Shape { levels: vec![2, 2, 2], extras: 0 };
+        let shape = Shape { levels: vec![2, 2, 2], extras: 0, ..Shape::default() };
         let shares = shares(&shape, &[0, 1, 2, 3, 4, 5], &[6]);
         assert_eq!(shares[7], 1.0, "{shares:?}");
         assert_eq!(shares[..6], [0.0; 6]);
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn without_failures_nothing_is_suspect() {
-        let shape = Shape { levels: vec![3, 3], extras: 0 };
+        let shape = Shape { levels: vec![3, 3], extras: 0, ..Shape::default() };
         assert_eq!(shares(&shape, &[0], &[]), [0.0; 9]);
     }
 }

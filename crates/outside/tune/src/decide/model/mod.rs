@@ -8,8 +8,8 @@
 //!
 //! Few of these effects matter ("effect sparsity"), and which ones is not known. So every
 //! effect is either nil or normal, with a size and a share of nil ones that each factor and
-//! each pair of factors has for itself; the machine drifts as a random walk; a few runs are
-//! outliers. A Markov chain visits what agrees with the runs, and each surface kept from it
+//! each pair of factors has for itself; the machine drifts as a random walk; some runs are
+//! disturbed (`tails`). A Markov chain visits what agrees with the runs, and each surface kept from it
 //! is a draw from what is possible. `causes` draws, in the same manner, why plans fail.
 //!
 //! Sources: G. E. P. Box, R. D. Meyer, "An Analysis for Unreplicated Fractional Factorials",
@@ -18,11 +18,16 @@
 //! "Bayesian Variable Selection with Related Predictors", Canadian Journal of Statistics 24
 //! (1996).
 //!
+//! Where runs are few, a chain stays with the reason it took for the differences when it
+//! started. Several chains, half of which begin by taking all of them for disturbances, hold
+//! what is possible together.
+//!
 //! The model proposes which plans to race and which of the plans that a race left to take.
-//! What is claimed of a plan rests on the runs of the race alone.
+//! That a plan is better than the default is claimed by the runs of the race alone.
 
 mod causes;
 mod drift;
+mod tails;
 mod terms;
 
 use rand::SeedableRng;
@@ -32,18 +37,31 @@ use rand_distr::{Distribution, StandardNormal};
 use crate::shape::{Candidate, Shape};
 use causes::Causes;
 use drift::Drift;
+use tails::Tails;
 use terms::Terms;
 
 /// Steps of the chain before draws are kept.
 const BURN_IN: usize = 60;
-/// Steps of the chain per draw.
-const STEPS: usize = 2;
-/// Standard deviations of an outlier over those of other runs.
-const OUTLIER: f64 = 8.0;
-/// Share of runs that are outliers.
-const OUTLIERS: f64 = 0.03;
 /// Noise, as a standard deviation of costs, where it was not measured.
 const USUAL_NOISE: f64 = 0.05;
+
+/// How much is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Chains from different starts.
+    pub chains: usize,
+    /// Draws of all chains together.
+    pub draws: usize,
+    /// Steps of a chain per draw.
+    pub steps: usize,
+}
+
+impl Effort {
+    /// Enough to choose plans.
+    pub const CHOICE: Self = Self { chains: 2, draws: 100, steps: 2 };
+    /// Enough for the ends of intervals.
+    pub const INTERVALS: Self = Self { chains: 16, draws: 800, steps: 4 };
+}
 
 /// A run: its plan, and its cost (the logarithm of the metric, less is better) unless it
 /// failed.
@@ -62,12 +80,12 @@ pub struct Surface {
     costs: Vec<f64>,
     /// Candidates that fail.
     fails: Vec<bool>,
-    /// Standard deviation of a run's cost, outliers aside.
+    /// Standard deviation of a run's cost, disturbed runs aside.
     noise: f64,
 }
 
 impl Surface {
-    /// Standard deviation of a run's cost about the surface, outliers aside.
+    /// Standard deviation of a run's cost about the surface, disturbed runs aside.
     #[must_use]
     pub fn noise(&self) -> f64 {
         self.noise
@@ -112,35 +130,50 @@ impl Surface {
     }
 }
 
-/// `count` surfaces that agree with these runs, given in the order they were made; `noise` is
+/// Surfaces that agree with these runs, given in the order they were made; `noise` is
 /// the first guess at the standard deviation of a cost. None without a run that worked.
 #[must_use]
-pub fn draws(shape: &Shape, seen: &[Seen], noise: f64, count: usize, seed: u64) -> Vec<Surface> {
+pub fn draws(shape: &Shape, seen: &[Seen], noise: f64, effort: Effort, seed: u64) -> Vec<Surface> {
     let (plans, costs): (Vec<Candidate>, Vec<f64>) =
         seen.iter().filter_map(|s| Some((s.plan, s.cost?))).unzip();
     let failed: Vec<Candidate> = seen.iter().filter(|s| s.cost.is_none()).map(|s| s.plan).collect();
     if plans.is_empty() {
         return Vec::new();
     }
-    let mut rng = SmallRng::seed_from_u64(seed);
-    let mut causes = Causes::new(shape, &plans, &failed);
-    let mut chain = Chain::new(shape, &plans, &costs, noise);
-    for _ in 0..BURN_IN {
-        chain.step(&mut rng);
-        causes.step(&mut rng);
-    }
-    let mut draw = || {
-        for _ in 0..STEPS {
-            chain.step(&mut rng);
+    let mut surfaces = Vec::with_capacity(effort.draws);
+    for chain in 0..effort.chains {
+        let mut rng = SmallRng::seed_from_u64(seed.wrapping_add(chain as u64 * 0x9E37_79B9));
+        let mut causes = Causes::new(shape, &plans, &failed);
+        let start = if chain.is_multiple_of(2) { Start::Effects } else { Start::Disturbances };
+        let mut chain_state = Chain::new(shape, &plans, &costs, noise, start);
+        for _ in 0..BURN_IN {
+            chain_state.step(&mut rng);
             causes.step(&mut rng);
         }
-        Surface {
-            costs: chain.terms.costs(shape, &mut rng),
-            fails: causes.fails(),
-            noise: chain.noise.sqrt(),
+        // As many of each chain, give or take one.
+        for _ in 0..(effort.draws + effort.chains - 1 - chain) / effort.chains {
+            for _ in 0..effort.steps {
+                chain_state.step(&mut rng);
+                causes.step(&mut rng);
+            }
+            surfaces.push(Surface {
+                costs: chain_state.terms.costs(shape, &mut rng),
+                fails: causes.fails(),
+                noise: chain_state.noise.sqrt(),
+            });
         }
-    };
-    (0..count).map(|_| draw()).collect()
+    }
+    surfaces
+}
+
+/// What a chain takes for the reason of all differences when it starts. Where runs are few, it
+/// stays with it: chains of both kinds together hold both possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// Plans differ.
+    Effects,
+    /// Runs are disturbed.
+    Disturbances,
 }
 
 /// State of the chain.
@@ -149,22 +182,31 @@ struct Chain {
     drift: Drift,
     /// What the terms and the drift leave of each run's cost.
     rest: Vec<f64>,
-    /// Precision of each run over that of a run that is no outlier.
+    tails: Tails,
+    /// Precision of each run over that of a run that is not disturbed.
     weights: Vec<f64>,
-    /// Variance of a run that is no outlier, and the first guess at it.
+    /// Variance of a run that is not disturbed, and the first guess at it.
     noise: f64,
     guess: f64,
 }
 
 impl Chain {
-    fn new(shape: &Shape, plans: &[Candidate], costs: &[f64], noise: f64) -> Self {
+    fn new(shape: &Shape, plans: &[Candidate], costs: &[f64], noise: f64, start: Start) -> Self {
         let noise = if noise.is_finite() { noise.max(1e-4) } else { USUAL_NOISE };
         let centre = crate::statistics::median(costs);
+        let rest: Vec<f64> = costs.iter().map(|cost| cost - centre).collect();
+        // A run as far off as if its distance were one standard deviation.
+        let of_disturbance = |rest: &f64| (noise / rest.abs()).min(1.0).powi(2);
+        let weights = match start {
+            Start::Effects => vec![1.0; costs.len()],
+            Start::Disturbances => rest.iter().map(of_disturbance).collect(),
+        };
         Self {
             terms: Terms::new(shape, plans),
             drift: Drift::new(centre, costs.len(), noise),
-            rest: costs.iter().map(|cost| cost - centre).collect(),
-            weights: vec![1.0; costs.len()],
+            rest,
+            tails: Tails::new(),
+            weights,
             noise: noise * noise,
             guess: noise * noise,
         }
@@ -174,15 +216,12 @@ impl Chain {
     fn step(&mut self, rng: &mut SmallRng) {
         self.terms.step(&mut self.rest, &self.weights, self.noise, rng);
         self.drift.step(&mut self.rest, &self.weights, self.noise, rng);
-        let outlier = OUTLIER.powi(-2);
         let mut squares = 0.0;
         for (rest, weight) in self.rest.iter().zip(&mut self.weights) {
-            let square = rest * rest / self.noise;
-            let odds =
-                (OUTLIERS / (1.0 - OUTLIERS) / OUTLIER).ln() + square * (1.0 - outlier) / 2.0;
-            *weight = if happens(odds, rng) { outlier } else { 1.0 };
+            *weight = self.tails.draw(rest * rest / self.noise, rng);
             squares += *weight * rest * rest;
         }
+        self.tails.step(rng);
         self.noise = variance(squares, self.rest.len(), self.guess, rng);
     }
 }
@@ -211,6 +250,8 @@ mod tests {
     use super::*;
     use crate::statistics::{median, robust_sigma};
 
+    const EFFORT: Effort = Effort { chains: 2, draws: 200, steps: 2 };
+
     fn seen(plan: u32, cost: f64) -> Seen {
         Seen { plan: Candidate(plan), cost: Some(cost) }
     }
@@ -222,14 +263,14 @@ mod tests {
     /// Costs without interactions: unmeasured cells are predicted, effects recovered.
     #[test]
     fn additive_costs_are_predicted_where_nothing_was_measured() {
-        let shape = Shape { levels: vec![4, 3, 3], extras: 0 };
+        let shape = Shape { levels: vec![4, 3, 3], extras: 0, ..Shape::default() };
         let truth = |c: Candidate| {
             let p = shape.coordinates(c).unwrap();
             [0.0, 0.3, -0.2, 0.1][p[0]] + [0.0, -0.4, 0.2][p[1]] + [0.0, 0.05, 0.0][p[2]]
         };
         let design = super::super::design::screening(&shape, 3, 3, 6);
         let seen: Vec<Seen> = design.iter().flatten().map(|&c| seen(c.0, truth(c))).collect();
-        let draws = draws(&shape, &seen, 0.01, 200, 1);
+        let draws = draws(&shape, &seen, 0.01, EFFORT, 1);
         for cell in shape.candidates() {
             let error = expected(&draws, |s| s.cost(cell) - s.cost(Candidate(0))) - truth(cell);
             assert!(error.abs() < 0.06, "{cell:?}: {error}");
@@ -243,10 +284,10 @@ mod tests {
 
     #[test]
     fn an_outlier_does_not_spoil_the_estimate() {
-        let shape = Shape { levels: vec![2, 2], extras: 0 };
+        let shape = Shape { levels: vec![2, 2], extras: 0, ..Shape::default() };
         let mut runs: Vec<Seen> = (0..24).map(|i| seen(i % 4, f64::from(i % 4) * 0.1)).collect();
         runs[5].cost = Some(2.1);
-        let draws = draws(&shape, &runs, 0.02, 200, 1);
+        let draws = draws(&shape, &runs, 0.02, EFFORT, 1);
         let cost = expected(&draws, |s| s.cost(Candidate(1)) - s.cost(Candidate(0)));
         assert!((cost - 0.1).abs() < 0.03, "{cost}");
     }
@@ -254,10 +295,10 @@ mod tests {
     /// What only one combination does is believed after some repetitions.
     #[test]
     fn a_plan_may_differ_from_what_its_levels_say() {
-        let shape = Shape { levels: vec![2, 2, 2], extras: 1 };
+        let shape = Shape { levels: vec![2, 2, 2], extras: 1, ..Shape::default() };
         let cost = |plan| if plan == 7 { -0.5 } else { f64::from(plan == 8) * 0.2 };
         let runs: Vec<Seen> = (0..54).map(|i| seen(i % 9, cost(i % 9))).collect();
-        let draws = draws(&shape, &runs, 0.02, 200, 1);
+        let draws = draws(&shape, &runs, 0.02, EFFORT, 1);
         for plan in [6, 7, 8] {
             let found = expected(&draws, |s| s.cost(Candidate(plan)) - s.cost(Candidate(0)));
             assert!((found - cost(plan)).abs() < 0.05, "{plan}: {found}");
@@ -266,20 +307,20 @@ mod tests {
 
     #[test]
     fn drift_is_no_effect() {
-        let shape = Shape { levels: vec![2], extras: 0 };
+        let shape = Shape { levels: vec![2], extras: 0, ..Shape::default() };
         // The second plan runs later, when everything is slower.
         let cost = |i: u32| f64::from(i) * 0.02;
         let runs: Vec<Seen> = (0..40).map(|i| seen(u32::from(i % 4 > 1), cost(i))).collect();
-        let draws = draws(&shape, &runs, 0.01, 200, 1);
+        let draws = draws(&shape, &runs, 0.01, EFFORT, 1);
         let effect = expected(&draws, |s| s.main_effect(&shape, 0, 1));
         assert!(effect.abs() < 0.02, "{effect}");
     }
 
     #[test]
     fn nothing_measured_gives_no_surface() {
-        let shape = Shape { levels: vec![2], extras: 1 };
-        assert!(draws(&shape, &[], 0.05, 3, 1).is_empty());
+        let shape = Shape { levels: vec![2], extras: 1, ..Shape::default() };
+        assert!(draws(&shape, &[], 0.05, EFFORT, 1).is_empty());
         let failed = Seen { plan: Candidate(2), cost: None };
-        assert!(draws(&shape, &[failed], 0.05, 3, 1).is_empty());
+        assert!(draws(&shape, &[failed], 0.05, EFFORT, 1).is_empty());
     }
 }

@@ -1,0 +1,298 @@
+//! Numbers as programs print them for people, in any locale.
+//!
+//! ```text
+//!  1234.5  1234,5  1,234.5  1.234,5  1,234,567  1 234,5  1'234.5  1_234  -1.2e-3  1.2k  3 min
+//!  1,021   both a decimal comma and a thousands separator are possible: refused
+//! ```
+//!
+//! A comma (or a point, a space, an apostrophe, an underscore) separates thousands only in
+//! groups of three digits, all through the number. A single comma does so only where something
+//! else says that it is no decimal sign. A single point is a decimal sign, as in the C locale.
+
+use thiserror::Error;
+
+/// What separates whole from decimal digits, where a number alone does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decimal {
+    /// `1,021` is one thousand and twenty-one.
+    Point,
+    /// `1,021` is a little more than one.
+    Comma,
+}
+
+impl Decimal {
+    fn sign(self) -> char {
+        match self {
+            Self::Point => '.',
+            Self::Comma => ',',
+        }
+    }
+}
+
+/// Why a text is not read as a number.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NumberError {
+    /// Something else than digits, separators, a sign, an exponent and a unit.
+    #[error("it is not a number")]
+    NotANumber,
+    /// Separators that mean nothing, or that contradict the decimal sign asked for.
+    #[error("its separators are neither decimal signs nor groups of three digits")]
+    Separators,
+    /// Two readings.
+    #[error(
+        "it may be a number of thousands or one with a decimal comma; say which with --decimal \
+         point or --decimal comma"
+    )]
+    Ambiguous,
+    /// A unit that is not known.
+    #[error(
+        "'{0}' is not a unit that is understood (ns, us, ms, s, min, h; k, M, G, T; Ki, Mi, Gi, \
+         Ti; each of these may be followed by B; %); have the group match the number alone"
+    )]
+    Unit(String),
+}
+
+/// The number that a text is, in base units: seconds, or the thing counted.
+///
+/// # Errors
+/// [`NumberError`].
+pub fn number(text: &str, decimal: Option<Decimal>) -> Result<f64, NumberError> {
+    let text: String = text.trim().chars().map(plain).collect();
+    let (sign, text) = match text.strip_prefix(['-', '+']) {
+        Some(rest) if text.starts_with('-') => (-1.0, rest),
+        Some(rest) => (1.0, rest),
+        None => (1.0, text.as_str()),
+    };
+    let is_mantissa = |c: char| c.is_ascii_digit() || SEPARATORS.contains(&c);
+    let end = text.find(|c| !is_mantissa(c)).unwrap_or(text.len());
+    let (mantissa, rest) = text.split_at(end);
+    let (exponent, unit) = exponent(rest);
+    // Punctuation after a number is no part of it.
+    let mantissa = mantissa.trim_end_matches([' ', '.', ',', '\'', '_']);
+    if !mantissa.contains(|c: char| c.is_ascii_digit()) {
+        return Err(NumberError::NotANumber);
+    }
+    let digits = digits(mantissa, decimal, !exponent.is_empty())?;
+    let value: f64 = format!("{digits}{exponent}").parse().map_err(|_| NumberError::NotANumber)?;
+    Ok(sign * value * scale(unit.trim())?)
+}
+
+/// What may stand between digits.
+const SEPARATORS: [char; 5] = ['.', ',', ' ', '\'', '_'];
+
+/// Typographic signs as those of ASCII.
+fn plain(c: char) -> char {
+    match c {
+        // Minus, non-breaking and thin spaces, apostrophes.
+        '\u{2212}' => '-',
+        '\u{a0}' | '\u{2007}' | '\u{2009}' | '\u{202f}' => ' ',
+        '\u{2019}' | '\u{2bc}' => '\'',
+        '\u{3bc}' | '\u{b5}' => 'u',
+        c => c,
+    }
+}
+
+/// An exponent, and what follows it.
+fn exponent(text: &str) -> (&str, &str) {
+    let Some(after) = text.strip_prefix(['e', 'E']) else { return ("", text) };
+    let digits = after.strip_prefix(['-', '+']).unwrap_or(after);
+    let count = digits.bytes().take_while(u8::is_ascii_digit).count();
+    if count == 0 {
+        return ("", text);
+    }
+    text.split_at(text.len() - digits.len() + count)
+}
+
+/// The mantissa with a decimal point, and without separators of thousands.
+fn digits(text: &str, decimal: Option<Decimal>, has_exponent: bool) -> Result<String, NumberError> {
+    let sign = decimal_sign(text, decimal, has_exponent)?;
+    let (whole, fraction) = match sign {
+        Some(sign) => text.rsplit_once(sign).unwrap_or((text, "")),
+        None => (text, ""),
+    };
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_digits(fraction) || sign.is_some_and(|sign| whole.contains(sign)) {
+        return Err(NumberError::Separators);
+    }
+    let whole = ungrouped(whole).ok_or(NumberError::Separators)?;
+    Ok(format!("{whole}.{fraction}"))
+}
+
+/// The decimal sign of a number, if it has one.
+fn decimal_sign(
+    text: &str,
+    decimal: Option<Decimal>,
+    has_exponent: bool,
+) -> Result<Option<char>, NumberError> {
+    let count = |sign: char| text.chars().filter(|c| *c == sign).count();
+    let (points, commas) = (count('.'), count(','));
+    if let Some(decimal) = decimal {
+        return Ok((count(decimal.sign()) > 0).then_some(decimal.sign()));
+    }
+    Ok(match (points, commas) {
+        (0, 0) => None,
+        // The last of two kinds; several of one kind are thousands.
+        (1.., 1..) => text.chars().rfind(|c| matches!(c, '.' | ',')),
+        (1, 0) => Some('.'),
+        (0, 1) => {
+            let (whole, fraction) = text.split_once(',').unwrap_or((text, ""));
+            let may_be_thousands = fraction.len() == 3
+                && (1..=3).contains(&whole.len())
+                && !whole.starts_with('0')
+                && whole.bytes().all(|byte| byte.is_ascii_digit());
+            if may_be_thousands && !has_exponent {
+                return Err(NumberError::Ambiguous);
+            }
+            Some(',')
+        }
+        _ => None,
+    })
+}
+
+/// Digits without separators of thousands; `None` where these are not between groups of three,
+/// or not all alike.
+fn ungrouped(text: &str) -> Option<String> {
+    let Some(separator) = text.chars().find(|c| !c.is_ascii_digit()) else {
+        return Some(text.to_owned());
+    };
+    let groups: Vec<&str> = text.split(separator).collect();
+    let (first, others) = groups.split_first()?;
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_grouped = (1..=3).contains(&first.len())
+        && is_digits(first)
+        && others.iter().all(|group| group.len() == 3 && is_digits(group));
+    is_grouped.then(|| groups.concat())
+}
+
+/// What a unit multiplies by.
+fn scale(unit: &str) -> Result<f64, NumberError> {
+    let (hour, minute) = (3600.0, 60.0);
+    Ok(match unit {
+        "" | "s" | "sec" | "B" => 1.0,
+        "h" => hour,
+        "min" => minute,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "ns" => 1e-9,
+        "%" => 0.01,
+        "k" | "K" | "kB" | "KB" => 1e3,
+        "M" | "MB" => 1e6,
+        "G" | "GB" => 1e9,
+        "T" | "TB" => 1e12,
+        "Ki" | "KiB" => 1024.0,
+        "Mi" | "MiB" => 1_048_576.0,
+        "Gi" | "GiB" => 1_073_741_824.0,
+        "Ti" | "TiB" => 1_099_511_627_776.0,
+        unit => {
+            let is_word = unit.chars().all(|c| c.is_alphabetic() || c == '/' || c == '%');
+            let what = NumberError::Unit(unit.to_owned());
+            return Err(if is_word { what } else { NumberError::NotANumber });
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<f64, NumberError> {
+        number(text, None)
+    }
+
+    #[test]
+    fn what_has_one_reading_is_read() {
+        for (text, value) in [
+            ("12", 12.0),
+            ("1.021", 1.021),
+            ("1,5", 1.5),
+            ("0,021", 0.021),
+            ("1,0213", 1.0213),
+            ("1234,567", 1234.567),
+            ("1,234.5", 1234.5),
+            ("1.234,5", 1234.5),
+            ("1,234,567", 1_234_567.0),
+            ("1.234.567", 1_234_567.0),
+            ("1,234,567.25", 1_234_567.25),
+            ("1 234,5", 1234.5),
+            ("1\u{a0}234\u{a0}567", 1_234_567.0),
+            ("1\u{202f}234,567", 1234.567),
+            ("1\u{2009}234", 1234.0),
+            ("1'234.5", 1234.5),
+            ("1\u{2019}234", 1234.0),
+            ("1_234", 1234.0),
+            ("1,021e3", 1021.0),
+            ("1.5e-3", 0.0015),
+            ("1.5E+3", 1500.0),
+            (" 7. ", 7.0),
+            (".5", 0.5),
+            ("\u{2212}1.5", -1.5),
+            ("+3", 3.0),
+            ("1.2k", 1200.0),
+            ("3 min", 180.0),
+            ("900 ms", 0.9),
+            ("7 \u{b5}s", 7e-6),
+            ("2 KiB", 2048.0),
+            ("1,5 GB", 1.5e9),
+        ] {
+            let read = read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert!((read - value).abs() <= 1e-12 * value.abs(), "{text} is read as {read}");
+        }
+    }
+
+    #[test]
+    fn what_has_two_readings_is_refused_until_the_user_says_which() {
+        for (text, point, comma) in [("1,021", 1021.0, 1.021), ("999,000", 999_000.0, 999.0)] {
+            assert_eq!(read(text), Err(NumberError::Ambiguous), "{text}");
+            assert_eq!(number(text, Some(Decimal::Point)), Ok(point));
+            assert_eq!(number(text, Some(Decimal::Comma)), Ok(comma));
+        }
+        assert_eq!(number("1.021", Some(Decimal::Comma)), Ok(1021.0));
+        assert_eq!(number("1.234,5", Some(Decimal::Comma)), Ok(1234.5));
+        assert_eq!(number("1,5", Some(Decimal::Point)), Err(NumberError::Separators));
+        assert_eq!(number("1.5", Some(Decimal::Comma)), Err(NumberError::Separators));
+        assert!(read("1,021").unwrap_err().to_string().contains("--decimal comma"));
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        for text in ["", "-", ",", "x", "nan", "inf", "1:02", "1-2", "\u{661}"] {
+            assert_eq!(read(text), Err(NumberError::NotANumber), "{text}");
+        }
+        for text in ["1,23,456", "1.2.3", "12,34.5.6", "1 2", "1,234'567", "1234 567", "1,,5"] {
+            assert_eq!(read(text), Err(NumberError::Separators), "{text}");
+        }
+        for (text, unit) in [("3 m", "m"), ("5 furlongs", "furlongs"), ("2e", "e")] {
+            assert_eq!(read(text), Err(NumberError::Unit(unit.into())), "{text}");
+        }
+    }
+
+    proptest! {
+        /// Whatever the locale writes, grouped or not, is read as what was meant.
+        #[test]
+        fn numbers_of_every_locale_are_read_back(
+            value in 0u64..10_000_000_000,
+            fraction in 0u32..100,
+            separators in prop::sample::select(vec![(',', '.'), ('.', ','), (' ', ','), ('\'', '.')]),
+        ) {
+            let (thousands, decimal) = separators;
+            let digits = value.to_string();
+            let mut grouped = String::new();
+            for (index, digit) in digits.chars().enumerate() {
+                if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                    grouped.push(thousands);
+                }
+                grouped.push(digit);
+            }
+            let text = format!("{grouped}{decimal}{fraction:02}");
+            let meant: f64 = format!("{digits}.{fraction:02}").parse().unwrap();
+            prop_assert_eq!(read(&text), Ok(meant), "{}", text);
+        }
+
+        #[test]
+        fn nothing_is_a_panic(text in "[-+0-9.,' _eEkMs\u{a0}\u{2212}%x]{0,12}") {
+            let _ = read(&text);
+        }
+    }
+}
