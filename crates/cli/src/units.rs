@@ -64,7 +64,7 @@ pub fn limit(text: &str) -> Result<Limits, String> {
     match text.split_once('=') {
         Some(("rss", value)) => {
             let bytes = size(value)?;
-            if bytes < PAGE {
+            if bytes < PAGE && value.trim().ends_with(|c: char| c.is_ascii_digit()) {
                 return Err(format!(
                     "'{text}' is {bytes} bytes, less than a page; give a unit, as in rss=8G"
                 ));
