@@ -6,8 +6,10 @@
 //! - a cache that several cores share is read with its first CPU only, and of it only who
 //!   shares it and its size when one with this index and this size is known;
 //! - of the caches that a core has to itself, those of the first core of a kind are read;
-//!   another core is of that kind when it has as many threads and its largest own cache has
-//!   the same size. This tells the big from the little cores of a hybrid processor.
+//!   another core is of that kind when it has as many threads, its own caches have the same
+//!   sizes, and it shares the caches above them. This tells the big from the little cores of
+//!   a hybrid processor, also where a cluster of little cores shares a cache as large as the
+//!   one that each big core has to itself.
 
 use std::collections::BTreeMap;
 
@@ -89,14 +91,35 @@ impl Reader {
     /// Which known kind this core is of.
     fn kind(&self, cpu: &Cpu) -> Result<Option<usize>, ReadError> {
         for (at, kind) in self.kinds.iter().enumerate() {
-            if kind.threads == cpu.siblings.len()
-                && let Some((slot, largest)) = kind.own.last()
-                && self.size(&format!("cpu{}/cache/index{slot}", cpu.id))? == largest.size_bytes
-            {
+            if kind.threads == cpu.siblings.len() && self.is_of(kind, cpu)? {
                 return Ok(Some(at));
             }
         }
         Ok(None)
+    }
+
+    /// Whether the caches that cores of this kind have to themselves are this core's own, of
+    /// the same sizes, and are all of its own.
+    fn is_of(&self, kind: &CoreKind, cpu: &Cpu) -> Result<bool, ReadError> {
+        let Some((last, _)) = kind.own.last() else { return Ok(false) };
+        for (slot, cache) in &kind.own {
+            if self.size(&slot_path(*slot, cpu.id))? != cache.size_bytes {
+                return Ok(false);
+            }
+        }
+        Ok(self.sharers(*last, cpu.id)?.as_ref() == Some(&cpu.siblings)
+            && self.sharers(last + 1, cpu.id)?.as_ref() != Some(&cpu.siblings))
+    }
+
+    /// The online CPUs that share a cache of a CPU; `None` when there is no such cache.
+    fn sharers(&self, slot: usize, cpu: CpuId) -> Result<Option<CpuSet>, ReadError> {
+        let file = format!("{}/shared_cpu_list", slot_path(slot, cpu));
+        let list = self.dir.find(&file, parse::LIST_OF_CPUS, parse::list)?;
+        Ok(list.map(|cpus: CpuSet| {
+            let mut cpus = cpus.intersection(&self.online);
+            cpus.insert(cpu);
+            cpus
+        }))
     }
 
     /// Reads the caches of a CPU that are not known yet; returns their slots.
@@ -116,12 +139,9 @@ impl Reader {
 
     /// One cache; `None` when there is none.
     fn cache(&mut self, slot: usize, cpu: CpuId) -> Result<Option<Cache>, ReadError> {
-        let path = format!("cpu{cpu}/cache/index{slot}");
+        let Some(cpus) = self.sharers(slot, cpu)? else { return Ok(None) };
+        let path = slot_path(slot, cpu);
         let file = |name| format!("{path}/{name}");
-        let list = self.dir.find(&file("shared_cpu_list"), parse::LIST_OF_CPUS, parse::list)?;
-        let Some(cpus) = list else { return Ok(None) };
-        let mut cpus = CpuSet::intersection(&cpus, &self.online);
-        cpus.insert(cpu);
         let size_bytes = self.size(&path)?;
         let known = self.models[slot].iter().find(|model| model.size_bytes == size_bytes);
         if let Some(model) = known.filter(|model| model.size_bytes.is_some()) {
@@ -144,6 +164,10 @@ impl Reader {
     fn size(&self, path: &str) -> Result<Option<u64>, ReadError> {
         self.dir.find(&format!("{path}/size"), "a size such as 32K", size_bytes)
     }
+}
+
+fn slot_path(slot: usize, cpu: CpuId) -> String {
+    format!("cpu{cpu}/cache/index{slot}")
 }
 
 fn level(text: &str) -> Option<u32> {
@@ -183,8 +207,55 @@ mod tests {
                 cpus: [first, first + 1].map(CpuId).into_iter().collect(),
             });
         }
+        assert_eq!(read_back(&machine), machine.caches);
+    }
+
+    fn read_back(machine: &Machine) -> Vec<Cache> {
         let directory = tempfile::tempdir().unwrap();
-        Recording::of(&machine).unpack(directory.path()).unwrap();
-        assert_eq!(crate::read(directory.path()).unwrap().caches, machine.caches);
+        Recording::of(machine).unpack(directory.path()).unwrap();
+        crate::read(directory.path()).unwrap().caches
+    }
+
+    /// Six big cores and ten little ones in clusters of four, four and two, with caches of the
+    /// second level that differ by who shares them alone. Whichever kind comes first.
+    #[test]
+    fn little_cores_that_share_a_cache_of_the_same_size_are_told_apart() {
+        for big in [0..6, 10..16] {
+            let mut machine = Machine::uniform(1, 16);
+            let cache = |level, kind, kib: u64, cpus: std::ops::Range<u32>| Cache {
+                level,
+                kind,
+                size_bytes: Some(kib << 10),
+                ways: Some(8),
+                line_bytes: Some(64),
+                cpus: cpus.map(CpuId).collect(),
+            };
+            for cpu in 0..16 {
+                let kib = if big.contains(&cpu) { 48 } else { 32 };
+                machine.caches.push(cache(1, CacheKind::Data, kib, cpu..cpu + 1));
+            }
+            for cpu in 0..16 {
+                machine.caches.push(cache(1, CacheKind::Instruction, 64, cpu..cpu + 1));
+            }
+            let first = if big.start == 0 { 6 } else { 0 };
+            let clusters = [first..first + 4, first + 4..first + 8, first + 8..first + 10];
+            for cpus in big.clone().map(|cpu| cpu..cpu + 1).chain(clusters) {
+                machine.caches.push(cache(2, CacheKind::Unified, 2048, cpus));
+            }
+            machine.caches.sort_by_key(|cache| (cache.level, cache.kind, cache.cpus.first()));
+            let read = read_back(&machine);
+            assert_eq!(read, machine.caches);
+            let count = |level, kind, kib: u64, sharers| {
+                let alike = |c: &&Cache| {
+                    (c.level, c.kind, c.size_bytes) == (level, kind, Some(kib << 10))
+                        && sharers == (c.cpus.len() > 1)
+                };
+                read.iter().filter(alike).count()
+            };
+            assert_eq!(count(1, CacheKind::Data, 48, false), 6);
+            assert_eq!(count(1, CacheKind::Data, 32, false), 10);
+            assert_eq!(count(2, CacheKind::Unified, 2048, false), 6);
+            assert_eq!(count(2, CacheKind::Unified, 2048, true), 3);
+        }
     }
 }
