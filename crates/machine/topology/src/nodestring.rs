@@ -3,8 +3,8 @@
 //! `all` is what the process may use; `!` before a string is all but that; `+LIST` counts
 //! inside what the process may use (`+0` = its first node), which is what scripts in
 //! containers need; `!+LIST` is both. numactl's `same` (the nodes of the option before) and
-//! its names of devices (`pci:`, `block:`, `netdev:`, `file:`, `ip:`) are refused as not
-//! being lists.
+//! its names of devices (`pci:`, `block:`, `netdev:`, `file:`, `ip:`) depend on more than the
+//! machine: who takes them replaces them by a list first.
 
 use thiserror::Error;
 
@@ -33,6 +33,12 @@ pub enum NodestringError {
         /// Ids that are there.
         present: String,
     },
+    /// CPUs that the machine has and that do not run.
+    #[error("CPU {offline} is offline; {}", start_cpus(.offline))]
+    Offline {
+        /// CPUs asked for and not running.
+        offline: CpuSet,
+    },
     /// Ids that exist but are outside the cpuset or affinity of this process.
     #[error(
         "{what} {denied} is outside what this process may use ({allowed}); \
@@ -54,6 +60,12 @@ pub enum NodestringError {
         /// The whole text.
         text: String,
     },
+}
+
+/// How offline CPUs are brought up, for an error.
+fn start_cpus(offline: &CpuSet) -> String {
+    let first = offline.first().unwrap_or_default();
+    format!("to start it: echo 1 | sudo tee /sys/devices/system/cpu/cpu{first}/online")
 }
 
 /// Resolves a nodestring (`0-2,4`, `!0`, `+0`, `!+0`, `all`) to nodes to allocate on.
@@ -83,7 +95,20 @@ pub fn parse_cpu_nodes(text: &str, machine: &Machine) -> Result<NodeSet, Nodestr
 /// [`NodestringError`] when it is malformed, names unknown, offline or denied CPUs, or
 /// selects nothing.
 pub fn parse_cpus(text: &str, machine: &Machine) -> Result<CpuSet, NodestringError> {
-    resolve("CPU", text, &machine.online_cpus(), &machine.allowed.cpus)
+    let online = machine.online_cpus();
+    let present: CpuSet = machine.cpus.iter().map(|cpu| cpu.id).collect();
+    match resolve("CPU", text, &online, &machine.allowed.cpus) {
+        Err(NodestringError::Unknown { missing, .. }) if is_present(&missing, &present) => {
+            let offline = CpuSet::parse_list(&missing).unwrap_or_default();
+            Err(NodestringError::Offline { offline })
+        }
+        result => result,
+    }
+}
+
+/// Whether all of a list that was printed are CPUs of the machine.
+fn is_present(list: &str, present: &CpuSet) -> bool {
+    CpuSet::parse_list(list).is_ok_and(|cpus| cpus.is_subset(present))
 }
 
 fn resolve<T: From<u32> + Into<u32> + Copy>(
@@ -212,7 +237,12 @@ mod tests {
     fn offline_cpus_cannot_be_used() {
         let mut machine = Machine::uniform(1, 4);
         machine.cpus[3].online = false;
-        assert!(matches!(parse_cpus("3", &machine), Err(NodestringError::Unknown { .. })));
+        let error = parse_cpus("2-3", &machine).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "CPU 3 is offline; to start it: echo 1 | sudo tee /sys/devices/system/cpu/cpu3/online"
+        );
+        assert!(matches!(parse_cpus("3,9", &machine), Err(NodestringError::Unknown { .. })));
         let three: CpuSet = [CpuId(0), CpuId(1), CpuId(2)].into_iter().collect();
         machine.allowed.cpus = three.clone();
         assert_eq!(parse_cpus("all", &machine).unwrap(), three);
