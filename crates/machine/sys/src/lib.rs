@@ -29,6 +29,13 @@ pub mod spawn;
 
 use std::io;
 
+/// Size of a page of memory, in bytes.
+#[must_use]
+pub fn page_size() -> usize {
+    // SAFETY: sysconf takes one integer.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
 /// Turns the `-1` convention of libc into a `Result`.
 pub(crate) fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }

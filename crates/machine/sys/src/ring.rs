@@ -86,8 +86,7 @@ impl Ring {
     /// # Errors
     /// `EPERM` beyond the memory that `perf_event_mlock_kb` grants, `ENOMEM`.
     pub fn of(event: SampledEvent) -> io::Result<Self> {
-        // SAFETY: sysconf takes an integer.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let page = crate::page_size();
         let area = PerfArea::map(event.raw(), (1 + DATA_PAGES) * page, 0)?;
         Ok(Self { event, aux: None, area, page })
     }

@@ -8,7 +8,8 @@
 //!   ├── caches                        cpuN/cache/indexN, each cache once
 //!   ├── distances, hmat               nodeN/distance, nodeN/access*/initiators
 //!   ├── processor                     /proc/cpuinfo
-//!   └── allowed                       /proc/self/status
+//!   ├── allowed                       /proc/self/status
+//!   └── procfs                        /proc alone, where /sys is not mounted
 //! ```
 //!
 //! Sources: Documentation/ABI/stable/sysfs-devices-node,
@@ -24,6 +25,7 @@ mod hmat;
 mod hugepages;
 mod nodes;
 mod processor;
+mod procfs;
 mod tiers;
 mod tree;
 
@@ -56,6 +58,9 @@ pub enum Extent {
 /// [`Machine::allowed`] is what the calling process may use; in a copy, what the process
 /// that made the copy could use, or everything when the copy does not say.
 ///
+/// Where sysfs is not mounted, what `/proc` alone says: nodes with their memory, and CPUs,
+/// whose nodes are known on a machine of one node only.
+///
 /// # Errors
 /// [`ReadError`] when a file that every kernel has is missing, or one does not hold what
 /// the kernel writes.
@@ -69,6 +74,9 @@ pub fn read(root: &Path) -> Result<Machine, ReadError> {
 /// As [`read`].
 pub fn read_extent(root: &Path, extent: Extent) -> Result<Machine, ReadError> {
     let root = Dir::root(root)?;
+    if let Some(machine) = procfs::read(&root)? {
+        return Ok(machine);
+    }
     let online = cpus::online(&root)?;
     let nodes = nodes::read(&root, &online)?;
     let mut machine = Machine {
