@@ -15,7 +15,15 @@ pub fn draw(machine: &Machine, width: usize) -> String {
     let mut text = summary(machine, width);
     for node in &machine.nodes {
         text.push('\n');
-        text += &node_tree(machine, node, width);
+        let title = format!("{BOLD}node {}{BOLD:#}  {}", node.id, memory(node));
+        text += &node_tree(machine, node, &title, width);
+    }
+    let homeless = Node { cpus: cpus_of_no_node(machine), ..Node::default() };
+    if !homeless.cpus.is_empty() {
+        text.push('\n');
+        let title =
+            format!("{BOLD}no node{BOLD:#}  CPUs of which the kernel does not say the node");
+        text += &node_tree(machine, &homeless, &title, width);
     }
     let matrices = matrix::all(machine, width);
     if !matrices.is_empty() {
@@ -23,6 +31,11 @@ pub fn draw(machine: &Machine, width: usize) -> String {
         text += &matrices;
     }
     text + &restriction(machine, width)
+}
+
+/// Online CPUs that no node lists: firmware may leave them out of its tables.
+fn cpus_of_no_node(machine: &Machine) -> CpuSet {
+    machine.online_cpus().difference(&machine.cpus_of(&machine.node_ids()))
 }
 
 fn summary(machine: &Machine, width: usize) -> String {
@@ -59,13 +72,13 @@ fn summary(machine: &Machine, width: usize) -> String {
 /// ├─ CPUs 0-7,64-71: 8 cores, 2 threads each, package 0
 /// └─ L3 32.0 MiB x 2 shared by 0-3,64-67 | 4-7,68-71
 /// ```
-fn node_tree(machine: &Machine, node: &Node, width: usize) -> String {
+fn node_tree(machine: &Machine, node: &Node, title: &str, width: usize) -> String {
     const BRANCH: usize = 3;
     let inner = width.saturating_sub(BRANCH);
     let mut items = vec![cpus(machine, node, inner)];
     items.extend(caches::shared(machine, node, inner));
     items.extend(huge_pages(node));
-    let mut text = format!("{BOLD}node {}{BOLD:#}  {}\n", node.id, memory(node));
+    let mut text = format!("{title}\n");
     for (i, lines) in items.iter().enumerate() {
         let (first, later) =
             if i + 1 == items.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };

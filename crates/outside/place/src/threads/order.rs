@@ -18,7 +18,8 @@ use crate::ThreadPlacement;
 ///
 /// Sparse takes one CPU of each node in turn, first over whole cores, then over their
 /// SMT siblings. Dense fills a node, siblings included, before it goes to the node nearest
-/// to those already filled. Both start at the node with the lowest id.
+/// to those already filled. Both start at the node with the lowest id; CPUs of which the
+/// kernel does not say the node come last.
 #[must_use]
 pub fn order(machine: &Machine, allowed: &CpuSet, placement: ThreadPlacement) -> Vec<CpuId> {
     let nodes = cpus_by_node(machine, allowed);
@@ -60,8 +61,11 @@ fn sparse(nodes: &BTreeMap<Option<NodeId>, ByRank>) -> Vec<CpuId> {
     let ranks = nodes.values().map(Vec::len).max().unwrap_or(0);
     let mut cpus = Vec::new();
     for rank in 0..ranks {
+        // The key `None` sorts first, and its CPUs come last.
+        let homeless = nodes.get(&None).into_iter();
+        let known = nodes.iter().filter(|(node, _)| node.is_some()).map(|(_, cpus)| cpus);
         let lists: Vec<&[CpuId]> =
-            nodes.values().filter_map(|node| node.get(rank)).map(Vec::as_slice).collect();
+            known.chain(homeless).filter_map(|cpus| cpus.get(rank)).map(Vec::as_slice).collect();
         let longest = lists.iter().map(|list| list.len()).max().unwrap_or(0);
         for turn in 0..longest {
             cpus.extend(lists.iter().filter_map(|list| list.get(turn)));
