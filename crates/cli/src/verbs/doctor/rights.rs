@@ -7,6 +7,8 @@ struct Capability {
     name: &'static str,
     bit: u32,
     needed_for: &'static str,
+    /// Whether the file of the binary may carry it: everybody who may start it gets it then.
+    for_file: bool,
 }
 
 const CAPABILITIES: [Capability; 4] = [
@@ -14,21 +16,25 @@ const CAPABILITIES: [Capability; 4] = [
         name: "CAP_SYS_NICE",
         bit: 23,
         needed_for: "placing threads and moving pages of other users' processes",
+        for_file: true,
     },
     Capability {
         name: "CAP_SYS_ADMIN",
         bit: 21,
         needed_for: "changing cgroups and machine-wide settings",
+        for_file: false,
     },
     Capability {
         name: "CAP_PERFMON",
         bit: 38,
         needed_for: "counting machine-wide and in the kernel where perf_event_paranoid forbids it",
+        for_file: true,
     },
     Capability {
         name: "CAP_SYS_PTRACE",
         bit: 19,
         needed_for: "figures (-p) of other users' processes",
+        for_file: false,
     },
 ];
 
@@ -53,15 +59,21 @@ fn held(capability: &Capability, effective: u64) -> Check {
     if has(effective, capability.bit) {
         return Check::works(capability.name, "held");
     }
+    let short = capability.name.trim_start_matches("CAP_");
     Check::missing(
         capability.name,
         "not held",
         format!("only needed for {}", capability.needed_for),
-        format!(
-            "run as root, or: sudo setcap {}+ep \"$(command -v numapilot)\"; docker: --cap-add {}",
-            capability.name.to_ascii_lowercase(),
-            capability.name.trim_start_matches("CAP_"),
-        ),
+        if capability.for_file {
+            format!(
+                "run as root, or: sudo setcap {}+ep \"$(command -v numapilot)\"; \
+                 docker: --cap-add {short}",
+                capability.name.to_ascii_lowercase(),
+            )
+        } else {
+            // On the file of a launcher it would be everybody's.
+            format!("run as root (sudo), for this alone; docker: --cap-add {short}")
+        },
     )
 }
 
@@ -111,6 +123,15 @@ mod tests {
         let missing = nobody.iter().filter(|(_, state)| *state == State::Missing).count();
         assert_eq!(missing, CAPABILITIES.len(), "{nobody:?}");
         assert_eq!(states("")[0].1, State::Missing);
+    }
+
+    #[test]
+    fn what_is_as_good_as_root_is_not_put_on_the_binary() {
+        for capability in &CAPABILITIES {
+            let remedy = held(capability, 0).remedy.unwrap();
+            let on_file = ["CAP_SYS_NICE", "CAP_PERFMON"].contains(&capability.name);
+            assert_eq!(remedy.contains("setcap"), on_file, "{remedy}");
+        }
     }
 
     #[test]
