@@ -373,3 +373,52 @@ fn a_second_interruption_ends_at_once_and_leaves_nothing_running() {
     let report: Value = serde_json::from_slice(&resumed.stdout).unwrap();
     assert!(report["runs"].as_u64().unwrap() > 5);
 }
+
+/// Without a C compiler says that the test is skipped.
+fn compiled(folder: &Path, name: &str, source: &str, flags: &[&str]) -> Option<String> {
+    let file = folder.join("source.c");
+    fs::write(&file, source).unwrap();
+    let program = folder.join(name);
+    let result = Process::new("cc").arg("-o").arg(&program).arg(&file).args(flags).output();
+    if !result.is_ok_and(|output| output.status.success()) {
+        println!("skipped: cc {flags:?} does not work here");
+        return None;
+    }
+    Some(program.to_str().unwrap().to_owned())
+}
+
+/// Allocators that do not reach the program that does the work are not measured, and the
+/// reason is given once.
+#[test]
+fn a_plan_without_effect_does_not_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let shared = ["-shared", "-fPIC"];
+    let Some(one) = compiled(path, "libone.so", "int one;", &shared) else { return };
+    let Some(two) = compiled(path, "libtwo.so", "int two;", &shared) else { return };
+    let work = "#include <time.h>\n#include <stdio.h>\n\
+                int main(void) { while (clock() < CLOCKS_PER_SEC / 5); puts(\"figure=1\"); }";
+    let Some(program) = compiled(path, "static", work, &["-static"]) else { return };
+    let tuned = |command: &[&str]| {
+        let allocators = format!("allocator={one},{two}");
+        let mut tune = Process::new(env!("CARGO_BIN_EXE_numapilot"));
+        tune.current_dir(path).args(["tune", "--state", "state", "--noise-runs", "3"]);
+        tune.args(["--warmup", "0", "--max-runs", "30", "--factor", &allocators]);
+        for factor in ["threads=none", "memory=inherit", "thp=inherit", "numa-balancing=inherit"] {
+            tune.args(["--factor", factor]);
+        }
+        let output = tune.args(["--metric", "figure=([0-9]+)", "--"]).args(command);
+        let output = output.stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (out, _) = tuned(&["sh", "-c", &format!("{program}; true")]);
+    let cause = "static does not load it: it is statically linked";
+    assert_eq!(out.matches(cause).count(), 1, "{out}");
+    assert!(out.contains("failed, 1 more plan alike: allocators are not in effect"), "{out}");
+    // Started directly, its file tells before anything runs.
+    let (_, err) = tuned(&[&program]);
+    assert_eq!(err.matches("it is statically linked").count(), 1, "{err}");
+    assert!(err.contains("skipped: allocator: ") && !err.contains("strict"), "{err}");
+}

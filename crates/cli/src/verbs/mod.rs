@@ -16,6 +16,7 @@ mod deferred;
 mod doctor;
 mod lab;
 mod man;
+mod processes;
 mod report;
 mod restore;
 mod run;

@@ -237,3 +237,45 @@ fn memory_without_cpus_can_be_used_on_a_machine_that_has_it() {
     assert_eq!(per_node.cpus().len(), 1, "{per_node:?}");
     assert_eq!(case("balancing").lines[0], "0");
 }
+
+#[test]
+fn isolated_cpus_are_named_and_effects_are_seen_on_several_nodes() {
+    let Some(all) = cases(
+        &["--machine", "machine-a", "--append", "isolcpus=3,6,7"],
+        &[
+            ("refused", "numapilot run -C 3 -- PAGES 1"),
+            ("node of isolated CPUs", "numapilot run -N 3 -- PAGES 1"),
+            ("all", "numapilot run -a -C 3 -- PAGES 1"),
+            ("all of a node", "numapilot run -a -N 3 -- PAGES 1"),
+            ("bind", "numapilot run -v -m 2 -C 4 -- PAGES 1 0 2"),
+            ("weighted", "numapilot run -v -w 1,3 -- PAGES 1 0 2"),
+            ("off", "numapilot run -v --numa-balancing off -- PAGES 1 0 2"),
+            ("undone", "numapilot run --strict -i all -- numapilot run -m 1 -- PAGES 1 0 2"),
+            ("doctor", "numapilot doctor"),
+        ],
+    ) else {
+        return;
+    };
+    let case = |name: &str| all.get(name).unwrap_or_else(|| panic!("{name}: {all:?}"));
+    let says = |name: &str, text: &str| {
+        assert!(
+            case(name).lines.iter().any(|line| line.contains(text)),
+            "{text}: {:?}",
+            case(name)
+        );
+    };
+    for name in ["refused", "node of isolated CPUs"] {
+        says(name, "isolated from the scheduler since boot (isolcpus=)");
+        says(name, "-a (--all)");
+        says(name, "status 125");
+    }
+    assert_eq!(case("all").cpus(), [3]);
+    assert_eq!(node(case("all of a node").cpus()[0]), 3);
+    says("bind", "memory bind 2: in effect (bind:2)");
+    says("bind", "CPUs 4: in effect (all 1 threads)");
+    says("weighted", "in effect (weighted interleave:1,3)");
+    says("off", "numa-balancing off: in effect");
+    says("undone", "has the policy bind:1, not interleave:0-7");
+    says("undone", "status 125");
+    says("doctor", "are isolated");
+}

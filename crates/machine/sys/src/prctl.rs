@@ -6,27 +6,53 @@ use std::io;
 
 use crate::check;
 
-/// Takes transparent huge pages away from the caller and its future children, or gives
-/// them back.
+/// Whether a process gets transparent huge pages (`PR_SET_THP_DISABLE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThpSwitch {
+    /// As the machine is set.
+    Enabled,
+    /// Only in memory for which it asks with `MADV_HUGEPAGE`
+    /// (`PR_THP_DISABLE_EXCEPT_ADVISED`, Linux 6.18).
+    ExceptAdvised,
+    /// Nowhere.
+    Disabled,
+}
+
+/// `PR_THP_DISABLE_EXCEPT_ADVISED`.
+const EXCEPT_ADVISED: libc::c_ulong = 1 << 1;
+
+/// Sets the switch of the caller and its future children.
 ///
 /// # Errors
-/// `EINVAL` on kernels without transparent huge pages.
-pub fn set_thp_disable(disable: bool) -> io::Result<()> {
+/// `EINVAL` for [`ThpSwitch::ExceptAdvised`] before Linux 6.18; `EPERM`, `ENOSYS` or
+/// `EINVAL` under a seccomp filter.
+pub fn set_thp_switch(switch: ThpSwitch) -> io::Result<()> {
+    let (disable, flags) = match switch {
+        ThpSwitch::Enabled => (false, 0),
+        ThpSwitch::ExceptAdvised => (true, EXCEPT_ADVISED),
+        ThpSwitch::Disabled => (true, 0),
+    };
     // SAFETY: PR_SET_THP_DISABLE takes integers only; the unused ones must be 0.
     check(libc::c_long::from(unsafe {
-        libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(disable), 0, 0, 0)
+        libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(disable), flags, 0, 0)
     }))
     .map(drop)
 }
 
-/// Whether transparent huge pages are switched off for the caller.
+/// The switch of the caller.
 ///
 /// # Errors
-/// `EINVAL` on kernels without transparent huge pages.
-pub fn thp_disabled() -> io::Result<bool> {
+/// `EPERM`, `ENOSYS` or `EINVAL` under a seccomp filter.
+pub fn thp_switch() -> io::Result<ThpSwitch> {
     // SAFETY: PR_GET_THP_DISABLE takes no argument; the unused ones must be 0.
-    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) }))
-        .map(|v| v != 0)
+    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) })).map(
+        |raw| match raw {
+            0 => ThpSwitch::Enabled,
+            1 => ThpSwitch::Disabled,
+            // Bit 1 is EXCEPT_ADVISED, which is the only flag there is.
+            _ => ThpSwitch::ExceptAdvised,
+        },
+    )
 }
 
 /// Has the caller sent `signal` when the thread ends that started it. `parent` is the process
@@ -50,10 +76,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thp_switch_is_read_back() {
-        let before = thp_disabled().unwrap();
-        set_thp_disable(!before).unwrap();
-        assert_eq!(thp_disabled().unwrap(), !before);
-        set_thp_disable(before).unwrap();
+    fn every_thp_switch_is_read_back() {
+        let before = thp_switch().unwrap();
+        for switch in [ThpSwitch::Disabled, ThpSwitch::ExceptAdvised, ThpSwitch::Enabled] {
+            match set_thp_switch(switch) {
+                Ok(()) => assert_eq!(thp_switch().unwrap(), switch),
+                Err(error) => {
+                    assert_eq!(switch, ThpSwitch::ExceptAdvised, "{error}");
+                    println!("skipped: {switch:?} came with Linux 6.18");
+                }
+            }
+        }
+        set_thp_switch(before).unwrap();
     }
 }

@@ -14,6 +14,7 @@ use std::process::{Child, Command};
 use thiserror::Error;
 
 use crate::mempolicy::{self, Mode};
+use crate::prctl::ThpSwitch;
 use crate::{affinity, check, open_files, prctl, signals};
 
 /// What the child does to itself. The default is nothing.
@@ -25,8 +26,8 @@ pub struct Steps {
     pub cpus: Option<Vec<u64>>,
     /// Memory policy: mode, `mempolicy::F_*` flags, nodes as mask words.
     pub memory: Option<(Mode, i32, Vec<u64>)>,
-    /// Takes transparent huge pages away (`true`) or gives them back (`false`).
-    pub thp_disable: Option<bool>,
+    /// Takes transparent huge pages away, or gives them back.
+    pub thp: Option<ThpSwitch>,
     /// Gets this signal when the thread that started it ends.
     pub end_with_parent: Option<i32>,
 }
@@ -109,8 +110,8 @@ impl Steps {
         if let Some((mode, flags, nodes)) = &self.memory {
             tagged(Step::Memory, mempolicy::set_mempolicy(*mode, *flags, nodes))?;
         }
-        if let Some(disable) = self.thp_disable {
-            tagged(Step::Thp, prctl::set_thp_disable(disable))?;
+        if let Some(switch) = self.thp {
+            tagged(Step::Thp, prctl::set_thp_switch(switch))?;
         }
         if let Some(signal) = self.end_with_parent {
             tagged(Step::ParentDeath, prctl::end_with_parent(parent, signal))?;
@@ -230,7 +231,7 @@ mod tests {
             new_group: true,
             cpus: Some(cpus),
             memory: Some((Mode::Interleave, 0, nodes)),
-            thp_disable: Some(true),
+            thp: Some(ThpSwitch::Disabled),
             end_with_parent: Some(libc::SIGKILL),
         };
         let maps = output(&steps, "cat", &["/proc/self/numa_maps"]);
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_no_step() {
         let mut command = Command::new("/nonexistent/program");
-        Steps { thp_disable: Some(true), ..Steps::default() }.install(&mut command);
+        Steps { thp: Some(ThpSwitch::Disabled), ..Steps::default() }.install(&mut command);
         assert!(matches!(
             spawn(&mut command).unwrap_err(),
             SpawnError::Exec(e) if e.kind() == io::ErrorKind::NotFound

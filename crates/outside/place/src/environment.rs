@@ -40,6 +40,24 @@ impl Environment {
         self.0.insert(name.into(), value.into());
     }
 
+    /// Sets a variable of the user's, in any bytes.
+    pub fn set_raw(&mut self, name: &OsStr, value: &OsStr) -> Result<(), PlaceError> {
+        let is_bad = |text: &OsStr, bytes: &[u8]| text.as_bytes().iter().any(|b| bytes.contains(b));
+        if name.is_empty() || is_bad(name, b"=\0") || is_bad(value, b"\0") {
+            return Err(PlaceError::Variable(name.to_string_lossy().escape_debug().to_string()));
+        }
+        let mut whole = OsString::new();
+        if name == "LD_PRELOAD"
+            && let Some(ours) = self.0.get(name)
+        {
+            whole.push(ours);
+            whole.push(":");
+        }
+        whole.push(value);
+        self.0.insert(name.to_owned(), whole);
+        Ok(())
+    }
+
     /// What has to be set for the program.
     pub fn changes(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.0.iter().map(|(k, v)| (k.as_os_str(), v.as_os_str()))
@@ -120,6 +138,18 @@ mod tests {
             env.preload(Path::new("/with space.so")),
             Err(PlaceError::Unpreloadable(_))
         ));
+    }
+
+    #[test]
+    fn values_need_not_be_text() {
+        let mut env = environment(&[]);
+        let raw = OsStr::from_bytes(b"/\xff.so");
+        env.set_raw(OsStr::new("A"), raw).unwrap();
+        assert_eq!(env.get("A").unwrap(), raw);
+        env.set("LD_PRELOAD", "/a.so");
+        env.set_raw(OsStr::new("LD_PRELOAD"), raw).unwrap();
+        assert_eq!(env.get("LD_PRELOAD").unwrap().as_bytes(), b"/a.so:/\xff.so");
+        assert!(matches!(env.set_raw(OsStr::new("A=B"), raw), Err(PlaceError::Variable(_))));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use numapilot_sys::spawn::SpawnError;
 use numapilot_topology::NodestringError;
 use thiserror::Error;
 
-use crate::Note;
 use crate::allocators::FindError;
 use crate::journal::JournalError;
+use crate::{Denial, DeviceError, Note};
 
 /// Why a program was not started under a plan. Each message names cause and remedy.
 #[derive(Debug, Error)]
@@ -57,6 +57,37 @@ pub enum PlaceError {
         /// Possible.
         usable: String,
     },
+    /// CPUs that are there and that this process may not use.
+    #[error("CPU {cpus} is {denial}; {}", denial.remedy())]
+    DeniedCpus {
+        /// Asked for.
+        cpus: String,
+        /// Why they may not be used.
+        denial: Denial,
+    },
+    /// Nodes whose memory is outside the cpuset.
+    #[error(
+        "the memory of node {nodes} is outside the cpuset of this process, which holds {usable}; \
+         widen it (docker: --cpuset-mems; systemd: AllowedMemoryNodes=)"
+    )]
+    DeniedNodes {
+        /// Asked for.
+        nodes: String,
+        /// Possible.
+        usable: String,
+    },
+    /// Without sysfs nobody says which CPUs a node has.
+    #[error(
+        "which CPUs are on node {nodes} is not known, because sysfs is not mounted: \
+         mount -t sysfs sysfs /sys, or give CPUs (-C)"
+    )]
+    UnknownCpus {
+        /// Asked for.
+        nodes: String,
+    },
+    /// The name of a device that leads to no node.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// `preferred` takes one node.
     #[error("a preferred node is one node, not {nodes}; for several use preferred-many (-P)")]
     OnePreferred {
@@ -97,6 +128,9 @@ pub enum PlaceError {
     /// Notes, under `strict`.
     #[error("cannot do all of the plan, and strict was asked for: {}", list(.0))]
     Strict(Vec<Note>),
+    /// What was done and has no effect on the running program, under `strict`.
+    #[error("part of the plan had no effect, and strict was asked for: {}", list(.0))]
+    NoEffect(Vec<Note>),
     /// A step between fork and exec failed.
     #[error("cannot start {program} under this plan")]
     Step {

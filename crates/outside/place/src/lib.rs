@@ -7,18 +7,24 @@
 //! ```text
 //!  Plan --Targets::of(machine)--> CPUs, nodes --prepare--> Prepared --spawn--> Running
 //!                                               |                               |
-//!                                             notes                       wait: Finished
+//!                                             notes          wait: Finished; effect: what it
+//!                                                            did to the running program
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod allocators;
+mod denial;
 mod describe;
+mod devices;
+pub mod effect;
 pub mod elf;
 mod environment;
 mod error;
 pub mod guard;
+pub mod huge_pages;
 pub mod journal;
 mod note;
+mod pid_namespace;
 pub mod plan;
 mod prepare;
 mod profile;
@@ -29,9 +35,11 @@ mod supervise;
 mod targets;
 pub mod threads;
 
-pub use describe::Loading;
+pub use denial::Denial;
+pub use devices::DeviceError;
 pub use error::PlaceError;
 pub use note::Note;
+pub use pid_namespace::{ForeignProc, check_proc};
 pub use plan::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
 };
@@ -40,4 +48,4 @@ pub use profile::ProfileError;
 pub use running::{Finished, Running, Usage};
 pub use shared_file::{remove_stale_files, shared_file};
 pub use supervise::Supervisor;
-pub use targets::{MemoryTarget, Targets};
+pub use targets::{MemoryTarget, Reach, Targets};

@@ -5,10 +5,13 @@ use std::path::Path;
 
 use numapilot_sys::mempolicy::{self, Mode};
 use numapilot_topology::{
-    CpuId, CpuSet, Extent, Machine, NodeSet, parse_cpu_nodes, parse_cpus, parse_nodes, read_extent,
+    CpuId, CpuSet, Extent, Machine, NodeSet, NodestringError, parse_cpu_nodes, parse_cpus,
+    parse_nodes, read_extent,
 };
 
-use crate::{MemoryMode, NumaBalancing, PlaceError, Plan, ThreadPlacement, threads};
+use crate::{
+    Denial, MemoryMode, NumaBalancing, PlaceError, Plan, ThreadPlacement, devices, threads,
+};
 
 /// CPUs and memory of a plan, in the numbers of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +33,27 @@ pub struct MemoryTarget {
     pub flags: i32,
     /// Nodes; empty for `Local`.
     pub nodes: NodeSet,
+}
+
+/// What a plan may ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// The CPUs and nodes of this process's affinity and cpuset.
+    #[default]
+    Allowed,
+    /// All that are there (numactl's `--all`): the kernel has the last word.
+    All,
+}
+
+impl Reach {
+    /// Makes it what the machine's `allowed` says.
+    pub fn apply(self, machine: &mut Machine) {
+        if self == Self::All {
+            machine.allowed.nodes = machine.memory_nodes();
+            let of_nodes = machine.cpus_of(&machine.node_ids());
+            machine.allowed.cpus = machine.online_cpus().union(&of_nodes);
+        }
+    }
 }
 
 impl Plan {
@@ -59,16 +83,20 @@ impl Targets {
     ///
     /// # Errors
     /// As [`Targets::of`], and when the machine cannot be read.
-    pub fn here(plan: &Plan) -> Result<Self, PlaceError> {
+    pub fn here(plan: &Plan, reach: Reach) -> Result<Self, PlaceError> {
         match plan.extent() {
-            Some(extent) => Self::of(plan, &read_extent(Path::new("/"), extent)?),
+            Some(extent) => {
+                let mut machine = read_extent(Path::new("/"), extent)?;
+                reach.apply(&mut machine);
+                Self::of(plan, &machine)
+            }
             None => Ok(Self { memory: memory(plan, None)?, ..Self::default() }),
         }
     }
 }
 
 fn cpus(plan: &Plan, machine: &Machine) -> Result<Option<CpuSet>, PlaceError> {
-    let listed = plan.cpus.as_deref().map(|text| parse_cpus(text, machine)).transpose()?;
+    let listed = plan.cpus.as_deref().map(|text| listed(text, machine)).transpose()?;
     let Some(text) = plan.cpu_nodes.as_deref() else { return Ok(listed) };
     let nodes = parse_nodes_with_cpus(text, machine)?;
     let of_nodes = machine.cpus_of(&nodes).intersection(&machine.allowed.cpus);
@@ -86,13 +114,34 @@ fn cpus(plan: &Plan, machine: &Machine) -> Result<Option<CpuSet>, PlaceError> {
     Ok(Some(both))
 }
 
+fn listed(text: &str, machine: &Machine) -> Result<CpuSet, PlaceError> {
+    parse_cpus(text, machine).map_err(|error| match error {
+        NodestringError::NotAllowed { denied, .. } => denied_cpus(denied),
+        error => error.into(),
+    })
+}
+
+fn denied_cpus(cpus: String) -> PlaceError {
+    // It was printed from a set, so that it is read back.
+    let denial = Denial::of(&CpuSet::parse_list(&cpus).unwrap_or_default());
+    PlaceError::DeniedCpus { cpus, denial }
+}
+
 /// `-N` asks for CPUs: a cpuset that denies a node's memory does not deny its CPUs.
 fn parse_nodes_with_cpus(text: &str, machine: &Machine) -> Result<NodeSet, PlaceError> {
-    match parse_cpu_nodes(text, machine) {
+    match parse_cpu_nodes(&devices::resolve(text)?, machine) {
         Ok(nodes) => Ok(nodes),
         // The general message speaks of memory; say what is missing.
-        Err(numapilot_topology::NodestringError::NotAllowed { denied, allowed, .. }) => {
-            Err(PlaceError::NoCpus { nodes: denied, usable: allowed })
+        Err(NodestringError::NotAllowed { denied, allowed, .. }) => {
+            let nodes = NodeSet::parse_list(&denied).unwrap_or_default();
+            let cpus = machine.cpus_of(&nodes);
+            if machine.cpu_nodes().is_empty() {
+                Err(PlaceError::UnknownCpus { nodes: denied })
+            } else if cpus.is_empty() {
+                Err(PlaceError::NoCpus { nodes: denied, usable: allowed })
+            } else {
+                Err(denied_cpus(cpus.to_string()))
+            }
         }
         Err(error) => Err(error.into()),
     }
@@ -142,7 +191,18 @@ fn memory_nodes(plan: &Plan, machine: &Machine) -> Result<NodeSet, PlaceError> {
         "" => "all",
         text => text,
     };
-    let nodes = parse_nodes(text, machine)?;
+    let nodes = match parse_nodes(&devices::resolve(text)?, machine) {
+        // What has no memory is outside every cpuset, which is not the reason.
+        Err(NodestringError::NotAllowed { denied, allowed, .. }) => {
+            let asked = NodeSet::parse_list(&denied).unwrap_or_default();
+            return Err(if asked.intersection(&machine.memory_nodes()).is_empty() {
+                PlaceError::NoMemory { nodes: denied, usable: allowed }
+            } else {
+                PlaceError::DeniedNodes { nodes: denied, usable: allowed }
+            });
+        }
+        nodes => nodes?,
+    };
     let with_memory = nodes.intersection(&machine.memory_nodes());
     if with_memory.is_empty() {
         return Err(PlaceError::NoMemory {
@@ -196,7 +256,7 @@ mod tests {
         off.numa_balancing = NumaBalancing::Off;
         assert_eq!(off.extent(), None);
         assert_eq!(memory_of(&off), Some((Mode::Local, 0, String::new())));
-        assert_eq!(Targets::here(&off).unwrap().memory.unwrap().mode, Mode::Local);
+        assert_eq!(Targets::here(&off, Reach::Allowed).unwrap().memory.unwrap().mode, Mode::Local);
         let mut bound = plan(MemoryMode::Bind, "1");
         assert_eq!(memory_of(&bound), Some((Mode::Bind, 0, "1".into())));
         bound.memory.balancing = true;
@@ -216,7 +276,11 @@ mod tests {
             Plan { threads: ThreadPlacement::Dense, ..plan(MemoryMode::Interleave, "all") },
         ];
         for plan in plans {
-            assert_eq!(Targets::here(&plan).unwrap(), Targets::of(&plan, &all).unwrap(), "{plan}");
+            assert_eq!(
+                Targets::here(&plan, Reach::Allowed).unwrap(),
+                Targets::of(&plan, &all).unwrap(),
+                "{plan}"
+            );
         }
     }
 
@@ -236,6 +300,33 @@ mod tests {
         assert_eq!(cpus(Some("+1"), None).unwrap().unwrap(), "1");
         assert_eq!(cpus(Some("0-2"), Some("1")).unwrap().unwrap(), "2");
         assert!(matches!(cpus(Some("0"), Some("1")), Err(PlaceError::Disjoint { .. })));
+    }
+
+    #[test]
+    fn what_is_denied_is_told_from_what_is_not_there() {
+        let mut machine = Machine::uniform(3, 1);
+        machine.allowed.nodes = [NodeId(0)].into_iter().collect();
+        let error = Targets::of(&plan(MemoryMode::Bind, "1"), &machine).unwrap_err().to_string();
+        assert!(error.starts_with("the memory of node 1 is outside the cpuset"), "{error}");
+        machine.nodes[1].memory_bytes = 0;
+        let error = Targets::of(&plan(MemoryMode::Bind, "1"), &machine).unwrap_err();
+        assert!(matches!(error, PlaceError::NoMemory { .. }), "{error}");
+        // CPUs that exist are not said to be missing.
+        machine.allowed.cpus = [CpuId(0)].into_iter().collect();
+        let on_node = Plan { cpu_nodes: Some("1".into()), ..Plan::default() };
+        let error = Targets::of(&on_node, &machine).unwrap_err().to_string();
+        assert!(error.starts_with("CPU 1 is "), "{error}");
+        let on_cpu = Plan { cpus: Some("0-1".into()), ..Plan::default() };
+        assert!(matches!(
+            Targets::of(&on_cpu, &machine),
+            Err(PlaceError::DeniedCpus { cpus, .. }) if cpus == "1"
+        ));
+        Reach::All.apply(&mut machine);
+        assert_eq!(Targets::of(&on_cpu, &machine).unwrap().cpus.unwrap().to_string(), "0-1");
+        assert_eq!(machine.allowed.nodes.to_string(), "0,2");
+        // Without sysfs.
+        machine.nodes.iter_mut().for_each(|node| node.cpus = CpuSet::new());
+        assert!(matches!(Targets::of(&on_node, &machine), Err(PlaceError::UnknownCpus { .. })));
     }
 
     #[test]

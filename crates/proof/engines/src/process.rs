@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use numapilot_place::{Note, Options, Plan, Running, Targets, prepare_targets};
+use numapilot_place::{Note, Options, Plan, Reach, Running, Targets, prepare_targets};
 use numapilot_sys::spawn::Steps;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
@@ -69,7 +69,7 @@ impl Process {
             .map_err(EngineError::file("open", &path))?;
         let copy = messages.try_clone().map_err(EngineError::file("open", &path))?;
         let options = Options { strict: start.strict, new_group: true };
-        let targets = Targets::here(start.plan)?;
+        let targets = Targets::here(start.plan, Reach::Allowed)?;
         let prepared = prepare_targets(start.plan, targets, &start.words, &options)?;
         let running = prepared.spawn(|command| {
             command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy);

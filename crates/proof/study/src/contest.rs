@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use numapilot_place::{Loading, Options, PlaceError, Plan, prepare};
+use numapilot_place::effect::{Effect, Observer, Seen};
+use numapilot_place::{Options, PlaceError, Plan, Running, prepare};
 use numapilot_topology::Machine;
 use numapilot_tune::evidence::Failure;
 use numapilot_tune::run::{Execution, RunError, Surroundings, execute, last_number, stdin};
@@ -156,28 +157,32 @@ impl Contest<'_> {
             timeout: Some(self.timeout),
             interrupted: self.interrupted,
         };
-        let mut loading = Loading::Ended;
-        let execution =
-            match execute(&prepared, surroundings, |running| loading = prepared.loading(running)) {
-                Ok(execution) => execution,
-                Err(RunError::Start(error)) => return not_applied(error),
-                Err(error) => return Err(error),
-            };
-        Ok(self.figures(test, &execution, &loading))
+        let mut observer = None;
+        let expected = prepared.expected();
+        let watch = |running: &Running| {
+            // Without a thread the run counts as one in which nothing was seen.
+            observer = Observer::start(expected, running.pid(), |_| {}).ok();
+        };
+        let execution = match execute(&prepared, surroundings, watch) {
+            Ok(execution) => execution,
+            Err(RunError::Start(error)) => return not_applied(error),
+            Err(error) => return Err(error),
+        };
+        let seen = observer.map(Observer::finish);
+        Ok(self.figures(test, &execution, seen.as_deref()))
     }
 
     fn figures(
         &self,
         test: &Ready,
         execution: &Execution,
-        loading: &Loading,
+        seen: Option<&[Seen]>,
     ) -> Result<Figures, Failure> {
         if let Some(failure) = execution.failure() {
             return Err(failure);
         }
-        if let Loading::Missing(libraries) = loading {
-            let text = format!("the program runs without {}", libraries.join(", "));
-            return Err(Failure::NotApplied(text));
+        if let Some(note) = seen.into_iter().flatten().find_map(Seen::note) {
+            return Err(Failure::NotApplied(note.to_string()));
         }
         let work = match &test.work {
             None => 1.0,
@@ -199,9 +204,13 @@ impl Contest<'_> {
             rss_per_requested: memory.and_then(|m| last_number(m, &execution.text, None).ok()),
             page_faults: per_work(usage.minor_faults + usage.major_faults),
             context_switches: per_work(switches),
-            is_verified: *loading == Loading::Loaded,
+            is_verified: seen.is_some_and(|seen| seen.iter().all(is_in_effect)),
         })
     }
+}
+
+fn is_in_effect(seen: &Seen) -> bool {
+    matches!(seen.effect, Effect::InEffect { .. })
 }
 
 /// An allocator that this program cannot have is listed; that is no reason to stop.

@@ -28,6 +28,7 @@ use self::session::Session;
 use super::run::finish;
 use crate::sink::Sink;
 use crate::terminal::Terminal;
+use crate::verbs::processes;
 
 const DENIED: &str = "page faults cannot be sampled";
 const REMEDY: &str = "run as the target's user or as root, and see numapilot doctor for \
@@ -103,6 +104,7 @@ impl Args {
         if let Some(Action::Replay(args)) = &self.action {
             return args.run(terminal);
         }
+        processes::require()?;
         let machine = numapilot_topology::read("/".as_ref())?;
         if self.pid.is_empty() {
             return self.started(&machine, terminal);

@@ -25,6 +25,7 @@ use super::run::finish;
 use crate::OWN_FAILURE;
 use crate::file::{Existing, check, put};
 use crate::terminal::{Terminal, plural};
+use crate::verbs::processes;
 
 /// Below this a tick measures nothing but noise.
 const SHORTEST_TICK: Duration = Duration::from_millis(10);
@@ -133,6 +134,7 @@ impl Args {
         if self.pid.is_empty() && self.command.is_empty() {
             return self.net(&machine, terminal);
         }
+        processes::require()?;
         let mut daemon = Daemon::new(machine, settings)?;
         let output =
             Output::new(*terminal, self.json, self.dry_run, self.verbose).drawn(self.svg.is_some());

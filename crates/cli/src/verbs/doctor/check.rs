@@ -130,11 +130,6 @@ impl Files {
     }
 }
 
-/// The choice in brackets: `always [madvise] never` is `madvise`.
-pub fn chosen(text: &str) -> Option<&str> {
-    text.split_once('[')?.1.split_once(']').map(|(choice, _)| choice)
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -158,12 +153,5 @@ pub mod tests {
         assert_eq!(files.status("Cpus_allowed").unwrap(), "f");
         assert_eq!(files.status("Cpus_allowed_list").unwrap(), "0-3");
         assert_eq!(files.status("Cpus"), None);
-    }
-
-    #[test]
-    fn the_choice_is_in_brackets() {
-        assert_eq!(chosen("always [madvise] never"), Some("madvise"));
-        assert_eq!(chosen("always madvise never"), None);
-        assert_eq!(chosen(""), None);
     }
 }

@@ -3,34 +3,31 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use numapilot_sys::mapping::Mapping;
+use numapilot_place::huge_pages::{self, Choice, Given, Switches};
+use numapilot_sys::prctl::{self, ThpSwitch};
 use numapilot_topology::{Machine, ReadError};
 
-use super::check::{Check, Files, chosen};
+use super::check::{Check, Files};
 use crate::terminal::bytes;
 
 pub fn checks(machine: &Result<Machine, ReadError>, files: &Files) -> Vec<Check> {
-    let mut checks = vec![transparent_huge_pages(files, huge_page_trial)];
+    // What cannot be asked has most likely never been switched off.
+    let switch = prctl::thp_switch().unwrap_or(ThpSwitch::Enabled);
+    let mut checks = vec![transparent_huge_pages(files, switch, huge_pages::attempt)];
     checks.extend(machine.as_ref().map(huge_page_pools));
     checks.push(numa_balancing(files));
     checks
 }
 
-/// Asks for huge pages with madvise(2), touches the memory, and looks in smaps whether
-/// there are any. Returns the bytes in huge pages.
-fn huge_page_trial() -> io::Result<u64> {
-    const BYTES: usize = 8 << 20;
-    let mut memory = Mapping::anonymous(BYTES)?;
-    memory.advise(libc::MADV_HUGEPAGE)?;
-    for byte in memory.as_mut_slice().iter_mut().step_by(4096) {
-        *byte = 1;
-    }
-    Ok(memory.residency()?.huge_bytes)
-}
-
-fn transparent_huge_pages(files: &Files, trial: impl FnOnce() -> io::Result<u64>) -> Check {
+/// What the machine is set to, and what memory that asks for huge pages gets; `own` is this
+/// process's own switch.
+fn transparent_huge_pages(
+    files: &Files,
+    own: ThpSwitch,
+    trial: impl FnOnce() -> io::Result<Given>,
+) -> Check {
     const NAME: &str = "transparent huge pages";
-    let Some(enabled) = files.text("sys/kernel/mm/transparent_hugepage/enabled") else {
+    let Some(switches) = Switches::read(&files.path("")) else {
         return Check::missing(
             NAME,
             "not in this kernel",
@@ -38,24 +35,61 @@ fn transparent_huge_pages(files: &Files, trial: impl FnOnce() -> io::Result<u64>
             "boot a kernel with CONFIG_TRANSPARENT_HUGEPAGE=y",
         );
     };
-    let setting = chosen(&enabled).unwrap_or("unknown");
-    if setting == "never" {
+    let setting = switches.to_string();
+    if switches.most() == Choice::Never && switches.top == Choice::Never {
         return Check::limited(
             NAME,
-            "never",
+            setting,
             "switched off machine-wide, also for programs that ask for them",
             "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
         );
     }
-    match trial() {
-        Ok(0) => Check::limited(
+    let size = switches.pmd_bytes / 1024;
+    if switches.most() == Choice::Never {
+        return Check::limited(
             NAME,
             setting,
-            "tried: memory was asked for and touched, and the kernel gave small pages \
-             (fragmentation, or this process has them switched off)",
-            "echo 1 | sudo tee /proc/sys/vm/compact_memory; in a shell under prctl, start a new one",
+            format!(
+                "pages of {size} kB are switched off by a switch of their own, which the one for \
+                 all sizes does not change, and no other size is on"
+            ),
+            switches.inherit_command(),
+        );
+    }
+    match trial() {
+        Ok(given) if given.pmd_bytes > 0 => {
+            Check::works(NAME, format!("{setting}; tried: huge pages were given"))
+        }
+        Ok(given) if switches.pmd() == Choice::Never => Check::limited(
+            NAME,
+            match given.any() {
+                true => format!("{setting}; tried: smaller huge pages were given"),
+                false => setting,
+            },
+            format!(
+                "pages of {size} kB are switched off; only smaller huge pages can be given, which \
+                 no process shows (AnonHugePages counts the largest size alone)"
+            ),
+            if switches.top == Choice::Never {
+                "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled".to_owned()
+            } else {
+                switches.inherit_command()
+            },
         ),
-        Ok(_) => Check::works(NAME, format!("{setting}; tried: huge pages were given")),
+        Ok(_) if own == ThpSwitch::Disabled => Check::limited(
+            NAME,
+            setting,
+            "this process was started with huge pages switched off \
+             (prctl PR_SET_THP_DISABLE), and what it starts has them off as well",
+            "start a shell that does not descend from the program that switched them off",
+        ),
+        Ok(_) => Check::limited(
+            NAME,
+            setting,
+            "tried: memory was asked for and touched, and the kernel gave small pages: memory is \
+             fragmented, or a limit of this container is reached",
+            "echo 1 | sudo tee /proc/sys/vm/compact_memory",
+        ),
         Err(error) => Check::limited(
             NAME,
             setting,
@@ -97,17 +131,23 @@ fn huge_page_pools(machine: &Machine) -> Check {
     )
 }
 
+/// Name of the check of automatic NUMA balancing.
+const AUTO_NUMA: &str = "AutoNUMA";
+
 fn numa_balancing(files: &Files) -> Check {
-    const NAME: &str = "AutoNUMA";
     const SETTING: &str = "proc/sys/kernel/numa_balancing";
     let Some(value) = files.number::<u32>(SETTING) else {
         return Check::missing(
-            NAME,
+            AUTO_NUMA,
             "not in this kernel",
             "/proc/sys/kernel/numa_balancing is not there",
             "boot a kernel with CONFIG_NUMA_BALANCING=y",
         );
     };
+    balancing_of(value, files.writable(SETTING))
+}
+
+fn balancing_of(value: u32, writable: bool) -> Check {
     let setting = match value {
         0 => "off",
         1 => "on",
@@ -115,15 +155,20 @@ fn numa_balancing(files: &Files) -> Check {
         3 => "on, with memory tiering",
         _ => "unknown setting",
     };
-    if files.writable(SETTING) {
-        return Check::works(NAME, format!("{setting}; can be changed"));
+    if writable {
+        return Check::works(AUTO_NUMA, format!("{setting}; can be changed"));
     }
     Check::limited(
-        NAME,
+        AUTO_NUMA,
         setting,
-        "the setting is machine-wide and this user may not change it; off for one program works \
-         without",
-        "run numapilot as root, or: sudo sysctl kernel.numa_balancing=0",
+        "the setting is machine-wide and this user may not change it; --numa-balancing off works \
+         without, for one program",
+        match value & 1 {
+            0 => format!("to switch it on: sudo sysctl kernel.numa_balancing={}", value | 1),
+            _ => {
+                "to switch it off for all programs: sudo sysctl kernel.numa_balancing=0".to_owned()
+            }
+        },
     )
 }
 
@@ -135,19 +180,52 @@ mod tests {
     use super::super::check::tests::recorded;
     use super::*;
 
-    const ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+    const DIRECTORY: &str = "sys/kernel/mm/transparent_hugepage";
+    const ON: ThpSwitch = ThpSwitch::Enabled;
+
+    fn given(pmd_bytes: u64, smaller_pages: u64) -> io::Result<Given> {
+        Ok(Given { pmd_bytes, smaller_pages })
+    }
+
+    /// The switch for all sizes, that of 2 MiB, that of 64 KiB.
+    fn switches(top: &str, pmd: &str, small: &str) -> (tempfile::TempDir, Files) {
+        let choices =
+            |choice| "always inherit madvise never".replace(choice, &format!("[{choice}]"));
+        recorded(&[
+            (&format!("{DIRECTORY}/enabled"), &choices(top)),
+            (&format!("{DIRECTORY}/hugepages-2048kB/enabled"), &choices(pmd)),
+            (&format!("{DIRECTORY}/hugepages-64kB/enabled"), &choices(small)),
+        ])
+    }
 
     #[test]
     fn huge_pages_must_be_given_not_only_allowed() {
-        let (_dir, files) = recorded(&[(ENABLED, "always [madvise] never\n")]);
-        let check = transparent_huge_pages(&files, || Ok(2 << 20));
+        let (_dir, files) = switches("madvise", "inherit", "never");
+        let check = transparent_huge_pages(&files, ON, || given(2 << 20, 0));
         assert_eq!(check.found, "madvise; tried: huge pages were given");
-        assert_eq!(transparent_huge_pages(&files, || Ok(0)).state, State::Limited);
-        let (_dir, files) = recorded(&[(ENABLED, "always madvise [never]\n")]);
-        let check = transparent_huge_pages(&files, || panic!("must not be tried"));
+        let check = transparent_huge_pages(&files, ON, || given(0, 0));
         assert_eq!(check.state, State::Limited);
+        assert!(check.cause.unwrap().contains("fragmented"));
+        let check = transparent_huge_pages(&files, ThpSwitch::Disabled, || given(0, 0));
+        assert!(check.cause.unwrap().contains("PR_SET_THP_DISABLE"));
+        let (_dir, files) = switches("never", "inherit", "never");
+        let check = transparent_huge_pages(&files, ON, || panic!("must not be tried"));
+        assert_eq!((check.state, check.found.as_str()), (State::Limited, "never"));
         let (_dir, files) = recorded(&[]);
-        assert_eq!(transparent_huge_pages(&files, || Ok(0)).state, State::Missing);
+        assert_eq!(transparent_huge_pages(&files, ON, || given(0, 0)).state, State::Missing);
+    }
+
+    #[test]
+    fn the_switch_of_a_size_is_blamed_where_it_is_the_reason() {
+        let (_dir, files) = switches("always", "never", "never");
+        let check = transparent_huge_pages(&files, ON, || panic!("must not be tried"));
+        assert_eq!(check.found, "always, but 2048 kB never");
+        assert!(check.remedy.unwrap().contains("inherit | sudo tee"));
+        // Off for all, on for one size: pages are given.
+        let (_dir, files) = switches("never", "inherit", "always");
+        let check = transparent_huge_pages(&files, ON, || given(0, 128));
+        assert_eq!(check.found, "never, but 64 kB always; tried: smaller huge pages were given");
+        assert!(check.remedy.unwrap().ends_with("transparent_hugepage/enabled"));
     }
 
     #[test]
@@ -177,5 +255,14 @@ mod tests {
         }
         let (_dir, files) = recorded(&[]);
         assert_eq!(numa_balancing(&files).state, State::Missing);
+    }
+
+    #[test]
+    fn the_remedy_turns_balancing_the_other_way() {
+        for (value, remedy) in [(0, "numa_balancing=1"), (2, "numa_balancing=3"), (1, "=0")] {
+            let check = balancing_of(value, false);
+            assert!(check.remedy.unwrap().ends_with(remedy), "{value}");
+            assert_eq!(balancing_of(value, true).state, State::Works);
+        }
     }
 }

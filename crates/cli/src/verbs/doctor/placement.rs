@@ -31,7 +31,7 @@ fn from(files: &Files, trials: &Trials, filtered: bool) -> Vec<Check> {
         move_shared(trials, filtered),
         weighted_interleave(files, trials, filtered),
         seccomp(files, trials),
-        thp_switch(trials.of(Call::ThpSwitch)),
+        thp_switch(trials.of(Call::ThpSwitch), filtered),
     ]
 }
 
@@ -139,10 +139,19 @@ fn seccomp(files: &Files, trials: &Trials) -> Check {
 }
 
 /// `prctl(PR_SET_THP_DISABLE)`: huge pages off for one program.
-fn thp_switch(trial: &io::Result<()>) -> Check {
+fn thp_switch(trial: &io::Result<()>, filtered: bool) -> Check {
     const NAME: &str = Call::ThpSwitch.name();
     match trial {
         Ok(()) => Check::works(NAME, "tried: prctl(PR_SET_THP_DISABLE) permitted"),
+        Err(error) if filtered => Check::missing(
+            NAME,
+            "tried: refused",
+            format!(
+                "prctl(PR_SET_THP_DISABLE): {error}: refused by the seccomp filter of this \
+                 container or service; --thp never has no effect here"
+            ),
+            "docker: --security-opt seccomp=FILE with a filter that permits it",
+        ),
         Err(error) => Check::missing(
             NAME,
             "tried: refused",
@@ -181,6 +190,15 @@ mod tests {
         let check = answered("mbind", &errno(libc::ENOSYS), false);
         assert!(check.cause.unwrap().contains("built without"));
         assert_eq!(answered("mbind", &Ok(()), true).state, State::Works);
+    }
+
+    #[test]
+    fn a_filter_that_refuses_the_page_switch_is_named() {
+        for number in [libc::EPERM, libc::ENOSYS, libc::EINVAL] {
+            assert!(thp_switch(&errno(number), true).cause.unwrap().contains("seccomp"));
+        }
+        let check = thp_switch(&errno(libc::EINVAL), false);
+        assert!(check.remedy.unwrap().contains("CONFIG_TRANSPARENT_HUGEPAGE"));
     }
 
     #[test]

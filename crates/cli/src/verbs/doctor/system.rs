@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io;
 
-use numapilot_topology::{Machine, NodeSet, ReadError};
+use numapilot_place::{Denial, ForeignProc, check_proc};
+use numapilot_topology::{CpuSet, Machine, NodeSet, ReadError};
 
 use super::check::{Check, Files};
 use crate::terminal;
@@ -16,11 +17,12 @@ pub fn checks(machine: &Result<Machine, ReadError>, files: &Files) -> Vec<Check>
     let mut checks = vec![kernel(files)];
     match machine {
         Ok(machine) => {
-            checks.extend([nodes(machine), cpuset(machine), memory_tiers(machine, files)]);
+            checks.extend([nodes(machine, files), cpuset(machine, Denial::of)]);
+            checks.push(memory_tiers(machine, files));
         }
         Err(error) => checks.push(unreadable(error)),
     }
-    checks.extend([swap(files), shared_memory(files)]);
+    checks.extend([pid_namespace(check_proc()), swap(files), shared_memory(files)]);
     checks
 }
 
@@ -61,7 +63,7 @@ fn kernel(files: &Files) -> Check {
     }
 }
 
-fn nodes(machine: &Machine) -> Check {
+fn nodes(machine: &Machine, files: &Files) -> Check {
     let all = machine.node_ids();
     let mut found = format!("{} ({all})", all.len());
     for (what, set) in [
@@ -71,6 +73,14 @@ fn nodes(machine: &Machine) -> Check {
         if !set.is_empty() {
             found += &format!("; {what}: {set}");
         }
+    }
+    if !files.path("sys/devices/system/cpu").is_dir() {
+        return Check::limited(
+            "NUMA nodes",
+            found,
+            "sysfs is not mounted: caches, distances, and which CPU is on which node are not known",
+            "mount -t sysfs sysfs /sys (in a container: as its runtime does by default)",
+        );
     }
     if all.len() > 1 {
         return Check::works("NUMA nodes", found);
@@ -84,29 +94,56 @@ fn nodes(machine: &Machine) -> Check {
     )
 }
 
-/// CPUs and nodes this process may use, against those that are there.
-fn cpuset(machine: &Machine) -> Check {
+/// CPUs and nodes this process may use, against those that are there; `why` tells what keeps
+/// it off some CPUs.
+fn cpuset(machine: &Machine, why: impl Fn(&CpuSet) -> Denial) -> Check {
     let allowed = &machine.allowed;
     let found = format!("CPUs {}; memory of nodes {}", allowed.cpus, allowed.nodes);
     let no_cpus = machine.online_cpus().difference(&allowed.cpus);
     let no_memory = machine.memory_nodes().difference(&allowed.nodes);
-    let mut denied = Vec::new();
-    if !no_cpus.is_empty() {
-        denied.push(format!("CPUs {no_cpus}"));
+    let (mut causes, mut remedies) = (Vec::new(), Vec::new());
+    for (denial, cpus) in by_denial(&no_cpus, why) {
+        causes.push(format!("CPUs {cpus} are {denial}"));
+        remedies.push(denial.remedy());
     }
     if !no_memory.is_empty() {
-        denied.push(format!("memory of nodes {no_memory}"));
+        causes.push(format!("the memory of nodes {no_memory} is outside its cpuset"));
+        remedies.push("docker: --cpuset-mems; systemd: AllowedMemoryNodes=");
     }
-    if denied.is_empty() {
+    if causes.is_empty() {
         return Check::works("cpuset", found);
     }
-    Check::limited(
-        "cpuset",
-        found,
-        format!("{} may not be used: cpuset, affinity or container limit", denied.join(" and ")),
-        "docker: --cpuset-cpus and --cpuset-mems; systemd: AllowedCPUs= and AllowedMemoryNodes=; \
-         a shell under taskset: start a new one",
-    )
+    remedies.dedup();
+    Check::limited("cpuset", found, causes.join("; "), remedies.join("; "))
+}
+
+/// CPUs that are denied for one reason together.
+fn by_denial(cpus: &CpuSet, why: impl Fn(&CpuSet) -> Denial) -> Vec<(Denial, CpuSet)> {
+    let mut groups: Vec<(Denial, CpuSet)> = Vec::new();
+    for cpu in cpus.iter() {
+        let one: CpuSet = [cpu].into_iter().collect();
+        let denial = why(&one);
+        match groups.iter_mut().find(|(known, _)| *known == denial) {
+            Some((_, group)) => {
+                group.insert(cpu);
+            }
+            None => groups.push((denial, one)),
+        }
+    }
+    groups
+}
+
+/// Whether processes can be looked at by their number.
+fn pid_namespace(check: Result<(), ForeignProc>) -> Check {
+    match check {
+        Ok(()) => Check::works("/proc", "shows the processes of this PID namespace"),
+        Err(error) => Check::missing(
+            "/proc",
+            "of another PID namespace",
+            format!("{error}; stat, tune, balance and cores refuse to work"),
+            "mount -t proc proc /proc (unshare: --mount-proc)",
+        ),
+    }
 }
 
 /// Memory tiers, and demotion of cold pages from a fast one to a slow one.
@@ -187,8 +224,6 @@ fn shared_memory_from(trial: io::Result<()>) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use numapilot_topology::CpuSet;
-
     use super::super::check::State;
     use super::super::check::tests::recorded;
     use super::*;
@@ -212,10 +247,13 @@ mod tests {
         let mut machine = Machine::uniform(4, 2);
         machine.nodes[2].cpus = CpuSet::new();
         machine.nodes[3].memory_bytes = 0;
-        let check = nodes(&machine);
+        let (_dir, files) = recorded(&[("sys/devices/system/cpu/online", "0-7")]);
+        let check = nodes(&machine, &files);
         assert_eq!(check.state, State::Works);
         assert_eq!(check.found, "4 (0-3); memory only: 2; CPUs only: 3");
-        assert_eq!(nodes(&Machine::uniform(1, 2)).state, State::Limited);
+        assert_eq!(nodes(&Machine::uniform(1, 2), &files).state, State::Limited);
+        let (_dir, files) = recorded(&[]);
+        assert!(nodes(&machine, &files).cause.unwrap().contains("sysfs is not mounted"));
     }
 
     #[test]
@@ -229,13 +267,24 @@ mod tests {
     #[test]
     fn what_a_cpuset_denies_is_named() {
         let mut machine = Machine::uniform(2, 4);
-        assert_eq!(cpuset(&machine).state, State::Works);
+        let of_cpuset = |_: &CpuSet| Denial::Cpuset;
+        assert_eq!(cpuset(&machine, of_cpuset).state, State::Works);
         machine.allowed.cpus = CpuSet::parse_list("0-3").unwrap();
         machine.allowed.nodes = NodeSet::parse_list("0").unwrap();
-        let check = cpuset(&machine);
+        let check = cpuset(&machine, of_cpuset);
         assert_eq!(check.state, State::Limited);
         let cause = check.cause.unwrap();
-        assert!(cause.starts_with("CPUs 4-7 and memory of nodes 1 may not be used"), "{cause}");
+        assert!(cause.starts_with("CPUs 4-7 are outside the cpuset of this process"), "{cause}");
+        assert!(cause.ends_with("the memory of nodes 1 is outside its cpuset"), "{cause}");
+        // Isolated CPUs are no matter of a cpuset.
+        let mixed = |cpus: &CpuSet| match cpus.contains(numapilot_topology::CpuId(5)) {
+            true => Denial::Isolated,
+            false => Denial::Cpuset,
+        };
+        let check = cpuset(&machine, mixed);
+        let cause = check.cause.unwrap();
+        assert!(cause.contains("CPUs 4,6-7 are outside") && cause.contains("CPUs 5 are isolated"));
+        assert!(check.remedy.unwrap().contains("run -a (--all)"));
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Call {
             Self::MoveShared => move_page(mempolicy::MF_MOVE_ALL),
             Self::WeightedInterleave => policy(Mode::WeightedInterleave),
             // Of the process, not of the thread.
-            Self::ThpSwitch => prctl::thp_disabled().and_then(prctl::set_thp_disable),
+            Self::ThpSwitch => prctl::thp_switch().and_then(prctl::set_thp_switch),
         }
     }
 }
@@ -153,9 +153,9 @@ mod tests {
     #[test]
     fn trying_leaves_policy_and_affinity_alone() {
         let before = (affinity::get(0).unwrap(), mempolicy::get_mempolicy().unwrap());
-        let thp = prctl::thp_disabled().unwrap();
+        let thp = prctl::thp_switch().unwrap();
         Trials::run(false).unwrap();
         assert_eq!((affinity::get(0).unwrap(), mempolicy::get_mempolicy().unwrap()), before);
-        assert_eq!(prctl::thp_disabled().unwrap(), thp);
+        assert_eq!(prctl::thp_switch().unwrap(), thp);
     }
 }

@@ -3,6 +3,7 @@
 //! When nothing has to be done while the program runs or after it, this process becomes
 //! the program: same number, no parent in between.
 
+mod effects;
 mod per_node;
 mod plan;
 
@@ -17,7 +18,8 @@ use numapilot_place::journal::Setting;
 use numapilot_place::{Finished, Options, Plan, Prepared, Supervisor, Targets, prepare_targets};
 
 use crate::terminal::Terminal;
-pub use plan::PlanArgs;
+use crate::verbs::processes;
+pub use plan::{PlanArgs, Variable, load_profile};
 
 /// Arguments of `run`.
 #[derive(clap::Args)]
@@ -35,7 +37,8 @@ pub struct Args {
     #[arg(long)]
     dry_run: bool,
 
-    /// Fail when a part of the plan cannot be done, instead of saying so and going on.
+    /// Fail when a part of the plan cannot be done, instead of saying so and going on; and when
+    /// it was done and has no effect on the running program, which is let run to its end first.
     #[arg(long)]
     strict: bool,
 
@@ -48,7 +51,7 @@ pub struct Args {
     #[arg(long, requires = "per_node")]
     prefix: bool,
 
-    /// Say what is done.
+    /// Say what is done, and what of it is seen in the running program.
     #[arg(short, long)]
     verbose: bool,
 
@@ -59,11 +62,12 @@ pub struct Args {
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let profile = self.plan.profile();
-        let plan = self.plan.plan()?;
+        let watch = effects::Watch { verbose: self.verbose, strict: self.strict };
+        let (profile, reach) = (self.plan.profile(), self.plan.reach());
+        let (plan, raw) = self.plan.plan(terminal)?;
         let options = Options { strict: self.strict, ..Options::default() };
         if self.per_node {
-            let instances = per_node::prepare(&plan, &self.command, &options)?;
+            let instances = per_node::prepare(&plan, &raw, reach, &self.command, &options)?;
             if let (Some((path, asked)), Some(first)) = (&profile, instances.first()) {
                 announce(terminal, path, &first.prepared, asked);
             }
@@ -73,9 +77,13 @@ impl Args {
             if self.dry_run {
                 return dry_run(terminal, instances.iter().map(|i| &i.prepared));
             }
-            return per_node::run(terminal, &instances, self.prefix);
+            return per_node::run(terminal, &instances, self.prefix, watch);
         }
-        let prepared = prepare_targets(&plan, Targets::here(&plan)?, &self.command, &options)?;
+        let targets = Targets::here(&plan, reach)?;
+        let mut prepared = prepare_targets(&plan, targets, &self.command, &options)?;
+        for (name, value) in raw {
+            prepared.set_variable(&name, &value)?;
+        }
         if let Some((path, asked)) = &profile {
             announce(terminal, path, &prepared, asked);
         }
@@ -83,18 +91,19 @@ impl Args {
         if self.dry_run {
             return dry_run(terminal, std::iter::once(&prepared));
         }
-        if !prepared.needs_supervision() && !self.verbose {
+        if !prepared.needs_supervision() && !watch.is_wanted(&prepared) {
             return Err(prepared.exec().into());
         }
+        processes::prefer(
+            terminal,
+            "neither can threads be placed from outside nor can the plan's effects be seen",
+        );
         let supervisor = Supervisor::new()?;
         let running = prepared.spawn(|_| {})?;
-        if self.verbose {
-            for note in prepared.verify(&running) {
-                terminal.warn(note);
-            }
-        }
+        let effects = watch.start(terminal, &prepared, running.pid(), "");
         let ends = supervisor.wait(vec![running])?;
-        Ok(finish(terminal, &ends))
+        let status = finish(terminal, &ends);
+        watch.finish(terminal, vec![effects], status)
     }
 }
 

@@ -9,11 +9,13 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::bail;
 use numapilot_place::{
-    MemoryMode, MemoryPolicy, Options, PlaceError, Plan, Prepared, Supervisor,
+    MemoryMode, MemoryPolicy, Options, PlaceError, Plan, Prepared, Reach, Supervisor,
     prepare as prepare_plan,
 };
 use numapilot_topology::{Machine, NodeId};
 
+use super::Variable;
+use super::effects::Watch;
 use crate::terminal::Terminal;
 
 /// What is replaced by the number of the node.
@@ -31,6 +33,8 @@ pub struct Instance {
 /// One instance for each node with CPUs that may be used.
 pub fn prepare(
     plan: &Plan,
+    raw: &[Variable],
+    reach: Reach,
     command: &[OsString],
     options: &Options,
 ) -> anyhow::Result<Vec<Instance>> {
@@ -40,7 +44,8 @@ pub fn prepare(
              leave out -N, -C and the memory policy"
         );
     }
-    let machine = numapilot_topology::read(Path::new("/"))?;
+    let mut machine = numapilot_topology::read(Path::new("/"))?;
+    reach.apply(&mut machine);
     let nodes =
         machine.nodes.iter().filter(|n| !n.cpus.intersection(&machine.allowed.cpus).is_empty());
     nodes
@@ -48,7 +53,10 @@ pub fn prepare(
             let plan = plan_for(plan, &machine, node.id);
             let command: Vec<OsString> =
                 command.iter().map(|word| replace(word, node.id)).collect();
-            let prepared = prepare_plan(&plan, &machine, &command, options)?;
+            let mut prepared = prepare_plan(&plan, &machine, &command, options)?;
+            for (name, value) in raw {
+                prepared.set_variable(name, &replace(value, node.id))?;
+            }
             Ok(Instance { node: node.id, plan, prepared })
         })
         .collect::<Result<_, PlaceError>>()
@@ -87,14 +95,20 @@ fn replace(word: &OsStr, node: NodeId) -> OsString {
 }
 
 /// Starts all instances, waits for all, and gives the first status that is not success.
-pub fn run(terminal: &Terminal, instances: &[Instance], prefix: bool) -> anyhow::Result<ExitCode> {
+pub fn run(
+    terminal: &Terminal,
+    instances: &[Instance],
+    prefix: bool,
+    watch: Watch,
+) -> anyhow::Result<ExitCode> {
     let supervisor = Supervisor::new()?;
+    let mut effects = Vec::new();
     let mut running = Vec::new();
     let mut copies = Vec::new();
     for instance in instances {
         // An error drops those that run already, which ends them.
         let streams = if prefix { Some((io::pipe()?, io::pipe()?)) } else { None };
-        running.push(match streams {
+        let program = match streams {
             None => instance.prepared.spawn(|_| {}),
             Some(((out, out_end), (err, err_end))) => {
                 let label = format!("[node {}] ", instance.node);
@@ -104,14 +118,18 @@ pub fn run(terminal: &Terminal, instances: &[Instance], prefix: bool) -> anyhow:
                     command.stdout(out_end).stderr(err_end);
                 })
             }
-        }?);
+        }?;
+        let label = format!("node {}: ", instance.node);
+        effects.push(watch.start(terminal, &instance.prepared, program.pid(), &label));
+        running.push(program);
     }
     let ends = supervisor.wait(running)?;
     for copy in copies {
         // A reader that went away ends a copy early; the programs notice by themselves.
         let _ = copy.join();
     }
-    Ok(super::finish(terminal, &ends))
+    let status = super::finish(terminal, &ends);
+    watch.finish(terminal, effects, status)
 }
 
 /// Copies whole lines with a label before each, so that the instances' lines do not mix.

@@ -1,13 +1,44 @@
 //! The options that make a plan: numactl's and ours, over a profile.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use anyhow::bail;
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use numapilot_place::journal::Setting;
 use numapilot_place::{
-    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,
+    AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Reach, Thp, ThreadPlacement,
 };
+
+use crate::terminal::Terminal;
+
+/// Variables that decide which code runs: a file from elsewhere does not set them silently.
+const LOADERS: [&str; 4] = ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "PATH"];
+
+/// Reads a profile, and says when it sets a variable that decides which code runs.
+///
+/// # Errors
+/// When the profile cannot be used.
+pub fn load_profile(terminal: &Terminal, path: &Path) -> anyhow::Result<Plan> {
+    let plan = Plan::load(path)?;
+    for name in LOADERS {
+        if let Some(value) = plan.env.get(name) {
+            // A closed stderr must not end a run that works.
+            let _ = writeln!(
+                terminal.err(),
+                "numapilot: profile {} sets {name}={}",
+                path.display(),
+                value.escape_debug()
+            );
+        }
+    }
+    Ok(plan)
+}
+
+/// A variable and its value.
+pub type Variable = (OsString, OsString);
 
 /// What a program is run under.
 #[derive(clap::Args, Debug, Default)]
@@ -35,8 +66,9 @@ pub struct PlanArgs {
     numa_balancing: Option<NumaBalancing>,
 
     /// Set an environment variable of the program; may be given several times.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable, help_heading = "Plan")]
-    env: Vec<(String, String)>,
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Plan",
+          value_parser = OsStringValueParser::new().try_map(|text| variable(&text)))]
+    env: Vec<Variable>,
 
     #[command(flatten)]
     policy: PolicyArgs,
@@ -44,6 +76,11 @@ pub struct PlanArgs {
     /// Let AutoNUMA move pages inside the nodes of -m or -P.
     #[arg(short = 'b', long, help_heading = "As numactl")]
     balancing: bool,
+
+    /// Take all CPUs and nodes for usable, also those that the affinity of this process leaves
+    /// out (isolated CPUs); the kernel has the last word.
+    #[arg(short = 'a', long, help_heading = "As numactl")]
+    all: bool,
 
     /// Run on the CPUs of NODES.
     #[arg(short = 'N', long, value_name = "NODES", help_heading = "As numactl")]
@@ -58,7 +95,8 @@ pub struct PlanArgs {
 #[derive(clap::Args, Debug, Default)]
 #[group(multiple = false)]
 struct PolicyArgs {
-    /// Pages in turn over NODES (0-2,4  !0  +0  all).
+    /// Pages in turn over NODES (0-2,4  !0  +0  all  same  netdev:eth0  block:sda  pci:ADDRESS
+    /// file:PATH  ip:ADDRESS).
     #[arg(short = 'i', long, value_name = "NODES", help_heading = "As numactl")]
     interleave: Option<String>,
 
@@ -84,6 +122,11 @@ struct PolicyArgs {
 }
 
 impl PlanArgs {
+    /// How far the options may reach.
+    pub fn reach(&self) -> Reach {
+        if self.all { Reach::All } else { Reach::Allowed }
+    }
+
     /// The profile, and the machine-wide settings that were asked for in so many words beside
     /// it: those need no announcement.
     pub fn profile(&self) -> Option<(PathBuf, Vec<Setting>)> {
@@ -92,13 +135,14 @@ impl PlanArgs {
         Some((self.profile.clone()?, thp.into_iter().chain(balancing).collect()))
     }
 
-    /// The profile, or a plan that changes nothing, with the options on top.
+    /// The profile, or a plan that changes nothing, with the options on top; and variables
+    /// that a profile could not hold, because they are not UTF-8.
     ///
     /// # Errors
-    /// When the profile cannot be used.
-    pub fn plan(self) -> anyhow::Result<Plan> {
+    /// When the profile cannot be used, or `same` has nothing to be the same as.
+    pub fn plan(self, terminal: &Terminal) -> anyhow::Result<(Plan, Vec<Variable>)> {
         let mut plan = match &self.profile {
-            Some(path) => Plan::load(path)?,
+            Some(path) => load_profile(terminal, path)?,
             None => Plan::default(),
         };
         if let Some(text) = self.allocator {
@@ -107,20 +151,54 @@ impl PlanArgs {
         plan.threads = self.threads.unwrap_or(plan.threads);
         plan.thp = self.thp.unwrap_or(plan.thp);
         plan.numa_balancing = self.numa_balancing.unwrap_or(plan.numa_balancing);
-        plan.env.extend(self.env.into_iter().collect::<BTreeMap<_, _>>());
-        if let Some((mode, nodes)) = self.policy.mode() {
+        let mut raw = Vec::new();
+        for (name, value) in self.env {
+            // The last one counts, whatever its form.
+            raw.retain(|(known, _)| *known != name);
+            match (name.to_str(), value.to_str()) {
+                (Some(name), Some(value)) => {
+                    plan.env.insert(name.to_owned(), value.to_owned());
+                }
+                _ => raw.push((name, value)),
+            }
+        }
+        let mut cpu_nodes = self.cpunodebind;
+        if let Some((mode, mut nodes)) = self.policy.mode() {
+            same(&mut nodes, cpu_nodes.as_mut())?;
             plan.memory = MemoryPolicy { mode, nodes, balancing: false };
+        } else if let Some(nodes) = &mut cpu_nodes {
+            same(nodes, None)?;
         }
         plan.memory.balancing |= self.balancing;
         // Where it runs is one question with two ways to say it: the options' way replaces
         // the profile's.
-        if self.cpunodebind.is_some() || self.physcpubind.is_some() {
-            plan.cpu_nodes = self.cpunodebind;
+        if cpu_nodes.is_some() || self.physcpubind.is_some() {
+            plan.cpu_nodes = cpu_nodes;
             plan.cpus = self.physcpubind;
         }
-        Ok(plan)
+        Ok((plan, raw))
     }
 }
+
+/// numactl's `same`: the nodes of the other option.
+fn same(nodes: &mut String, other: Option<&mut String>) -> anyhow::Result<()> {
+    const SAME: &str = "same";
+    match other {
+        Some(other) if nodes == SAME && other != SAME && !other.is_empty() => {
+            nodes.clone_from(other);
+        }
+        Some(other) if other == SAME && nodes != SAME && !nodes.is_empty() => {
+            other.clone_from(nodes);
+        }
+        Some(other) if other == SAME => bail!(NOTHING_TO_BE_SAME_AS),
+        _ if nodes == SAME => bail!(NOTHING_TO_BE_SAME_AS),
+        _ => {}
+    }
+    Ok(())
+}
+
+const NOTHING_TO_BE_SAME_AS: &str =
+    "'same' means the nodes of another option (-N, or a memory policy), and none is given";
 
 impl PolicyArgs {
     fn mode(self) -> Option<(MemoryMode, String)> {
@@ -148,9 +226,34 @@ fn names<T: Copy + Clone + Send + Sync + 'static>(
         .try_map(move |text| from_name(&text).ok_or("not one of the names"))
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+fn variable(text: &OsStr) -> Result<Variable, String> {
+    let bytes = text.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) if at > 0 => Ok((
+            OsString::from_vec(bytes[..at].to_vec()),
+            OsString::from_vec(bytes[at + 1..].to_vec()),
+        )),
         _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_is_what_the_other_option_has() {
+        let both = |nodes: &str, other: Option<&str>| {
+            let (mut nodes, mut other) = (nodes.to_owned(), other.map(str::to_owned));
+            same(&mut nodes, other.as_mut()).map(|()| (nodes, other)).map_err(|e| e.to_string())
+        };
+        let pair = |a: &str, b: &str| Ok((a.to_owned(), Some(b.to_owned())));
+        assert_eq!(both("same", Some("0-1")), pair("0-1", "0-1"));
+        assert_eq!(both("2", Some("same")), pair("2", "2"));
+        assert_eq!(both("2", Some("3")), pair("2", "3"));
+        assert!(both("same", None).unwrap_err().contains("another option"));
+        assert!(both("same", Some("same")).is_err());
+        // --localalloc has no nodes.
+        assert!(both("", Some("same")).is_err());
     }
 }

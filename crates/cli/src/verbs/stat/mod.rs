@@ -15,13 +15,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use numapilot_observe::{Observation, Session};
-use numapilot_place::{Options, Plan, Prepared, Supervisor, prepare};
+use numapilot_place::effect::Observer;
+use numapilot_place::{Note, Options, Plan, Prepared, Supervisor, prepare};
 use numapilot_topology::Machine;
 
 use self::output::{Output, Report};
 use self::watch::{Watch, Watched};
 use super::run::announce;
 use crate::terminal::Terminal;
+use crate::verbs::processes;
+use crate::verbs::run::load_profile;
 
 /// Arguments of `stat`.
 #[derive(clap::Args)]
@@ -62,6 +65,9 @@ pub struct Args {
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        if !self.all_cpus {
+            processes::require()?;
+        }
         let machine = numapilot_topology::read("/".as_ref())?;
         let mut output = Output::open(self.output.as_deref(), self.json, *terminal)?;
         let signals = Supervisor::new()?;
@@ -89,7 +95,7 @@ impl Args {
         signals: &Supervisor,
     ) -> anyhow::Result<ExitCode> {
         let plan = match &self.profile {
-            Some(path) => Plan::load(path)?,
+            Some(path) => load_profile(&output.terminal, path)?,
             None => Plan::default(),
         };
         let prepared = self.prepare(&plan, machine)?;
@@ -103,9 +109,16 @@ impl Args {
         output.program_runs();
         let mut runs: Vec<Observation> = Vec::new();
         let mut report = Report::of_command(&self.command);
+        // What was said of one run is not said of the next.
+        let mut without: Vec<Note> = Vec::new();
         for _ in 0..self.repeat {
             let mut session = Session::before_exec(machine.node_ids());
             let program = prepared.spawn(|_| {})?;
+            let expected = prepared.expected();
+            let effects = (!expected.is_empty())
+                .then(|| Observer::start(expected, program.pid(), |_| {}))
+                .transpose()
+                .context("cannot start a thread to see the plan's effects")?;
             session.follow(program.pid());
             report.describe(&session);
             let mut watch = self.watch(output, signals);
@@ -114,6 +127,15 @@ impl Args {
                 .context("the program was not waited for")?;
             runs.push(session.finish(Some((finished.wall, finished.usage))));
             report.ended(finished.status);
+            for seen in effects.map(Observer::finish).unwrap_or_default() {
+                match seen.note() {
+                    Some(note) if !without.contains(&note) => {
+                        output.terminal.warn(&note);
+                        without.push(note);
+                    }
+                    _ => {}
+                }
+            }
             // Whoever interrupts one run does not want the next.
             if finished.status.signal().is_some() {
                 break;

@@ -21,6 +21,7 @@ use self::collect::Collector;
 use self::screen::Order;
 use self::window::{Window, Wish};
 use crate::terminal::Terminal;
+use crate::verbs::processes;
 
 /// How soon a signal is heard.
 const SLICE: Duration = Duration::from_millis(50);
@@ -53,6 +54,11 @@ impl Args {
         self.interval = self.as_perf.or(self.interval);
         if self.interval < SHORTEST {
             bail!("--interval {:?} is too short; give 50ms or more", self.interval);
+        }
+        if self.pid.is_empty() {
+            processes::prefer(terminal, "the processes shown are those of the other one");
+        } else {
+            processes::require()?;
         }
         let machine = numapilot_topology::read("/".as_ref())?;
         let mut collector = Collector::new(&machine, &self.pid)?;

@@ -25,6 +25,7 @@ use regex::Regex;
 use crate::interruption::{self, INTERRUPTED};
 use crate::terminal::{Terminal, seconds};
 use crate::units;
+use crate::verbs::processes;
 
 /// Arguments of `tune`.
 #[derive(clap::Args)]
@@ -185,8 +186,9 @@ pub struct EffortArgs {
 
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        processes::require()?;
         let outputs = self.files.check()?;
-        let setup = match setup::Setup::new(&self) {
+        let setup = match setup::Setup::new(terminal, &self) {
             Ok(setup) => setup,
             Err(error) => return launch_error(terminal, &self.command, error),
         };

@@ -117,7 +117,14 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let shown = |plan: &&PlanFigures| plan.status != Status::Screened;
     // Without a race the screening is all there is.
     let raced = report.plans.iter().filter(shown).count() > 1;
+    let mut told: Vec<&str> = Vec::new();
     for plan in report.plans.iter().filter(|plan| !raced || shown(plan)) {
+        // A cause that several plans share is told once.
+        let failed = plan.status == Status::Failed;
+        if failed && plan.reason.as_deref().is_some_and(|reason| told.contains(&reason)) {
+            continue;
+        }
+        told.extend(plan.reason.as_deref());
         rows.add_row([
             plan.plan.clone(),
             plan.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
@@ -126,7 +133,7 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
                 .filter(|_| plan.status != Status::Default)
                 .map_or_else(|| unknown(plan), |[low, high]| format!("{low:.3} to {high:.3}")),
             plan.runs.to_string(),
-            status(plan),
+            status(plan, &report.plans),
         ]);
     }
     writeln!(out, "{}", trimmed(&rows))?;
@@ -223,9 +230,14 @@ fn unknown(plan: &PlanFigures) -> String {
 }
 
 /// What became of a plan, and how many of its runs failed.
-fn status(plan: &PlanFigures) -> String {
+fn status(plan: &PlanFigures, all: &[PlanFigures]) -> String {
     let Some(reason) = &plan.reason else { return plan.status.name().to_owned() };
-    let failed = format!("{} of {} failed: {}", plan.failed, plan.runs, first_line(reason));
+    let alike = all.iter().filter(|other| other.reason.as_ref() == Some(reason)).count();
+    let others = match alike {
+        0 | 1 => String::new(),
+        n => format!(", {} alike", plural(n - 1, "more plan")),
+    };
+    let failed = format!("{} of {} failed{others}: {}", plan.failed, plan.runs, first_line(reason));
     if plan.status == Status::Failed {
         return failed;
     }

@@ -19,6 +19,8 @@ use serde_json::json;
 
 use super::input::Input;
 use super::{Args, print};
+use crate::terminal::Terminal;
+use crate::verbs::run::load_profile;
 
 /// Everything decided before the first run.
 pub struct Setup {
@@ -34,7 +36,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    pub fn new(args: &Args) -> anyhow::Result<Self> {
+    pub fn new(terminal: &Terminal, args: &Args) -> anyhow::Result<Self> {
         let machine = numapilot_topology::read(Path::new("/"))?;
         let input = Input::of(args.measure.stdin.as_deref())?;
         let program = Program {
@@ -50,7 +52,7 @@ impl Setup {
         };
         let judge =
             Judge::new(metric.clone(), args.measure.check.clone(), limits(&args.measure.limit));
-        let (space, machine_wide) = space(args, &machine, &program, &judge)?;
+        let (space, machine_wide) = space(terminal, args, &machine, &program, &judge)?;
         let shape = space.shape();
         let mut settings = Settings {
             goal: if args.measure.maximize { Goal::Maximize } else { Goal::Minimize },
@@ -138,6 +140,7 @@ fn limits(given: &[Limits]) -> Limits {
 }
 
 fn space(
+    terminal: &Terminal,
     args: &Args,
     machine: &Machine,
     program: &Program,
@@ -163,7 +166,7 @@ fn space(
         .plans
         .iter()
         .map(|path| {
-            let plan = Plan::load(path)?;
+            let plan = load_profile(terminal, path)?;
             applies(&plan)
                 .map_err(anyhow::Error::msg)
                 .with_context(|| format!("--plan {}", path.display()))?;

@@ -9,65 +9,103 @@
 use std::io;
 use std::path::Path;
 
+use numapilot_sys::c_library;
 use numapilot_sys::mempolicy::Mode;
-use numapilot_sys::{c_library, prctl};
+use numapilot_sys::prctl::{self, ThpSwitch};
 
 use super::Prepared;
 use crate::allocators::{Found, GLIBC_HUGE_PAGES, HugePages};
+use crate::effect::balancing_is_on;
+use crate::huge_pages::{Choice, Switches};
 use crate::journal::{Change, Journal, Setting};
 use crate::{Note, NumaBalancing, Thp};
 
 /// Where the settings of the running kernel are.
 const ROOT: &str = "/";
 
+const ALWAYS: &str = "thp always";
+
 /// First glibc whose malloc has a tunable for huge pages.
 const GLIBC_WITH_TUNABLE: (u32, u32) = (2, 35);
 
 impl Prepared {
     pub(super) fn set_thp(&mut self, thp: Thp, allocator: Option<&Found>) {
-        match thp {
-            Thp::Inherit => {}
-            // An error means a kernel without THP: the program has what it asked for.
-            Thp::Never => {
-                self.steps.thp_disable =
-                    (prctl::thp_disabled().ok() == Some(false)).then_some(true);
+        let switches = Switches::read(Path::new(ROOT));
+        match (thp, switches) {
+            (Thp::Inherit, _) => {}
+            (Thp::Never, switches) => {
+                // Without huge pages anywhere the program has what it asked for.
+                let none = switches.is_none_or(|switches| switches.most() == Choice::Never);
+                match switched(ThpSwitch::Disabled) {
+                    Ok(step) => self.steps.thp = step,
+                    Err(_) if none => {}
+                    Err(error) => self.notes.push(Note::new(
+                        "thp never",
+                        format!("{}, so the program keeps huge pages", refused_switch(&error)),
+                        "allow prctl(PR_SET_THP_DISABLE) in the filter, or have \
+                         `echo never > /sys/kernel/mm/transparent_hugepage/enabled` done",
+                    )),
+                }
             }
-            Thp::Always => {
-                self.steps.thp_disable =
-                    (prctl::thp_disabled().ok() == Some(true)).then_some(false);
-                self.set_thp_always(allocator);
+            (Thp::Always, None) => self.notes.push(Note::new(
+                ALWAYS,
+                "this kernel has no transparent huge pages",
+                "use a kernel built with CONFIG_TRANSPARENT_HUGEPAGE",
+            )),
+            (Thp::Always, Some(switches)) => {
+                match switched(ThpSwitch::Enabled) {
+                    Ok(step) => self.steps.thp = step,
+                    Err(error) if prctl::thp_switch().is_ok() => self.notes.push(Note::new(
+                        ALWAYS,
+                        format!(
+                            "this process was started with huge pages switched off, and {}",
+                            refused_switch(&error)
+                        ),
+                        "start numapilot from a program that has not switched them off",
+                    )),
+                    // Whoever may not ask has most likely never been switched off.
+                    Err(_) => {}
+                }
+                self.set_thp_always(&switches, allocator);
             }
         }
     }
 
-    fn set_thp_always(&mut self, allocator: Option<&Found>) {
-        const SUBJECT: &str = "thp always";
-        let root = Path::new(ROOT);
-        let now = match Setting::Thp.read(root) {
-            Ok(now) => now,
-            Err(error) => {
-                self.notes.push(Note::new(
-                    SUBJECT,
-                    format!("this kernel has no transparent huge pages ({error})"),
-                    "use a kernel built with CONFIG_TRANSPARENT_HUGEPAGE",
-                ));
-                return;
-            }
-        };
-        let writable = Setting::Thp.is_writable(root);
-        if now == "always" && !(writable && is_borrowed()) {
+    fn set_thp_always(&mut self, switches: &Switches, allocator: Option<&Found>) {
+        let writable = Setting::Thp.is_writable(Path::new(ROOT));
+        if switches.pmd() == Choice::Always && !(writable && is_borrowed()) {
             return;
         }
         if writable {
-            self.settings.push(Change { setting: Setting::Thp, value: "always".to_owned() });
+            if switches.with_top(Choice::Always).pmd() == Choice::Always {
+                let value = Choice::Always.name().to_owned();
+                self.settings.push(Change { setting: Setting::Thp, value });
+                return;
+            }
+            let size = switches.pmd_bytes / 1024;
+            self.notes.push(Note::new(
+                ALWAYS,
+                format!(
+                    "huge pages of {size} kB have a switch of their own, at {}, which the switch \
+                     for all sizes does not change",
+                    switches.pmd().name()
+                ),
+                switches.inherit_command(),
+            ));
             return;
         }
         let remedy = "run as root, which sets the machine to always for the time of the run, or \
                       have `echo always > /sys/kernel/mm/transparent_hugepage/enabled` done";
-        if now != "madvise" {
-            let cause = format!("the machine is set to {now}, which no program can override");
-            self.notes.push(Note::new(SUBJECT, cause, remedy));
-            return;
+        match switches.most() {
+            // Pages of a smaller size are given to all.
+            Choice::Always => return,
+            Choice::Madvise => {}
+            Choice::Never => {
+                let cause =
+                    format!("the machine is set to {switches}, which no program can override");
+                self.notes.push(Note::new(ALWAYS, cause, remedy));
+                return;
+            }
         }
         let switch = match allocator {
             Some(found) => found.known.map_or(HugePages::NoSwitch, |known| known.huge_pages),
@@ -78,9 +116,11 @@ impl Prepared {
         };
         if !self.environment.huge_pages(switch) {
             self.notes.push(Note::new(
-                SUBJECT,
-                "the machine is set to madvise, and this allocator has no switch to ask for huge \
-                 pages",
+                ALWAYS,
+                format!(
+                    "the machine is set to {switches}, and this allocator has no switch to ask \
+                     for huge pages"
+                ),
                 remedy,
             ));
         }
@@ -95,6 +135,13 @@ impl Prepared {
                 "memory balancing",
                 "the kernel samples memory under bind and preferred-many only",
                 "combine -b with -m or -P, or leave it out",
+            ));
+        } else if balancing_flag && wanted != NumaBalancing::On && balancing_is_on() == Some(false)
+        {
+            self.notes.push(Note::new(
+                "memory balancing",
+                "kernel.numa_balancing is off, so nothing is sampled",
+                "--numa-balancing on as root, or sudo sysctl kernel.numa_balancing=1",
             ));
         }
         match wanted {
@@ -161,6 +208,27 @@ impl Prepared {
             ));
         }
     }
+}
+
+/// The step that gets a program this switch; none where it inherits it. Tried here and taken
+/// back, because a filter may refuse the call or let it do nothing.
+fn switched(wanted: ThpSwitch) -> io::Result<Option<ThpSwitch>> {
+    let before = prctl::thp_switch()?;
+    if before == wanted {
+        return Ok(None);
+    }
+    prctl::set_thp_switch(wanted)?;
+    let after = prctl::thp_switch();
+    prctl::set_thp_switch(before)?;
+    if after? == wanted {
+        Ok(Some(wanted))
+    } else {
+        Err(io::Error::other("it was accepted and has no effect"))
+    }
+}
+
+fn refused_switch(error: &io::Error) -> String {
+    format!("prctl(PR_SET_THP_DISABLE) is refused ({error}; a seccomp filter, as containers have)")
 }
 
 /// Whether the value a setting has now may be another run's, which takes it away when it

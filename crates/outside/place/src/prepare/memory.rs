@@ -38,13 +38,28 @@ impl Prepared {
     }
 }
 
+/// All flags that a mode can have.
+const FLAGS: i32 =
+    mempolicy::F_STATIC_NODES | mempolicy::F_RELATIVE_NODES | mempolicy::F_NUMA_BALANCING;
+
+const NO_EFFECT: &str = "it was accepted and has no effect (get_mempolicy shows another policy)";
+
 /// Tries a policy in a thread of its own, because a policy belongs to a thread and this
-/// one must not be changed: what the kernel or a seccomp filter refuses here it would
-/// refuse in the child.
+/// one must not be changed, and reads it back: what the kernel or a seccomp filter refuses
+/// here it would refuse in the child.
 fn attempt(mode: Mode, flags: i32, nodes: &NodeSet) -> io::Result<()> {
     std::thread::scope(|scope| {
         scope
-            .spawn(|| mempolicy::set_mempolicy(mode, flags, nodes.as_words()))
+            .spawn(|| {
+                mempolicy::set_mempolicy(mode, flags, nodes.as_words())?;
+                match mempolicy::get_mempolicy() {
+                    Ok((raw, _)) if Mode::from_raw(raw & !FLAGS) != Some(mode) => {
+                        Err(io::Error::other(NO_EFFECT))
+                    }
+                    // A filter may refuse the reading alone; the running program shows more.
+                    Ok(_) | Err(_) => Ok(()),
+                }
+            })
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the probing thread died")))
     })
@@ -88,6 +103,15 @@ fn refused(mode: Mode, error: &io::Error) -> Note {
             subject,
             "this kernel has no preferred-many policy, so the program keeps the one it inherits",
             "use Linux 5.15 or newer, or ask for one preferred node (-p)",
+        ),
+        Some(libc::EINVAL) => Note::new(
+            subject,
+            format!(
+                "set_mempolicy: {error}: none of the nodes has memory that the cpuset of this \
+                 process allows, so the program keeps the policy it inherits"
+            ),
+            "check the nodes with `numapilot topo`; docker: --cpuset-mems; \
+             systemd: AllowedMemoryNodes=",
         ),
         _ => Note::new(
             subject,

@@ -1,12 +1,13 @@
 //! From a plan to a command that is ready to start: what can be done is decided here,
 //! before anything runs, and what cannot be done is noted.
 
+pub(crate) mod affinity;
 mod kernel;
 pub(crate) mod memory;
 pub(crate) mod own_malloc;
 mod program;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::Command;
@@ -15,6 +16,7 @@ use numapilot_bind::env::AGENT;
 use numapilot_sys::spawn::{self, SpawnError, Steps};
 use numapilot_topology::Machine;
 
+use crate::effect::Expected;
 use crate::environment::Environment;
 use crate::journal::{Change, Journal};
 use crate::running::Running;
@@ -42,6 +44,7 @@ pub struct Prepared {
     pub(crate) steps: Steps,
     pub(crate) settings: Vec<Change>,
     pub(crate) placement: Option<Placement>,
+    expected: Expected,
     /// What could not be done.
     pub notes: Vec<Note>,
 }
@@ -84,19 +87,22 @@ pub fn prepare_targets(
         },
         settings: Vec::new(),
         placement: None,
+        expected: Expected::default(),
         notes: Vec::new(),
     };
-    prepared.steps.cpus = targets.cpus.map(|c| c.as_words().to_vec());
+    prepared.set_cpus(targets.cpus);
     prepared.set_memory(targets.memory);
     prepared.set_numa_balancing(plan.numa_balancing, plan.memory.balancing);
     let allocator = allocators::find(&plan.allocator)?;
     prepared.set_thp(plan.thp, allocator.as_ref());
+    let mut is_used = false;
     match &allocator {
-        Some(found) => prepared.set_allocator(found)?,
+        Some(found) => is_used = prepared.set_allocator(found)?,
         None if plan.allocator != AllocatorChoice::Inherit => prepared.check_glibc(),
         None => {}
     }
     prepared.set_threads(targets.order)?;
+    prepared.expected = Expected::new(plan, &prepared, allocator.as_ref().filter(|_| is_used));
     if options.strict && !prepared.notes.is_empty() {
         return Err(PlaceError::Strict(prepared.notes));
     }
@@ -113,6 +119,15 @@ impl Prepared {
         command.envs(self.environment.changes());
         self.steps.install(&mut command);
         command
+    }
+
+    /// Sets a variable that a plan cannot hold, because it is not UTF-8. Libraries that are
+    /// preloaded for the plan stay before those of the user.
+    ///
+    /// # Errors
+    /// [`PlaceError::Variable`] for a name that no environment can hold.
+    pub fn set_variable(&mut self, name: &OsStr, value: &OsStr) -> Result<(), PlaceError> {
+        self.environment.set_raw(name, value)
     }
 
     /// Has the program carry an agent that does what is asked of it through this file (see
@@ -150,6 +165,12 @@ impl Prepared {
         configure(&mut command);
         Running::start(&mut command, self.steps.new_group, held, threads)
             .map_err(|e| self.start_error(e))
+    }
+
+    /// What should be seen in the running program, for an [`crate::effect::Observer`].
+    #[must_use]
+    pub fn expected(&self) -> Expected {
+        self.expected.clone()
     }
 
     /// Replaces this process by the program; returns only when that failed.

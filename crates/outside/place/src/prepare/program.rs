@@ -17,17 +17,18 @@ use crate::{Note, PlaceError};
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 impl Prepared {
-    /// Puts the allocator in, or notes why this program would not use it.
-    pub(super) fn set_allocator(&mut self, found: &Found) -> Result<(), PlaceError> {
-        let (cause, remedy, reaches_children) = match self.allocator_obstacle() {
-            None => return self.environment.preload(&found.path),
-            Some(obstacle) => obstacle,
+    /// Puts the allocator in, or notes why this program would not use it; whether it will,
+    /// as far as its file tells.
+    pub(super) fn set_allocator(&mut self, found: &Found) -> Result<bool, PlaceError> {
+        let Some((cause, remedy, reaches_children)) = self.allocator_obstacle() else {
+            self.environment.preload(&found.path)?;
+            return Ok(true);
         };
         if reaches_children {
             self.environment.preload(&found.path)?;
         }
         self.notes.push(Note::new(format!("allocator {found}"), cause, remedy));
-        Ok(())
+        Ok(false)
     }
 
     /// Notes when the C library's own malloc is asked for and another one is preloaded.

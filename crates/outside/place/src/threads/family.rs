@@ -122,6 +122,11 @@ impl Family {
         ended
     }
 
+    /// Its members.
+    pub fn processes(&self) -> Vec<i32> {
+        self.members.keys().copied().collect()
+    }
+
     /// The processes whose threads have to be placed from outside, each with its threads:
     /// those that neither carry the library nor were pinned by a program that does
     /// (`taskset`). A program that is still being loaded is left alone until it is known.

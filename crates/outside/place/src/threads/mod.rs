@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use numapilot_bind::env::BIND_CPUS;
 use numapilot_topology::CpuId;
 
+pub(crate) use family::Family;
 pub use obstacle::{LIBRARY, Obstacle, obstacle};
 pub(crate) use obstacle::{library, obstacle_of};
 pub use order::order;

@@ -164,6 +164,15 @@ mod tests {
     }
 
     #[test]
+    fn cpus_of_no_node_come_last() {
+        let mut machine = machine_of(&[(0, 0, true), (0, 1, true), (1, 0, true), (1, 1, true)]);
+        machine.cpus[0].node = None;
+        let all = &machine.allowed.cpus;
+        assert_eq!(ids(&order(&machine, all, ThreadPlacement::Sparse)), [1, 2, 0, 3]);
+        assert_eq!(ids(&order(&machine, all, ThreadPlacement::Dense)), [1, 2, 3, 0]);
+    }
+
+    #[test]
     fn dense_goes_to_the_nearest_node_next() {
         let mut machine = Machine::uniform(4, 1);
         // Nodes 0 and 2 are one package, 1 and 3 the other.

@@ -18,6 +18,7 @@ use numapilot_topology::{CpuId, CpuSet};
 use super::crew::{Crew, Order};
 use super::family::Family;
 use super::session::Outcome;
+use crate::check_proc;
 
 /// Before the first look. A program takes that long to be loaded; one that has ended by
 /// then had nothing to place, and should not have waited for the look.
@@ -43,8 +44,10 @@ impl Watcher {
     /// its processes share, if it has one.
     ///
     /// # Errors
-    /// When no thread can be created.
+    /// When no thread can be created, or `/proc` shows another PID namespace.
     pub fn start(program: i32, order: Vec<CpuId>, ledger: Option<PathBuf>) -> io::Result<Self> {
+        // The numbers would be strangers'.
+        check_proc().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
         let family = Family::new(program, ledger);
         let thread = thread::Builder::new()

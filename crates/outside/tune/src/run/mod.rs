@@ -17,8 +17,9 @@ use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use numapilot_place::effect::{Observer, Seen};
 use numapilot_place::journal::Change;
-use numapilot_place::{Options, PlaceError, Plan, Prepared, prepare};
+use numapilot_place::{AllocatorChoice, Options, PlaceError, Plan, Prepared, Running, prepare};
 use numapilot_topology::Machine;
 use thiserror::Error;
 
@@ -85,6 +86,8 @@ pub struct Runner<'a> {
     interrupted: &'a AtomicBool,
     /// Runs begun, by which each is marked.
     begun: u64,
+    /// Why no allocator reaches this program, once that was seen.
+    no_allocator: Option<String>,
 }
 
 impl<'a> Runner<'a> {
@@ -96,7 +99,7 @@ impl<'a> Runner<'a> {
         judge: Judge,
         interrupted: &'a AtomicBool,
     ) -> Self {
-        Self { machine, program, judge, interrupted, begun: 0 }
+        Self { machine, program, judge, interrupted, begun: 0, no_allocator: None }
     }
 
     /// Whether this plan can be applied to the program in full; the settings that it changes
@@ -105,8 +108,7 @@ impl<'a> Runner<'a> {
     /// # Errors
     /// Why it cannot, with the remedy.
     pub fn applies(&self, plan: &Plan) -> Result<Vec<Change>, String> {
-        let prepared = self.prepared(plan).map_err(|error| error.to_string())?;
-        Ok(prepared.machine_wide().to_vec())
+        self.prepared(plan).map(|prepared| prepared.machine_wide().to_vec())
     }
 
     /// Expects the answer that the default gave in an earlier part of the search.
@@ -142,27 +144,44 @@ impl<'a> Runner<'a> {
         marked.env.insert(leftovers::MARK.to_owned(), mark.clone());
         let prepared = match self.prepared(&marked) {
             Ok(prepared) => prepared,
-            Err(error) if order.candidate == DEFAULT => return Err(error.into()),
-            Err(error) => return Ok(not_applied(order, &error)),
+            Err(_) if order.candidate == DEFAULT => self.prepare(&marked)?,
+            Err(reason) => return Ok(not_applied(order, reason)),
         };
+        if plan.allocator != AllocatorChoice::Inherit
+            && let Some(reason) = &self.no_allocator
+        {
+            return Ok(not_applied(order, reason.clone()));
+        }
         let input = stdin(self.program.stdin.as_deref(), "--stdin")?;
         let surroundings = self.surroundings(input, self.program.timeout);
-        let mut leader = 0;
-        let execution = match execute(&prepared, surroundings, |running| leader = running.pid()) {
+        let (mut leader, mut observer) = (0, None);
+        let expected = prepared.expected();
+        let watch = |running: &Running| {
+            leader = running.pid();
+            if !expected.is_empty() {
+                // Without a thread nothing is seen, and nothing is denied.
+                observer = Observer::start(expected, leader, |_| {}).ok();
+            }
+        };
+        let execution = match execute(&prepared, surroundings, watch) {
             Ok(execution) => execution,
             Err(error @ RunError::Interrupted) => {
                 leftovers::end(leader, &mark);
                 return Err(error);
             }
             Err(RunError::Start(error)) if order.candidate != DEFAULT => {
-                return Ok(not_applied(order, &error));
+                return Ok(not_applied(order, error.to_string()));
             }
             Err(error) => return Err(error),
         };
+        let without = observer.and_then(|observer| self.without_effect(observer.finish()));
         let Execution { finished, text, peak_rss_bytes } = &execution;
         let seconds = finished.wall.as_secs_f64();
         let outcome = match execution.failure() {
             Some(failure) => Outcome::Failed(failure),
+            None if without.is_some() => {
+                Outcome::Failed(Failure::NotApplied(without.unwrap_or_default()))
+            }
             None => self.judge.outcome(order.candidate, text, seconds, *peak_rss_bytes),
         };
         let remains = match &outcome {
@@ -175,11 +194,37 @@ impl<'a> Runner<'a> {
         Ok(Trial { peak_rss_bytes, remains, ..Trial::new(order, seconds, outcome) })
     }
 
-    fn prepared(&self, plan: &Plan) -> Result<Prepared, PlaceError> {
-        // Strict: a plan measured without a part of itself would mislead. The group of its
-        // own lets a time limit or an interruption end all of the program's processes.
-        let options = Options { strict: true, new_group: true };
+    /// The command under this plan, or why the plan cannot be applied in full: a plan that is
+    /// measured without a part of itself would mislead.
+    fn prepared(&self, plan: &Plan) -> Result<Prepared, String> {
+        let prepared = self.prepare(plan).map_err(|error| error.to_string())?;
+        if prepared.notes.is_empty() {
+            return Ok(prepared);
+        }
+        // The subject is the plan's, which is named already; several levels of a factor may
+        // have the same cause.
+        let reasons = prepared.notes.iter().map(|note| format!("{}; {}", note.cause, note.remedy));
+        Err(reasons.collect::<Vec<_>>().join(". "))
+    }
+
+    fn prepare(&self, plan: &Plan) -> Result<Prepared, PlaceError> {
+        // The group of its own lets a time limit or an interruption end all of the program's
+        // processes.
+        let options = Options { strict: false, new_group: true };
         prepare(plan, self.machine, &self.program.command, &options)
+    }
+
+    /// Why the figures of a run do not count: a setting of its plan had no effect.
+    fn without_effect(&mut self, seen: Vec<Seen>) -> Option<String> {
+        let (seen, note) =
+            seen.into_iter().find_map(|seen| seen.note().map(|note| (seen, note)))?;
+        if seen.is_of_program {
+            // Every allocator would fare alike, so the reason names none.
+            let reason = format!("allocators are {}; {}", note.cause, note.remedy);
+            self.no_allocator = Some(reason.clone());
+            return Some(reason);
+        }
+        Some(note.to_string())
     }
 
     fn surroundings(&self, stdin: Stdio, timeout: Option<Duration>) -> Surroundings<'_> {
@@ -211,9 +256,8 @@ fn default_timeout(trials: &[Trial]) -> Option<Duration> {
     Duration::try_from_secs_f64((10.0 * slowest).max(10.0)).ok()
 }
 
-fn not_applied(order: Order, error: &PlaceError) -> Trial {
-    let outcome = Outcome::Failed(Failure::NotApplied(error.to_string()));
-    Trial::new(order, 0.0, outcome)
+fn not_applied(order: Order, reason: String) -> Trial {
+    Trial::new(order, 0.0, Outcome::Failed(Failure::NotApplied(reason)))
 }
 
 fn io_error(what: &str, source: io::Error) -> RunError {

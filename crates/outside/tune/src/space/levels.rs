@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use numapilot_place::huge_pages::Switches;
 use numapilot_place::journal::Setting;
 use numapilot_place::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Thp, ThreadPlacement, allocators,
@@ -19,7 +20,8 @@ pub struct Facts {
     pub memory_nodes: usize,
     /// Allocators found, by name.
     pub allocators: Vec<String>,
-    /// The choice in brackets in `transparent_hugepage/enabled`; `None` without THP.
+    /// The most that programs get of transparent huge pages of any size (`always`, `madvise`,
+    /// `never`); `None` without THP.
     pub thp: Option<String>,
     /// `kernel.numa_balancing`, bit 0; `None` without AutoNUMA.
     pub numa_balancing: Option<bool>,
@@ -30,6 +32,7 @@ impl Facts {
     /// left there must have been put back before.
     #[must_use]
     pub fn new(machine: &Machine, root: &Path) -> Self {
+        let thp = Switches::read(root).map(|switches| switches.most().name().to_owned());
         let numa_balancing = Setting::NumaBalancing.read(root).ok();
         let numa_balancing =
             numa_balancing.and_then(|text| text.parse::<u32>().ok()).map(|value| value & 1 == 1);
@@ -42,7 +45,7 @@ impl Facts {
             cpu_nodes,
             memory_nodes: machine.memory_nodes().intersection(&machine.allowed.nodes).len(),
             allocators: allocators::installed().iter().map(ToString::to_string).collect(),
-            thp: Setting::Thp.read(root).ok(),
+            thp,
             numa_balancing,
         }
     }

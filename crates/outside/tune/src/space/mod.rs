@@ -166,6 +166,7 @@ impl Space {
                 },
             };
             let mut levels = vec![Level::neutral(name)];
+            let mut refused = Vec::new();
             for level in wanted {
                 if levels.contains(&level) {
                     continue;
@@ -174,13 +175,10 @@ impl Space {
                 level.apply(&mut plan);
                 match applies(&plan) {
                     Ok(()) => levels.push(level),
-                    Err(reason) => space.skipped.push(Skipped {
-                        factor: name,
-                        level: Some(level.name()),
-                        reason,
-                    }),
+                    Err(reason) => refused.push((level.name(), reason)),
                 }
             }
+            space.skipped.extend(by_reason(name, refused, levels.len() == 1));
             if levels.len() > 1 {
                 space.factors.push(Factor { name, levels });
             } else if request.is_some() {
@@ -236,6 +234,25 @@ impl Space {
         let shape = Shape { extras: 0, ..self.shape() };
         shape.candidates().map(|cell| self.plan(cell))
     }
+}
+
+/// Levels that cannot be applied, those with one reason together; as the whole factor when
+/// that is all of it.
+fn by_reason(factor: FactorName, refused: Vec<(String, String)>, all: bool) -> Vec<Skipped> {
+    let mut reasons: Vec<(Vec<String>, String)> = Vec::new();
+    for (level, reason) in refused {
+        match reasons.iter_mut().find(|(_, known)| *known == reason) {
+            Some((levels, _)) => levels.push(level),
+            None => reasons.push((vec![level], reason)),
+        }
+    }
+    let is_whole = all && reasons.len() == 1;
+    let skipped = |(levels, reason): (Vec<String>, String)| Skipped {
+        factor,
+        level: (!is_whole || levels.len() == 1).then(|| levels.join(", ")),
+        reason,
+    };
+    reasons.into_iter().map(skipped).collect()
 }
 
 #[cfg(test)]

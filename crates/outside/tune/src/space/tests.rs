@@ -68,6 +68,28 @@ fn a_level_that_cannot_be_applied_is_left_out_with_its_reason() {
 }
 
 #[test]
+fn one_reason_for_all_levels_is_said_once() {
+    let no_allocator = |plan: &Plan| match plan.allocator {
+        AllocatorChoice::Inherit => Ok(()),
+        _ => Err("statically linked".to_owned()),
+    };
+    let space = Space::new(&facts(4), &[], vec![], no_allocator);
+    let left = |level: Option<&str>| Skipped {
+        factor: FactorName::Allocator,
+        level: level.map(str::to_owned),
+        reason: "statically linked".into(),
+    };
+    assert_eq!(space.skipped, [left(None)]);
+    let some = |plan: &Plan| match plan.allocator.to_string().as_str() {
+        "glibc" | "inherit" => Ok(()),
+        _ => no_allocator(plan),
+    };
+    let request = "allocator=glibc,jemalloc,mimalloc".parse().unwrap();
+    let space = Space::new(&Facts::default(), &[request], vec![], some);
+    assert!(space.skipped.contains(&left(Some("jemalloc, mimalloc"))), "{:?}", space.skipped);
+}
+
+#[test]
 fn the_user_restricts_and_adds() {
     let requests = ["allocator=glibc,jemalloc", "thp=inherit", "memory=interleave,bind:0-1"]
         .map(|text| text.parse().unwrap());

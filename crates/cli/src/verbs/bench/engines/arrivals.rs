@@ -69,7 +69,7 @@ pub fn few(text: &str) -> Result<NonZeroUsize, String> {
 
 impl Args {
     pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let plan = self.common.take_plan()?;
+        let plan = self.common.take_plan(terminal)?;
         let mut bench = self.common.open(terminal, plan, self.queries.as_ref())?;
         let mut sessions = bench.sessions(self.active.get())?;
         let warm = bench.warm_up(&mut sessions);

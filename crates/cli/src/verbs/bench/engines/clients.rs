@@ -55,7 +55,7 @@ pub struct Row {
 
 impl Args {
     pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let plan = self.common.take_plan()?;
+        let plan = self.common.take_plan(terminal)?;
         let mut bench = self.common.open(terminal, plan, Some(&self.query))?;
         let most = self.clients.iter().map(|clients| clients.get()).max().unwrap_or(1);
         let mut sessions = bench.sessions(most)?;

@@ -13,7 +13,7 @@ use numapilot_engines::{
     Benchmark, Cache, Database, Dataset, End, Engine, Kind, Launch, Mallocs, Query, RunDirectory,
     Scale, Session, Verifier, warm_up,
 };
-use numapilot_place::{AllocatorChoice, Plan, allocators};
+use numapilot_place::{AllocatorChoice, Plan, Reach, allocators};
 
 use super::progress;
 use super::report;
@@ -148,8 +148,16 @@ impl Common {
     }
 
     /// The plan that the options say.
-    pub fn take_plan(&mut self) -> anyhow::Result<Plan> {
-        std::mem::take(&mut self.plan).plan()
+    pub fn take_plan(&mut self, terminal: &Terminal) -> anyhow::Result<Plan> {
+        let arguments = std::mem::take(&mut self.plan);
+        if arguments.reach() == Reach::All {
+            bail!("-a (--all) is an option of run; leave it out");
+        }
+        let (plan, raw) = arguments.plan(terminal)?;
+        if let Some((name, _)) = raw.first() {
+            bail!("--env {}: an engine takes variables that are UTF-8 only", name.display());
+        }
+        Ok(plan)
     }
 }
 

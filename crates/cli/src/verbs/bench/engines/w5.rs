@@ -40,7 +40,7 @@ const ENGINE: fn(&Run) -> Option<Duration> = |run| run.engine;
 
 impl Args {
     pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let plan = self.common.take_plan()?;
+        let plan = self.common.take_plan(terminal)?;
         let mut bench = self.common.open(terminal, plan, self.queries.as_ref())?;
         let mut session = bench.engine.connect()?;
         let mallocs = bench.mallocs();

@@ -65,7 +65,7 @@ pub fn print(terminal: &Terminal, field: &Field, json: bool) -> anyhow::Result<(
     if !field.missing.is_empty() {
         writeln!(out)?;
     }
-    let mut rows = table(&["allocator", "version", "library"], &[]);
+    let mut rows = table(&["allocator", "file version", "library"], &[]);
     for line in &allocators {
         let path = line.path.as_deref().unwrap_or("the C library's own");
         rows.add_row([line.name, line.version.unwrap_or(""), path]);

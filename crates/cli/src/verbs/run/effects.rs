@@ -1,0 +1,103 @@
+//! What `run -v` and `run --strict` see of a plan in the running program.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numapilot_place::effect::{Effect, Observer, Seen};
+use numapilot_place::{PlaceError, Prepared};
+
+use crate::terminal::Terminal;
+
+/// Whether the plan's effects are looked for, and what follows.
+#[derive(Clone, Copy)]
+pub struct Watch {
+    /// All is said.
+    pub verbose: bool,
+    /// What has no effect is an error.
+    pub strict: bool,
+}
+
+/// One program that is being looked at.
+pub struct Effects {
+    label: String,
+    observer: Option<Observer>,
+    said: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Watch {
+    /// Whether somebody has to stay with the program.
+    pub fn is_wanted(self, prepared: &Prepared) -> bool {
+        self.verbose || self.strict && !prepared.expected().is_empty()
+    }
+
+    /// Starts looking; a moment after the start all is said that is seen by then. `label`
+    /// precedes each line.
+    pub fn start(self, terminal: &Terminal, prepared: &Prepared, pid: i32, label: &str) -> Effects {
+        let expected = prepared.expected();
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let mut effects = Effects { label: label.to_owned(), observer: None, said };
+        if expected.is_empty() || !(self.verbose || self.strict) {
+            return effects;
+        }
+        let (terminal, label, said) = (*terminal, label.to_owned(), Arc::clone(&effects.said));
+        let first = move |seen: Vec<Seen>| {
+            seen.iter().for_each(|seen| self.say(&terminal, &label, seen));
+            *said.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+        };
+        match Observer::start(expected, pid, first) {
+            Ok(observer) => effects.observer = Some(observer),
+            Err(error) => terminal.warn(format!(
+                "{}whether the plan takes effect cannot be watched: {error}",
+                effects.label
+            )),
+        }
+        effects
+    }
+
+    /// Says what has changed since, once the programs have ended; under `strict` what had no
+    /// effect is an error.
+    pub fn finish(
+        self,
+        terminal: &Terminal,
+        all: Vec<Effects>,
+        status: ExitCode,
+    ) -> anyhow::Result<ExitCode> {
+        let mut without = Vec::new();
+        for effects in all {
+            let Some(observer) = effects.observer else { continue };
+            let seen = observer.finish();
+            let said = effects.said.lock().unwrap_or_else(PoisonError::into_inner);
+            for seen in &seen {
+                let is_known = said.iter().any(|said| {
+                    said.setting == seen.setting && is_alike(&said.effect, &seen.effect)
+                });
+                if !is_known {
+                    self.say(terminal, &effects.label, seen);
+                }
+                without.extend(seen.note());
+            }
+        }
+        if self.strict && !without.is_empty() {
+            return Err(PlaceError::NoEffect(without).into());
+        }
+        Ok(status)
+    }
+
+    fn say(self, terminal: &Terminal, label: &str, seen: &Seen) {
+        match seen.note() {
+            // Under `strict` alone it is said once, as an error at the end.
+            Some(note) if self.verbose => terminal.warn(format!("{label}{note}")),
+            None if self.verbose || matches!(seen.effect, Effect::Unseen { .. }) => {
+                // A closed stderr must not end a run that works.
+                let _ = writeln!(terminal.err(), "numapilot: {label}{seen}");
+            }
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// Whether two effects are the same but for figures.
+fn is_alike(a: &Effect, b: &Effect) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
+}

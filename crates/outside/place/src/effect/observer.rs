@@ -1,0 +1,223 @@
+//! Looking at all processes of a run while it goes on.
+//!
+//! A thread of the launcher looks soon after the start and then ever more rarely; after half
+//! a second it uses no more than half a per cent of one CPU, so that a run that is being
+//! measured is not disturbed. What a process showed last before it ended counts.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::Seen;
+use super::expected::Expected;
+use super::process::{Process, Verdict};
+use super::tally::{Record, Tally};
+use crate::check_proc;
+use crate::threads::Family;
+
+/// Before the first look; each pause is twice the one before.
+const FIRST: Duration = Duration::from_millis(2);
+/// Between two looks at the most.
+const LONGEST: Duration = Duration::from_secs(1);
+/// A pause is at least so many times as long as the look before it.
+const REST: u32 = 200;
+/// After this time the first report is made: programs are loaded and threads are placed.
+const SETTLED: Duration = Duration::from_millis(500);
+
+/// The observing thread; dropping it ends it.
+#[derive(Debug)]
+pub struct Observer {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<Vec<Seen>>>,
+}
+
+impl Observer {
+    /// Looks at a program that was started and not waited for yet, and at all that it
+    /// starts. `first` is told what is seen half a second after the start; not at all when
+    /// [`Observer::finish`] comes before.
+    ///
+    /// # Errors
+    /// When no thread can be created, or `/proc` shows another PID namespace.
+    pub fn start(
+        expected: Expected,
+        program: i32,
+        first: impl FnOnce(Vec<Seen>) + Send + 'static,
+    ) -> io::Result<Self> {
+        // The number would be a stranger's.
+        check_proc().map_err(io::Error::other)?;
+        let (stop, stopped) = channel();
+        let run = Run::new(expected, program);
+        let thread = thread::Builder::new()
+            .name("watch-effects".to_owned())
+            .spawn(move || observe(run, &stopped, first))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Call when the program has ended: what became of each setting.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Seen> {
+        self.stop.take();
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic, and there is nothing left to do if it did.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn observe(mut run: Run, stopped: &Receiver<()>, first: impl FnOnce(Vec<Seen>)) -> Vec<Seen> {
+    let started = Instant::now();
+    let mut first = Some(first);
+    let (mut pause, mut rest) = (FIRST, FIRST);
+    while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+        let start = Instant::now();
+        run.look();
+        if started.elapsed() >= SETTLED
+            && let Some(first) = first.take()
+        {
+            first(run.seen());
+        }
+        pause = (pause * 2).min(LONGEST);
+        // The first looks are few, and short programs are seen by them alone.
+        let is_young = started.elapsed() < SETTLED;
+        rest = if is_young { pause } else { pause.max(start.elapsed() * REST) };
+    }
+    run.seen()
+}
+
+/// A run: its settings, its processes, and what each showed.
+struct Run {
+    expected: Expected,
+    family: Family,
+    living: HashMap<i32, Living>,
+    /// Of processes that have ended, by setting.
+    ended: Vec<Tally>,
+}
+
+struct Living {
+    since: Instant,
+    record: Record,
+    /// The verdicts of the look before, which one that finds no effect must confirm.
+    before: Vec<Verdict>,
+    image: std::path::PathBuf,
+}
+
+impl Run {
+    fn new(expected: Expected, program: i32) -> Self {
+        let ended = vec![Tally::default(); expected.0.len()];
+        Self { expected, family: Family::new(program, None), living: HashMap::new(), ended }
+    }
+
+    fn look(&mut self) {
+        for pid in self.family.update() {
+            if let Some(gone) = self.living.remove(&pid) {
+                add(&mut self.ended, &gone.record);
+            }
+        }
+        for pid in self.family.processes() {
+            self.look_at(pid);
+        }
+    }
+
+    fn look_at(&mut self, pid: i32) {
+        let known = self.living.get(&pid);
+        let age = known.map_or(Duration::ZERO, |living| living.since.elapsed());
+        let Some(process) = Process::open(pid, age) else { return };
+        let ticks = ticks(pid);
+        let verdicts: Vec<Verdict> =
+            self.expected.0.iter().map(|item| process.look(item)).collect();
+        match self.living.get_mut(&pid) {
+            Some(living) => {
+                let same = living.image == process.image;
+                living.record.name = process.name();
+                living.record.ticks = ticks.unwrap_or(living.record.ticks);
+                for (at, verdict) in verdicts.iter().enumerate() {
+                    let before = same.then(|| &living.before[at]);
+                    let noted = same.then(|| &living.record.verdicts[at]);
+                    living.record.verdicts[at] = believed(verdict, before, noted);
+                }
+                living.before = verdicts;
+                living.image = process.image;
+            }
+            None => {
+                let first = verdicts.iter().map(|verdict| believed(verdict, None, None));
+                let record = Record {
+                    name: process.name(),
+                    ticks: ticks.unwrap_or(0),
+                    verdicts: first.collect(),
+                };
+                let since = Instant::now();
+                let living = Living { since, record, before: verdicts, image: process.image };
+                self.living.insert(pid, living);
+            }
+        }
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        let mut tallies = self.ended.clone();
+        for living in self.living.values() {
+            add(&mut tallies, &living.record);
+        }
+        self.expected.0.iter().zip(tallies).map(|(item, tally)| tally.seen(item)).collect()
+    }
+}
+
+/// What to note of a look at a program, given the look before and what was noted then: that
+/// there is no effect must be seen twice, because a program may have just begun; and what
+/// cannot be seen any more has been seen.
+fn believed(verdict: &Verdict, before: Option<&Verdict>, noted: Option<&Verdict>) -> Verdict {
+    let new = match (verdict, before) {
+        (Verdict::Not(_), Some(Verdict::Not(_))) | (Verdict::Held(_) | Verdict::Idle(_), _) => {
+            return verdict.clone();
+        }
+        (Verdict::Not(_), _) => Verdict::Unseen("it has just been started".to_owned()),
+        (Verdict::Unseen(_), _) => verdict.clone(),
+    };
+    match noted {
+        None | Some(Verdict::Unseen(_)) => new,
+        Some(noted) => noted.clone(),
+    }
+}
+
+fn add(tallies: &mut [Tally], record: &Record) {
+    for (tally, verdict) in tallies.iter_mut().zip(&record.verdicts) {
+        tally.add(record, verdict);
+    }
+}
+
+/// CPU time of all threads of a process, in clock ticks.
+fn ticks(pid: i32) -> Option<u64> {
+    let stat = procfs::process::Process::new(pid).ok()?.stat().ok()?;
+    Some(stat.utime + stat.stime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_look_does_not_deny_an_effect() {
+        let held = Verdict::Held("x".into());
+        let unseen = Verdict::Unseen("x".into());
+        let not = Verdict::Not(super::super::process::Cause {
+            text: "x".into(),
+            remedy: "y",
+            is_of_program: false,
+        });
+        assert!(matches!(believed(&not, None, None), Verdict::Unseen(_)));
+        assert_eq!(believed(&not, Some(&held), Some(&held)), held);
+        assert_eq!(believed(&not, Some(&not), Some(&held)), not);
+        assert_eq!(believed(&held, Some(&not), Some(&not)), held);
+        assert_eq!(believed(&unseen, Some(&held), Some(&held)), held);
+        // Another program has taken the place of the one that was seen.
+        assert_eq!(believed(&unseen, None, None), unseen);
+    }
+}

@@ -1,0 +1,468 @@
+//! One look at one process: what of a plan shows there.
+//!
+//! Sources: proc_pid_numa_maps(5), proc_pid_maps(5), proc_pid_status(5) (`THP_enabled`),
+//! proc_pid_smaps(5) (`AnonHugePages`, `THPeligible`), sched_getaffinity(2),
+//! Documentation/admin-guide/sysctl/kernel.rst (numa_balancing).
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use numapilot_sys::affinity;
+use numapilot_topology::CpuSet;
+
+use super::expected::{Item, Policy};
+use crate::huge_pages::{Choice, Switches};
+use crate::journal::Setting;
+use crate::prepare::own_malloc::own_malloc;
+use crate::threads::obstacle_of;
+use crate::{NumaBalancing, Thp};
+
+/// A program with less memory of its own need not have met a huge page.
+const ENOUGH_BYTES: u64 = 8 << 20;
+
+/// Threads placed from outside may take this long to get their CPUs.
+const PLACING: Duration = Duration::from_millis(200);
+
+/// What one process shows of one setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// What was seen.
+    Held(String),
+    /// It has no effect here.
+    Not(Cause),
+    /// It cannot be seen (yet), and why.
+    Unseen(String),
+    /// There is nothing for it to act on, and why.
+    Idle(String),
+}
+
+/// Why a setting has no effect in a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cause {
+    pub text: String,
+    pub remedy: &'static str,
+    /// Whether no other choice of an allocator would do better.
+    pub is_of_program: bool,
+}
+
+fn not(text: impl Into<String>, remedy: &'static str) -> Verdict {
+    Verdict::Not(Cause { text: text.into(), remedy, is_of_program: false })
+}
+
+/// A process that is being looked at.
+pub(super) struct Process {
+    pid: i32,
+    /// The program's file.
+    pub image: PathBuf,
+    /// Since it was first seen.
+    pub age: Duration,
+}
+
+impl Process {
+    /// The process with this number; `None` when it has ended or has no program of its own.
+    pub fn open(pid: i32, age: Duration) -> Option<Self> {
+        let image = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        Some(Self { pid, image, age })
+    }
+
+    /// The program's name.
+    pub fn name(&self) -> String {
+        self.image.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn path(&self, file: &str) -> String {
+        format!("/proc/{}/{file}", self.pid)
+    }
+
+    fn text(&self, file: &str) -> Result<String, Verdict> {
+        match fs::read(self.path(file)) {
+            // Of a process that is ending nothing is left to be read.
+            Ok(bytes) if bytes.is_empty() => Err(ended()),
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) => Err(unreadable(&self.path(file), &error)),
+        }
+    }
+
+    /// What it shows of a setting.
+    pub fn look(&self, item: &Item) -> Verdict {
+        let verdict = match item {
+            Item::Memory(policy) => self.memory(policy),
+            Item::Cpus(cpus) => self.cpus(cpus),
+            Item::Threads(cpus) => self.threads(cpus),
+            Item::Allocator { path, .. } => self.allocator(path),
+            Item::Thp(thp) => self.thp(*thp),
+            Item::NumaBalancing(wanted) => self.numa_balancing(*wanted),
+            Item::Balancing => self.balancing(),
+        };
+        verdict.unwrap_or_else(|unseen| unseen)
+    }
+
+    fn memory(&self, wanted: &Policy) -> Result<Verdict, Verdict> {
+        let (seen, wanted) = (self.policy()?, wanted.text());
+        if seen == wanted {
+            return Ok(Verdict::Held(seen));
+        }
+        Ok(not(
+            format!("{} has the policy {seen}, not {wanted}", self.name()),
+            "look for a numactl, a set_mempolicy call or a cpuset between numapilot and it",
+        ))
+    }
+
+    /// The policy of its main thread, which mappings without one of their own follow.
+    fn policy(&self) -> Result<String, Verdict> {
+        let path = self.path("numa_maps");
+        // The first line is enough, and the kernel makes the file page by page: all of a
+        // large program's would take long.
+        let mut first = [0; 4096];
+        let read = File::open(&path).and_then(|mut file| file.read(&mut first));
+        let length = read.map_err(|error| unreadable(&path, &error))?;
+        let text = String::from_utf8_lossy(&first[..length]);
+        policy_of(text.lines().next().unwrap_or_default()).map(str::to_owned).ok_or_else(ended)
+    }
+
+    /// The affinity of each thread.
+    fn affinities(&self) -> Result<Vec<CpuSet>, Verdict> {
+        let path = self.path("task");
+        let entries = fs::read_dir(&path).map_err(|error| unreadable(&path, &error))?;
+        let tids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        // A thread that ended meanwhile has none.
+        let all: Vec<CpuSet> =
+            tids.filter_map(|tid| Some(CpuSet::from_words(&affinity::get(tid).ok()?))).collect();
+        if all.is_empty() { Err(ended()) } else { Ok(all) }
+    }
+
+    fn cpus(&self, wanted: &CpuSet) -> Result<Verdict, Verdict> {
+        let all = self.affinities()?;
+        let outside: Vec<&CpuSet> = all.iter().filter(|cpus| !cpus.is_subset(wanted)).collect();
+        let Some(first) = outside.first() else {
+            return Ok(Verdict::Held(format!("all {} threads", all.len())));
+        };
+        let (count, of, name) = (outside.len(), all.len(), self.name());
+        Ok(not(
+            format!("{count} of {of} threads of {name} may run elsewhere (on CPUs {first})"),
+            "look for a taskset, a sched_setaffinity call or a cpuset that sets them",
+        ))
+    }
+
+    fn threads(&self, order: &CpuSet) -> Result<Verdict, Verdict> {
+        let all = self.affinities()?;
+        let placed = all.iter().filter(|cpus| cpus.is_subset(order) && cpus.len() == 1).count();
+        if placed > 0 {
+            return Ok(Verdict::Held(format!("{placed} of {} threads", all.len())));
+        }
+        if self.age < PLACING {
+            return Ok(Verdict::Unseen(format!("{} has just been started", self.name())));
+        }
+        Ok(not(
+            format!("no thread of {} has a CPU of its own", self.name()),
+            "see the warnings; a program that sets its affinity itself is left alone",
+        ))
+    }
+
+    fn allocator(&self, library: &Path) -> Result<Verdict, Verdict> {
+        let maps = self.text("maps")?;
+        let exe = PathBuf::from(self.path("exe"));
+        let name = self.name();
+        let of_program =
+            |text: String, remedy| Ok(Verdict::Not(Cause { text, remedy, is_of_program: true }));
+        // The maps name a file by its real path.
+        let real = fs::canonicalize(library);
+        let real = real.as_deref().unwrap_or(library).to_string_lossy().into_owned();
+        if maps.lines().any(|line| line.ends_with(&real)) {
+            return match own_malloc_of(&exe) {
+                Some(own) => of_program(
+                    format!(
+                        "{name} brings a malloc of its own (it defines {own}), which a preloaded \
+                         one does not replace"
+                    ),
+                    "build it without its own allocator",
+                ),
+                None => Ok(Verdict::Held("its library is mapped".to_owned())),
+            };
+        }
+        if let Some(obstacle) = obstacle_of(&exe) {
+            return of_program(
+                format!("{name} does not load it: {obstacle}"),
+                "use a dynamically linked build for glibc, or link the allocator into the program",
+            );
+        }
+        if !maps.contains("/libc.so.6") && !maps.contains("/libc-") {
+            // Preloaded libraries are mapped before the C library.
+            return Ok(Verdict::Unseen(format!("{name} is still being loaded")));
+        }
+        Ok(not(
+            format!("{name} runs without it"),
+            "see what its dynamic loader says with LD_DEBUG=libs, and whether LD_PRELOAD reaches \
+             it (sudo and env -i remove it)",
+        ))
+    }
+
+    fn thp(&self, wanted: Thp) -> Result<Verdict, Verdict> {
+        match wanted {
+            Thp::Inherit => Ok(Verdict::Idle("nothing was asked for".to_owned())),
+            Thp::Never => self.thp_never(),
+            Thp::Always => self.thp_always(),
+        }
+    }
+
+    fn thp_never(&self) -> Result<Verdict, Verdict> {
+        let status = self.text("status")?;
+        match field(&status, "THP_enabled:") {
+            Some("0") => Ok(Verdict::Held("THP_enabled: 0".to_owned())),
+            Some(_) => Ok(not(
+                format!("{} may have huge pages (THP_enabled is 1 in its status)", self.name()),
+                "allow prctl(PR_SET_THP_DISABLE), or look for a program that takes it back",
+            )),
+            // Before Linux 5.0.
+            None => match kilobytes(&self.text("smaps_rollup")?, "AnonHugePages:") {
+                Some(0) => Ok(Verdict::Held("no huge page".to_owned())),
+                Some(bytes) => Ok(not(
+                    format!("{} has {} MiB in huge pages", self.name(), bytes >> 20),
+                    "allow prctl(PR_SET_THP_DISABLE)",
+                )),
+                None => Err(Verdict::Unseen("this kernel does not show huge pages".to_owned())),
+            },
+        }
+    }
+
+    fn thp_always(&self) -> Result<Verdict, Verdict> {
+        let rollup = self.text("smaps_rollup")?;
+        let bytes = |key| kilobytes(&rollup, key).unwrap_or(0);
+        let (anonymous, huge) = (bytes("Anonymous:"), bytes("AnonHugePages:"));
+        let name = self.name();
+        if huge > 0 {
+            let seen = format!("{} of {} MiB in huge pages", huge >> 20, anonymous >> 20);
+            return Ok(Verdict::Held(seen));
+        }
+        let status = self.text("status")?;
+        if field(&status, "THP_enabled:") == Some("0") {
+            return Ok(not(
+                format!("{name} has huge pages switched off (THP_enabled is 0 in its status)"),
+                "look for a program that calls prctl(PR_SET_THP_DISABLE)",
+            ));
+        }
+        if anonymous < ENOUGH_BYTES {
+            let mib = ENOUGH_BYTES >> 20;
+            return Ok(Verdict::Unseen(format!(
+                "{name} has touched less than {mib} MiB of memory of its own, too little for a \
+                 huge page"
+            )));
+        }
+        if is_eligible(&self.text("smaps")?) == Some(false) {
+            return Ok(not(
+                format!("the kernel lets no memory of {name} have huge pages (THPeligible is 0)"),
+                "see the page switches with numapilot doctor; the allocator must map areas of \
+                 2 MiB or more, and ask for huge pages where the machine is set to madvise",
+            ));
+        }
+        let smaller = Switches::read(Path::new("/"))
+            .is_some_and(|switches| switches.smaller().any(|(_, c)| c != Choice::Never));
+        if smaller {
+            return Ok(Verdict::Unseen(format!(
+                "{name} has no huge page of the largest size, and smaller ones are not counted \
+                 for a process"
+            )));
+        }
+        Ok(not(
+            format!("{name} has {} MiB and no huge page", anonymous >> 20),
+            "memory may be fragmented: echo 1 | sudo tee /proc/sys/vm/compact_memory",
+        ))
+    }
+
+    fn numa_balancing(&self, wanted: NumaBalancing) -> Result<Verdict, Verdict> {
+        let is_on = balancing_is_on();
+        let policy = self.policy();
+        let is_sampled = |policy: &str| policy == "default" || policy.contains("=balancing");
+        match (wanted, is_on) {
+            (NumaBalancing::Inherit, _) => Ok(Verdict::Idle("nothing was asked for".to_owned())),
+            (NumaBalancing::Off, None) => {
+                Ok(Verdict::Idle("this kernel has no AutoNUMA".to_owned()))
+            }
+            (NumaBalancing::Off, Some(false)) => {
+                Ok(Verdict::Held("kernel.numa_balancing is 0".to_owned()))
+            }
+            (NumaBalancing::Off, Some(true)) => {
+                let policy = policy?;
+                if !is_sampled(&policy) {
+                    return Ok(Verdict::Held(format!("the policy {policy} keeps it off")));
+                }
+                Ok(not(
+                    format!("{} has the policy {policy}, which AutoNUMA samples", self.name()),
+                    "allow set_mempolicy, or run as root",
+                ))
+            }
+            (NumaBalancing::On, Some(true)) => {
+                let policy = policy?;
+                if is_sampled(&policy) {
+                    return Ok(Verdict::Held("kernel.numa_balancing is on".to_owned()));
+                }
+                Ok(not(
+                    format!("{} has the policy {policy}, which AutoNUMA skips", self.name()),
+                    "use no memory policy, bind or preferred-many with -b",
+                ))
+            }
+            (NumaBalancing::On, _) => Ok(not(
+                "kernel.numa_balancing is off: something has changed it since the start",
+                "look for another program that sets it",
+            )),
+        }
+    }
+
+    fn balancing(&self) -> Result<Verdict, Verdict> {
+        let policy = self.policy()?;
+        if !policy.contains("=balancing") {
+            return Ok(not(
+                format!("{} has the policy {policy}, which AutoNUMA skips", self.name()),
+                "use Linux 5.12 or newer for bind, 6.11 or newer for preferred-many",
+            ));
+        }
+        if balancing_is_on() != Some(true) {
+            return Ok(not(
+                "kernel.numa_balancing is off, so nothing is sampled",
+                "sudo sysctl kernel.numa_balancing=1, or --numa-balancing on as root",
+            ));
+        }
+        Ok(Verdict::Held(policy))
+    }
+}
+
+/// Bit 0 of kernel.numa_balancing; `None` without AutoNUMA.
+pub(crate) fn balancing_is_on() -> Option<bool> {
+    let text = Setting::NumaBalancing.read(Path::new("/")).ok()?;
+    text.parse::<u32>().ok().map(|value| value & 1 == 1)
+}
+
+/// The malloc that a program brings, looked up once for each file; `None` also where the file
+/// cannot be read any more.
+fn own_malloc_of(exe: &Path) -> Option<&'static str> {
+    thread_local! {
+        static KNOWN: RefCell<HashMap<(u64, u64), Option<&'static str>>> = RefCell::default();
+    }
+    let file = fs::metadata(exe).ok()?;
+    KNOWN.with_borrow_mut(|known| {
+        *known.entry((file.dev(), file.ino())).or_insert_with(|| own_malloc(exe).ok().flatten())
+    })
+}
+
+fn ended() -> Verdict {
+    Verdict::Unseen("it ended before it could be looked at".to_owned())
+}
+
+fn unreadable(path: &str, error: &io::Error) -> Verdict {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) if !path.ends_with("numa_maps") => ended(),
+        Some(libc::ESRCH) => ended(),
+        Some(libc::ENOENT) if Path::new("/proc/self/numa_maps").exists() => ended(),
+        _ => Verdict::Unseen(format!("{path} cannot be read: {error}")),
+    }
+}
+
+/// `7f2a40000000 weighted interleave:0-1 anon=512 ...` has the policy in the middle, which
+/// may hold a space.
+fn policy_of(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once(' ')?;
+    let is_field = |word: &str| {
+        let node =
+            word.strip_prefix('N').is_some_and(|w| w.starts_with(|c: char| c.is_ascii_digit()));
+        let known = ["file=", "anon=", "dirty=", "mapped=", "mapmax=", "swapcache=", "active="];
+        let more = ["writeback=", "kernelpagesize_kB="];
+        let plain = ["heap", "stack", "huge"];
+        node || plain.contains(&word)
+            || known.iter().chain(&more).any(|start| word.starts_with(start))
+    };
+    let end = rest
+        .match_indices(' ')
+        .map(|(at, _)| at)
+        .find(|at| rest[at + 1..].split(' ').next().is_some_and(is_field));
+    let policy = rest[..end.unwrap_or(rest.len())].trim_end();
+    (!policy.is_empty()).then_some(policy)
+}
+
+/// The value of a line of `status`.
+fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
+}
+
+/// The value of a line `key 123 kB`, in bytes.
+fn kilobytes(text: &str, key: &str) -> Option<u64> {
+    field(text, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Whether any area of anonymous memory may have huge pages; `None` where the kernel does not
+/// say (before Linux 5.0).
+fn is_eligible(smaps: &str) -> Option<bool> {
+    let mut any = None;
+    let mut anonymous = 0;
+    for line in smaps.lines() {
+        if let Some(bytes) = kilobytes(line, "Anonymous:") {
+            anonymous = bytes;
+        } else if let Some(value) = field(line, "THPeligible:") {
+            let eligible = value == "1" && anonymous > 0;
+            any = Some(any.unwrap_or(false) || eligible);
+        }
+    }
+    any
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_of_a_line_may_hold_a_space() {
+        for (line, policy) in [
+            ("55ea default file=/usr/bin/a\\040b mapped=2 N0=2", "default"),
+            ("7f2a weighted interleave:0-1 anon=5 N0=5", "weighted interleave:0-1"),
+            ("7f2a prefer (many):0,2 heap anon=1", "prefer (many):0,2"),
+            ("7f2a bind=balancing:0-3 N0=1", "bind=balancing:0-3"),
+            ("7f2a local", "local"),
+        ] {
+            assert_eq!(policy_of(line), Some(policy), "{line}");
+        }
+        assert_eq!(policy_of(""), None);
+    }
+
+    #[test]
+    fn a_policy_is_written_as_the_kernel_writes_it() {
+        use numapilot_sys::mempolicy::{F_NUMA_BALANCING, Mode};
+        let nodes = numapilot_topology::NodeSet::parse_list("0-2").unwrap();
+        let text = |mode, flags| Policy { mode, flags, nodes: nodes.clone() }.text();
+        assert_eq!(text(Mode::Bind, F_NUMA_BALANCING), "bind=balancing:0-2");
+        assert_eq!(text(Mode::WeightedInterleave, 0), "weighted interleave:0-2");
+        assert_eq!(text(Mode::PreferredMany, 0), "prefer (many):0-2");
+    }
+
+    #[test]
+    fn eligible_is_only_memory_that_was_touched() {
+        let area = |anonymous: u32, eligible: u8| {
+            format!("1-2 rw-p\nAnonymous:  {anonymous} kB\nTHPeligible:    {eligible}\n")
+        };
+        assert_eq!(is_eligible(&(area(4, 0) + &area(0, 1))), Some(false));
+        assert_eq!(is_eligible(&(area(4, 1) + &area(0, 0))), Some(true));
+        assert_eq!(is_eligible("1-2 rw-p\nAnonymous: 4 kB\n"), None);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_tells_nothing() {
+        let gone = Process { pid: i32::MAX, image: "/bin/gone".into(), age: Duration::ZERO };
+        for item in [
+            Item::Memory(Policy {
+                mode: numapilot_sys::mempolicy::Mode::Local,
+                flags: 0,
+                nodes: numapilot_topology::NodeSet::new(),
+            }),
+            Item::Cpus(CpuSet::new()),
+            Item::Allocator { name: "x".into(), path: "/lib/libx.so".into() },
+            Item::Thp(Thp::Never),
+            Item::Thp(Thp::Always),
+        ] {
+            assert_eq!(gone.look(&item), ended(), "{item}");
+        }
+        assert!(Process::open(i32::MAX, Duration::ZERO).is_none());
+    }
+}

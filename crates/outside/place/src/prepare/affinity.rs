@@ -1,0 +1,102 @@
+//! The CPUs of a program, and what the kernel may refuse of them.
+//!
+//! Source: sched_setaffinity(2): CPUs outside the cpuset are dropped from the mask without an
+//! error, unless none is left.
+
+use std::io;
+
+use numapilot_sys::affinity;
+use numapilot_topology::CpuSet;
+
+use super::Prepared;
+use crate::Note;
+
+impl Prepared {
+    /// Takes the CPUs, or notes why the kernel would refuse them.
+    pub(super) fn set_cpus(&mut self, cpus: Option<CpuSet>) {
+        let Some(cpus) = cpus else { return };
+        match attempt(&cpus) {
+            Ok(got) => {
+                let lost = cpus.difference(&got);
+                if !lost.is_empty() {
+                    self.notes.push(Note::new(
+                        format!("CPUs {cpus}"),
+                        format!("the cpuset of this process does not hold {lost}"),
+                        WIDEN,
+                    ));
+                }
+                self.steps.cpus = Some(cpus.as_words().to_vec());
+            }
+            Err(error) => self.notes.push(refused(&cpus, &error)),
+        }
+    }
+}
+
+/// How CPUs get into a cpuset.
+pub(crate) const WIDEN: &str = "widen the cpuset (docker: --cpuset-cpus; systemd: AllowedCPUs=)";
+
+/// Sets the affinity of a thread of its own, which leaves this one's as it is, and reads it
+/// back: what the kernel or a seccomp filter refuses here it would refuse in the child.
+pub(crate) fn attempt(cpus: &CpuSet) -> io::Result<CpuSet> {
+    std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                affinity::set(0, cpus.as_words())?;
+                affinity::get(0).map(|words| CpuSet::from_words(&words))
+            })
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the probing thread died")))
+    })
+}
+
+fn refused(cpus: &CpuSet, error: &io::Error) -> Note {
+    let subject = format!("CPUs {cpus}");
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Note::new(
+            subject,
+            format!(
+                "sched_setaffinity is not permitted here ({error}; a seccomp filter, as containers \
+                 and services have), so the program keeps the CPUs it inherits"
+            ),
+            "allow sched_setaffinity in the filter (systemd: SystemCallFilter=@resources; \
+             Docker: a profile by --security-opt seccomp=FILE)",
+        ),
+        Some(libc::EINVAL) => Note::new(
+            subject,
+            "the cpuset of this process holds none of them, so the program keeps the CPUs it \
+             inherits",
+            WIDEN,
+        ),
+        _ => Note::new(
+            subject,
+            format!("sched_setaffinity: {error}, so the program keeps the CPUs it inherits"),
+            "check the CPUs with `numapilot topo`",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_leaves_this_thread_alone() {
+        let before = affinity::get(0).unwrap();
+        let first = CpuSet::from_words(&before).first().unwrap();
+        let one: CpuSet = [first].into_iter().collect();
+        assert_eq!(attempt(&one).unwrap(), one);
+        assert_eq!(affinity::get(0).unwrap(), before);
+    }
+
+    #[test]
+    fn every_refusal_names_cause_and_remedy() {
+        let cpus = CpuSet::parse_list("3").unwrap();
+        let note = |errno| refused(&cpus, &io::Error::from_raw_os_error(errno)).to_string();
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            assert!(note(errno).contains("seccomp") && note(errno).contains("allow"));
+        }
+        assert!(
+            note(libc::EINVAL).contains("cpuset") && note(libc::EINVAL).contains("AllowedCPUs")
+        );
+    }
+}
