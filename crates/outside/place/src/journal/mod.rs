@@ -175,6 +175,8 @@ impl Journal {
                 });
             }
         }
+        // Without a guard the next start of numapilot settles.
+        let _ = guard::start();
         let reserved = settings.to_vec();
         let entry = Entry { owner, command: command.to_owned(), changes: Vec::new(), reserved };
         let path = entry.new_path(self.directory.path());
