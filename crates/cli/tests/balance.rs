@@ -55,10 +55,10 @@ fn processes_that_are_not_there_are_named() {
         .assert()
         .code(125)
         .stderr(predicate::str::contains("is not a duration"));
-    balance(&["-I", "1s", "--", "true"])
+    balance(&["-I", "1 parsec", "--", "true"])
         .assert()
         .code(125)
-        .stderr(predicate::str::contains("write 1000 for a second"));
+        .stderr(predicate::str::contains("write 500 (milliseconds), 500ms or 2s"));
     balance(&["-I", "500", "--", "true"]).assert().code(0);
 }
 
