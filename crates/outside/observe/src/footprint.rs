@@ -2,17 +2,23 @@
 //!
 //! Source: proc_pid_smaps(5), Documentation/filesystems/proc.rst. An allocator that frees with
 //! `MADV_FREE` leaves the pages resident until the kernel needs them: they count as RSS, and
-//! the kernel tells them apart as `LazyFree`.
+//! the kernel tells them apart as `LazyFree`. Huge pages of hugetlbfs are in neither `Rss` nor
+//! `Pss`: they have lines of their own, which do not say how many processes share them.
 
 use serde::Serialize;
 
 /// Resident memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// Resident bytes; what several processes share counts for each.
+    /// Resident bytes, huge pages of hugetlbfs included; what several processes share counts for
+    /// each.
     pub rss_bytes: u64,
-    /// Resident bytes, what n processes share counted as one nth for each.
+    /// Resident bytes, what n processes share counted as one nth for each; without
+    /// `shared_hugetlb_bytes`.
     pub pss_bytes: u64,
+    /// Huge pages of hugetlbfs that are mapped more than once, in bytes: the most that any one
+    /// process has, because processes of one program share the same.
+    pub shared_hugetlb_bytes: u64,
     /// Resident bytes that were freed with `MADV_FREE` and not taken back yet.
     pub lazy_free_bytes: u64,
 }
@@ -24,14 +30,19 @@ impl Footprint {
         let mut sum = Self::default();
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
-            let field = match key {
-                "Rss" => &mut sum.rss_bytes,
-                "Pss" => &mut sum.pss_bytes,
-                "LazyFree" => &mut sum.lazy_free_bytes,
+            let kib = value.trim().strip_suffix(" kB").and_then(|n| n.trim().parse::<u64>().ok());
+            let bytes = kib.unwrap_or(0).saturating_mul(1024);
+            let fields: &mut [&mut u64] = match key {
+                "Rss" => &mut [&mut sum.rss_bytes],
+                "Pss" => &mut [&mut sum.pss_bytes],
+                "LazyFree" => &mut [&mut sum.lazy_free_bytes],
+                "Private_Hugetlb" => &mut [&mut sum.rss_bytes, &mut sum.pss_bytes],
+                "Shared_Hugetlb" => &mut [&mut sum.rss_bytes, &mut sum.shared_hugetlb_bytes],
                 _ => continue,
             };
-            let kib = value.trim().strip_suffix(" kB").and_then(|n| n.trim().parse::<u64>().ok());
-            *field = field.saturating_add(kib.unwrap_or(0).saturating_mul(1024));
+            for field in fields {
+                **field = field.saturating_add(bytes);
+            }
         }
         sum
     }
@@ -42,6 +53,7 @@ impl Footprint {
         Self {
             rss_bytes: self.rss_bytes.saturating_add(other.rss_bytes),
             pss_bytes: self.pss_bytes.saturating_add(other.pss_bytes),
+            shared_hugetlb_bytes: self.shared_hugetlb_bytes.max(other.shared_hugetlb_bytes),
             lazy_free_bytes: self.lazy_free_bytes.saturating_add(other.lazy_free_bytes),
         }
     }
@@ -49,7 +61,8 @@ impl Footprint {
     /// What is really held: shared pages once, lazily freed ones not at all.
     #[must_use]
     pub fn held_bytes(self) -> u64 {
-        self.pss_bytes.saturating_sub(self.lazy_free_bytes)
+        let held = self.pss_bytes.saturating_add(self.shared_hugetlb_bytes);
+        held.saturating_sub(self.lazy_free_bytes)
     }
 }
 
@@ -68,11 +81,20 @@ mod tests {
         assert_eq!(footprint.plus(footprint).held_bytes(), 3000 << 10);
     }
 
+    #[test]
+    fn huge_pages_count_and_what_processes_share_of_them_counts_once() {
+        let text = "Rss: 100 kB\nPss: 50 kB\nShared_Hugetlb: 4096 kB\nPrivate_Hugetlb: 2048 kB\n";
+        let one = Footprint::parse(text);
+        assert_eq!((one.rss_bytes, one.held_bytes()), (6244 << 10, 6194 << 10));
+        assert_eq!(one.plus(one).rss_bytes, 2 * 6244 << 10);
+        assert_eq!(one.plus(one).held_bytes(), (2 * 2098 + 4096) << 10);
+    }
+
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(Rss|Pss|LazyFree|x)?:?[ 0-9]{0,25}( kB)?\n?.*") {
+        fn any_text_is_read(text in "(Rss|Pss|LazyFree|Shared_Hugetlb|x)?:?[ 0-9]{0,25}( kB)?\n?.*") {
             let footprint = Footprint::parse(&text);
-            prop_assert!(footprint.held_bytes() <= footprint.pss_bytes);
+            prop_assert!(footprint.held_bytes() <= footprint.rss_bytes.saturating_add(footprint.pss_bytes));
         }
     }
 }

@@ -18,12 +18,18 @@ const FIRST_WAIT: Duration = Duration::from_millis(10);
 /// Most points kept; every other one is dropped when there are as many.
 const MAX_POINTS: usize = 1024;
 
+/// Why there is nothing to see of a target that no look has found running.
+const ENDED_UNSEEN: &str = "the target ended before its memory was looked at";
+/// Why there is nothing to see of one that runs.
+pub const RUNS_UNSEEN: &str =
+    "the target runs, but the kernel shows no memory of it: it may be about to begin or to end";
+
 /// Memory of the target at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryPoint {
     /// Since the observation began.
     pub seconds: f64,
-    /// Resident bytes of all processes.
+    /// Resident bytes of all processes, huge pages of hugetlbfs included.
     pub rss_bytes: u64,
     /// Bytes on each node.
     pub node_bytes: NodeBytes,
@@ -34,6 +40,7 @@ pub struct MemoryPoint {
 pub struct Timeline {
     points: Vec<MemoryPoint>,
     peak: NodeBytes,
+    last_rss_bytes: Option<u64>,
     /// Why there is nothing to see.
     reason: Option<String>,
     began: Instant,
@@ -50,6 +57,7 @@ impl Timeline {
         Self {
             points: Vec::new(),
             peak: NodeBytes::new(),
+            last_rss_bytes: None,
             reason: None,
             began: now,
             due: now,
@@ -67,6 +75,7 @@ impl Timeline {
     /// Notes what a look showed that has taken `cost` of CPU time and ends now.
     pub fn note(&mut self, cost: Duration, rss_bytes: u64, nodes: Result<NodeBytes, String>) {
         let now = Instant::now();
+        self.last_rss_bytes = Some(rss_bytes).filter(|bytes| *bytes > 0).or(self.last_rss_bytes);
         match nodes {
             Ok(node_bytes) if node_bytes.is_empty() => {}
             Ok(node_bytes) => {
@@ -97,19 +106,23 @@ impl Timeline {
     /// # Errors
     /// The reason.
     pub fn points(&self) -> Result<&[MemoryPoint], String> {
-        match &self.reason {
-            Some(reason) if self.points.is_empty() => Err(reason.clone()),
-            None if self.points.is_empty() => {
-                Err("the target ended before its memory was looked at".to_owned())
-            }
-            _ => Ok(&self.points),
+        if !self.points.is_empty() {
+            return Ok(&self.points);
         }
+        Err(self.reason.clone().unwrap_or_else(|| ENDED_UNSEEN.to_owned()))
+    }
+
+    /// Why nothing resident was seen.
+    #[must_use]
+    pub fn no_rss(&self) -> String {
+        let runs = self.reason.as_deref() == Some(RUNS_UNSEEN);
+        if runs { RUNS_UNSEEN } else { ENDED_UNSEEN }.to_owned()
     }
 
     /// Resident bytes when last seen.
     #[must_use]
     pub fn last_rss_bytes(&self) -> Option<u64> {
-        self.points.last().map(|p| p.rss_bytes)
+        self.last_rss_bytes
     }
 
     /// The most that was seen on each node.
@@ -152,6 +165,11 @@ mod tests {
         assert!(timeline.points().unwrap_err().contains("before its memory"));
         timeline.note(Duration::ZERO, 0, Err("not permitted".to_owned()));
         assert_eq!(timeline.points().unwrap_err(), "not permitted");
+        assert!(timeline.no_rss().contains("before its memory"));
+        timeline.note(Duration::ZERO, 0, Err(RUNS_UNSEEN.to_owned()));
+        assert_eq!(timeline.no_rss(), RUNS_UNSEEN);
+        timeline.note(Duration::ZERO, 5, Err("no NUMA".to_owned()));
+        assert_eq!(timeline.last_rss_bytes(), Some(5));
         timeline.note(Duration::ZERO, 0, on_node_0(1));
         assert_eq!(timeline.points().unwrap().len(), 1);
     }

@@ -15,9 +15,10 @@ use numapilot_topology::{CpuSet, NodeSet};
 use crate::ObserveError;
 use crate::lab::LabPmu;
 use crate::machine_wide;
-use crate::memory::Timeline;
+use crate::memory::{RUNS_UNSEEN, Timeline};
 use crate::metric::{Figures, Metric};
 use crate::node_counters;
+use crate::numa_maps::NodeBytes;
 use crate::observation::{Memory, ONLY_IN_A_LAB, Observation, Totals};
 use crate::pmu::{Attach, Counters};
 use crate::threads::Threads;
@@ -149,7 +150,10 @@ impl Session {
         match &self.subject {
             Subject::Processes { tree, .. } => {
                 self.peak_rss_bytes = self.peak_rss_bytes.max(tree.peak_rss_bytes());
-                let (rss, nodes) = (tree.rss_bytes(), tree.node_bytes());
+                let (rss, mut nodes) = (tree.rss_bytes(), tree.node_bytes());
+                if nodes.as_ref().is_ok_and(NodeBytes::is_empty) && tree.runs_now() {
+                    nodes = Err(RUNS_UNSEEN.to_owned());
+                }
                 self.timeline.note(cpu_time().saturating_sub(from), rss, nodes);
             }
             Subject::Machine => {
@@ -210,6 +214,9 @@ impl Session {
             seconds = wall;
             used(&mut self.begin.figures, &Usage::default());
             used(&mut totals.figures, &usage);
+            // wait4(2) leaves out what is on hugetlbfs.
+            let peak = usage.peak_rss_bytes.max(self.peak_rss_bytes.unwrap_or(0));
+            totals.figures.insert(Metric::PeakRssBytes, Ok(peak as f64));
         }
         let all = |points: &[_]| points.to_vec();
         Observation::between(&self.begin, &totals, seconds.as_secs_f64(), self.memory(all))
@@ -248,10 +255,8 @@ impl Session {
         let per_thread = || {
             Err("the kernel counts them by thread: known for a program that stat starts".to_owned())
         };
-        let seen = |bytes: Option<u64>| {
-            let reason = || "the target ended before its memory was looked at".to_owned();
-            bytes.map(|b| b as f64).ok_or_else(reason)
-        };
+        let seen =
+            |bytes: Option<u64>| bytes.map(|b| b as f64).ok_or_else(|| self.timeline.no_rss());
         // Cheap, unlike memory by node: as of now while anything lives.
         let rss = Some(tree.rss_bytes()).filter(|b| *b > 0).or(self.timeline.last_rss_bytes());
         Figures::from([

@@ -16,11 +16,11 @@ use std::time::Duration;
 use numapilot_sys::{open_files, process};
 use procfs::ProcError;
 use procfs::process::{Process, Stat};
-use rustix::fs::{Dir, DirEntry};
 
 use crate::newcomers::{Born, Newcomers};
 use crate::numa_maps::{self, NodeBytes};
-use crate::{Footprint, ObserveError};
+use crate::thread_group::{has_ended, lost_its_first, open_memory_file, tids};
+use crate::{Footprint, ObserveError, Resident};
 
 /// CPU time and faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +86,8 @@ struct Member {
     taken_over: Duration,
     /// It has ended, and its parent has not waited for it yet.
     zombie: bool,
+    /// Its first thread has ended, and others run.
+    lost_its_first: bool,
 }
 
 impl Member {
@@ -93,7 +95,20 @@ impl Member {
         self.parent = stat.ppid;
         self.used = Used::of(stat);
         self.taken_over = Used::taken_over(stat);
-        self.zombie = is_zombie(stat);
+        self.zombie = has_ended(stat);
+        self.lost_its_first = lost_its_first(stat);
+    }
+
+    /// Whether it runs at this moment.
+    fn runs_now(&self) -> bool {
+        self.process.stat().is_ok_and(|stat| !has_ended(&stat))
+    }
+
+    /// Its threads that run.
+    fn threads(&self) -> impl Iterator<Item = i32> + use<'_> {
+        let first = self.process.pid;
+        let ended = move |tid: &i32| self.lost_its_first && *tid == first;
+        tids(&self.process).into_iter().filter(move |tid| !ended(tid))
     }
 }
 
@@ -141,6 +156,7 @@ impl Tree {
             used: Used::default(),
             taken_over: Duration::ZERO,
             zombie: false,
+            lost_its_first: false,
             process,
         };
         member.see(&stat);
@@ -150,7 +166,7 @@ impl Tree {
 
     /// Threads of all living members.
     pub fn threads(&self) -> impl Iterator<Item = i32> + '_ {
-        self.members.values().flat_map(|member| tids(&member.process))
+        self.members.values().flat_map(Member::threads)
     }
 
     /// Looks again: drops those that ended, finds new children, reads what all have used.
@@ -222,11 +238,16 @@ impl Tree {
             .filter_map(|(tid, text)| Some((tid, text.split_whitespace().nth(1)?.parse().ok()?)))
     }
 
-    /// Resident bytes of all living members; pages shared among them count for each.
+    /// Resident bytes of all living members, huge pages of hugetlbfs included; pages shared among
+    /// them count for each.
     #[must_use]
     pub fn rss_bytes(&self) -> u64 {
-        let pages = |m: &Member| m.process.statm().map_or(0, |s| s.resident);
-        self.members.values().map(pages).sum::<u64>() * procfs::page_size()
+        self.resident().map(|resident| resident.now_bytes).sum()
+    }
+
+    /// What each living member has resident.
+    pub fn resident(&self) -> impl Iterator<Item = Resident> + '_ {
+        self.members.values().filter_map(|member| Resident::of(&member.process))
     }
 
     /// Memory of all living members, what they share counted once where the kernel tells
@@ -238,7 +259,7 @@ impl Tree {
     pub fn footprint(&self) -> Result<Footprint, String> {
         let mut total = Footprint::default();
         for member in self.members.values() {
-            let text = match member.process.open_relative("smaps_rollup") {
+            let text = match open_memory_file(&member.process, "smaps_rollup") {
                 // Reading fails when the process ends, and a zombie has nothing to read.
                 Ok(file) => io::read_to_string(file).unwrap_or_default(),
                 Err(ProcError::PermissionDenied(_)) => {
@@ -248,7 +269,7 @@ impl Tree {
                         member.process.pid
                     ));
                 }
-                Err(_) if member.process.is_alive() => {
+                Err(_) if member.runs_now() => {
                     return Err("this kernel has no smaps_rollup (Linux 4.14 has)".to_owned());
                 }
                 Err(_) => continue,
@@ -270,11 +291,16 @@ impl Tree {
         self.members.values().any(|member| !member.zombie)
     }
 
-    /// Largest resident size that any one living member has had.
+    /// Largest resident size that any one living member is known to have had: [`Resident`].
     #[must_use]
     pub fn peak_rss_bytes(&self) -> Option<u64> {
-        let peak = |m: &Member| m.process.status().ok()?.vmhwm;
-        self.members.values().filter_map(peak).max().map(|kib| kib * 1024)
+        self.resident().map(|resident| resident.peak_bytes).max()
+    }
+
+    /// Whether any member runs at this moment, for whom the last look is too old.
+    #[must_use]
+    pub fn runs_now(&self) -> bool {
+        self.members.values().any(Member::runs_now)
     }
 
     /// Bytes of all living members on each node. A member that ends meanwhile adds
@@ -286,7 +312,7 @@ impl Tree {
     pub fn node_bytes(&self) -> Result<NodeBytes, String> {
         let mut total = NodeBytes::new();
         for member in self.members.values() {
-            let file = match member.process.open_relative("numa_maps") {
+            let file = match open_memory_file(&member.process, "numa_maps") {
                 Ok(file) => file,
                 Err(ProcError::PermissionDenied(_)) => {
                     return Err(format!(
@@ -295,7 +321,7 @@ impl Tree {
                         member.process.pid
                     ));
                 }
-                Err(_) if member.process.is_alive() => {
+                Err(_) if member.runs_now() => {
                     return Err(
                         "this kernel is built without NUMA support (CONFIG_NUMA)".to_owned()
                     );
@@ -318,28 +344,13 @@ impl Tree {
         name: &'static str,
     ) -> impl Iterator<Item = (i32, String)> + '_ {
         self.members.values().flat_map(move |member| {
-            tids(&member.process).into_iter().filter_map(move |tid| {
+            member.threads().filter_map(move |tid| {
                 let path = format!("task/{tid}/{name}");
                 let file = member.process.open_relative(path).ok()?;
                 Some((tid, io::read_to_string(file).ok()?))
             })
         })
     }
-}
-
-/// Threads of a process, none when it is gone. By name only: there may be thousands.
-fn tids(process: &Process) -> Vec<i32> {
-    let list = || -> Option<Vec<i32>> {
-        let entries = Dir::read_from(process.open_relative("task").ok()?).ok()?;
-        let tid = |entry: DirEntry| entry.file_name().to_str().ok()?.parse().ok();
-        Some(entries.flatten().filter_map(tid).collect())
-    };
-    list().unwrap_or_default()
-}
-
-/// proc_pid_stat(5): Z for a zombie, X for what is being buried.
-const fn is_zombie(stat: &Stat) -> bool {
-    matches!(stat.state, 'Z' | 'X')
 }
 
 /// `PF_KTHREAD` of include/linux/sched.h, which proc_pid_stat(5) shows in field 9.
@@ -352,14 +363,14 @@ const fn is_kernel_thread(stat: &Stat) -> bool {
 fn open(pid: i32) -> Result<Process, ObserveError> {
     let no_process = || ObserveError::NoProcess { pid };
     let process = Process::new(pid).map_err(|_| no_process())?;
-    if !process.is_alive() {
+    let stat = process.stat().map_err(|_| no_process())?;
+    if has_ended(&stat) {
         return Err(no_process());
     }
-    let stat = process.stat().map_err(|_| no_process())?;
     if is_kernel_thread(&stat) {
         return Err(ObserveError::KernelThread { pid, name: stat.comm });
     }
-    match process.open_relative("numa_maps") {
+    match open_memory_file(&process, "numa_maps") {
         Err(ProcError::PermissionDenied(_)) => {
             let owner = process.uid().map_err(|_| no_process())?;
             let me = rustix::process::geteuid().as_raw();
@@ -442,6 +453,70 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         child.wait().unwrap();
         assert!(matches!(Tree::of(&[pid]), Err(ObserveError::NoProcess { .. })));
+    }
+
+    /// `main` ends by `pthread_exit`, a worker with 32 MiB goes on.
+    #[test]
+    fn a_process_whose_first_thread_has_ended_lives() {
+        let script = format!(
+            "import ctypes, sys, threading\n\
+             def work():\n held = b'x' * (32 << 20); print(flush=True); sys.stdin.read()\n\
+             threading.Thread(target=work).start()\n\
+             ctypes.CDLL(None).syscall({}, 0)\n",
+            libc::SYS_exit
+        );
+        let mut command = Command::new("python3");
+        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(child) = command.spawn() else {
+            println!("skipped: no python3");
+            return;
+        };
+        let mut child = Guard(child);
+        child.line();
+        let process = Process::new(child.pid()).unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while process.stat().unwrap().state != 'Z' {
+            assert!(std::time::Instant::now() < deadline, "the first thread does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let held = 32 << 20;
+        let mut tree = Tree::of(&[child.pid()]).unwrap();
+        assert!(tree.runs() && tree.runs_now());
+        assert!(tree.rss_bytes() > held && tree.peak_rss_bytes().unwrap() > held);
+        assert!(tree.footprint().unwrap().rss_bytes > held);
+        assert!(tree.node_bytes().unwrap().values().sum::<u64>() > held);
+        assert!(!tree.threads().any(|tid| tid == child.pid()) && tree.threads().count() > 0);
+        assert!(!crate::thread_group::maps(child.pid()).unwrap().is_empty());
+        drop(child.0.stdin.take());
+        child.0.wait().unwrap();
+        tree.refresh();
+        assert!(!tree.runs());
+    }
+
+    /// The kernel cuts names at 15 bytes, within a character.
+    #[test]
+    fn a_descendant_with_a_name_that_is_not_utf8_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().join("долгоеимя");
+        std::os::unix::fs::symlink("/bin/cat", &name).unwrap();
+        let mut child = Guard::spawn(&format!("exec 3<&0; '{}' <&3 & echo; wait", name.display()));
+        child.line();
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        let cut = |pid: i32| {
+            let name = std::fs::read(format!("/proc/{pid}/comm"));
+            name.is_ok_and(|name| str::from_utf8(&name).is_err())
+        };
+        loop {
+            let tree = Tree::of(&[child.pid()]).unwrap();
+            if tree
+                .pids()
+                .any(|pid| cut(pid) && Resident::of(&tree.members[&pid].process).is_some())
+            {
+                break;
+            }
+            assert!(std::time::Instant::now() < deadline, "{tree:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The first is kthreadd, where the PID namespace is the first one.

@@ -213,7 +213,8 @@ mod tests {
     use super::*;
 
     fn point(seconds: f64, bytes: u64) -> MemoryPoint {
-        let footprint = Footprint { rss_bytes: 2 * bytes, pss_bytes: bytes, lazy_free_bytes: 0 };
+        let footprint =
+            Footprint { rss_bytes: 2 * bytes, pss_bytes: bytes, ..Footprint::default() };
         MemoryPoint { seconds, footprint }
     }
 

@@ -1,8 +1,9 @@
 //! How much memory a workload will need, and how much there is: better to refuse than to
 //! be killed half-way.
 
+use numapilot_observe::Resident;
 use procfs::Current;
-use procfs::process::{Process, Status};
+use procfs::process::Process;
 
 use crate::WorkloadError;
 use crate::aggregation::{Function, Options};
@@ -81,28 +82,30 @@ pub fn suffices(
     Err(WorkloadError::TooLittleMemory { task, needed_bytes, available_bytes, remedy })
 }
 
-/// What this process has resident now.
+/// What this process has resident now, huge pages of hugetlbfs included.
 ///
 /// # Errors
 /// [`WorkloadError::Proc`].
 pub fn resident_bytes() -> Result<u64, WorkloadError> {
-    own("VmRSS in /proc/self/status", |status| status.vmrss)
+    Ok(own()?.now_bytes)
 }
 
-/// High-water mark of this process's resident memory. From `/proc`, because `ru_maxrss`
+/// High-water mark of this process's resident memory, or what it has now with huge pages of
+/// hugetlbfs where that is more. From `/proc`, because `ru_maxrss`
 /// begins with what the parent had resident when it forked.
 ///
 /// # Errors
 /// [`WorkloadError::Proc`].
 pub fn peak_rss_bytes() -> Result<u64, WorkloadError> {
-    own("VmHWM in /proc/self/status", |status| status.vmhwm)
+    Ok(own()?.peak_bytes)
 }
 
-fn own(what: &'static str, kib: fn(&Status) -> Option<u64>) -> Result<u64, WorkloadError> {
-    let proc = |reason| WorkloadError::Proc { what, reason };
-    let status = Process::myself().and_then(|process| process.status());
-    let kib = kib(&status.map_err(|e| proc(e.to_string()))?);
-    Ok(kib.ok_or_else(|| proc("the line is missing".to_owned()))?.saturating_mul(1024))
+fn own() -> Result<Resident, WorkloadError> {
+    let what = "VmRSS in /proc/self/status";
+    let process =
+        Process::myself().map_err(|e| WorkloadError::Proc { what, reason: e.to_string() });
+    let missing = || WorkloadError::Proc { what, reason: "the line is missing".to_owned() };
+    Resident::of(&process?).ok_or_else(missing)
 }
 
 /// What the kernel expects to be able to give without swapping.

@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use numapilot_observe::Tree;
+use numapilot_observe::thread_group::has_ended;
 use numapilot_sys::affinity as masks;
 use numapilot_topology::CpuSet;
 use procfs::process::Process;
@@ -411,7 +412,7 @@ fn path_of(version: Version, pid: i32) -> Option<String> {
 
 fn runs(pid: i32) -> bool {
     let stat = Process::new(pid).and_then(|process| process.stat());
-    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+    stat.is_ok_and(|stat| !has_ended(&stat))
 }
 
 /// The directory of a process's group, and its path.

@@ -4,7 +4,8 @@
 //! Source of the peak: getrusage(2) and proc_pid_status(5). `ru_maxrss` is exact, but
 //! begins with what the parent had resident when it forked; below that the high-water mark
 //! in `/proc` counts, as last seen before the end, if the program ran long enough to be
-//! seen with its libraries loaded.
+//! seen with its libraries loaded. Neither has huge pages of hugetlbfs: what a process and its
+//! descendants have of them is looked at while they run.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -13,6 +14,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use numapilot_observe::{Resident, Tree};
 use numapilot_place::{Finished, Prepared, Running};
 use procfs::process::Process;
 
@@ -48,7 +50,7 @@ pub struct Execution {
     pub finished: Finished,
     /// The end of what it printed, standard output and error in the order written.
     pub text: String,
-    /// Its peak of resident memory.
+    /// Its peak of resident memory, huge pages of hugetlbfs included.
     pub peak_rss_bytes: u64,
 }
 
@@ -113,8 +115,10 @@ pub fn execute(
 
 /// A program's high-water mark of resident memory.
 struct Peak {
-    process: Option<Process>,
+    tree: Option<Tree>,
     seen: Option<u64>,
+    /// The most that one process had with its huge pages of hugetlbfs, if it had any.
+    with_hugetlb: Option<u64>,
     /// What this process had resident when it forked, and so the least that `ru_maxrss`
     /// can say.
     floor: Option<u64>,
@@ -122,26 +126,35 @@ struct Peak {
 
 impl Peak {
     fn of(pid: i32) -> Self {
-        let floor = Process::myself().ok().as_ref().and_then(high_water);
-        Self { process: Process::new(pid).ok(), seen: None, floor }
+        let floor = Process::myself().ok().as_ref().and_then(Resident::of);
+        Self {
+            tree: Some(Tree::of_child(pid)),
+            seen: None,
+            with_hugetlb: None,
+            floor: floor.map(|resident| resident.peak_bytes),
+        }
     }
 
     fn look(&mut self) {
         // A process that has ended has no memory; what was seen before counts.
-        self.seen = self.process.as_ref().and_then(high_water).max(self.seen);
+        let Some(tree) = &mut self.tree else { return };
+        tree.refresh();
+        for resident in tree.resident() {
+            self.seen = self.seen.max(Some(resident.peak_bytes));
+            if resident.hugetlb_bytes > 0 {
+                self.with_hugetlb = self.with_hugetlb.max(Some(resident.peak_bytes));
+            }
+        }
     }
 
     /// The peak, given `ru_maxrss` of the ended program.
     fn bytes(&self, reported: u64) -> u64 {
-        match (self.seen, self.floor) {
+        let peak = match (self.seen, self.floor) {
             (Some(seen), Some(floor)) if reported <= floor => seen.min(reported),
             _ => reported,
-        }
+        };
+        peak.max(self.with_hugetlb.unwrap_or(0))
     }
-}
-
-fn high_water(process: &Process) -> Option<u64> {
-    process.status().ok()?.vmhwm.map(|kib| kib.saturating_mul(1024))
 }
 
 /// Standard input from a file; empty without one.
@@ -160,11 +173,13 @@ mod tests {
 
     #[test]
     fn the_exact_peak_counts_where_the_parents_memory_does_not_hide_it() {
-        let peak = |seen, floor| Peak { process: None, seen, floor };
+        let peak = |seen, floor| Peak { tree: None, seen, with_hugetlb: None, floor };
         assert_eq!(peak(Some(40), Some(10)).bytes(50), 50);
         assert_eq!(peak(Some(4), Some(10)).bytes(10), 4);
         assert_eq!(peak(Some(4), Some(10)).bytes(9), 4);
         assert_eq!(peak(None, Some(10)).bytes(10), 10);
         assert_eq!(peak(Some(4), None).bytes(10), 10);
+        let huge = Peak { with_hugetlb: Some(60), ..peak(Some(60), Some(10)) };
+        assert_eq!((huge.bytes(10), huge.bytes(12), huge.bytes(70)), (60, 60, 70));
     }
 }

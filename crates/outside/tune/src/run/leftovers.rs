@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
+use numapilot_observe::thread_group::has_ended;
 use procfs::process::Process;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -55,7 +56,7 @@ fn of_run(leader: i32, mark: &str) -> Vec<(Process, String)> {
     let own = std::process::id().cast_signed();
     let is_of_run = |process: Process| {
         let stat = process.stat().ok()?;
-        if stat.pid == own || matches!(stat.state, 'Z' | 'X') {
+        if stat.pid == own || has_ended(&stat) {
             return None;
         }
         let by_number = stat.pgrp == leader || stat.session == leader;
@@ -72,7 +73,7 @@ fn signal_process(process: &Process, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
     // `process` holds its directory open: if that is still alive, the number is still its own.
     let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    if process.is_alive() {
+    if process.stat().is_ok_and(|stat| !has_ended(&stat)) {
         // It may end by itself between the two calls.
         let _ = pidfd_send_signal(fd, signal);
     }

@@ -1,0 +1,71 @@
+//! Resident memory of one process, with its huge pages of hugetlbfs.
+//!
+//! Source: proc_pid_status(5). The kernel counts pages of hugetlbfs (`MAP_HUGETLB`, `SHM_HUGETLB`)
+//! in `HugetlbPages` only: neither `VmRSS` nor `VmHWM` nor getrusage(2) has them.
+
+use std::io::Read;
+
+use procfs::process::Process;
+
+use crate::thread_group::open_memory_file;
+
+/// What one process has resident.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Now, in bytes: `VmRSS` and `HugetlbPages`.
+    pub now_bytes: u64,
+    /// The most that is known, in bytes: of `VmHWM` and what there is now, the larger. The kernel
+    /// keeps no high-water mark of hugetlbfs.
+    pub peak_bytes: u64,
+    /// Of that, huge pages of hugetlbfs that there are now.
+    pub hugetlb_bytes: u64,
+}
+
+impl Resident {
+    /// Of a process; `None` when it has ended.
+    #[must_use]
+    pub fn of(process: &Process) -> Option<Self> {
+        let mut status = Vec::new();
+        open_memory_file(process, "status").ok()?.read_to_end(&mut status).ok()?;
+        Self::parse(&status)
+    }
+
+    /// The name of the process, which is in the same file, may be of any bytes.
+    fn parse(status: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(status);
+        let bytes = |key: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+            let kib: u64 = value.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+            Some(kib.saturating_mul(1024))
+        };
+        let hugetlb_bytes = bytes("HugetlbPages").unwrap_or(0);
+        let now_bytes = bytes("VmRSS")?.saturating_add(hugetlb_bytes);
+        let peak_bytes = bytes("VmHWM").unwrap_or(0).max(now_bytes);
+        Some(Self { now_bytes, peak_bytes, hugetlb_bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_of_hugetlbfs_are_resident() {
+        let status =
+            |hugetlb: &str| format!("Name:\tx\nVmHWM:\t  30 kB\nVmRSS:\t  20 kB\n{hugetlb}");
+        let seen = |text: String| Resident::parse(text.as_bytes()).unwrap();
+        let with = seen(status("HugetlbPages:\t   4096 kB\n"));
+        assert_eq!((with.now_bytes, with.peak_bytes), (4116 << 10, 4116 << 10));
+        assert_eq!(with.hugetlb_bytes, 4096 << 10);
+        let without = seen(status(""));
+        assert_eq!((without.now_bytes, without.peak_bytes), (20 << 10, 30 << 10));
+    }
+
+    #[test]
+    fn a_name_of_any_bytes_and_a_process_without_memory() {
+        let seen = Resident::parse(b"Name:\t\xd1\xd0\nVmHWM:\t 7 kB\nVmRSS:\t 5 kB\n").unwrap();
+        assert_eq!(seen.peak_bytes, 7 << 10);
+        assert_eq!(Resident::parse(b"Name:\tx\nState:\tZ (zombie)\n"), None);
+        assert!(Resident::of(&Process::myself().unwrap()).unwrap().now_bytes > 100 << 10);
+    }
+}
