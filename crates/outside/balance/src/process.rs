@@ -202,7 +202,7 @@ fn private_memory(pid: i32, regions: &[Region]) -> Vec<Range<u64>> {
     let runs = regions.chunk_by(|a, b| a.0 + 1 == b.0);
     let runs: Vec<Range<u64>> =
         runs.map(|run| address(run[0].0)..address(run[run.len() - 1].0 + 1)).collect();
-    let maps = procfs::process::Process::new(pid).and_then(|process| process.maps());
+    let maps = numapilot_observe::thread_group::maps(pid).unwrap_or_default();
     let own = |map: &MemoryMap| {
         matches!(map.pathname, MMapPath::Anonymous | MMapPath::Heap)
             && map.perms.contains(MMPermissions::WRITE | MMPermissions::PRIVATE)
@@ -212,7 +212,7 @@ fn private_memory(pid: i32, regions: &[Region]) -> Vec<Range<u64>> {
         let part = |run: &Range<u64>| run.start.max(start)..run.end.min(end);
         runs.iter().map(part).filter(|part| part.start < part.end).collect::<Vec<_>>()
     };
-    maps.into_iter().flatten().filter(own).flat_map(parts).collect()
+    maps.into_iter().filter(own).flat_map(parts).collect()
 }
 
 /// A page's status as move_pages(2) gives it.

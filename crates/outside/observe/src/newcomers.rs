@@ -34,7 +34,7 @@ impl Newcomers {
     /// Processes created since the last call; all of them, the first time.
     pub fn look(&mut self) -> Vec<Born> {
         let last = fs::read_to_string("/proc/loadavg").ok().and_then(|t| parse_last(&t));
-        let mut stat = String::new();
+        let mut stat = Vec::new();
         let mut born = |pid: i32| Some(Born { pid, parent: parent_of(pid, &mut stat)? });
         let found = match numbers(self.seen, last) {
             Some(range) => range.filter_map(&mut born).collect(),
@@ -61,17 +61,18 @@ fn parse_last(loadavg: &str) -> Option<i32> {
 }
 
 /// The parent of a process; `None` for a number that is a thread's or nobody's.
-fn parent_of(pid: i32, buffer: &mut String) -> Option<i32> {
+fn parent_of(pid: i32, buffer: &mut Vec<u8>) -> Option<i32> {
     buffer.clear();
-    fs::File::open(format!("/proc/{pid}/stat")).ok()?.read_to_string(buffer).ok()?;
+    fs::File::open(format!("/proc/{pid}/stat")).ok()?.read_to_end(buffer).ok()?;
     parse_parent(buffer)
 }
 
-/// Field 4, counted from the last `)`: the name before it may contain anything. A thread's
+/// Field 4, counted from the last `)`: the name before it may contain any bytes. A thread's
 /// number has a file, too, which `/proc` does not list; field 38, the signal to the parent
 /// at the end, is -1 in it (clone(2): `CLONE_THREAD`).
-fn parse_parent(stat: &str) -> Option<i32> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+fn parse_parent(stat: &[u8]) -> Option<i32> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_whitespace();
     let parent = fields.nth(1)?.parse().ok()?;
     let exit_signal: i32 = fields.nth(33)?.parse().ok()?;
     (exit_signal != -1).then_some(parent)
@@ -132,16 +133,19 @@ mod tests {
         assert_eq!(parse_last("6.03 6.79 5.60 7/139 32664\n"), Some(32664));
         assert_eq!(parse_last("6.03 6.79"), None);
         let stat = |exit_signal| format!("12 (a) R 9 (b) S 7 {}{exit_signal} 0 0", "0 ".repeat(33));
-        assert_eq!(parse_parent(&stat("17")), Some(7));
-        assert_eq!(parse_parent(&stat("-1")), None);
-        assert_eq!(parse_parent("12 (a) S 7"), None);
-        assert_eq!(parse_parent("12 (a"), None);
+        assert_eq!(parse_parent(stat("17").as_bytes()), Some(7));
+        assert_eq!(parse_parent(stat("-1").as_bytes()), None);
+        // The kernel cuts a name within a character.
+        let cut = [b"12 (\xd1".as_slice(), &stat("17").as_bytes()[4..]].concat();
+        assert_eq!(parse_parent(&cut), Some(7));
+        assert_eq!(parse_parent(b"12 (a) S 7"), None);
+        assert_eq!(parse_parent(b"12 (a"), None);
     }
 
     proptest! {
         #[test]
         fn any_text_is_read(text in "\\PC*") {
-            let _ = (parse_last(&text), parse_parent(&text));
+            let _ = (parse_last(&text), parse_parent(text.as_bytes()));
         }
     }
 }

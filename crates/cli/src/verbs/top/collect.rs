@@ -7,7 +7,7 @@ use numapilot_observe::hint_faults::auto_numa;
 use numapilot_observe::lab::LabCounters;
 use numapilot_observe::pmu::Attach;
 use numapilot_observe::source::Source;
-use numapilot_observe::{Metric, Sample, Session, Tree, node_counters};
+use numapilot_observe::{Metric, Sample, Session, Tree, node_counters, thread_group};
 use numapilot_topology::{CpuId, Machine, NodeId};
 use procfs::process::{MMapPath, Process};
 
@@ -141,7 +141,7 @@ impl<'a> Collector<'a> {
 
     fn add(&mut self, pid: i32, samples: &[Sample]) {
         // A process that is gone takes its samples along.
-        let Ok(maps) = Process::new(pid).and_then(|process| process.maps()) else { return };
+        let Ok(maps) = thread_group::maps(pid) else { return };
         for sample in samples {
             let address = sample.virtual_address;
             let inside = |map: &&procfs::process::MemoryMap| {

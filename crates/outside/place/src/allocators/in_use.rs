@@ -5,8 +5,10 @@
 //! under a name of its own (`duckdb_je_malloc`) is reached by none of that.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -42,7 +44,7 @@ pub struct Embedded {
 /// # Errors
 /// When it has ended, or may not be looked at.
 pub fn in_use(pid: i32) -> io::Result<InUse> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let maps = fs::read(format!("/proc/{pid}/maps"))?;
     let program = fs::read_link(format!("/proc/{pid}/exe"))?;
     let mut files = executable_files(&maps);
     files.retain(|file| *file != program);
@@ -50,14 +52,18 @@ pub fn in_use(pid: i32) -> io::Result<InUse> {
     Ok(among(&files))
 }
 
-/// The files whose code is mapped.
-fn executable_files(maps: &str) -> Vec<PathBuf> {
-    let path = |line: &str| {
-        let (fields, path) = line.split_at(line.find('/')?);
-        let is_code = fields.split_whitespace().nth(1)?.contains('x');
-        is_code.then(|| PathBuf::from(path))
+/// The files whose code is mapped. Their names may be of any bytes.
+fn executable_files(maps: &[u8]) -> Vec<PathBuf> {
+    let path = |line: &[u8]| {
+        let (fields, path) = line.split_at(line.iter().position(|byte| *byte == b'/')?);
+        let is_code = std::str::from_utf8(fields).ok()?.split_whitespace().nth(1)?.contains('x');
+        is_code.then(|| PathBuf::from(OsStr::from_bytes(path)))
     };
-    maps.lines().filter_map(path).collect::<BTreeSet<_>>().into_iter().collect()
+    maps.split(|byte| *byte == b'\n')
+        .filter_map(path)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 /// The malloc of a process with these files, its program first.
@@ -102,7 +108,10 @@ mod tests {
     fn only_code_counts() {
         let maps = "1-2 r--p 0 0:0 1 /lib/libdata.so\n2-3 r-xp 0 0:0 1 /lib/my lib.so\n\
                     3-4 r-xp 0 0:0 0 [vdso]\n4-5 r-xp 0 0:0 1 /lib/my lib.so\n";
-        assert_eq!(executable_files(maps), [PathBuf::from("/lib/my lib.so")]);
+        assert_eq!(executable_files(maps.as_bytes()), [PathBuf::from("/lib/my lib.so")]);
+        // A name that is not UTF-8 hides no other.
+        let maps = b"2-3 r-xp 0 0:0 1 /lib/\xff.so\n4-5 r-xp 0 0:0 1 /lib/my lib.so\n";
+        assert_eq!(executable_files(maps).len(), 2);
     }
 
     #[test]
