@@ -2,12 +2,25 @@
 //!
 //! A regular file is written beside its place and renamed. What is no regular file (a
 //! device, a pipe) is written as it is: renaming over `/dev/null` would replace it.
+//!
+//! Where everybody may write (`/tmp`), a name may have been put there by somebody else, to have
+//! root write to a file of that somebody's choice. As with the kernel's `fs.protected_symlinks`
+//! and `fs.protected_regular` (Documentation/admin-guide/sysctl/fs.rst), but whatever these are set
+//! to, names there are used only if they are root's or this user's own.
 
+use std::fs::{Metadata, Permissions};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
+
+/// As many links as the kernel follows (path_resolution(7)).
+const MAX_LINKS: usize = 40;
+/// Anybody may make a name here, and nobody may take another's away (stat(2): sticky bit, write
+/// permission for others).
+const SHARED: u32 = 0o1002;
 
 /// What happens to a file that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,28 +42,34 @@ pub fn check(path: &Path, existing: Existing) -> anyhow::Result<()> {
     if path.exists() && existing == Existing::Keep {
         bail!("{} exists; give --force to overwrite it, or another name", path.display());
     }
+    let target = target(path)?;
     if !is_special(path) {
-        drop(beside(&target(path))?);
+        drop(beside(&target)?);
     }
     Ok(())
 }
 
-/// Writes a text to a file that others may read.
+/// Writes a text to a file. A new one has the permissions that the umask leaves; one that is
+/// replaced keeps its own, and its owner where that is permitted.
 ///
 /// # Errors
 /// As [`check`], and when the disk is full; an older file is as it was then.
 pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
     check(path, existing)?;
     let what = || format!("cannot write {}", path.display());
+    let target = target(path)?;
     if is_special(path) {
         return std::fs::write(path, text).with_context(what);
     }
-    let target = target(path);
     let mut file = beside(&target)?;
+    if let Ok(old) = target.symlink_metadata() {
+        // Only root may give files away; another's file becomes this user's otherwise.
+        let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
+        // Before anything is in it that only some may read.
+        let mode = Permissions::from_mode(old.mode() & 0o777);
+        file.as_file().set_permissions(mode).with_context(what)?;
+    }
     file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).with_context(what)?;
-    // A temporary file is the owner's alone.
-    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    file.as_file().set_permissions(readable).with_context(what)?;
     match existing {
         Existing::Replace => file.persist(target),
         Existing::Keep => file.persist_noclobber(target),
@@ -63,15 +82,49 @@ fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|about| !about.is_file())
 }
 
-/// What a link leads to: the link itself stays.
-fn target(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file in the same directory, to be renamed.
+/// What a link leads to, which need not exist: the link itself stays.
+///
+/// # Errors
+/// A name on the way is somebody else's, where everybody may make names; or there are too many
+/// links.
+fn target(path: &Path) -> anyhow::Result<PathBuf> {
+    let mut target = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(about) = target.symlink_metadata() else { return Ok(target) };
+        let directory = directory(&target);
+        if is_planted(&about, directory) {
+            bail!(
+                "{} belongs to user {} in a directory where everybody may write, and may have been \
+                 put there to mislead; remove it, or choose another place",
+                target.display(),
+                about.uid()
+            );
+        }
+        if !about.is_symlink() {
+            return Ok(target);
+        }
+        let Ok(next) = target.read_link() else { return Ok(target) };
+        target = directory.join(next);
+    }
+    bail!("cannot write {}: too many symbolic links", path.display())
+}
+
+/// Whether a name is neither root's nor this user's, in a directory that all share.
+fn is_planted(name: &Metadata, directory: &Path) -> bool {
+    let is_shared = directory.metadata().is_ok_and(|about| about.mode() & SHARED == SHARED);
+    let own = rustix::process::geteuid().as_raw();
+    is_shared && name.uid() != 0 && name.uid() != own
+}
+
+/// A new file in the same directory, to be renamed.
 fn beside(path: &Path) -> anyhow::Result<NamedTempFile> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    NamedTempFile::new_in(parent)
+    tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(directory(path))
         .with_context(|| format!("cannot write {}; choose another place", path.display()))
 }
 
@@ -103,6 +156,56 @@ mod tests {
         put(&link, "two", Existing::Replace).unwrap();
         assert!(link.symlink_metadata().unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "two");
+    }
+
+    #[test]
+    fn permissions_are_kept_and_new_files_follow_the_umask() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        let (own, new, plain) =
+            (dir.path().join("own"), dir.path().join("new"), dir.path().join("p"));
+        fs::write(&own, "one").unwrap();
+        fs::set_permissions(&own, Permissions::from_mode(0o600)).unwrap();
+        put(&own, "two", Existing::Replace).unwrap();
+        assert_eq!(mode(&own), 0o600);
+        // What the umask of this process makes of a file that anybody else creates.
+        fs::write(&plain, "").unwrap();
+        put(&new, "one", Existing::Keep).unwrap();
+        assert_eq!(mode(&new), mode(&plain));
+    }
+
+    #[test]
+    fn what_others_have_put_where_all_may_write_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can make files of others");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
+        let safe = tempfile::tempdir().unwrap();
+        let (real, link) = (safe.path().join("real"), dir.path().join("link"));
+        fs::write(&real, "one").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(4242), Some(4242)).unwrap();
+        let error = put(&link, "two", Existing::Replace).unwrap_err().to_string();
+        assert!(error.contains("belongs to user 4242"), "{error}");
+        assert!(check(&link, Existing::Replace).is_err());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "one");
+        // Elsewhere another's file is replaced and stays that one's.
+        std::os::unix::fs::chown(&real, Some(4242), Some(4242)).unwrap();
+        put(&real, "two", Existing::Replace).unwrap();
+        assert_eq!(real.metadata().unwrap().uid(), 4242);
+    }
+
+    #[test]
+    fn a_link_to_nothing_makes_what_it_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        put(&link, "one", Existing::Replace).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("real")).unwrap(), "one");
+        std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
+        assert!(put(&dir.path().join("loop"), "x", Existing::Replace).is_err());
     }
 
     #[test]
