@@ -72,13 +72,21 @@ impl Terminal {
     /// Something the user should know but that stops nothing.
     pub fn warn(&self, message: impl Display) {
         // A closed stderr must not end a run that works.
-        let _ = writeln!(self.err(), "numapilot: {WARN}warning:{WARN:#} {message}");
+        let _ = writeln!(
+            self.err(),
+            "numapilot: {WARN}warning:{WARN:#} {}",
+            printable_lines(&message.to_string())
+        );
     }
 
     /// The chain of causes, once.
     pub fn error(&self, error: &anyhow::Error) {
         // Nothing can be done about a closed stderr.
-        let _ = writeln!(self.err(), "numapilot: {BAD}error:{BAD:#} {error:#}");
+        let _ = writeln!(
+            self.err(),
+            "numapilot: {BAD}error:{BAD:#} {}",
+            printable_lines(&format!("{error:#}"))
+        );
     }
 
     /// Writes one JSON value and a newline.
@@ -91,6 +99,33 @@ impl Terminal {
         writeln!(out)?;
         Ok(())
     }
+}
+
+/// Text that others have chosen (names of processes, files, hosts, models), as it can be shown:
+/// control characters, which would steer the terminal or break a line, are written as `\x1b`, and
+/// so are those that turn the direction of writing.
+pub fn printable(text: &str) -> String {
+    shown(text, |_| false)
+}
+
+/// The same of text that has lines of its own.
+fn printable_lines(text: &str) -> String {
+    shown(text, |character| matches!(character, '\n' | '\t'))
+}
+
+fn shown(text: &str, is_kept: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            c if is_kept(c) => shown.push(c),
+            c if c.is_control() => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                shown.push_str(&character.escape_unicode().to_string());
+            }
+            c => shown.push(c),
+        }
+    }
+    shown
 }
 
 /// Whether the reader of our output went away, which is not an error.
@@ -177,6 +212,13 @@ fn three_digits(value: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn foreign_text_steers_nothing() {
+        assert_eq!(printable("a\x1b[2J\n\u{9b}b"), r"a\x1b[2J\x0a\x9bb");
+        assert_eq!(printable("\u{202e}ä µ"), "\\u{202e}ä µ");
+        assert_eq!(printable_lines("one\n\ttwo\r\x1b"), "one\n\ttwo\\x0d\\x1b");
+    }
 
     #[test]
     fn bytes_keep_three_digits() {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use numapilot_observe::Metric;
 
 use super::state::{Known, Region, State};
-use crate::terminal::{BAD, BOLD, DIM, GOOD, WARN, bytes, seconds};
+use crate::terminal::{BAD, BOLD, DIM, GOOD, WARN, bytes, printable, seconds};
 
 /// What stands for a figure that could not be had.
 const NOT_SUPPORTED: &str = "<not supported>";
@@ -39,7 +39,7 @@ impl Order {
 
 /// The lines without what only a window needs: for scripts.
 pub fn text(state: &State, order: Order) -> Vec<String> {
-    let mut lines = vec![format!("{BOLD}numapilot top{BOLD:#}  {}", state.target)];
+    let mut lines = vec![format!("{BOLD}numapilot top{BOLD:#}  {}", printable(&state.target))];
     lines.extend(figures(state));
     lines.push(String::new());
     lines.extend(nodes(state));
@@ -231,7 +231,7 @@ fn regions(state: &State, order: Order) -> Vec<String> {
             bytes(region.bytes),
             count(total),
             share.collect::<Vec<_>>().join(", "),
-            region.name,
+            printable(&region.name),
         ));
     }
     lines

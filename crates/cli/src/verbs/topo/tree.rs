@@ -8,7 +8,7 @@ use numapilot_topology::{CpuSet, Machine, Node};
 use super::caches;
 use super::fold::fold;
 use super::matrix;
-use crate::terminal::{BOLD, WARN, bytes, plural};
+use crate::terminal::{BOLD, WARN, bytes, plural, printable};
 
 /// The whole picture; lists of CPUs are folded at `width` columns.
 pub fn draw(machine: &Machine, width: usize) -> String {
@@ -51,7 +51,7 @@ fn summary(machine: &Machine, width: usize) -> String {
     let counts = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| plural(n, what));
     let counts = counts.collect::<Vec<_>>().join(", ");
     let memory: u64 = machine.nodes.iter().map(|n| n.memory_bytes).sum();
-    let name = &machine.name;
+    let (name, processor) = (printable(&machine.name), printable(processor));
     let mut lines = vec![
         format!("{BOLD}{name}{BOLD:#}: {processor}"),
         format!("{counts}, {} of memory", bytes(memory)),
