@@ -4,11 +4,13 @@
 
 mod terminal;
 
-use std::process::Command;
-use std::time::Duration;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use assert_cmd::assert::OutputAssertExt;
 use predicates::str::contains;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::LocalModes;
 
 use crate::terminal::Terminal;
@@ -64,4 +66,66 @@ fn a_window_obeys_its_keys_and_leaves_the_terminal_as_it_was() {
     terminal.expect("\x1b[?1049l", limit);
     let modes = terminal.modes().local_modes;
     assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON), "{modes:?}");
+}
+
+fn ends(child: &mut Child) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < deadline {
+        if child.try_wait().unwrap().is_some() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    false
+}
+
+#[test]
+fn a_window_ends_by_signals_and_with_its_terminal() {
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        let mut terminal = Terminal::open();
+        let mut child = terminal.start(&mut top(&["-d", "10s"]));
+        terminal.expect("sort: samples", Duration::from_secs(30));
+        let pid = numapilot_sys::process::PidFd::open(child.id().cast_signed()).unwrap();
+        pid.signal(signal).unwrap();
+        assert!(ends(&mut child), "signal {signal}");
+    }
+    let user = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&user).unwrap();
+    unlockpt(&user).unwrap();
+    let name = ptsname(&user, Vec::new()).unwrap().into_string().unwrap();
+    let mut user = std::fs::File::from(user);
+    let mut child = {
+        let program = std::fs::File::options().read(true).write(true).open(name).unwrap();
+        let end = || program.try_clone().unwrap();
+        let mut command = top(&["-d", "10s"]);
+        command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let mut shown = String::new();
+    let mut buffer = [0; 4096];
+    while !shown.contains("sort: samples") {
+        // It fails when the program ends, which would be an error here.
+        let read = user.read(&mut buffer).unwrap();
+        shown.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+    // The window is closed. Nobody sends HUP: the program has no controlling terminal.
+    drop(user);
+    assert!(ends(&mut child));
+}
+
+/// What a process is called must not steer the terminal of whoever looks at it.
+#[test]
+fn a_name_cannot_steer_the_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = directory.path().join("a\x1b]0;x\x07\n");
+    std::os::unix::fs::symlink("/bin/sleep", &name).unwrap();
+    let mut child = Command::new(&name).arg("600").stdout(Stdio::null()).spawn().unwrap();
+    let output = top(&["--once", "-d", "50ms", "-p", &child.id().to_string()]).output();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert!(text.contains(r"a\x1b]0;x\x07\x0a ("), "{text}");
+    assert!(!text.contains(['\x1b', '\x07']), "{text:?}");
 }

@@ -109,11 +109,11 @@ impl Args {
             window.draw(&screen::window(&state, order, paused, window.size()))?;
             let wish = loop {
                 let rest = next.saturating_duration_since(Instant::now());
-                if let Some(wish) = window.wish(rest.min(SLICE))? {
-                    break Some(wish);
-                }
                 if signals.asked_to_end(Duration::ZERO)? || collector.has_ended() {
                     return Ok(());
+                }
+                if let Some(wish) = window.wish(rest.min(SLICE))? {
+                    break Some(wish);
                 }
                 if Instant::now() >= next {
                     break None;
@@ -123,7 +123,6 @@ impl Args {
                 Some(Wish::Quit) => return Ok(()),
                 Some(Wish::Pause) => paused = !paused,
                 Some(Wish::Sort) => order = order.next(),
-                Some(Wish::Redraw) => {}
                 None => {
                     let seen = collector.state();
                     if !paused {

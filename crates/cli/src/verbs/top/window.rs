@@ -1,15 +1,25 @@
 //! The terminal while `top` has it: no echo, no lines, a screen of its own; put back whatever
 //! happens.
+//!
+//! Keys are read here, and not by crossterm, whose wait for them does not return once the terminal
+//! has hung up.
 
-use std::io::{self, Write};
+use std::io::{self, Write, stdin};
 use std::time::Duration;
 
-use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
 use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
     enable_raw_mode, size,
 };
 use crossterm::{cursor, execute, queue};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+const CTRL_C: u8 = 0x03;
+const CTRL_D: u8 = 0x04;
+const ESCAPE: u8 = 0x1b;
+/// The rest of an arrow key's sequence comes so soon, over a slow line, too.
+const SEQUENCE: Duration = Duration::from_millis(25);
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +27,6 @@ pub enum Wish {
     Quit,
     Pause,
     Sort,
-    /// The window has another size, or shall be drawn again.
-    Redraw,
 }
 
 /// The terminal.
@@ -56,32 +64,61 @@ impl Window {
         out.flush()
     }
 
-    /// Waits for a key, at most so long.
+    /// Waits for a key, at most so long. A terminal that has hung up wants nothing any more.
     pub fn wish(&self, limit: Duration) -> io::Result<Option<Wish>> {
-        match poll(limit) {
-            Ok(false) => return Ok(None),
-            Ok(true) => {}
-            // A signal; whoever waits looks what it was.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
-            Err(error) => return Err(error),
+        match wait(limit)? {
+            Input::None => return Ok(None),
+            Input::HungUp => return Ok(Some(Wish::Quit)),
+            Input::Keys => {}
         }
-        Ok(match read()? {
-            Event::Key(KeyEvent { kind: KeyEventKind::Release, .. }) => None,
-            Event::Key(KeyEvent { code: KeyCode::Char('c' | 'd'), modifiers, .. })
-                if modifiers.contains(KeyModifiers::CONTROL) =>
-            {
-                Some(Wish::Quit)
-            }
-            Event::Key(KeyEvent { code, .. }) => match code {
-                KeyCode::Char('q') | KeyCode::Esc => Some(Wish::Quit),
-                KeyCode::Char('p' | ' ') => Some(Wish::Pause),
-                KeyCode::Char('s') => Some(Wish::Sort),
-                _ => None,
-            },
-            Event::Resize(..) => Some(Wish::Redraw),
-            _ => None,
-        })
+        let mut keys = [0; 64];
+        let mut length = match rustix::io::read(stdin(), &mut keys) {
+            Ok(0) | Err(Errno::IO) => return Ok(Some(Wish::Quit)),
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(None),
+            read => read?,
+        };
+        if keys[..length] == [ESCAPE] && wait(SEQUENCE)? == Input::Keys {
+            // Whatever comes of it belongs to the sequence.
+            length += rustix::io::read(stdin(), &mut keys[1..]).unwrap_or(0);
+        }
+        Ok(wish_of(&keys[..length]))
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    None,
+    Keys,
+    HungUp,
+}
+
+/// Waits for the terminal, at most so long.
+fn wait(limit: Duration) -> io::Result<Input> {
+    let stdin = stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    // A limit too long for the kernel's type is as good as none.
+    let limit = Timespec::try_from(limit).ok();
+    match poll(&mut fds, limit.as_ref()) {
+        // A signal; whoever waits looks what it was.
+        Ok(0) | Err(Errno::INTR) => return Ok(Input::None),
+        waited => waited?,
+    };
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    Ok(if fds[0].revents().intersects(gone) { Input::HungUp } else { Input::Keys })
+}
+
+/// What keys mean; the first that means anything counts. A sequence of several bytes that begins
+/// with Escape is another key, or one with Alt.
+fn wish_of(keys: &[u8]) -> Option<Wish> {
+    if keys.len() > 1 && keys[0] == ESCAPE {
+        return None;
+    }
+    keys.iter().find_map(|key| match key {
+        b'q' | &ESCAPE | &CTRL_C | &CTRL_D => Some(Wish::Quit),
+        b'p' | b' ' => Some(Wish::Pause),
+        b's' => Some(Wish::Sort),
+        _ => None,
+    })
 }
 
 impl Drop for Window {
@@ -89,5 +126,23 @@ impl Drop for Window {
         // Nothing can be done about a terminal that is gone.
         let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_what_is_none() {
+        for keys in ["q", "\x03", "\x04", "\x1b", "xq"] {
+            assert_eq!(wish_of(keys.as_bytes()), Some(Wish::Quit), "{keys:?}");
+        }
+        assert_eq!(wish_of(b" "), Some(Wish::Pause));
+        assert_eq!(wish_of(b"s"), Some(Wish::Sort));
+        // Up, Alt-q.
+        for keys in ["\x1b[A", "\x1bq", "", "x"] {
+            assert_eq!(wish_of(keys.as_bytes()), None, "{keys:?}");
+        }
     }
 }
