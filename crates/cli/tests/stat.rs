@@ -334,3 +334,30 @@ fn a_time_limit_ends_the_program() {
         stat(&["--timeout", bad, "--", "true"]).assert().code(125);
     }
 }
+
+#[test]
+fn events_choose_the_figures() {
+    let text = stat(&["-e", "cs,page-faults", "--", "true"]).assert().success();
+    let text = String::from_utf8_lossy(&text.get_output().stderr).into_owned();
+    let at = |name: &str| text.find(name).unwrap_or_else(|| panic!("no {name}: {text}"));
+    assert!(at("context-switches") < at("minor-faults") && at("minor-faults") < at("major-faults"));
+    assert!(
+        !text.contains("peak-rss") && !text.contains("node") && !text.contains("PMU"),
+        "{text}"
+    );
+    let lines = stat(&["-x", ";", "-e", "minor-faults,user", "-e", "seconds", "true"]).assert();
+    let lines = String::from_utf8_lossy(&lines.success().get_output().stderr).into_owned();
+    let fields: Vec<Vec<&str>> = lines.lines().map(|line| line.split(';').collect()).collect();
+    assert_eq!(fields.len(), 3, "{lines}");
+    assert!(fields[0][0].parse::<u64>().unwrap() > 10, "{lines}");
+    assert_eq!((fields[0][1], fields[0][2]), ("", "minor-faults"));
+    assert_eq!((fields[1][1], fields[1][2]), ("s", "user"));
+    assert!(fields[2][0].parse::<f64>().unwrap() > 0.0 && fields[2][2] == "seconds", "{lines}");
+    stat(&["-e", "nonsense", "--", "true"])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("task-clock"));
+    // Options of the program are its own; unknown ones before it are refused as such.
+    stat(&["sh", "-c", "exit 3"]).assert().code(3);
+    stat(&["-Q", "--", "true"]).assert().code(125).stderr(predicate::str::contains("-Q"));
+}

@@ -3,6 +3,7 @@
 //! The program's own output is its own: the table goes to standard error, as perf's
 //! does, JSON to standard output, and both to a file with `-o`.
 
+mod events;
 mod output;
 pub(super) mod table;
 mod watch;
@@ -19,7 +20,7 @@ use numapilot_place::effect::Observer;
 use numapilot_place::{Note, Options, Plan, Prepared, Supervisor, prepare};
 use numapilot_topology::Machine;
 
-use self::output::{Output, Report};
+use self::output::{Form, Output, Report};
 use self::watch::{Watch, Watched};
 use super::run::announce;
 use crate::terminal::Terminal;
@@ -43,6 +44,15 @@ pub struct Args {
     /// Write JSON: one object, or one line for every interval.
     #[arg(long)]
     json: bool,
+    /// Print these figures only, in this order: names of the table, or perf's (cycles,
+    /// instructions, task-clock, page-faults, ...).
+    #[arg(short = 'e', long = "event", value_name = "LIST", value_delimiter = ',',
+          value_parser = events::parse, conflicts_with = "json")]
+    event: Vec<events::Event>,
+    /// Print a line for each figure, with SEP between its fields: value, unit, name.
+    #[arg(short = 'x', long, value_name = "SEP", conflicts_with = "json",
+          value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    field_separator: Option<String>,
     /// Observe running processes and what descends from them, until they end, Ctrl-C,
     /// --timeout, or until the command ends.
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
@@ -58,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "all_cpus"])]
     profile: Option<PathBuf>,
     /// The program and its arguments; with -p or -a, how long to observe (`sleep 5`).
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
+    #[arg(value_name = "COMMAND", trailing_var_arg = true,
           required_unless_present_any = ["pid", "all_cpus"])]
     command: Vec<OsString>,
 }
@@ -69,7 +79,11 @@ impl Args {
             processes::require()?;
         }
         let machine = numapilot_topology::read("/".as_ref())?;
-        let mut output = Output::open(self.output.as_deref(), self.json, *terminal)?;
+        let form = Form {
+            selected: events::metrics(&self.event),
+            separator: self.field_separator.clone(),
+        };
+        let mut output = Output::open(self.output.as_deref(), self.json, form, *terminal)?;
         let signals = Supervisor::new()?;
         if self.pid.is_empty() && !self.all_cpus {
             self.started(&machine, &mut output, &signals)

@@ -119,12 +119,27 @@ pub struct Output {
     pub terminal: Terminal,
     rows: table::Rows,
     intervals: bool,
+    form: Form,
+}
+
+/// How the figures are printed, unless in JSON.
+#[derive(Debug, Default)]
+pub struct Form {
+    /// These only, if there are any.
+    pub selected: Vec<Metric>,
+    /// As lines of fields with this between them.
+    pub separator: Option<String>,
 }
 
 impl Output {
     /// # Errors
     /// When the file cannot be created: before anything is run.
-    pub fn open(path: Option<&Path>, json: bool, terminal: Terminal) -> anyhow::Result<Self> {
+    pub fn open(
+        path: Option<&Path>,
+        json: bool,
+        form: Form,
+        terminal: Terminal,
+    ) -> anyhow::Result<Self> {
         let sink = match path {
             Some(path) => {
                 let file = File::create(path)
@@ -134,7 +149,7 @@ impl Output {
             None if json => Sink::out(terminal),
             None => Sink::err(terminal),
         };
-        Ok(Self { sink, json, terminal, rows: table::Rows::default(), intervals: false })
+        Ok(Self { sink, json, terminal, rows: table::Rows::default(), intervals: false, form })
     }
 
     /// From now on a program of the user's runs: no failed write ends it.
@@ -150,8 +165,13 @@ impl Output {
         self.intervals = true;
         let text = if self.json {
             serde_json::to_string(&Line { time, figures })? + "\n"
-        } else {
+        } else if let Some(separator) = &self.form.separator {
+            let none = BTreeMap::new();
+            table::separated(separator, Some(time), figures, &none, &self.form.selected)
+        } else if self.form.selected.is_empty() {
             self.rows.row(time, figures)
+        } else {
+            table::interval(time, figures, &self.form.selected)
         };
         self.sink.write(&text)
     }
@@ -164,8 +184,8 @@ impl Output {
         let status = ExitCode::from(report.exit_status.unwrap_or(0));
         let (mean, statistics) = Observation::mean(&runs).context("nothing was observed")?;
         let repeated = runs.len() > 1;
-        // In JSON the intervals are the output: a sum of them would be counted twice.
-        if self.json && self.intervals {
+        // For programs the intervals are the output: a sum of them would be counted twice.
+        if (self.json || self.form.separator.is_some()) && self.intervals {
             return Ok(status);
         }
         let text = if self.json {
@@ -179,8 +199,12 @@ impl Output {
                 runs: runs_detail,
             };
             serde_json::to_string_pretty(&json)? + "\n"
+        } else if let Some(separator) = &self.form.separator {
+            let statistics = if repeated { statistics } else { BTreeMap::new() };
+            table::separated(separator, None, &mean, &statistics, &self.form.selected)
         } else {
-            table::report(&report.title(), &mean, &statistics, runs.len())
+            let selected = &self.form.selected;
+            table::report(&report.title(), &mean, &statistics, runs.len(), selected)
         };
         self.sink.program_ended();
         match self.sink.write(&text) {

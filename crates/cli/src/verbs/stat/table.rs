@@ -6,7 +6,7 @@ use std::fmt::Write;
 use numapilot_observe::metric::{Kind, Unit};
 use numapilot_observe::{Metric, Observation, Summary};
 
-use crate::terminal::{bytes, seconds, table};
+use crate::terminal::{bytes, printable, seconds, table};
 
 /// What stands for a figure that could not be had.
 pub const NOT_SUPPORTED: &str = "<not supported>";
@@ -19,19 +19,21 @@ pub const COMMENT: usize = 26;
 /// Reasons are wrapped here: what a terminal has at least.
 const WIDTH: usize = 80;
 
-/// The figures of one run, or the mean of several.
+/// The figures of one run, or the mean of several; of `selected` ones, if there are any.
 pub fn report(
     title: &str,
     figures: &Observation,
     statistics: &BTreeMap<Metric, Summary>,
     runs: usize,
+    selected: &[Metric],
 ) -> String {
-    let mut text = format!("\n NUMA figures of {title}");
+    let mut text = format!("\n NUMA figures of {}", printable(title));
     if runs > 1 {
         let _ = write!(text, " (mean of {runs} runs)");
     }
     text += ":\n\n";
-    for &metric in Metric::ALL.iter().filter(|m| is_row(**m, figures)) {
+    let rows = rows(selected, figures);
+    for &metric in &rows {
         let value = figures.value(metric).map_or(NOT_SUPPORTED.to_owned(), |v| show(metric, v));
         let mut line = format!("{value:>VALUE$}   {:<NAME$}", label(metric));
         let comment = comment(metric, figures).map_or(String::new(), |c| format!("# {c}"));
@@ -40,15 +42,63 @@ pub fn report(
         text += line.trim_end();
         text.push('\n');
     }
-    text += &nodes(figures);
+    if selected.is_empty() {
+        text += &nodes(figures);
+    }
     let elapsed = figures.value(Metric::Seconds).map_or(NOT_SUPPORTED.to_owned(), seconds);
     let deviation = deviation(Metric::Seconds, statistics).unwrap_or_default();
     let _ = writeln!(text, "\n{}", format!("{elapsed:>VALUE$}   elapsed  {deviation}").trim_end());
     if figures.value(Metric::SimulatedSeconds).is_some() {
         text += "\n (cycles to DRAM latency are counted by the lab: machine-wide, in user mode)\n";
     }
-    text += &reasons(figures);
+    text += &reasons(&rows, figures);
     text.push('\n');
+    text
+}
+
+/// The metrics that have a line.
+fn rows(selected: &[Metric], figures: &Observation) -> Vec<Metric> {
+    if selected.is_empty() {
+        return Metric::ALL.iter().copied().filter(|m| is_row(*m, figures)).collect();
+    }
+    selected.to_vec()
+}
+
+/// A line for each figure, its fields separated as `perf stat -x` does it: the end of the interval
+/// in seconds, of `-I` only; the value in full, or `<not supported>`; its unit; its name; and with
+/// several runs the standard deviation in per cent of the mean.
+pub fn separated(
+    separator: &str,
+    time: Option<f64>,
+    figures: &Observation,
+    statistics: &BTreeMap<Metric, Summary>,
+    selected: &[Metric],
+) -> String {
+    let mut text = String::new();
+    for metric in rows(selected, figures) {
+        let unit = match metric.unit() {
+            Unit::Seconds => "s",
+            Unit::Bytes => "bytes",
+            Unit::Count | Unit::Ratio => "",
+        };
+        let value = figures.value(metric).map_or(NOT_SUPPORTED.to_owned(), |v| v.to_string());
+        let deviation = statistics.get(&metric).and_then(Summary::relative_deviation);
+        let fields = time.map(|time| format!("{time:.3}")).into_iter();
+        let fields = fields.chain([value, unit.to_owned(), label(metric)]);
+        let fields = fields.chain(deviation.map(percent));
+        text += &fields.collect::<Vec<_>>().join(separator);
+        text.push('\n');
+    }
+    text
+}
+
+/// A line for each selected figure of an interval.
+pub fn interval(time: f64, figures: &Observation, selected: &[Metric]) -> String {
+    let mut text = String::new();
+    for metric in selected {
+        let value = figures.value(*metric).map_or(NOT_SUPPORTED.to_owned(), |v| show(*metric, v));
+        let _ = writeln!(text, "{time:>9.3} {value:>VALUE$}   {}", label(*metric));
+    }
     text
 }
 
@@ -66,7 +116,7 @@ fn is_row(metric: Metric, figures: &Observation) -> bool {
 }
 
 /// `peak-rss` for `peak_rss_bytes`: the unit is with the value.
-fn label(metric: Metric) -> String {
+pub fn label(metric: Metric) -> String {
     let name = metric.name();
     let name = name.strip_suffix("_seconds").or(name.strip_suffix("_bytes")).unwrap_or(name);
     name.replace('_', "-")
@@ -155,9 +205,9 @@ fn nodes(figures: &Observation) -> String {
 }
 
 /// Why figures are missing, each reason once.
-fn reasons(figures: &Observation) -> String {
+fn reasons(rows: &[Metric], figures: &Observation) -> String {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for &metric in Metric::ALL.iter().filter(|m| is_row(**m, figures)) {
+    for &metric in rows {
         if let Err(reason) = figures.figure(metric) {
             by_reason.entry(reason).or_default().push(label(metric));
         }
