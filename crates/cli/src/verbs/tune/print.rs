@@ -140,10 +140,10 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let screened = report.plans.iter().filter(|p| p.status == Status::Screened).count();
     let unseen = report.candidates - report.plans.len().min(report.candidates);
     if screened > 0 && raced {
-        writeln!(out, "{DIM}{} more screened only (in --json){DIM:#}", plural(screened, "plan"))?;
+        writeln!(out, "{DIM}screened only (in --json): {}{DIM:#}", plural(screened, "plan"))?;
     }
     if unseen > 0 {
-        writeln!(out, "{DIM}{} never ran{DIM:#}", plural(unseen, "plan"))?;
+        writeln!(out, "{DIM}never ran: {}{DIM:#}", plural(unseen, "plan"))?;
     }
     explain(out, report)?;
     writeln!(out)?;
