@@ -1,16 +1,18 @@
-//! An engine's process: started under a plan in a group of its own, its messages in a file,
-//! ended with this one whatever happens.
+//! An engine's process: started under a plan in a group of its own, its messages kept, ended with
+//! this one whatever happens.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use numapilot_place::{Note, Options, Plan, Reach, Running, Targets, prepare_targets};
 use numapilot_sys::spawn::Steps;
+use rustix::fs::{MemfdFlags, OFlags, fcntl_setfl, memfd_create};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use crate::{EngineError, RunDirectory};
@@ -44,8 +46,9 @@ pub struct Start<'a> {
     pub plan: &'a Plan,
     /// What cannot be done is an error.
     pub strict: bool,
-    /// Where its messages go.
-    pub run: &'a RunDirectory,
+    /// Where its messages go; in memory without one, which is for programs that say little and
+    /// may fill the disk: what they say of that must not be lost with it.
+    pub run: Option<&'a RunDirectory>,
     /// What it gets when this process ends without a word.
     pub end_with_parent: i32,
     /// What ends it in order.
@@ -58,16 +61,12 @@ impl Process {
         start: Start<'_>,
         configure: impl FnOnce(&mut Command),
     ) -> Result<Self, EngineError> {
-        let path = start.run.path().join("messages");
-        let messages = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)
-            .map_err(EngineError::file("open", &path))?;
-        let copy = messages.try_clone().map_err(EngineError::file("open", &path))?;
+        let messages = match start.run {
+            Some(run) => in_file(&run.path().join("messages"))?,
+            None => in_memory().map_err(EngineError::file("open", Path::new("messages")))?,
+        };
+        let copy =
+            messages.try_clone().map_err(EngineError::file("open", Path::new("messages")))?;
         let options = Options { strict: start.strict, new_group: true };
         let targets = Targets::here(start.plan, Reach::Allowed)?;
         let prepared = prepare_targets(start.plan, targets, &start.words, &options)?;
@@ -185,6 +184,26 @@ impl Drop for Process {
             self.ended_within(GRACE);
         }
     }
+}
+
+/// A file for messages, which may be there from an earlier program of the run.
+fn in_file(path: &Path) -> Result<File, EngineError> {
+    OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+        .map_err(EngineError::file("open", path))
+}
+
+/// The same without a disk.
+fn in_memory() -> io::Result<File> {
+    let file = memfd_create("messages", MemfdFlags::CLOEXEC)?;
+    // The program writes through a copy, whose position reading here would move.
+    fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file.into())
 }
 
 /// The lines, the same one not twice in a row.

@@ -37,7 +37,7 @@ pub fn load(
     let rows = dataset.generate(run, say, stop)?;
     cache::give(directory, system.owner.0)?;
     let plan = Plan::default();
-    make_cluster(system, directory, &plan, run)?;
+    make_cluster(system, directory, &plan)?;
     let launch = Launch { plan: &plan, strict: false, settings: &[], timeout: None, run };
     let server = Server::start(system, directory, &launch, SETTINGS)?;
     let loaded = fill(system, &server, dataset, &rows, say, stop);
@@ -50,12 +50,7 @@ pub fn load(
     }
 }
 
-fn make_cluster(
-    system: &PostgreSql,
-    directory: &Path,
-    plan: &Plan,
-    run: &RunDirectory,
-) -> Result<(), EngineError> {
+fn make_cluster(system: &PostgreSql, directory: &Path, plan: &Plan) -> Result<(), EngineError> {
     let refused = |cause: String| EngineError::Refused {
         engine: system.title(),
         doing: format!("make a cluster in {}", directory.display()),
@@ -71,7 +66,7 @@ fn make_cluster(
         words,
         plan,
         strict: false,
-        run,
+        run: None,
         // It ends between two steps, and has removed what it had made; its server for the first
         // tables, which it feeds through a pipe, ends in order with it.
         end_with_parent: libc::SIGTERM,

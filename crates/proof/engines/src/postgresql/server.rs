@@ -96,7 +96,7 @@ impl Server {
             words,
             plan: launch.plan,
             strict: launch.strict,
-            run,
+            run: Some(run),
             // The server ends its children and gives its shared memory back.
             end_with_parent: libc::SIGQUIT,
             stop_signal: FAST_SHUTDOWN,

@@ -87,7 +87,7 @@ impl Child {
             words,
             plan: launch.plan,
             strict: launch.strict,
-            run: launch.run,
+            run: Some(launch.run),
             end_with_parent: libc::SIGKILL,
             // It only reads, or writes what is thrown away with it.
             stop_signal: libc::SIGKILL,

@@ -143,7 +143,7 @@ impl Generated<'_> {
             words,
             plan: &Plan::default(),
             strict: false,
-            run: self.run,
+            run: Some(self.run),
             end_with_parent: libc::SIGKILL,
             stop_signal: libc::SIGKILL,
         };
