@@ -163,11 +163,13 @@ fn balancing_of(value: u32, writable: bool) -> Check {
         setting,
         "the setting is machine-wide and this user may not change it; --numa-balancing off works \
          without, for one program",
+        // The other bits are memory tiering's.
         match value & 1 {
             0 => format!("to switch it on: sudo sysctl kernel.numa_balancing={}", value | 1),
-            _ => {
-                "to switch it off for all programs: sudo sysctl kernel.numa_balancing=0".to_owned()
-            }
+            _ => format!(
+                "to switch it off for all programs: sudo sysctl kernel.numa_balancing={}",
+                value & !1
+            ),
         },
     )
 }
