@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use numapilot_sys::signals::{Arrived, SignalFd, catchable, stop_self};
+use procfs::process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{getpid, getsid};
 
 use crate::{Finished, PlaceError, Running};
 
@@ -152,8 +152,11 @@ fn is_for(arrived: Arrived, own_group: bool, leads_session: bool) -> bool {
     own_group || leads_session && [libc::SIGHUP, libc::SIGCONT].contains(&arrived.signal)
 }
 
+/// From `/proc` rather than getsid(2): where the leader is in another PID namespace the session
+/// has number 0, which rustix takes for impossible.
 fn leads_session() -> bool {
-    getsid(None).is_ok_and(|session| session == getpid())
+    let stat = Process::myself().and_then(|process| process.stat());
+    stat.is_ok_and(|stat| stat.session == stat.pid)
 }
 
 #[cfg(test)]
