@@ -23,6 +23,9 @@ const FIRST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(1);
 /// A pause is at least so many times as long as the look before it.
 const REST: u32 = 200;
+/// So many looks that only confirm the one before come without that rest: few, so that a run
+/// which starts programs all the time is not disturbed.
+const CONFIRMATIONS: u32 = 8;
 /// After this time the first report is made: programs are loaded and threads are placed.
 const SETTLED: Duration = Duration::from_millis(500);
 
@@ -77,6 +80,7 @@ fn observe(mut run: Run, stopped: &Receiver<()>, first: impl FnOnce(Vec<Seen>)) 
     let started = Instant::now();
     let mut first = Some(first);
     let (mut pause, mut rest) = (FIRST, FIRST);
+    let mut confirmations = CONFIRMATIONS;
     while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
         let start = Instant::now();
         run.look();
@@ -88,7 +92,14 @@ fn observe(mut run: Run, stopped: &Receiver<()>, first: impl FnOnce(Vec<Seen>)) 
         pause = (pause * 2).min(LONGEST);
         // The first looks are few, and short programs are seen by them alone.
         let is_young = started.elapsed() < SETTLED;
-        rest = if is_young { pause } else { pause.max(start.elapsed() * REST) };
+        rest = if is_young {
+            pause
+        } else if confirmations > 0 && run.has_doubts() {
+            confirmations -= 1;
+            pause
+        } else {
+            pause.max(start.elapsed() * REST)
+        };
     }
     run.seen()
 }
@@ -159,6 +170,17 @@ impl Run {
                 self.living.insert(pid, living);
             }
         }
+    }
+
+    /// Whether a program showed no effect of a setting when it was last looked at, which another
+    /// look must confirm.
+    fn has_doubts(&self) -> bool {
+        self.living.values().any(|living| {
+            let noted = living.record.verdicts.iter();
+            living.before.iter().zip(noted).any(|(seen, noted)| {
+                matches!(seen, Verdict::Not(_)) && !matches!(noted, Verdict::Not(_))
+            })
+        })
     }
 
     fn seen(&self) -> Vec<Seen> {
