@@ -4,14 +4,15 @@
 
 mod terminal;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::assert::OutputAssertExt;
 use predicates::str::contains;
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::LocalModes;
+use rustix::termios::{LocalModes, Winsize, tcsetwinsize};
 
 use crate::terminal::Terminal;
 
@@ -95,6 +96,9 @@ fn a_window_ends_by_signals_and_with_its_terminal() {
     grantpt(&user).unwrap();
     unlockpt(&user).unwrap();
     let name = ptsname(&user, Vec::new()).unwrap().into_string().unwrap();
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&user, size).unwrap();
+    fcntl_setfl(&user, OFlags::NONBLOCK).unwrap();
     let mut user = std::fs::File::from(user);
     let mut child = {
         let program = std::fs::File::options().read(true).write(true).open(name).unwrap();
@@ -103,12 +107,19 @@ fn a_window_ends_by_signals_and_with_its_terminal() {
         command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(Stdio::null());
         command.spawn().unwrap()
     };
+    let deadline = Instant::now() + Duration::from_secs(30);
     let mut shown = String::new();
     let mut buffer = [0; 4096];
     while !shown.contains("sort: samples") {
-        // It fails when the program ends, which would be an error here.
-        let read = user.read(&mut buffer).unwrap();
-        shown.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        assert!(Instant::now() < deadline, "{shown:?}");
+        match user.read(&mut buffer) {
+            Ok(read) => shown.push_str(&String::from_utf8_lossy(&buffer[..read])),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            // The program has ended.
+            Err(error) => panic!("{error}: {shown:?}"),
+        }
     }
     // The window is closed. Nobody sends HUP: the program has no controlling terminal.
     drop(user);
