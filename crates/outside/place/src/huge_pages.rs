@@ -135,9 +135,10 @@ impl fmt::Display for Switches {
     }
 }
 
-/// The choice in brackets: `always [madvise] never` is `madvise`.
+/// The choice in brackets, `madvise` of `always [madvise] never`, or the only one.
 fn chosen(text: &str) -> Option<&str> {
-    text.split_once('[')?.1.split_once(']').map(|(choice, _)| choice)
+    let Some((_, from)) = text.split_once('[') else { return Some(text.trim()) };
+    from.split_once(']').map(|(choice, _)| choice)
 }
 
 /// What the kernel gave to memory that asked for huge pages and was touched.

@@ -232,16 +232,19 @@ fn unknown(plan: &PlanFigures) -> String {
 /// What became of a plan, and how many of its runs failed.
 fn status(plan: &PlanFigures, all: &[PlanFigures]) -> String {
     let Some(reason) = &plan.reason else { return plan.status.name().to_owned() };
-    let alike = all.iter().filter(|other| other.reason.as_ref() == Some(reason)).count();
-    let others = match alike {
-        0 | 1 => String::new(),
-        n => format!(", {} alike", plural(n - 1, "more plan")),
-    };
-    let failed = format!("{} of {} failed{others}: {}", plan.failed, plan.runs, first_line(reason));
-    if plan.status == Status::Failed {
-        return failed;
+    let failed = format!("{} of {} failed", plan.failed, plan.runs);
+    let reason = first_line(reason);
+    if plan.status != Status::Failed {
+        return format!("{}; {failed}: {reason}", plan.status.name());
     }
-    format!("{}; {failed}", plan.status.name())
+    // Plans that are out for one reason are often many: every allocator of a static program.
+    let is_alike = |other: &&PlanFigures| {
+        other.status == Status::Failed && other.reason == plan.reason && other.plan != plan.plan
+    };
+    match all.iter().filter(is_alike).count() {
+        0 => format!("{failed}: {reason}"),
+        n => format!("{failed}, {} alike: {reason}", plural(n, "more plan")),
+    }
 }
 
 /// Why plans that look better than the best are not named.
