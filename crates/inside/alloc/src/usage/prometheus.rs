@@ -20,7 +20,9 @@ pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
         head(to, format_args!("{}", figure.name), figure.help)?;
         for node in usage.iter() {
             let (name, place, value) = (figure.name, node.place, (figure.of)(node));
-            writeln!(to, r#"numapilot_alloc_{name}{{{of},node="{place}"}} {value}"#)?;
+            write!(to, "numapilot_alloc_{name}{{")?;
+            of.write(to)?;
+            writeln!(to, r#"node="{place}"}} {value}"#)?;
         }
     }
     for figure in &CLASS {
@@ -28,8 +30,9 @@ pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
         for node in usage.iter() {
             for (size, class) in sized(&node.classes) {
                 let (name, place, value) = (figure.name, node.place, (figure.of)(class));
-                write!(to, r#"numapilot_alloc_class_{name}{{{of},node="{place}","#)?;
-                writeln!(to, r#"object_bytes="{size}"}} {value}"#)?;
+                write!(to, "numapilot_alloc_class_{name}{{")?;
+                of.write(to)?;
+                writeln!(to, r#"node="{place}",object_bytes="{size}"}} {value}"#)?;
             }
         }
     }
@@ -61,17 +64,19 @@ struct Labels<'a> {
     command: &'a str,
 }
 
-impl Display for Labels<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, r#"pid="{}",command=""#, self.pid)?;
+impl Labels<'_> {
+    /// Writes both, with the comma before the next one.
+    fn write(&self, to: &mut impl Write) -> fmt::Result {
+        write!(to, r#"pid="{}",command=""#, self.pid)?;
         for character in self.command.chars() {
             match character {
-                '\\' | '"' => write!(f, "\\{character}")?,
-                '\n' => f.write_str("\\n")?,
-                _ => f.write_char(character)?,
+                '\\' => to.write_str("\\\\")?,
+                '"' => to.write_str("\\\"")?,
+                '\n' => to.write_str("\\n")?,
+                other => to.write_char(other)?,
             }
         }
-        f.write_char('"')
+        to.write_str("\",")
     }
 }
 
@@ -79,14 +84,18 @@ impl Display for Labels<'_> {
 mod tests {
     extern crate std;
 
-    use std::string::ToString;
+    use std::string::String;
 
     use super::*;
 
     #[test]
     fn labels_are_escaped() {
-        let of = |command| Labels { pid: 7, command }.to_string();
-        assert_eq!(of("ls"), r#"pid="7",command="ls""#);
-        assert_eq!(of("a\"b\\c\nd"), r#"pid="7",command="a\"b\\c\nd""#);
+        let of = |command| {
+            let mut text = String::new();
+            Labels { pid: 7, command }.write(&mut text).unwrap();
+            text
+        };
+        assert_eq!(of("ls"), r#"pid="7",command="ls","#);
+        assert_eq!(of("a\"b\\c\nd"), r#"pid="7",command="a\"b\\c\nd","#);
     }
 }
