@@ -12,7 +12,8 @@ use super::Prepared;
 use crate::Note;
 
 impl Prepared {
-    /// Takes the CPUs, or notes why the kernel would refuse them.
+    /// Takes the CPUs, or notes why this process may take none. CPUs of which the kernel has none
+    /// for this process are taken all the same: they stop the start.
     pub(super) fn set_cpus(&mut self, cpus: Option<CpuSet>) {
         let Some(cpus) = cpus else { return };
         match attempt(&cpus) {
@@ -25,6 +26,9 @@ impl Prepared {
                         WIDEN,
                     ));
                 }
+                self.steps.cpus = Some(cpus.as_words().to_vec());
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 self.steps.cpus = Some(cpus.as_words().to_vec());
             }
             Err(error) => self.notes.push(refused(&cpus, &error)),
@@ -61,12 +65,6 @@ fn refused(cpus: &CpuSet, error: &io::Error) -> Note {
             "allow sched_setaffinity in the filter (systemd: SystemCallFilter=@resources; \
              Docker: a profile by --security-opt seccomp=FILE)",
         ),
-        Some(libc::EINVAL) => Note::new(
-            subject,
-            "the cpuset of this process holds none of them, so the program keeps the CPUs it \
-             inherits",
-            WIDEN,
-        ),
         _ => Note::new(
             subject,
             format!("sched_setaffinity: {error}, so the program keeps the CPUs it inherits"),
@@ -95,8 +93,6 @@ mod tests {
         for errno in [libc::EPERM, libc::ENOSYS] {
             assert!(note(errno).contains("seccomp") && note(errno).contains("allow"));
         }
-        assert!(
-            note(libc::EINVAL).contains("cpuset") && note(libc::EINVAL).contains("AllowedCPUs")
-        );
+        assert!(note(libc::EIO).contains("sched_setaffinity") && note(libc::EIO).contains("topo"));
     }
 }
