@@ -47,7 +47,11 @@ pub fn draw(rows: &[Row]) -> String {
         if let Some(ill) = illness(rows, row).filter(|ill| ill.seconds > 0.0) {
             let ratio = row.seconds / ill.seconds;
             let width = x(ratio) - left;
-            svg.rectangle(class(row), Area { x: left, y: y + 1.5, width, height: BAR - 4.0 }, 2.0);
+            svg.rectangle(
+                class(row, rows),
+                Area { x: left, y: y + 1.5, width, height: BAR - 4.0 },
+                2.0,
+            );
             if ratio > LONGEST {
                 let cut = Area { x: left + width - 16.0, y, width: 4.0, height: BAR - 1.0 };
                 svg.rectangle("ground", cut, 0.0);
@@ -85,10 +89,10 @@ fn legend(svg: &mut Svg, left: f64) {
     svg.text("dim small", at + 14.0, y, "predicted");
 }
 
-fn class(row: &Row) -> &'static str {
+fn class(row: &Row, rows: &[Row]) -> &'static str {
     if row.is_ill() {
         "dot2"
-    } else if row.is_best() {
+    } else if row.is_best(rows) {
         "dot1"
     } else {
         "dot0"

@@ -52,16 +52,24 @@ impl Row {
         self.parameters.place == Place::FirstTouch.name()
     }
 
+    /// Whether it ran as `best`.
+    fn ran_as_best(&self) -> bool {
+        self.parameters.place == Place::Best.name()
+    }
+
     /// Whether it ran as `best` although the placement that this stands for ran by itself too.
     pub fn repeats_one_of(&self, rows: &[Self]) -> bool {
         let by_name =
             |row: &Self| row.workload == self.workload && row.parameters.place == self.cure;
-        self.parameters.place == Place::Best.name() && rows.iter().any(by_name)
+        self.ran_as_best() && rows.iter().any(by_name)
     }
 
-    /// Whether it was placed as is best for this kernel here.
-    pub fn is_best(&self) -> bool {
-        [Place::Best.name(), self.cure.as_str()].contains(&self.parameters.place.as_str())
+    /// Whether it was placed as is best for this kernel here, as far as `best` ran as well.
+    pub fn is_best(&self, rows: &[Self]) -> bool {
+        let names_it = |row: &Self| {
+            row.workload == self.workload && row.ran_as_best() && row.cure == self.parameters.place
+        };
+        self.ran_as_best() || rows.iter().any(names_it)
     }
 
     /// Measured time, for people.
@@ -166,12 +174,12 @@ mod tests {
     fn best_says_what_it_is() {
         assert_eq!(row("best", 1.0).place(), "best: replicate");
         assert_eq!(row("local", 1.0).place(), "local");
-        assert!(row("best", 1.0).is_best() && row("replicate", 1.0).is_best());
-        assert!(!row("local", 1.0).is_best());
         let rows = [row("local", 1.0), row("best", 1.0)];
         assert!(!rows[1].repeats_one_of(&rows), "nothing else ran as replicate");
+        assert!(rows[1].is_best(&rows) && !rows[0].is_best(&rows));
         let rows = [row("replicate", 1.0), row("best", 1.0)];
         assert!(rows[1].repeats_one_of(&rows) && !rows[0].repeats_one_of(&rows));
+        assert!(rows[0].is_best(&rows) && !rows[0].is_best(&rows[..1]));
         assert_eq!(placement(Place::Best, Place::Split), "placement best, which is split");
     }
 
