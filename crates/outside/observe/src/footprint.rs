@@ -86,7 +86,7 @@ mod tests {
         let text = "Rss: 100 kB\nPss: 50 kB\nShared_Hugetlb: 4096 kB\nPrivate_Hugetlb: 2048 kB\n";
         let one = Footprint::parse(text);
         assert_eq!((one.rss_bytes, one.held_bytes()), (6244 << 10, 6194 << 10));
-        assert_eq!(one.plus(one).rss_bytes, 2 * 6244 << 10);
+        assert_eq!(one.plus(one).rss_bytes, (2 * 6244) << 10);
         assert_eq!(one.plus(one).held_bytes(), (2 * 2098 + 4096) << 10);
     }
 
