@@ -1,4 +1,4 @@
-//! Dates, for what is kept longer than a day.
+//! Dates and moments (UTC), for what is kept longer than a day.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,6 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     date(seconds / 86_400)
+}
+
+/// `2026-03-01 12:30 UTC` of seconds since 1970.
+pub fn moment(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    format!("{} {:02}:{:02} UTC", date(days), rest / 3600, rest / 60 % 60)
 }
 
 /// Date of a day counted from 1970-01-01: the Gregorian calendar in years that begin in
@@ -31,5 +37,13 @@ mod tests {
         assert_eq!(date(0), "1970-01-01");
         assert_eq!(date(11_016), "2000-02-29");
         assert_eq!(date(20_484), "2026-01-31");
+    }
+
+    #[test]
+    fn known_moments() {
+        assert_eq!(moment(0), "1970-01-01 00:00 UTC");
+        assert_eq!(moment(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(moment(1_000_000_000), "2001-09-09 01:46 UTC");
+        assert_eq!(moment(4_102_444_799), "2099-12-31 23:59 UTC");
     }
 }

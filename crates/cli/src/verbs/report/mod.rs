@@ -4,7 +4,6 @@ mod csv;
 mod page;
 mod picture;
 mod strip;
-mod time;
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use numapilot_study::experiment::{ClaimResult, Host, Outcome, Past};
 use numapilot_study::verdict::Verdict;
 
-use super::{Section, counts, picture, strip, time::moment};
+use super::{Section, counts, picture, strip};
+use crate::date::moment;
 use crate::svg::{STYLE, escape};
 use crate::terminal;
 use crate::verbs::study::{paper, short, span};
