@@ -1,10 +1,9 @@
 //! Before a verb does anything: what killed runs have left is put back, and what a live one holds
 //! is said.
 
-use std::error::Error;
 use std::io::Write;
 
-use numapilot_cores::Records;
+use numapilot_cores::{Records, chain};
 use numapilot_place::journal::{Done, Journal, Outcome};
 use procfs::process::Process;
 
@@ -56,7 +55,7 @@ pub fn put_back() -> Settled {
     if let Ok(journal) = Journal::system() {
         match journal.restore(false) {
             Ok(outcomes) => settled.settings(&outcomes),
-            Err(error) => settled.failed.push(chain(error)),
+            Err(error) => settled.failed.push(chain(&error)),
         }
     }
     if let Ok(records) = Records::system() {
@@ -67,7 +66,7 @@ pub fn put_back() -> Settled {
                     list.push(outcome.text);
                 }
             }
-            Err(error) => settled.failed.push(chain(error)),
+            Err(error) => settled.failed.push(chain(&error)),
         }
     }
     numapilot_place::remove_stale_files();
@@ -107,9 +106,4 @@ fn ancestors() -> Vec<u32> {
     let parent = |process: &Process| Process::new(process.stat().ok()?.ppid).ok();
     let first = Process::myself().ok().as_ref().and_then(parent);
     std::iter::successors(first, parent).map(|process| process.pid.unsigned_abs()).collect()
-}
-
-/// An error and its causes on one line.
-fn chain(error: impl Error + Send + Sync + 'static) -> String {
-    format!("{:#}", anyhow::Error::new(error))
 }
