@@ -12,6 +12,8 @@ use std::path::Path;
 
 use numapilot_sys::mapping::Mapping;
 
+use crate::journal::chosen;
+
 /// The directory of all switches.
 const DIRECTORY: &str = "sys/kernel/mm/transparent_hugepage";
 
@@ -63,7 +65,7 @@ impl Switches {
     pub fn read(root: &Path) -> Option<Self> {
         let directory = root.join(DIRECTORY);
         let text = |path: &str| fs::read_to_string(directory.join(path)).ok();
-        let top = Choice::from_name(chosen(&text("enabled")?)?)?;
+        let top = Choice::from_name(chosen(&text("enabled")?))?;
         let pmd_bytes = text("hpage_pmd_size").and_then(|bytes| bytes.trim().parse().ok());
         let mut own = Vec::new();
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
@@ -72,10 +74,8 @@ impl Switches {
             let kib = name.strip_prefix("hugepages-").and_then(|n| n.strip_suffix("kB"));
             let Some(kib) = kib.and_then(|kib| kib.parse::<u64>().ok()) else { continue };
             // A size without the file is one of files only.
-            if let Some(text) = text(&format!("{name}/enabled"))
-                && let Some(choice) = chosen(&text)
-            {
-                own.push((kib.saturating_mul(1024), Choice::from_name(choice)));
+            if let Some(text) = text(&format!("{name}/enabled")) {
+                own.push((kib.saturating_mul(1024), Choice::from_name(chosen(&text))));
             }
         }
         own.sort_unstable();
@@ -133,12 +133,6 @@ impl fmt::Display for Switches {
         }
         Ok(())
     }
-}
-
-/// The choice in brackets, `madvise` of `always [madvise] never`, or the only one.
-fn chosen(text: &str) -> Option<&str> {
-    let Some((_, from)) = text.split_once('[') else { return Some(text.trim()) };
-    from.split_once(']').map(|(choice, _)| choice)
 }
 
 /// What the kernel gave to memory that asked for huge pages and was touched.

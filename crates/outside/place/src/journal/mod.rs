@@ -28,6 +28,7 @@ use entry::{Changed, Entry};
 pub use entry::{Owner, State, load, save};
 pub use error::JournalError;
 pub use outcome::{Done, Outcome};
+pub(crate) use setting::chosen;
 pub use setting::{Change, Setting};
 
 use crate::guard;

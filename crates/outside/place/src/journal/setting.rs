@@ -51,9 +51,7 @@ impl Setting {
     /// `NotFound` on kernels without it.
     pub fn read(self, root: &Path) -> io::Result<String> {
         let text = fs::read_to_string(self.path(root))?;
-        // transhuge.rst: every choice is listed, the chosen one in brackets.
-        let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-        let value = chosen.map_or(text.trim(), |(value, _)| value);
+        let value = chosen(&text);
         if value.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is empty"));
         }
@@ -87,4 +85,11 @@ impl fmt::Display for Setting {
             Self::Thp => "transparent_hugepage/enabled",
         })
     }
+}
+
+/// What a file says that lists its choices with the chosen one in brackets (transhuge.rst):
+/// `madvise` of `always [madvise] never`. All of a text without brackets.
+pub(crate) fn chosen(text: &str) -> &str {
+    let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inside.map_or(text.trim(), |(value, _)| value)
 }
