@@ -127,9 +127,16 @@ fn hint(error: &io::Error) -> &'static str {
 
 const FREE_SPACE: &str = "; free some space, or give --cache DIR on another file system";
 
-/// Engines report a full disk in words.
+/// Whether an engine reports a full disk or a used-up quota: in strerror's words, or, after a
+/// write that was cut short, in PostgreSQL's.
+pub(crate) fn names_full_disk(said: &str) -> bool {
+    ["No space left on device", "Disk quota exceeded", "Check free disk space"]
+        .iter()
+        .any(|words| said.contains(words))
+}
+
 fn full(cause: &str) -> &'static str {
-    if cause.contains("No space left on device") { FREE_SPACE } else { "" }
+    if names_full_disk(cause) { FREE_SPACE } else { "" }
 }
 
 fn quoted(said: &str) -> String {

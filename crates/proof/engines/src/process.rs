@@ -15,10 +15,13 @@ use numapilot_sys::spawn::Steps;
 use rustix::fs::{MemfdFlags, OFlags, fcntl_setfl, memfd_create};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
+use crate::error::names_full_disk;
 use crate::{EngineError, RunDirectory};
 
-/// How much of the messages is quoted.
-const LAST_WORDS: u64 = 400;
+/// How much of the end of the messages is read, in bytes.
+const END: u64 = 64 << 10;
+/// How much of it is quoted, in bytes.
+const QUOTED: usize = 400;
 /// For an end in order, before it is killed.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -109,25 +112,18 @@ impl Process {
         self.running.as_ref().is_none_or(ended)
     }
 
-    /// The last lines it wrote to standard error.
+    /// The last lines it wrote to standard error, after the line that names a full disk.
     pub fn last_words(&self) -> String {
-        self.read_last_words().unwrap_or_default()
+        self.read_end().map(|text| quoted(&text)).unwrap_or_default()
     }
 
-    fn read_last_words(&self) -> io::Result<String> {
+    fn read_end(&self) -> io::Result<String> {
         let mut messages = &self.messages;
         let end = messages.seek(SeekFrom::End(0))?;
-        messages.seek(SeekFrom::Start(end.saturating_sub(LAST_WORDS)))?;
+        messages.seek(SeekFrom::Start(end.saturating_sub(END)))?;
         let mut text = Vec::new();
-        messages.take(LAST_WORDS).read_to_end(&mut text)?;
-        let text = String::from_utf8_lossy(&text);
-        // Cut off in the middle of a line.
-        let whole = if end > LAST_WORDS {
-            text.split_once('\n').map_or("", |(_, rest)| rest)
-        } else {
-            &text
-        };
-        Ok(each_once(whole))
+        messages.take(END).read_to_end(&mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// How it ended; its status is left for waiting.
@@ -207,9 +203,26 @@ fn in_memory() -> io::Result<File> {
 }
 
 /// The lines, the same one not twice in a row.
-fn each_once(text: &str) -> String {
-    let mut lines: Vec<&str> = text.trim().lines().collect();
+/// The last whole lines, each once in a row. An engine that runs out of disk says so first and
+/// then much about what follows from it, so such a line is quoted even when it is far back.
+fn quoted(text: &str) -> String {
+    let text = text.trim();
+    let mut cut = text.len().saturating_sub(QUOTED);
+    if cut > 0 {
+        // The first whole line of the rest; all that is left of one very long line otherwise.
+        cut = text
+            .bytes()
+            .skip(cut)
+            .position(|b| b == b'\n')
+            .map_or_else(|| text.ceil_char_boundary(cut), |newline| cut + newline + 1);
+    }
+    let (before, last) = text.split_at(cut);
+    let mut lines: Vec<&str> = last.lines().collect();
     lines.dedup();
+    if !lines.iter().any(|line| names_full_disk(line)) {
+        let full = before.lines().find(|line| names_full_disk(line));
+        lines.splice(..0, full);
+    }
     lines.join(" | ")
 }
 
@@ -220,8 +233,24 @@ mod tests {
     #[test]
     fn what_is_said_again_and_again_is_said_once() {
         assert_eq!(
-            each_once("\nstarting up\nstarting up\nready\nstarting up\n"),
+            quoted("\nstarting up\nstarting up\nready\nstarting up\n"),
             "starting up | ready | starting up"
         );
+    }
+
+    #[test]
+    fn the_line_that_names_a_full_disk_is_quoted_however_much_follows() {
+        let full = "FATAL: could not write to file: No space left on device";
+        let consequence = "PANIC: cannot abort transaction 1, it was already committed";
+        let much = "WARNING: terminating\nDETAIL: another\n".repeat(100);
+        let said = quoted(&format!("starting up\n{full}\n{consequence}\n{much}aborted\n"));
+        assert!(said.starts_with(full) && said.ends_with("aborted"), "{said}");
+        assert!(said.len() < 500, "{said}");
+        assert_eq!(quoted(&format!("{full}\naborted")), format!("{full} | aborted"));
+    }
+
+    #[test]
+    fn one_long_line_is_cut_and_not_lost() {
+        assert_eq!(quoted(&"x".repeat(1000)), "x".repeat(QUOTED));
     }
 }

@@ -13,6 +13,7 @@ use super::PostgreSql;
 use super::server::Server;
 use super::session::{Connection, USER};
 use crate::dataset::Rows;
+use crate::error::names_full_disk;
 use crate::process::{Process, Start};
 use crate::{Dataset, Engine, EngineError, Launch, RunDirectory, Step, System, Table, cache};
 
@@ -80,9 +81,16 @@ fn make_cluster(system: &PostgreSql, directory: &Path, plan: &Plan) -> Result<()
     if initdb.wait().is_ok() {
         return Ok(());
     }
-    let cause = said
-        .split(" | ")
-        .find(|line| ["error", "FATAL", "PANIC"].iter().any(|word| line.contains(word)));
+    // The line that names a full disk says why; what follows from it is often a panic. A hint
+    // does not say of what, so everything is quoted then.
+    let is_reason = |line: &&str| {
+        if names_full_disk(&said) {
+            names_full_disk(line) && !line.contains("HINT:")
+        } else {
+            ["error", "FATAL", "PANIC"].iter().any(|word| line.contains(word))
+        }
+    };
+    let cause = said.split(" | ").find(is_reason);
     Err(refused(cause.unwrap_or(&said).to_owned()))
 }
 
