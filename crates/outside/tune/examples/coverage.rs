@@ -16,6 +16,8 @@ use surface::World;
 
 /// Searches for each row unless the first argument says otherwise.
 const SEARCHES: u64 = 400;
+/// The settings of the search were chosen on searches with seeds below: none of these.
+const FIRST_SEED: u64 = 10_000;
 
 fn main() {
     let searches = std::env::args().nth(1).map_or(SEARCHES, |text| text.parse().unwrap());
@@ -43,7 +45,7 @@ fn main() {
 
 fn row(world: World, searches: u64) {
     let mut all = Coverage::default();
-    for one in pool::on_all(0, searches, |seed| coverage::search(seed, world)) {
+    for one in pool::on_all(FIRST_SEED, searches, |seed| coverage::search(seed, world)) {
         all.join(&one);
     }
     let percent = |share: f64| 100.0 * share;
