@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A run directory is locked as long as it is used: one that is not, its bench was killed, and
-//! the next one removes it. A database that was being loaded then is removed likewise.
+//! the next one removes it. A database that was being loaded then is removed likewise: it has
+//! `.loading` at the end of its name, and nobody has locked it.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -29,6 +30,11 @@ use crate::{Dataset, EngineError, Step, System};
 const RUNS: &str = "runs";
 /// and begin with this.
 const RUN: &str = "run-";
+
+/// At the end of the name of a database's lock.
+const LOCK: &str = ".lock";
+/// Extension of a database that is being loaded.
+const LOADING: &str = "loading";
 
 /// Between two looks at a lock that another bench holds.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -65,7 +71,9 @@ impl Cache {
             None => usual_root().ok_or(EngineError::NoCache)?,
         };
         make_directory(&root, 0o755)?;
-        Ok(Self { root })
+        let cache = Self { root };
+        cache.remove_half_loaded();
+        Ok(cache)
     }
 
     /// Where it is.
@@ -97,9 +105,9 @@ impl Cache {
         let parent = self.root.join(dataset.name());
         make_directory(&parent, 0o755)?;
         let path = parent.join(system.slug());
-        let lock = lock(&added(&path, ".lock"), say, stop)?;
+        let lock = lock(&added(&path, LOCK), say, stop)?;
         if !path.exists() {
-            let loading = added(&path, ".loading");
+            let loading = added(&path, &format!(".{LOADING}"));
             // We hold the lock: whoever was loading has been killed.
             remove(&loading).map_err(EngineError::file("remove", &loading))?;
             let needed_bytes = system.stored_bytes(dataset);
@@ -128,6 +136,25 @@ impl Cache {
                 .map_err(|e| EngineError::file("lock", &path)(e.into()))?;
         }
         Ok(Database { path, _lock: lock })
+    }
+
+    /// Removes databases whose loading was killed. What cannot be removed now is removed by the
+    /// next bench.
+    fn remove_half_loaded(&self) {
+        let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+        for entry in entries(&self.root).flat_map(|dataset| entries(&dataset.path())) {
+            let path = entry.path();
+            if path.extension().is_none_or(|end| end != LOADING) {
+                continue;
+            }
+            let locked = File::open(added(&path.with_extension(""), LOCK)).and_then(|file| {
+                flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+                Ok(file)
+            });
+            if let Ok(_lock) = locked {
+                let _ = remove(&path);
+            }
+        }
     }
 
     fn check_room(&self, path: &Path, needed_bytes: u64) -> Result<(), EngineError> {
@@ -332,6 +359,24 @@ mod tests {
         let other = RunDirectory::new(&cache, false).unwrap();
         assert!(!gone.exists() && !left.exists());
         assert!(stays.exists() && other.path().exists());
+    }
+
+    #[test]
+    fn what_is_half_loaded_goes_unless_it_is_being_loaded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join("tpch-sf1").join(name);
+        let [left, used] = ["a-1.5", "b-2"].map(|name| path(&format!("{name}.loading")));
+        for path in [&left, &used] {
+            fs::create_dir_all(path.join("base")).unwrap();
+        }
+        fs::write(path("a-1.5.lock"), "").unwrap();
+        let stop = AtomicBool::new(false);
+        let held = lock(&path("b-2.lock"), &mut drop, &stop).unwrap();
+        Cache::open(Some(directory.path())).unwrap();
+        assert!(!left.exists() && used.exists());
+        drop(held);
+        Cache::open(Some(directory.path())).unwrap();
+        assert!(!used.exists());
     }
 
     #[test]

@@ -158,7 +158,10 @@ fn read(path: &Path) -> Result<Stored, EngineError> {
 }
 
 fn write(directory: &Path, path: &Path, stored: &Stored) -> std::io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    // What a bench that was killed while it wrote has left.
+    numapilot_place::remove_stale_in(directory);
+    let prefix = numapilot_place::name_prefix("answers")?;
+    let mut file = tempfile::Builder::new().prefix(&prefix).tempfile_in(directory)?;
     serde_json::to_writer(&mut file, stored)?;
     file.flush()?;
     file.as_file().sync_all()?;
