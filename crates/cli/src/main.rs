@@ -6,6 +6,7 @@ mod axis;
 mod date;
 mod file;
 mod interruption;
+mod itself;
 mod period;
 mod settle;
 mod sink;

@@ -5,9 +5,11 @@ mod picture;
 mod print;
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, bail};
 use numapilot_lab::Shape;
@@ -20,6 +22,8 @@ use serde::Serialize;
 
 use super::LONGEST;
 use crate::file::{self, Existing};
+use crate::interruption::{self, INTERRUPTED};
+use crate::itself;
 use crate::terminal::Terminal;
 
 /// Stands for numapilot's own binary in a study's commands.
@@ -83,6 +87,7 @@ impl Args {
             fs::create_dir_all(directory)
                 .with_context(|| format!("cannot make {}", directory.display()))?;
         }
+        let interrupted = interruption::flag()?;
         let mut evidence = Evidence::default();
         for machine in study.machines() {
             let (name, description) = named(machine)?;
@@ -96,7 +101,11 @@ impl Args {
             if terminal.is_interactive() {
                 writeln!(terminal.err(), "{} of {}: {}", i + 1, runs.len(), run.name)?;
             }
-            self.make(run, &mut evidence).with_context(|| format!("run {}", run.name))?;
+            let made = self.make(run, &mut evidence, &interrupted);
+            if interrupted.load(Relaxed) {
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+            made.with_context(|| format!("run {}", run.name))?;
         }
         let judged = study.judge(&evidence);
         if let (Some(path), Some(curve)) = (&self.svg, judged.curves.first()) {
@@ -122,7 +131,12 @@ impl Args {
     }
 
     /// Makes a run, or takes it from where it is kept.
-    fn make(&self, run: &Run, evidence: &mut Evidence) -> anyhow::Result<()> {
+    fn make(
+        &self,
+        run: &Run,
+        evidence: &mut Evidence,
+        interrupted: &AtomicBool,
+    ) -> anyhow::Result<()> {
         let kept = |what: &str| Some(self.keep.as_ref()?.join(format!("{}-{what}", run.name)));
         let paths = kept("counted.json").zip(kept("printed.txt"));
         let (counted, printed) = match &paths {
@@ -130,7 +144,7 @@ impl Args {
                 (read(counted)?, read(printed)?)
             }
             _ => {
-                let made = one(run)?;
+                let made = one(run, interrupted)?;
                 if let Some((counted, printed)) = &paths {
                     file::put(printed, &made.1, Existing::Replace)?;
                     file::put(counted, &made.0, Existing::Replace)?;
@@ -168,27 +182,18 @@ fn arguments(run: &Run, own: &str) -> Vec<String> {
 }
 
 /// What was counted, as JSON, and what the program printed.
-fn one(run: &Run) -> anyhow::Result<(String, String)> {
+fn one(run: &Run, interrupted: &AtomicBool) -> anyhow::Result<(String, String)> {
     let binary = std::env::current_exe().context("cannot find this program")?;
-    let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let directory =
+        numapilot_place::scratch_directory("study").context("cannot make a temporary directory")?;
     let counted = directory.path().join("counted.json");
     let mut all = arguments(run, &binary.to_string_lossy());
     let to = ["--json", "--output", &counted.to_string_lossy()].map(str::to_owned);
     all.splice(2..2, to);
-    let mut child = Command::new(&binary)
-        .args(all)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .context("cannot start the lab")?;
-    let mut printed = String::new();
-    let copied = child.stdout.take().map_or(Ok(0), |mut out| out.read_to_string(&mut printed));
-    let status = child.wait().and_then(|status| copied.map(|_| status));
-    let status: io::Result<_> = status;
-    let status = status.context("cannot follow the lab")?;
+    let (status, printed) = itself::output(all, interrupted)?;
     if !status.success() {
         bail!("the program failed ({status}); the lab's message is above");
     }
+    let printed = String::from_utf8(printed).context("the program's output is not UTF-8")?;
     Ok((read(&counted)?, printed))
 }

@@ -1,31 +1,32 @@
 //! The kernels on an emulated machine: this program starts itself in a lab.
 
-use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, anyhow};
 use serde_json::Value;
 
 use super::all::{Args, End};
+use crate::{interruption, itself};
 
 /// What the kernels in the guest printed.
 pub fn outcomes(machine: &str, args: &Args) -> anyhow::Result<(Vec<Value>, End)> {
     let numapilot = std::env::current_exe().context("cannot find numapilot's own file")?;
-    let output = Command::new(&numapilot)
-        // What the lab itself counts goes to a file, since it is not asked for.
-        .args(["lab", "run", "--machine", machine, "--output", "/dev/null"])
-        // Pages are to stay where a placement has put them.
-        .args(["--numa-balancing", "off", "--"])
-        .arg(&numapilot)
-        .args(args.words(machine))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("cannot start {}", numapilot.display()))?;
-    let end = match output.status.success() {
+    // What the lab itself counts goes to a file, since it is not asked for. Pages are to stay
+    // where a placement has put them.
+    let lab = ["lab", "run", "--machine", machine, "--output", "/dev/null"];
+    let settings = ["--numa-balancing", "off", "--"];
+    let mut words: Vec<String> =
+        [&lab[..], &settings].concat().into_iter().map(str::to_owned).collect();
+    words.push(numapilot.to_string_lossy().into_owned());
+    words.extend(args.words(machine));
+    let interrupted = interruption::flag()?;
+    let (status, printed) = itself::output(words, &interrupted)?;
+    let end = match status.success() {
         true => End::Whole,
+        false if interrupted.load(Relaxed) => return Ok((Vec::new(), End::Interrupted)),
         false => End::Failed(anyhow!("the kernels ended in the lab of {machine}: see above")),
     };
-    match (serde_json::from_slice(&output.stdout), end) {
+    match (serde_json::from_slice(&printed), end) {
         (Ok(outcomes), end) => Ok((outcomes, end)),
         (Err(_), End::Failed(why)) => Err(why),
         (Err(why), _) => {

@@ -4,7 +4,6 @@
 //! Every run is a program of its own, started as a user would start it.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::{Context, bail};
@@ -13,6 +12,7 @@ use numapilot_workloads::kernels::{Kernel, Place};
 use serde_json::Value;
 
 use super::all::{Args, End, median};
+use crate::itself;
 use crate::terminal::{self, BOLD, Terminal};
 
 /// What a kernel runs under.
@@ -104,8 +104,9 @@ fn rounds(kernel: Kernel, args: &Args, interrupted: &AtomicBool) -> (Vec<Vec<Val
             if interrupted.load(Relaxed) {
                 return (runs, End::Interrupted);
             }
-            match one(kernel, *under, args) {
+            match one(kernel, *under, args, interrupted) {
                 Ok(outcome) => runs[at].push(outcome),
+                Err(_) if interrupted.load(Relaxed) => return (runs, End::Interrupted),
                 Err(why) => {
                     let why = why.context(format!("{kernel} under {}", under.name()));
                     return (runs, End::Failed(why));
@@ -116,28 +117,29 @@ fn rounds(kernel: Kernel, args: &Args, interrupted: &AtomicBool) -> (Vec<Vec<Val
     (runs, End::Whole)
 }
 
-fn one(kernel: Kernel, under: Under, args: &Args) -> anyhow::Result<Value> {
-    let numapilot = std::env::current_exe().context("cannot find numapilot's own file")?;
-    let mut command = Command::new(&numapilot);
+fn one(
+    kernel: Kernel,
+    under: Under,
+    args: &Args,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<Value> {
+    let mut words = Vec::new();
     if let Some(verb) = under.verb() {
-        command.args(verb);
+        let numapilot = std::env::current_exe().context("cannot find numapilot's own file")?;
+        words.extend(verb.iter().map(|word| (*word).to_owned()));
         if under.is_balance() {
-            command.args(args.interval_words());
+            words.extend(args.interval_words());
         }
-        command.arg("--").arg(&numapilot);
+        words.extend(["--".to_owned(), numapilot.to_string_lossy().into_owned()]);
     }
-    let output = command
-        .args(["bench", kernel.name(), "--json", "--place", under.place(kernel).name()])
-        .args(args.kernel_words())
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("cannot start {}", numapilot.display()))?;
-    if !output.status.success() {
-        bail!("it ended with {}: see above", output.status);
+    let place = under.place(kernel).name();
+    words.extend(["bench", kernel.name(), "--json", "--place", place].map(str::to_owned));
+    words.extend(args.kernel_words());
+    let (status, printed) = itself::output(words, interrupted)?;
+    if !status.success() {
+        bail!("it ended with {status}: see above");
     }
-    let mut outcome: Value =
-        serde_json::from_slice(&output.stdout).context("it printed no result")?;
+    let mut outcome: Value = serde_json::from_slice(&printed).context("it printed no result")?;
     outcome["under"] = under.name().into();
     Ok(outcome)
 }
