@@ -122,9 +122,16 @@ fn is_planted(name: &Metadata, directory: &Path) -> bool {
 
 /// A new file in the same directory, to be renamed.
 fn beside(path: &Path) -> anyhow::Result<NamedTempFile> {
-    tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory(path))
+    let directory = directory(path);
+    // What a run that was killed while it wrote has left.
+    numapilot_place::remove_stale_in(directory);
+    numapilot_place::name_prefix("new")
+        .and_then(|prefix| {
+            tempfile::Builder::new()
+                .prefix(&format!(".{prefix}"))
+                .permissions(Permissions::from_mode(0o666))
+                .tempfile_in(directory)
+        })
         .with_context(|| format!("cannot write {}; choose another place", path.display()))
 }
 

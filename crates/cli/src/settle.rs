@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use numapilot_cores::{Records, chain};
+use numapilot_place::guard;
 use numapilot_place::journal::{Done, Journal, Outcome};
 use procfs::process::Process;
 
@@ -48,9 +49,10 @@ pub struct Settled {
     failed: Vec<String>,
 }
 
-/// Puts back what the dead have left: settings, CPUs, files.
+/// Puts back what the dead have left: programs first, which may use the rest, then settings, CPUs
+/// and files.
 pub fn put_back() -> Settled {
-    let mut settled = Settled::default();
+    let mut settled = Settled { done: guard::end_stale_groups(), failed: Vec::new() };
     // A user without a place for a journal has left nothing.
     if let Ok(journal) = Journal::system() {
         match journal.restore(false) {

@@ -90,8 +90,8 @@ impl Verb {
         }
     }
 
-    /// What has to be in order before: a verb that measures, reads or changes settings must not
-    /// take what a killed run has left for the machine's own.
+    /// What has to be in order before: what a killed run has left is put back by the next verb,
+    /// whichever it is, and must not be taken for the machine's own.
     fn settle(&self) -> Option<Settle> {
         match self {
             Self::Doctor(_)
@@ -102,13 +102,16 @@ impl Verb {
             | Self::Cores(_)
             | Self::Bench(_)
             | Self::Study(_) => Some(Settle::Measuring),
-            // A run has its own word about what another one holds; a lab has settings of its own.
-            Self::Run(_) | Self::Lab(_) => Some(Settle::Dead),
-            Self::Topo(_)
-            | Self::Restore(_)
+            // A run has its own word about what another one holds; a lab has settings of its own,
+            // and the others measure nothing.
+            Self::Run(_)
+            | Self::Lab(_)
+            | Self::Topo(_)
             | Self::Report(_)
             | Self::Completions(_)
-            | Self::Man(_) => None,
+            | Self::Man(_) => Some(Settle::Dead),
+            // It says what it does.
+            Self::Restore(_) => None,
         }
     }
 }

@@ -39,12 +39,16 @@ impl Args {
             }
             return Ok(ExitCode::SUCCESS);
         }
+        let ended = guard::end_stale_groups();
         let outcomes = Journal::system()?.restore(self.force)?;
         let cores = Records::system()?.restore(self.force)?;
         numapilot_place::remove_stale_files();
         let mut out = terminal.out();
-        if outcomes.is_empty() && cores.is_empty() {
+        if ended.is_empty() && outcomes.is_empty() && cores.is_empty() {
             writeln!(out, "nothing to restore")?;
+        }
+        for line in &ended {
+            writeln!(out, "{line}")?;
         }
         for outcome in &outcomes {
             writeln!(out, "{outcome}")?;

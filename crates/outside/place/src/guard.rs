@@ -2,18 +2,19 @@
 //! itself when it is killed.
 //!
 //! ```text
-//!  numapilot ---- pipe: "+GROUP START", "-GROUP" ----> guard (numapilot restore --after PID:START)
-//!      |                                                 |
-//!    killed -> the pipe ends, the pidfd says when -> ends the groups, then settles the dead
+//!  numapilot ---- pipe, in which nothing is written ----> guard (numapilot restore --after PID:START)
+//!      |                                                    |
+//!    killed -> the pipe ends, the pidfd says when -> settles the dead: their groups, their settings
 //! ```
 //!
 //! It is nobody's child and in a session of its own; it has no open files but the pipe and
 //! `/dev/null`, and no environment but what finds the journals. When this process ends in order,
-//! nothing is held any more and the guard ends, too.
+//! nothing is held any more and the guard ends, too. Should both be killed, the next start of
+//! numapilot does the same: a [shared file](crate::shared_file) is named after each group.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, PipeWriter, Write};
+use std::io::{self, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,11 @@ use std::time::{Duration, Instant};
 
 use numapilot_sys::process::{self, PidFd};
 use numapilot_sys::spawn;
+use procfs::process::Process;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tempfile::NamedTempFile;
+
+use crate::{scratch, shared_file};
 
 /// The running program, also when its file was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
@@ -42,6 +48,8 @@ const LOOK: Duration = Duration::from_millis(5);
 static ENABLED: AtomicBool = AtomicBool::new(false);
 /// Its end of the pipe, while there is a guard.
 static PIPE: Mutex<Option<PipeWriter>> = Mutex::new(None);
+/// A file for each group that ends with this process.
+static GROUPS: Mutex<BTreeMap<i32, NamedTempFile>> = Mutex::new(BTreeMap::new());
 
 /// Says that this program is `numapilot`, which can be its own guard. Other programs that use
 /// this library have none.
@@ -55,15 +63,13 @@ pub fn enable() {
 /// When it cannot be started: then what this process leaves is put back by the next start of
 /// numapilot.
 pub fn start() -> io::Result<()> {
-    let mut pipe = pipe();
-    if pipe.is_some() || !ENABLED.load(Ordering::Relaxed) {
+    let mut pipe = whole(&PIPE);
+    if !ENABLED.load(Ordering::Relaxed) || pipe.as_ref().is_some_and(has_reader) {
         return Ok(());
     }
     let pid = std::process::id();
     let target = format!("{pid}:{}", process::start_time(pid)?);
     let (orders, writer) = io::pipe()?;
-    // A guard that does not read must not hold up this process.
-    rustix::io::ioctl_fionbio(&writer, true)?;
     let mut command = Command::new(PROGRAM);
     command.arg0(NAME).args(["restore", "--after", &target]).env_clear().current_dir("/");
     command.stdin(orders).stdout(Stdio::null()).stderr(Stdio::null());
@@ -76,38 +82,32 @@ pub fn start() -> io::Result<()> {
     Ok(())
 }
 
-fn pipe() -> MutexGuard<'static, Option<PipeWriter>> {
-    // It is whole whatever happened to the thread that used it.
-    PIPE.lock().unwrap_or_else(PoisonError::into_inner)
+/// It is whole whatever happened to the thread that used it.
+fn whole<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the guard end the group of a program that this process has started, should this process
-/// be killed.
+/// Whether the guard lives; one that was killed needs a successor.
+fn has_reader(pipe: &PipeWriter) -> bool {
+    let mut fds = [PollFd::new(pipe, PollFlags::empty())];
+    let now = Timespec::default();
+    poll(&mut fds, Some(&now)).is_ok() && !fds[0].revents().contains(PollFlags::ERR)
+}
+
+/// Has the group of a program that this process has started ended, should this process be killed.
 pub(crate) fn watch_group(group: i32) {
-    // Without a guard the leader still gets the kernel's signal.
-    let _ = start();
-    let start = u32::try_from(group).map_err(io::Error::other).and_then(process::start_time);
-    tell(&format!("+{group} {}\n", start.unwrap_or(0)));
+    if let Ok(group_file) = Group::of(group).and_then(|group| shared_file(&group.kind())) {
+        whole(&GROUPS).insert(group, group_file);
+    }
 }
 
 /// The group is this process's business no longer.
 pub(crate) fn forget_group(group: i32) {
-    tell(&format!("-{group}\n"));
+    whole(&GROUPS).remove(&group);
 }
 
-fn tell(line: &str) {
-    let mut pipe = pipe();
-    if let Some(writer) = &mut *pipe
-        && writer.write_all(line.as_bytes()).is_err()
-    {
-        // It was killed; the next change has a new one.
-        *pipe = None;
-    }
-}
-
-/// What a guard does first: waits until process `pid`, which began at `start_time`, has ended,
-/// and ends the groups of programs that it has left. `false` when the process goes on as another
-/// program, so that there is nothing to guard.
+/// What a guard does first: waits until process `pid`, which began at `start_time`, has ended.
+/// `false` when the process goes on as another program, so that there is nothing to guard.
 ///
 /// # Errors
 /// When the process cannot be watched.
@@ -119,60 +119,95 @@ pub fn attend(pid: u32, start_time: u64) -> io::Result<bool> {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
         Err(error) => return Err(error),
     };
-    let groups = groups(BufReader::new(io::stdin()));
-    if let Some(process) = process
-        && !process.ended_within(Some(END))?
-    {
-        return Ok(false);
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    match process {
+        Some(process) => process.ended_within(Some(END)),
+        None => Ok(true),
     }
+}
+
+/// Ends the groups of programs that processes of this user have left which were killed; those that
+/// somebody was left of, for people.
+#[must_use]
+pub fn end_stale_groups() -> Vec<String> {
     let deadline = Instant::now() + GRACE;
-    for (group, start) in groups {
-        end_group(group, start, deadline);
-    }
-    Ok(true)
+    let groups = scratch::stale_kinds().filter_map(|kind| Group::parse(&kind));
+    let ended = groups.filter(|group| group.end(deadline));
+    ended.map(|group| format!("ended what was left in process group {}", group.leader)).collect()
 }
 
-/// The groups that are left at the end of what was told, each with the start time of its leader.
-fn groups(told: impl BufRead) -> BTreeMap<i32, u64> {
-    let mut groups = BTreeMap::new();
-    for line in told.lines().map_while(Result::ok) {
-        if let Some(group) = line.strip_prefix('-').and_then(|text| text.parse().ok()) {
-            groups.remove(&group);
-        } else if let Some((group, start)) =
-            line.strip_prefix('+').and_then(|text| text.split_once(' '))
-            && let (Ok(group), Ok(start)) = (group.parse(), start.parse())
-        {
-            groups.insert(group, start);
-        }
-    }
-    groups
+/// A process group whose number may have become another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Group {
+    /// Its number.
+    leader: i32,
+    /// When its leader began.
+    start_time: u64,
+    /// The session that all of a group are in.
+    session: i32,
 }
 
-/// Kills what is left of a group once its leader has ended or had its time.
-fn end_group(group: i32, start: u64, deadline: Instant) {
-    let leader = || u32::try_from(group).ok().and_then(|pid| process::start_time(pid).ok());
-    loop {
-        match leader() {
-            Some(time) if time == start && Instant::now() < deadline => std::thread::sleep(LOOK),
-            // The number is another process's: nobody was left of the group.
-            Some(time) if time != start => return,
-            // A group keeps its number from being given away as long as it has members.
-            _ => break,
-        }
+impl Group {
+    fn of(leader: i32) -> io::Result<Self> {
+        let stat = Process::new(leader).and_then(|process| process.stat());
+        let stat = stat.map_err(io::Error::other)?;
+        Ok(Self { leader, start_time: stat.starttime, session: stat.session })
     }
-    // Nobody there: that is what it was for.
-    let _ = process::signal_group(group, libc::SIGKILL);
+
+    /// The [kind](shared_file) of its file.
+    fn kind(self) -> String {
+        format!("group.{}.{}.{}", self.leader, self.start_time, self.session)
+    }
+
+    fn parse(kind: &str) -> Option<Self> {
+        let mut numbers = kind.strip_prefix("group.")?.split('.');
+        let leader = numbers.next()?.parse().ok()?;
+        let start_time = numbers.next()?.parse().ok()?;
+        Some(Self { leader, start_time, session: numbers.next()?.parse().ok()? })
+    }
+
+    /// Kills what is left once the leader has ended or had its time; whether there was anything.
+    fn end(self, deadline: Instant) -> bool {
+        let leader =
+            || u32::try_from(self.leader).ok().and_then(|pid| process::start_time(pid).ok());
+        loop {
+            match leader() {
+                Some(time) if time == self.start_time && Instant::now() < deadline => {
+                    std::thread::sleep(LOOK);
+                }
+                Some(time) if time == self.start_time => break,
+                // The number is another process's: nobody was left of the group.
+                Some(_) => return false,
+                // A group keeps its number from being given away as long as it has members.
+                None if self.has_members() => break,
+                None => return false,
+            }
+        }
+        process::signal_group(self.leader, libc::SIGKILL).is_ok()
+    }
+
+    /// Whether there are any, and not those of a later group whose leader has ended as well.
+    fn has_members(self) -> bool {
+        let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+        processes
+            .filter_map(|process| process.stat().ok())
+            .any(|stat| stat.pgrp == self.leader && stat.session == self.session)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+
     use super::*;
 
     #[test]
-    fn what_was_forgotten_is_not_left() {
-        let told = "+5 100\n+6 7\nnonsense\n+x 1\n-5\n+8 9\n-9\n+10";
-        let left: Vec<(i32, u64)> = groups(told.as_bytes()).into_iter().collect();
-        assert_eq!(left, [(6, 7), (8, 9)]);
+    fn a_group_is_found_by_the_name_of_its_file() {
+        let group = Group { leader: 5, start_time: 100, session: 3 };
+        assert_eq!(Group::parse(&group.kind()), Some(group));
+        for kind in ["bind", "group.5", "group.5.x.3", "group.5.100"] {
+            assert_eq!(Group::parse(kind), None, "{kind}");
+        }
     }
 
     #[test]
@@ -181,27 +216,39 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
         let mut leader = command.spawn().unwrap();
+        let group = Group::of(leader.id().cast_signed()).unwrap();
         let mut line = String::new();
         BufReader::new(leader.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let sleeper = PidFd::open(line.trim().parse().unwrap()).unwrap();
         leader.wait().unwrap();
-        end_group(leader.id().cast_signed(), 1, Instant::now());
+        let later = Group { session: group.session + 1, ..group };
+        assert!(!later.end(Instant::now()), "those of another session are strangers");
+        assert!(!sleeper.ended_within(Some(Duration::ZERO)).unwrap());
+        assert!(group.end(Instant::now()));
         assert!(sleeper.ended_within(Some(Duration::from_secs(60))).unwrap());
     }
 
     #[test]
     fn a_stranger_with_the_number_is_spared() {
         let mut stranger = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
-        let started = process::start_time(stranger.id()).unwrap();
-        end_group(stranger.id().cast_signed(), started + 1, Instant::now());
+        let group = Group::of(stranger.id().cast_signed()).unwrap();
+        assert!(!Group { start_time: group.start_time + 1, ..group }.end(Instant::now()));
         assert!(process::start_time(stranger.id()).is_ok());
         stranger.kill().unwrap();
         stranger.wait().unwrap();
     }
 
     #[test]
+    fn a_guard_that_was_killed_is_noticed() {
+        let (reader, writer) = io::pipe().unwrap();
+        assert!(has_reader(&writer));
+        drop(reader);
+        assert!(!has_reader(&writer));
+    }
+
+    #[test]
     fn other_programs_have_no_guard() {
         start().unwrap();
-        assert!(pipe().is_none());
+        assert!(whole(&PIPE).is_none());
     }
 }

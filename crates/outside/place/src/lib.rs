@@ -29,7 +29,7 @@ pub mod plan;
 mod prepare;
 mod profile;
 mod running;
-mod shared_file;
+mod scratch;
 mod shell;
 mod supervise;
 mod targets;
@@ -46,6 +46,8 @@ pub use plan::{
 pub use prepare::{Options, Prepared, find_program, prepare, prepare_targets};
 pub use profile::ProfileError;
 pub use running::{Finished, Running, Usage};
-pub use shared_file::{remove_stale_files, shared_file};
+pub use scratch::{
+    name_prefix, remove_stale_files, remove_stale_in, scratch_directory, shared_file,
+};
 pub use supervise::Supervisor;
 pub use targets::{MemoryTarget, Reach, Targets};

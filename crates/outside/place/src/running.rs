@@ -54,6 +54,11 @@ impl Running {
         held: Option<Held>,
         mut threads: Option<threads::Session>,
     ) -> Result<Self, SpawnError> {
+        if own_group {
+            // Before the program runs: what it starts meanwhile would outlive this process. Without
+            // a guard the leader still gets the kernel's signal, and the next start ends the rest.
+            let _ = guard::start();
+        }
         let started = Instant::now();
         let mut child = spawn::spawn(command)?;
         let opened = i32::try_from(child.id())

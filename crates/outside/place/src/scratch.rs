@@ -1,66 +1,111 @@
-//! Files in shared memory that a run and its program have in common, named after the process
-//! that made them: those of processes that were killed can be told from those in use.
+//! Files and directories that a process makes for its own time, named after it: those of processes
+//! that were killed can be told from those in use.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
+use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::journal::{Owner, State};
 
 /// Memory first, so that no disk is written.
-const DIRECTORY: &str = "/dev/shm";
+const SHARED: &str = "/dev/shm";
 const PREFIX: &str = "numapilot-";
 
-/// Makes a file for this user alone (0600) that is removed when it is dropped; `kind` is a word
-/// of its name.
+/// Makes a file for this user alone (0600), in memory that is shared, that is removed when it is
+/// dropped; `kind` is a word of its name without a hyphen.
 ///
 /// # Errors
 /// Those of the file system, and of reading `/proc`.
 pub fn shared_file(kind: &str) -> io::Result<NamedTempFile> {
-    let prefix = format!("{PREFIX}{kind}-{}-", name(&Owner::this()?));
-    let mut builder = tempfile::Builder::new();
+    let prefix = name_prefix(kind)?;
+    let mut builder = Builder::new();
     builder.prefix(&prefix);
-    builder.tempfile_in(DIRECTORY).or_else(|_| builder.tempfile())
+    builder.tempfile_in(SHARED).or_else(|_| builder.tempfile())
 }
 
-/// Removes this user's [shared files](shared_file) whose processes are dead. What cannot be
-/// removed stays for the next time: it is a few pages of memory.
+/// Makes a directory for this user alone (0700) among the temporary files that is removed when it
+/// is dropped; `kind` is a word of its name without a hyphen.
+///
+/// # Errors
+/// As [`shared_file`].
+pub fn scratch_directory(kind: &str) -> io::Result<TempDir> {
+    Builder::new().prefix(&name_prefix(kind)?).tempdir()
+}
+
+/// How the name of a file begins that [`remove_stale_in`] removes when this process is dead. A dot
+/// may come before it.
+///
+/// # Errors
+/// Those of reading `/proc`.
+pub fn name_prefix(kind: &str) -> io::Result<String> {
+    Ok(format!("{PREFIX}{kind}-{}-", name(&Owner::this()?)))
+}
+
+/// Removes this user's [shared files](shared_file) and [directories](scratch_directory) whose
+/// processes are dead. What cannot be removed stays for the next time.
 pub fn remove_stale_files() {
-    let shared = PathBuf::from(DIRECTORY);
-    let directory = if shared.is_dir() { shared } else { std::env::temp_dir() };
-    remove_stale_in(&directory);
-}
-
-fn remove_stale_in(directory: &Path) {
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let file_name = entry.file_name();
-        let Some(owner) = file_name.to_str().and_then(owner) else { continue };
-        let Ok(about) = entry.path().symlink_metadata() else { continue };
-        let is_ours = about.is_file() && about.uid() == rustix::process::geteuid().as_raw();
-        if is_ours && owner.state().is_ok_and(|state| state == State::Dead) {
-            let _ = fs::remove_file(entry.path());
-        }
+    for directory in places() {
+        remove_stale_in(&directory);
     }
 }
 
-/// `4026531836.4711.123456`: namespace, process, start. Shared memory does not outlive the boot.
+/// The same for what is in one directory.
+pub fn remove_stale_in(directory: &Path) {
+    for Stale { path, is_directory, .. } in stale_in(directory) {
+        let _ = if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    }
+}
+
+/// The kinds of this user's shared files whose processes are dead.
+pub(crate) fn stale_kinds() -> impl Iterator<Item = String> {
+    places().into_iter().flat_map(|directory| stale_in(&directory)).map(|stale| stale.kind)
+}
+
+fn places() -> [PathBuf; 2] {
+    [PathBuf::from(SHARED), env::temp_dir()]
+}
+
+/// What a dead process has left.
+struct Stale {
+    path: PathBuf,
+    kind: String,
+    is_directory: bool,
+}
+
+fn stale_in(directory: &Path) -> Vec<Stale> {
+    let stale = |entry: fs::DirEntry| {
+        let file_name = entry.file_name();
+        let (kind, owner) = owner(file_name.to_str()?)?;
+        let about = entry.path().symlink_metadata().ok()?;
+        let is_ours = about.uid() == rustix::process::geteuid().as_raw() && !about.is_symlink();
+        let is_dead = || owner.state().is_ok_and(|state| state == State::Dead);
+        let (kind, is_directory) = (kind.to_owned(), about.is_dir());
+        (is_ours && is_dead()).then(|| Stale { path: entry.path(), kind, is_directory })
+    };
+    fs::read_dir(directory).into_iter().flatten().flatten().filter_map(stale).collect()
+}
+
+/// `4026531836.4711.123456`: namespace, process, start.
 fn name(owner: &Owner) -> String {
     let namespace: String = owner.namespace.chars().filter(char::is_ascii_digit).collect();
     format!("{namespace}.{}.{}", owner.pid, owner.start_time)
 }
 
-/// Whose file this is; `None` where the name is not one of [`shared_file`]'s.
-fn owner(file_name: &str) -> Option<Owner> {
-    let (_, rest) = file_name.strip_prefix(PREFIX)?.split_once('-')?;
+/// What kind of file this is and whose; `None` where the name does not begin with a
+/// [`name_prefix`].
+fn owner(file_name: &str) -> Option<(&str, Owner)> {
+    let name = file_name.strip_prefix('.').unwrap_or(file_name);
+    let (kind, rest) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let mut numbers = rest.split_once('-')?.0.split('.').map(str::parse::<u64>);
     let mut next = || numbers.next()?.ok();
     let (namespace, pid, start_time) = (next()?, next()?, next()?);
     let this = Owner::this().ok()?;
     let (pid, namespace) = (u32::try_from(pid).ok()?, format!("pid:[{namespace}]"));
-    Some(Owner { pid, start_time, namespace, ..this })
+    Some((kind, Owner { pid, start_time, namespace, ..this }))
 }
 
 #[cfg(test)]
@@ -74,7 +119,7 @@ mod tests {
         let file = shared_file("test").unwrap();
         let own = file.path().file_name().unwrap().to_str().unwrap().to_owned();
         let this = Owner::this().unwrap();
-        assert_eq!(owner(&own), Some(this.clone()));
+        assert_eq!(owner(&own), Some(("test", this.clone())));
 
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
@@ -92,8 +137,18 @@ mod tests {
             fs::write(path(name), "").unwrap();
         }
         symlink(path(&stay[0]), path(&linked)).unwrap();
+        let of_directories = format!("numapilot-report-{}-abc123", name(&dead));
+        let beside = format!(".numapilot-new-{}-abc123", name(&dead));
+        fs::create_dir_all(path(&of_directories).join("a/b")).unwrap();
+        fs::write(path(&beside), "").unwrap();
+        let mut kinds: Vec<String> =
+            stale_in(directory.path()).into_iter().map(|stale| stale.kind).collect();
+        kinds.sort();
+        assert_eq!(kinds, ["bind", "new", "report"]);
         remove_stale_in(directory.path());
-        assert!(!path(&stale).exists());
+        for name in [stale, of_directories, beside] {
+            assert!(!path(&name).exists(), "{name}");
+        }
         assert!(path(&linked).is_symlink(), "no link is followed or removed");
         for name in &stay {
             assert!(path(name).exists(), "{name}");

@@ -86,11 +86,26 @@ fn join(point: &str, root: &str, own: &str) -> PathBuf {
     }
 }
 
-/// Makes a group below this process's own and removes it.
+/// How the name of a group begins that is made to see whether that can be.
+const TRIAL: &str = "numapilot-doctor-";
+
+/// Makes a group below this process's own and removes it; that of a doctor that was killed between,
+/// too.
 fn make_group(files: &Files, directory: &PathBuf) -> io::Result<()> {
-    let path = files.path(directory).join(format!("numapilot-doctor-{}", std::process::id()));
+    let directory = files.path(directory);
+    for group in fs::read_dir(&directory).into_iter().flatten().flatten() {
+        if group.file_name().as_encoded_bytes().starts_with(TRIAL.as_bytes()) {
+            // Another doctor's, or not empty: not this one's business.
+            let _ = fs::remove_dir(group.path());
+        }
+    }
+    let path = directory.join(format!("{TRIAL}{}", std::process::id()));
     fs::create_dir(&path)?;
-    fs::remove_dir(&path)
+    match fs::remove_dir(&path) {
+        // By another doctor.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 fn cgroup(files: &Files, trial: impl FnOnce(&Files, &PathBuf) -> io::Result<()>) -> Check {

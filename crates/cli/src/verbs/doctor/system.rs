@@ -1,7 +1,6 @@
 //! The machine and the kernel: version, nodes, cpuset, memory tiers, swap, shared memory.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
 use std::io;
 
 use numapilot_place::{Denial, ForeignProc, check_proc};
@@ -203,10 +202,9 @@ fn swap(files: &Files) -> Check {
 }
 
 fn shared_memory(files: &Files) -> Check {
-    let path = files.path(format!("dev/shm/numapilot-doctor-{}", std::process::id()));
-    let trial = OpenOptions::new().write(true).create_new(true).open(&path);
-    // Ours: created a moment ago, exclusively.
-    let trial = trial.and_then(|_| fs::remove_file(&path));
+    let trial = numapilot_place::name_prefix("doctor").and_then(|prefix| {
+        tempfile::Builder::new().prefix(&prefix).tempfile_in(files.path("dev/shm"))?.close()
+    });
     shared_memory_from(trial)
 }
 

@@ -29,7 +29,7 @@ impl Root {
         let recording: Recording = text
             .parse()
             .with_context(|| format!("{} is not a recording of a machine", path.display()))?;
-        let directory = TempDir::with_prefix("numapilot-")
+        let directory = numapilot_place::scratch_directory("recording")
             .context("cannot make a temporary directory; set TMPDIR to one that is writable")?;
         recording.unpack(directory.path()).with_context(|| {
             format!("cannot unpack {} into {}", path.display(), directory.path().display())

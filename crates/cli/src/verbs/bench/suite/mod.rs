@@ -146,7 +146,8 @@ impl Args {
         let machine = numapilot_topology::read(Path::new("/"))?;
         let interrupted = interruption::flag()?;
         // Some programs write files where they are; none of them is wanted.
-        let directory = tempfile::tempdir().context("cannot make a directory for the programs")?;
+        let directory = numapilot_place::scratch_directory("suite")
+            .context("cannot make a directory for the programs")?;
         let contest = Contest {
             machine: &machine,
             tests: &field.tests,
