@@ -1,148 +1,28 @@
 //! `kill -9` at any moment: afterwards the settings are what they were, no process is left, and
 //! no file.
 //!
-//! Each verb has a mount namespace of its own in which a plain file stands for the kernel's switch
-//! of huge pages and `/run` (with the directory for temporary files in it) and `/dev/shm` are empty. The moments are drawn from a fixed
-//! seed; the one that fails is printed. `NUMAPILOT_KILLS=300` kills each verb more often.
+//! Every other death is that of the guard as well, and of every numapilot that was started: then
+//! the next start of any verb does what the guard would have done. The moments are drawn from a
+//! fixed seed; the one that fails is printed. `NUMAPILOT_KILLS=300` kills each verb more often.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
+#[path = "../guests/mod.rs"]
 mod guests;
+mod namespace;
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use guests::{NUMAPILOT, SMALL, boots};
-use numapilot_sys::process::PidFd;
+use namespace::Namespace;
 
-const SWITCH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-const BEFORE: &str = "madvise";
 /// For what comes soon, but on a machine that others use, too.
 const SOON: Duration = Duration::from_secs(30);
-
-/// A mount namespace, which lives as long as a process in it.
-struct Namespace {
-    holder: Child,
-    _directory: tempfile::TempDir,
-}
-
-impl Namespace {
-    /// `None` where there is none to be had.
-    fn new() -> Option<Self> {
-        let directory = tempfile::tempdir().unwrap();
-        let switch = directory.path().join("switch");
-        fs::write(&switch, BEFORE).unwrap();
-        let script = format!(
-            "mount --bind {} {SWITCH} && mount -t tmpfs none /run && mkdir -m 1777 /run/tmp && \
-             mount -t tmpfs none /dev/shm && echo ready && exec sleep 600",
-            switch.display()
-        );
-        let mut command = Command::new("unshare");
-        command.args(["-m", "sh", "-c", &script]).stdin(Stdio::null()).stderr(Stdio::null());
-        let holder = command.stdout(Stdio::piped()).spawn();
-        let mut holder = match holder {
-            Ok(holder) => holder,
-            Err(error) => {
-                println!("skipped: unshare: {error}");
-                return None;
-            }
-        };
-        let mut line = String::new();
-        let mut stdout = std::io::BufReader::new(holder.stdout.take().unwrap());
-        std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
-        if line != "ready\n" {
-            holder.wait().unwrap();
-            println!("skipped: no mount namespaces here");
-            return None;
-        }
-        Some(Self { holder, _directory: directory })
-    }
-
-    /// A path in it as it is seen from here.
-    fn path(&self, path: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/root{path}", self.holder.id()))
-    }
-
-    /// `numapilot` in it.
-    fn numapilot(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id())).arg("--");
-        command.arg(NUMAPILOT).args(arguments).current_dir("/");
-        command.env("TMPDIR", "/run/tmp");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command
-    }
-
-    /// Processes in it beside the one that holds it: whoever was started here is, also the guard
-    /// and a server whose children write over their environment.
-    fn left(&self) -> Vec<i32> {
-        let namespace = |process: i32| {
-            let name = if process == 0 { "self".to_owned() } else { process.to_string() };
-            fs::read_link(format!("/proc/{name}/ns/mnt")).ok()
-        };
-        let holder = self.holder.id().cast_signed();
-        let this = namespace(holder).filter(|this| Some(this) != namespace(0).as_ref());
-        let Some(this) = this else { return Vec::new() };
-        let is_here = |process| namespace(process).is_some_and(|there| there == this);
-        processes().filter(|&process| process != holder && is_here(process)).collect()
-    }
-
-    /// Files in its empty directories that are numapilot's or its programs', settings' records
-    /// first of all.
-    fn files(&self) -> BTreeSet<PathBuf> {
-        let mut files = BTreeSet::new();
-        let mut directories = ["/run", "/dev/shm"].map(|path| self.path(path)).to_vec();
-        while let Some(directory) = directories.pop() {
-            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-                match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => directories.push(entry.path()),
-                    _ => drop(files.insert(entry.path())),
-                }
-            }
-        }
-        files
-    }
-
-    /// Whether no process is left, no record, and no changed setting.
-    fn is_settled(&self) -> Result<(), String> {
-        // First of all: what is read afterwards nobody changes any more.
-        let left = self.left();
-        let switch = fs::read_to_string(self.path(SWITCH)).unwrap();
-        let mut records = self.files();
-        records.retain(|path| path.to_string_lossy().contains("/run/numapilot"));
-        if left.is_empty() && switch.is_empty() && !records.is_empty() {
-            // The kernel's switch takes a word as a whole; a plain file is emptied first, and this
-            // death came between.
-            fs::write(self.path(SWITCH), "always").unwrap();
-            assert!(self.numapilot(&["restore"]).status().unwrap().success());
-        }
-        let is_settled = left.is_empty() && records.is_empty() && switch == BEFORE;
-        if is_settled { Ok(()) } else { Err(format!("{left:?} {switch} {records:?}")) }
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        // Also when an expectation has failed: nothing may stay.
-        for process in self.left() {
-            let _ = PidFd::open(process).map(|process| process.signal(libc::SIGKILL));
-        }
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
-    }
-}
-
-fn processes() -> impl Iterator<Item = i32> {
-    fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
+/// Any verb puts back, also one that has nothing to do with what is put back.
+const NEXT: [&[&str]; 4] = [&["topo"], &["completions", "bash"], &["man"], &["stat", "--", "true"]];
 
 /// How a verb is killed.
 struct Kills<'a> {
@@ -162,30 +42,34 @@ fn kill(namespace: &Namespace, kills: &Kills<'_>, mut after: impl FnMut(&str)) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let share = (random >> 40) as f64 / (1u64 << 24) as f64;
         let moment = kills.within.mul_f64(share);
-        let what = format!("{:?}, kill {round} after {moment:?}", kills.verb);
+        let with_guard = round % 2 == 1;
+        let whom = if with_guard { " of the guard, too," } else { "" };
+        let what = format!("{:?}, kill {round}{whom} after {moment:?}", kills.verb);
         let mut child = namespace.numapilot(kills.verb).spawn().unwrap();
         std::thread::sleep(moment);
+        if with_guard {
+            namespace.kill(|_, name| name == "numapilot-guard");
+        }
         let _ = child.kill();
         child.wait().unwrap();
+        if with_guard {
+            namespace.kill(|file, _| file == Path::new(NUMAPILOT));
+        }
         if kills.program_stays {
             // What is not numapilot is the program.
-            for process in namespace.left() {
-                let name = fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
-                if name != Path::new(NUMAPILOT)
-                    && name.file_name() != Some(OsStr::from_bytes(b"nsenter"))
-                {
-                    let _ = PidFd::open(process).map(|process| process.signal(libc::SIGKILL));
-                }
-            }
+            namespace.kill(|file, _| file != Path::new(NUMAPILOT) && !file.ends_with("nsenter"));
+        }
+        let next = NEXT[round as usize / 2 % NEXT.len()];
+        if with_guard {
+            assert!(namespace.numapilot(next).status().unwrap().success(), "{what}: {next:?}");
         }
         soon(&what, || namespace.is_settled());
+        // What the guard is not there for: files that no setting and no program needs.
+        assert!(namespace.numapilot(next).status().unwrap().success(), "{what}: {next:?}");
+        assert_eq!(namespace.files(), [].into(), "{what}, then {next:?}");
+        assert_eq!(namespace.segments(), "", "{what}");
         after(&what);
     }
-    // What the last death has left of files goes by the next start. A cache is kept on purpose.
-    assert!(namespace.numapilot(&["restore"]).status().unwrap().success());
-    let mut files = namespace.files();
-    files.retain(|path| !path.starts_with(namespace.path("/run/cache")));
-    assert_eq!(files, BTreeSet::new(), "{:?}", kills.verb);
 }
 
 /// Waits until something holds; what is the case instead is said when it does not come.
@@ -212,7 +96,7 @@ fn run_and_balance() {
 fn tune() {
     let Some(namespace) = Namespace::new() else { return };
     // The trial's own child must go as well.
-    let script = "sleep 0.03 & wait";
+    let script = "sleep 600 & sleep 0.03; kill $!";
     let verb = [
         "tune",
         "--allow-machine-wide",
@@ -244,19 +128,23 @@ fn tune() {
 #[test]
 fn cores() {
     let Some(namespace) = Namespace::new() else { return };
-    let cpus = |pid: u32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        Some(status.lines().find(|line| line.starts_with("Cpus_allowed:"))?.to_owned())
+    let about = |pid: u32, name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
+    let place = |pid: u32| {
+        let status = about(pid, "status");
+        let cpus = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap();
+        format!("{cpus}\n{}", about(pid, "cgroup"))
     };
     let mut target = Command::new("sleep");
     let mut target = target.arg("600").stdin(Stdio::null()).spawn().unwrap();
-    let (pid, before) = (target.id(), cpus(target.id()).unwrap());
+    let (pid, before) = (target.id(), place(target.id()));
     let text = pid.to_string();
-    let verb = ["cores", "-p", &text, "--tick", "10ms", "--actuator", "affinity"];
-    let within = Duration::from_millis(150);
-    let kills = Kills { verb: &verb, program_stays: false, times: 20, within };
     let killed = std::panic::catch_unwind(|| {
-        kill(&namespace, &kills, |what| assert_eq!(cpus(pid).unwrap(), before, "{what}"));
+        for actuator in ["affinity", "auto"] {
+            let verb = ["cores", "-p", &text, "--tick", "10ms", "--actuator", actuator];
+            let within = Duration::from_millis(150);
+            let kills = Kills { verb: &verb, program_stays: false, times: 10, within };
+            kill(&namespace, &kills, |what| assert_eq!(place(pid), before, "{what}"));
+        }
     });
     target.kill().unwrap();
     target.wait().unwrap();
@@ -264,40 +152,111 @@ fn cores() {
 }
 
 #[test]
-fn bench_with_a_server() {
+fn study() {
+    let Some(namespace) = Namespace::new() else { return };
+    let experiment = namespace.shared("tiny.toml");
+    fs::write(&experiment, TINY).unwrap();
+    let verb = ["study", "run", experiment.to_str().unwrap(), "-o", "/run/state/results.jsonl"];
+    let kills =
+        Kills { verb: &verb, program_stays: false, times: 6, within: Duration::from_millis(400) };
+    kill(&namespace, &kills, |_| {
+        let _ = fs::remove_dir_all(namespace.path("/run/state"));
+    });
+}
+
+/// numapilot starts numapilot, which starts a program, which has a child.
+const TINY: &str = r#"
+id = "T1"
+title = "A setting in a study"
+paper = "none"
+place = "Table 1"
+says = "nothing"
+differs = "everything"
+machine = "host"
+command = "{numapilot} run --thp {thp} -- sh -c 'sleep 600 & sleep 0.1; kill $!'; echo '{\"seconds\": 1}'"
+picture = "seconds"
+
+[factors]
+thp = ["always", "never"]
+
+[scale.smoke]
+repetitions = 5
+
+[metrics.seconds]
+field = "seconds"
+unit = "s"
+
+[[claims]]
+text = "always over never"
+of = { metric = "seconds", at = { thp = "always" }, over = { thp = "never" } }
+paper = 1.0
+band = [0.5, 1.5]
+above = 0.9
+"#;
+
+#[test]
+fn numapilot_within_numapilot() {
     let Some(namespace) = Namespace::new() else { return };
     let verb = [
-        "bench",
-        "w5",
-        "--engine",
-        "postgresql",
-        "--scale-factor",
-        "0.01",
-        "--cache",
-        "/run/cache",
-        "--queries",
-        "6",
-        "--runs",
-        "1000",
+        &["bench", "kernels", "k1", "--under", "autonuma,default", "--size", "1M"][..],
+        &["--for", "10s", "--threads", "1"],
     ];
+    let within = Duration::from_millis(400);
+    let verb = verb.concat();
+    kill(&namespace, &Kills { verb: &verb, program_stays: false, times: 6, within }, |_| {});
+}
+
+#[test]
+fn what_only_makes_files() {
+    let Some(namespace) = Namespace::new() else { return };
+    let recording = namespace.shared("recording");
+    let recording = recording.to_str().unwrap();
+    assert!(namespace.numapilot(&["topo", "--record", recording]).status().unwrap().success());
+    let within = Duration::from_millis(40);
+    let verbs = [&["topo", "--root", recording][..], &["doctor"]];
+    for verb in verbs {
+        kill(&namespace, &Kills { verb, program_stays: false, times: 8, within }, |_| {});
+    }
+    let suite = ["bench", "alloc", "--suite", "--rounds", "1", "--threads", "1"];
+    let within = Duration::from_millis(300);
+    kill(&namespace, &Kills { verb: &suite, program_stays: false, times: 4, within }, |_| {});
+}
+
+#[test]
+fn bench_with_a_server() {
+    bench_with("postgresql", [1800, 600]);
+}
+
+#[test]
+fn bench_with_a_module() {
+    bench_with("duckdb", [1000, 500]);
+}
+
+/// `within`: milliseconds of a bench that has to load first, and of one that has not.
+fn bench_with(engine: &str, within: [u64; 2]) {
+    let Some(namespace) = Namespace::new() else { return };
+    let common = ["bench", "w5", "--engine", engine, "--scale-factor", "0.01"];
+    let more = ["--cache", "/run/cache", "--queries", "6", "--runs", "1000"];
+    let verb = [&common[..], &more].concat();
     let once = [&verb[..verb.len() - 1], &["1"]].concat();
     if !namespace.numapilot(&once).status().unwrap().success() {
-        println!("skipped: no PostgreSQL here");
+        println!("skipped: no {engine} here");
         return;
     }
     let cache = namespace.path("/run/cache");
-    let kills = |within| Kills { verb: &verb, program_stays: false, times: 3, within };
+    let kills = |within| {
+        let within = Duration::from_millis(within);
+        Kills { verb: &verb, program_stays: false, times: 4, within }
+    };
     let clean = |cache: &Path| {
         let _ = fs::remove_dir_all(cache);
     };
     clean(&cache);
-    // While the cluster is made and loaded.
-    kill(&namespace, &kills(Duration::from_millis(1800)), |_| {
-        clean(&cache);
-    });
+    // While the database is made and loaded.
+    kill(&namespace, &kills(within[0]), |_| clean(&cache));
     assert!(namespace.numapilot(&once).status().unwrap().success());
-    // While the server starts and answers; the next bench uses the database.
-    kill(&namespace, &kills(Duration::from_millis(600)), |what| {
+    // While it starts and answers; the next bench uses the database.
+    kill(&namespace, &kills(within[1]), |what| {
         let done = namespace.numapilot(&once).status().unwrap().success();
         assert!(done, "{what}: the next bench fails");
         let left = fs::read_dir(cache.join("runs")).unwrap().count();
