@@ -89,6 +89,37 @@ fn what_has_no_end_is_refused_with_the_limit() {
     }
 }
 
+/// A short text that stands for gigabytes is refused, and no recording is unpacked: nothing is
+/// left where a signal comes at the wrong moment.
+#[test]
+fn a_recording_takes_no_more_than_its_limits_and_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (bomb, temporary) = (directory.path().join("bomb"), directory.path().join("temporary"));
+    fs::create_dir(&temporary).unwrap();
+    let cpus = "sys/devices/system/cpu/cpu[0-65535]/cache/index";
+    let text = "x".repeat(60 << 10);
+    let flood: String = (0..5).map(|i| format!("{cpus}{i}/size = 1K\n")).collect();
+    for (recording, expected) in [
+        (format!("{cpus}0/size = {text}\n"), "more than 67108864 bytes"),
+        (flood.clone() + "a = 1\n", "more than 327680 files"),
+        // As many as are permitted.
+        (flood, "sys/devices/system/cpu/online is missing"),
+    ] {
+        fs::write(&bomb, recording).unwrap();
+        let output = Command::new(NUMAPILOT)
+            .args(["topo", "--root"])
+            .arg(&bomb)
+            // In this directory it could write.
+            .env("TMPDIR", &temporary)
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{error}");
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    }
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let mut child =

@@ -4,7 +4,7 @@
 //! ```text
 //!  /sys, /proc (or another root) --read--> Machine <--description-- machines/*.toml
 //!     ^                                      |
-//!     |unpack                    nodestrings resolve against it
+//!     |machine                   nodestrings resolve against it
 //!  Recording: those files as one text
 //! ```
 //!

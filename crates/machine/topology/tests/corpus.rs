@@ -16,6 +16,14 @@ fn every_machine_is_what_it_was() {
     }
 }
 
+/// What is read of a recording in memory is what is read of its files.
+#[test]
+fn a_recording_need_not_be_unpacked() {
+    for (name, recording) in common::corpus() {
+        assert_eq!(recording.machine().unwrap(), machine(&recording), "{name}");
+    }
+}
+
 /// What a machine's own files say of it is what the reader makes of them.
 #[test]
 fn a_machine_survives_being_written_and_read() {

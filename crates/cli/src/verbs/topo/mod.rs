@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use numapilot_topology::{Machine, Recording, description};
+use numapilot_topology::{Machine, description};
 
 use self::root::Root;
 use crate::file::{self, Existing};
@@ -59,8 +59,8 @@ pub struct Args {
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         if let Some(file) = &self.record {
-            let root = Root::open(&self.root)?;
-            save(terminal, file, &Recording::take(root.path())?.to_string())?;
+            let recording = Root::open(&self.root)?.recording()?;
+            save(terminal, file, &recording.to_string())?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut machine = self.machine()?;
@@ -91,7 +91,7 @@ impl Args {
         match &self.machine {
             Some(name) => description::machine_named(name)
                 .with_context(|| format!("machine description {name}")),
-            None => Ok(numapilot_topology::read(Root::open(&self.root)?.path())?),
+            None => Root::open(&self.root)?.machine(),
         }
     }
 }

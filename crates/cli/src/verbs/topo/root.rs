@@ -1,11 +1,9 @@
-//! `--root`: a directory with `sys` and `proc` in it, or a recording, unpacked for as long
-//! as it is looked at.
+//! `--root`: a directory with `sys` and `proc` in it, or a recording of one.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use numapilot_topology::{Recording, bounded};
-use tempfile::TempDir;
+use numapilot_topology::{Machine, Recording, bounded};
 
 /// Bytes that a recording may have.
 const LONGEST: u64 = 64 << 20;
@@ -14,8 +12,8 @@ const LONGEST: u64 = 64 << 20;
 pub enum Root {
     /// As they are.
     Directory(PathBuf),
-    /// Unpacked from a recording; removed when dropped.
-    Unpacked(TempDir),
+    /// In a recording.
+    Recorded(PathBuf, Recording),
 }
 
 impl Root {
@@ -26,21 +24,27 @@ impl Root {
         }
         let text = bounded::read(path, LONGEST)
             .with_context(|| format!("cannot read the recording {}", path.display()))?;
-        let recording: Recording = text
+        let recording = text
             .parse()
             .with_context(|| format!("{} is not a recording of a machine", path.display()))?;
-        let directory = numapilot_place::scratch_directory("recording")
-            .context("cannot make a temporary directory; set TMPDIR to one that is writable")?;
-        recording.unpack(directory.path()).with_context(|| {
-            format!("cannot unpack {} into {}", path.display(), directory.path().display())
-        })?;
-        Ok(Self::Unpacked(directory))
+        Ok(Self::Recorded(path.to_owned(), recording))
     }
 
-    pub fn path(&self) -> &Path {
+    /// The machine that these files show.
+    pub fn machine(&self) -> anyhow::Result<Machine> {
         match self {
-            Self::Directory(path) => path,
-            Self::Unpacked(directory) => directory.path(),
+            Self::Directory(path) => Ok(numapilot_topology::read(path)?),
+            Self::Recorded(path, recording) => {
+                recording.machine().with_context(|| format!("recording {}", path.display()))
+            }
+        }
+    }
+
+    /// A recording of these files.
+    pub fn recording(self) -> anyhow::Result<Recording> {
+        match self {
+            Self::Directory(path) => Ok(Recording::take(&path)?),
+            Self::Recorded(_, recording) => Ok(recording),
         }
     }
 }

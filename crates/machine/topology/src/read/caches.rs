@@ -49,8 +49,8 @@ struct CoreKind {
     own: Vec<(usize, Cache)>,
 }
 
-struct Reader {
-    dir: Dir,
+struct Reader<'a> {
+    dir: Dir<'a>,
     online: CpuSet,
     /// By slot: the CPUs whose cache is known.
     covered: Vec<CpuSet>,
@@ -62,7 +62,7 @@ struct Reader {
     kind_of_core: BTreeMap<CpuId, usize>,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn cpu(&mut self, cpu: &Cpu) -> Result<(), ReadError> {
         let core = cpu.siblings.first().unwrap_or(cpu.id);
         if let Some(kind) = self.kind_of_core.get(&core) {

@@ -57,7 +57,7 @@ pub(super) fn read(root: &Dir, online: &CpuSet, nodes: &[Node]) -> Result<Vec<Cp
 /// Reads what CPUs have in common once: siblings with the first CPU of a core, the number
 /// of a package with the first core of it.
 struct Cores<'a> {
-    dir: Dir,
+    dir: Dir<'a>,
     online: &'a CpuSet,
     /// Whether no core runs a second thread.
     alone: bool,

@@ -40,7 +40,7 @@ pub(super) fn read(root: &Dir, nodes: &[Node]) -> Result<Figures, ReadError> {
     Ok(Figures { source: Some("HMAT".to_owned()), latency_ns, bandwidth_gb_per_s })
 }
 
-fn best_access(dir: &Dir, node: &Node) -> Result<Option<Dir>, ReadError> {
+fn best_access<'a>(dir: &Dir<'a>, node: &Node) -> Result<Option<Dir<'a>>, ReadError> {
     let initiators = |class| dir.dir(&format!("node{}/access{class}/initiators", node.id));
     Ok(match initiators(1)? {
         Some(cpus) => Some(cpus),

@@ -35,7 +35,7 @@ use std::thread;
 pub use error::ReadError;
 pub(crate) use processor::is_field;
 
-use crate::{Figures, Machine};
+use crate::{Figures, Machine, Recording};
 use tree::Dir;
 
 /// How much of a machine is read. A large one shows thousands of files, and a program that
@@ -73,28 +73,36 @@ pub fn read(root: &Path) -> Result<Machine, ReadError> {
 /// # Errors
 /// As [`read`].
 pub fn read_extent(root: &Path, extent: Extent) -> Result<Machine, ReadError> {
-    let root = Dir::root(root)?;
-    if let Some(machine) = procfs::read(&root)? {
+    read_tree(&Dir::root(root)?, extent)
+}
+
+/// As [`read`], from a recording in memory.
+pub(crate) fn read_recorded(recording: &Recording) -> Result<Machine, ReadError> {
+    read_tree(&Dir::recorded(recording), Extent::All)
+}
+
+fn read_tree(root: &Dir, extent: Extent) -> Result<Machine, ReadError> {
+    if let Some(machine) = procfs::read(root)? {
         return Ok(machine);
     }
-    let online = cpus::online(&root)?;
-    let nodes = nodes::read(&root, &online)?;
+    let online = cpus::online(root)?;
+    let nodes = nodes::read(root, &online)?;
     let mut machine = Machine {
-        name: processor::host_name(&root)?,
+        name: processor::host_name(root)?,
         processor: None,
         cpus: Vec::new(),
         caches: Vec::new(),
-        distances: distances::read(&root, &nodes)?,
+        distances: distances::read(root, &nodes)?,
         links: Vec::new(),
         figures: Figures::default(),
-        allowed: allowed::read(&root, &online, &nodes)?,
+        allowed: allowed::read(root, &online, &nodes)?,
         nodes,
     };
     if extent >= Extent::Cpus {
-        machine.cpus = cpus::read(&root, &online, &machine.nodes)?;
+        machine.cpus = cpus::read(root, &online, &machine.nodes)?;
     }
     if extent >= Extent::All {
-        add_rest(&root, &mut machine)?;
+        add_rest(root, &mut machine)?;
     }
     Ok(machine)
 }
@@ -121,12 +129,12 @@ fn add_rest(root: &Dir, machine: &mut Machine) -> Result<(), ReadError> {
 }
 
 /// The directory of all nodes; `None` on a kernel without NUMA.
-fn node_dir(root: &Dir) -> Result<Option<Dir>, ReadError> {
+fn node_dir<'a>(root: &Dir<'a>) -> Result<Option<Dir<'a>>, ReadError> {
     root.dir("sys/devices/system/node")
 }
 
 /// The directory of all CPUs.
-fn cpu_dir(root: &Dir) -> Result<Dir, ReadError> {
+fn cpu_dir<'a>(root: &Dir<'a>) -> Result<Dir<'a>, ReadError> {
     const PATH: &str = "sys/devices/system/cpu";
     root.dir(PATH)?.ok_or_else(|| ReadError::Missing {
         path: root.path(PATH),

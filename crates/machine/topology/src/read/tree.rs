@@ -1,4 +1,5 @@
-//! Reading small kernel files: relative to an open directory, bounded, never blocking.
+//! Reading small kernel files: relative to an open directory, bounded, never blocking; or from
+//! a recording of them, in memory.
 //!
 //! A large machine shows ten thousand such files, so a path is walked once per
 //! directory, not once per file, and a name becomes a full path only for an error.
@@ -12,6 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::ReadError;
+use crate::Recording;
 
 /// Most that is read of one file: a list of all 8192 CPUs a kernel can have, every second
 /// one missing, takes 20 KiB.
@@ -23,13 +25,25 @@ const PAGE: usize = 4096;
 /// Characters of a bad file that an error shows.
 const SHOWN: usize = 60;
 
-/// An open directory of the tree.
-pub(super) struct Dir {
-    fd: OwnedFd,
+/// A directory of the tree.
+pub(super) struct Dir<'a> {
+    place: Place<'a>,
     path: PathBuf,
 }
 
-impl Dir {
+enum Place<'a> {
+    /// Open, in the file system.
+    Open(OwnedFd),
+    /// Where the path leads to in a recording.
+    Recorded(&'a Recording),
+}
+
+impl<'a> Dir<'a> {
+    /// The top of a recording.
+    pub(super) fn recorded(recording: &'a Recording) -> Self {
+        Self { place: Place::Recorded(recording), path: PathBuf::new() }
+    }
+
     /// Opens the top of the tree.
     pub(super) fn root(path: &Path) -> Result<Self, ReadError> {
         open_dir(CWD, path.as_os_str(), path.to_owned())?.ok_or_else(|| ReadError::Missing {
@@ -40,7 +54,13 @@ impl Dir {
 
     /// A directory below this one, `None` when there is none of that name.
     pub(super) fn dir(&self, name: &str) -> Result<Option<Self>, ReadError> {
-        open_dir(&self.fd, name, self.path.join(name))
+        let path = self.path.join(name);
+        match &self.place {
+            Place::Open(fd) => open_dir(fd, name, path),
+            Place::Recorded(recording) => Ok(recording
+                .has_directory(&path.to_string_lossy())
+                .then(|| Self { place: Place::Recorded(recording), path })),
+        }
     }
 
     /// The value in a file, `None` when there is no such file.
@@ -89,9 +109,13 @@ impl Dir {
 
     /// Names of the entries, sorted.
     pub(super) fn names(&self) -> Result<Vec<String>, ReadError> {
+        let fd = match &self.place {
+            Place::Open(fd) => fd,
+            Place::Recorded(recording) => return Ok(recording.names(&self.path.to_string_lossy())),
+        };
         let unreadable = |e: Errno| unreadable(self.path.clone(), e);
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.fd).map_err(unreadable)? {
+        for entry in rustix::fs::Dir::read_from(fd).map_err(unreadable)? {
             names.extend(entry.map_err(unreadable)?.file_name().to_str().ok().map(str::to_owned));
         }
         names.sort_unstable();
@@ -110,14 +134,21 @@ impl Dir {
 
     /// As [`Dir::text`], in the page if that is large enough, as it nearly always is.
     fn read<'p>(
-        &self,
+        &'p self,
         name: &str,
         limit: usize,
         page: &'p mut [u8; PAGE],
     ) -> Result<Option<Cow<'p, str>>, ReadError> {
+        let fd = match &self.place {
+            Place::Open(fd) => fd,
+            Place::Recorded(recording) => {
+                let text = recording.text(&self.path.join(name).to_string_lossy());
+                return Ok(text.map(|text| text[..text.floor_char_boundary(limit)].into()));
+            }
+        };
         // A pipe in a hand-made tree must not block.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let result = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
+        let result = match rustix::fs::openat(fd, name, flags, Mode::empty()) {
             Ok(fd) => read_up_to(&fd, limit, page),
             Err(e) => Err(e),
         };
@@ -130,14 +161,14 @@ impl Dir {
     }
 }
 
-fn open_dir<Fd: rustix::fd::AsFd, P: rustix::path::Arg>(
+fn open_dir<'a, Fd: rustix::fd::AsFd, P: rustix::path::Arg>(
     at: Fd,
     name: P,
     path: PathBuf,
-) -> Result<Option<Dir>, ReadError> {
+) -> Result<Option<Dir<'a>>, ReadError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::fs::openat(at, name, flags, Mode::empty()) {
-        Ok(fd) => Ok(Some(Dir { fd, path })),
+        Ok(fd) => Ok(Some(Dir { place: Place::Open(fd), path })),
         Err(e) if absent(e) => Ok(None),
         Err(e) => Err(unreadable(path, e)),
     }

@@ -10,8 +10,8 @@
 //!  | Mems_allowed_list: 0
 //! ```
 //!
-//! Only what [`crate::read`] looks at is kept. Below the directory it is unpacked into, the
-//! files lie as the kernel shows them.
+//! Only what [`crate::read`] looks at is kept. [`Recording::machine`] reads the machine from
+//! memory; below the directory it is unpacked into, the files lie as the kernel shows them.
 
 mod notation;
 mod synthesis;
@@ -22,6 +22,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use thiserror::Error;
+
+use crate::{Machine, ReadError};
 
 /// The files of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +62,15 @@ pub enum RecordingError {
         /// Files a recording may have.
         limit: usize,
     },
+    /// A short text that stands for more than any machine shows.
+    #[error(
+        "more than {limit} bytes, once a set such as cpu[0-3] is written out: this is not the \
+         recording of a machine"
+    )]
+    TooLong {
+        /// Bytes that the paths and texts of all files may have together.
+        limit: usize,
+    },
 }
 
 impl Recording {
@@ -67,6 +78,47 @@ impl Recording {
     pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let entries = self.entries.iter().filter(|(path, _)| !path.ends_with('/'));
         entries.map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    /// The machine that these are the files of, as [`crate::read`] finds it where they are
+    /// unpacked; the paths in an error are those of the recording.
+    ///
+    /// # Errors
+    /// As [`crate::read`].
+    pub fn machine(&self) -> Result<Machine, ReadError> {
+        crate::read::read_recorded(self)
+    }
+
+    /// The text of a file.
+    pub(crate) fn text(&self, path: &str) -> Option<&str> {
+        self.entries.get(path).map(String::as_str)
+    }
+
+    /// Whether there is such a directory: one of that name, or one that something is in.
+    pub(crate) fn has_directory(&self, path: &str) -> bool {
+        self.below(path).next().is_some()
+    }
+
+    /// Names in a directory, sorted.
+    pub(crate) fn names(&self, directory: &str) -> Vec<String> {
+        let mut names: Vec<&str> = Vec::new();
+        for rest in self.below(directory) {
+            let name = rest.split('/').next().unwrap_or(rest);
+            // Thousands of files have the same beginning, one after the other.
+            if !name.is_empty() && names.last() != Some(&name) {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// What follows `directory/` in the paths that begin with it.
+    fn below(&self, directory: &str) -> impl Iterator<Item = &str> {
+        let prefix = if directory.is_empty() { String::new() } else { format!("{directory}/") };
+        let entries = self.entries.range(prefix.clone()..);
+        entries.map_while(move |(path, _)| path.strip_prefix(&prefix))
     }
 
     /// Says at the top of the recording what it is, in one line or several.

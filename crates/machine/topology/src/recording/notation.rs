@@ -13,71 +13,121 @@ use crate::{CpuId, CpuSet};
 /// Most files in a recording: 40 for each of 8192 CPUs.
 const MAX_FILES: usize = 8192 * 40;
 
+/// Most bytes in the paths and texts of all files together: 200 for each of the most files.
+const MAX_BYTES: usize = 64 << 20;
+
 impl FromStr for Recording {
     type Err = RecordingError;
 
     fn from_str(text: &str) -> Result<Self, RecordingError> {
-        let mut recording = Self::default();
+        let mut files = Files::default();
         let mut comment = Vec::new();
-        // The entries that a continuation line belongs to.
-        let mut open: Vec<String> = Vec::new();
+        // The entry that a continuation line belongs to.
+        let mut open: Option<Entry<'_>> = None;
         for (i, raw) in text.lines().enumerate() {
             let (line, raw) = (i + 1, raw.trim_end());
             if let Some(more) = raw.strip_prefix('|') {
-                if open.is_empty() {
+                let Some(Entry { text: Some(text), .. }) = &mut open else {
                     return Err(malformed(line, raw));
-                }
-                let more = more.strip_prefix(' ').unwrap_or(more);
-                for path in &open {
-                    if let Some(text) = recording.entries.get_mut(path) {
-                        text.push_str(if text.is_empty() { "" } else { "\n" });
-                        text.push_str(more);
-                    }
-                }
+                };
+                text.push_str(if text.is_empty() { "" } else { "\n" });
+                text.push_str(more.strip_prefix(' ').unwrap_or(more));
                 continue;
             }
-            open.clear();
+            files.add(open.take())?;
             if let Some(words) = raw.strip_prefix('#') {
                 comment.push(words.strip_prefix(' ').unwrap_or(words));
             } else if !raw.is_empty() {
-                let (path, text) = match raw.split_once('=') {
-                    Some((path, text)) => (path.trim(), text.trim()),
-                    None if raw.ends_with('/') => (raw.trim(), ""),
-                    None => return Err(malformed(line, raw)),
-                };
-                for path in expanded(line, path)? {
-                    check(line, &path)?;
-                    if path.ends_with('/') && raw.contains('=') {
-                        return Err(bad_path(line, &path, "is a directory, which has no text"));
-                    }
-                    if recording.entries.insert(path.clone(), text.to_owned()).is_some() {
-                        return Err(bad_path(line, &path, "is there twice"));
-                    }
-                    if !path.ends_with('/') {
-                        open.push(path);
-                    }
-                }
-                if recording.entries.len() > MAX_FILES {
-                    return Err(RecordingError::TooLarge { limit: MAX_FILES });
-                }
+                open = Some(Entry::parse(line, raw)?);
             }
         }
-        for text in recording.entries.values_mut() {
-            text.truncate(text.trim_end().len());
-        }
+        files.add(open)?;
+        let recording = Self { comment: String::new(), entries: files.entries };
         Ok(recording.with_comment(&comment.join("\n")))
     }
 }
 
+/// One entry of the text, which stands for several files where its path has a set in it.
+struct Entry<'a> {
+    line: usize,
+    path: &'a str,
+    /// `None` for a directory.
+    text: Option<String>,
+}
+
+impl<'a> Entry<'a> {
+    fn parse(line: usize, raw: &'a str) -> Result<Self, RecordingError> {
+        let (path, text) = match raw.split_once('=') {
+            Some((path, text)) => (path.trim(), Some(text.trim().to_owned())),
+            None if raw.ends_with('/') => (raw.trim(), None),
+            None => return Err(malformed(line, raw)),
+        };
+        if path.ends_with('/') && text.is_some() {
+            return Err(bad_path(line, path, "is a directory, which has no text"));
+        }
+        Ok(Self { line, path, text })
+    }
+}
+
+/// The files so far.
+#[derive(Default)]
+struct Files {
+    entries: BTreeMap<String, String>,
+    bytes: usize,
+}
+
+impl Files {
+    /// Adds the files that an entry stands for. How much that is, is known before any is made.
+    fn add(&mut self, entry: Option<Entry<'_>>) -> Result<(), RecordingError> {
+        let Some(Entry { line, path, text }) = entry else { return Ok(()) };
+        let text = text.as_deref().unwrap_or_default().trim_end();
+        let set = Set::of(line, path)?;
+        let files = set.ids.as_ref().map_or(1, CpuSet::len);
+        if self.entries.len() + files > MAX_FILES {
+            return Err(RecordingError::TooLarge { limit: MAX_FILES });
+        }
+        self.bytes = self.bytes.saturating_add(files.saturating_mul(path.len() + text.len()));
+        if self.bytes > MAX_BYTES {
+            return Err(RecordingError::TooLong { limit: MAX_BYTES });
+        }
+        for path in set.paths() {
+            check(line, &path)?;
+            if self.entries.contains_key(&path) {
+                return Err(bad_path(line, &path, "is there twice"));
+            }
+            self.entries.insert(path, text.to_owned());
+        }
+        Ok(())
+    }
+}
+
 /// The paths that `a/cpu[0-3]/b` stands for.
-fn expanded(line: usize, path: &str) -> Result<Vec<String>, RecordingError> {
-    let Some((head, rest)) = path.split_once('[') else { return Ok(vec![path.to_owned()]) };
-    let Some((list, tail)) = rest.split_once(']') else {
-        return Err(bad_path(line, path, "has a [ without a ]"));
-    };
-    match CpuSet::parse_list(list) {
-        Ok(ids) => Ok(ids.iter().map(|id| format!("{head}{id}{tail}")).collect()),
-        Err(_) => Err(bad_path(line, path, "has something else in [ ] than a list such as 0-3,8")),
+struct Set<'a> {
+    head: &'a str,
+    /// `None` where the head is all.
+    ids: Option<CpuSet>,
+    tail: &'a str,
+}
+
+impl<'a> Set<'a> {
+    fn of(line: usize, path: &'a str) -> Result<Self, RecordingError> {
+        let Some((head, rest)) = path.split_once('[') else {
+            return Ok(Self { head: path, ids: None, tail: "" });
+        };
+        let Some((list, tail)) = rest.split_once(']') else {
+            return Err(bad_path(line, path, "has a [ without a ]"));
+        };
+        let ids = CpuSet::parse_list(list).map_err(|_| {
+            bad_path(line, path, "has something else in [ ] than a list such as 0-3,8")
+        })?;
+        Ok(Self { head, ids: Some(ids), tail })
+    }
+
+    fn paths(&self) -> impl Iterator<Item = String> {
+        let Self { head, ids, tail } = self;
+        let plain = ids.is_none().then(|| (*head).to_owned());
+        let numbered = ids.iter().flat_map(CpuSet::iter);
+        plain.into_iter().chain(numbered.map(move |id| format!("{head}{id}{tail}")))
     }
 }
 
@@ -186,6 +236,31 @@ mod tests {
         assert!(error("cpu[x] = x").contains("[ ]"));
         let flood: String = (0..6).map(|i| format!("f{i}cpu[0-65535] = x\n")).collect();
         assert!(error(&flood).starts_with("more than"));
+    }
+
+    /// A few kilobytes that stand for gigabytes, in one line or in many.
+    #[test]
+    fn a_text_that_stands_for_too_much_is_refused_before_it_is_written_out() {
+        let long = "x".repeat(60 << 10);
+        let lines = format!("cpu[0-65535]/a =\n{}", format!("| {long}\n").repeat(100));
+        let many: String = (0..4).map(|i| format!("c{i}/{long}/cpu[0-8191]/a = 1\n")).collect();
+        let name = format!("{long}[0-65535] = 1");
+        for bomb in [format!("cpu[0-65535]/a = {long}"), lines, many, name] {
+            let error = bomb.parse::<Recording>().unwrap_err();
+            assert_eq!(error, RecordingError::TooLong { limit: MAX_BYTES });
+            assert!(error.to_string().contains("67108864 bytes"), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_are_listed_as_in_a_directory() {
+        let text = "a/cpu0 = 1\na/cpu0-b = 1\na/cpu0/c/ \na/cpu1/d = 1\nab = 1\n";
+        let recording: Recording = text.parse().unwrap();
+        assert_eq!(recording.names("a"), ["cpu0", "cpu0-b", "cpu1"]);
+        assert_eq!(recording.names(""), ["a", "ab"]);
+        assert_eq!(recording.names("a/cpu0/c"), [""; 0]);
+        assert!(recording.has_directory("a/cpu0/c") && !recording.has_directory("ab"));
+        assert_eq!((recording.text("ab"), recording.text("a")), (Some("1"), None));
     }
 
     proptest! {
