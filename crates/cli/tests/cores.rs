@@ -7,6 +7,7 @@ mod guests;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -530,6 +531,59 @@ fn a_record_that_cannot_be_read_blocks_no_other() {
 }
 
 /// The first is kthreadd, where the PID namespace is the machine's first one.
+/// The second one is refused, names the first and changes nothing, whoever started the two.
+#[test]
+fn a_target_has_one_daemon_at_a_time() {
+    const NOBODY: u32 = 65534;
+    let _alone = alone();
+    if !ways().contains(&"affinity") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    // Where another user may start it.
+    let program = directory.path().join("numapilot");
+    fs::copy(NUMAPILOT, &program).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let runtime = directory.path().join("runtime");
+    fs::create_dir(&runtime).unwrap();
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        std::os::unix::fs::chown(&runtime, Some(NOBODY), Some(NOBODY)).unwrap();
+    } else {
+        println!("skipped: only root can start it as another user");
+    }
+    let by = |other: bool| {
+        let mut command = Command::new(&program);
+        if other {
+            command.uid(NOBODY).gid(NOBODY).env("XDG_RUNTIME_DIR", &runtime);
+        }
+        command
+    };
+    let users: &[_] =
+        if is_root { &[(false, false), (false, true), (true, false)] } else { &[(false, false)] };
+    for (first, second) in users {
+        let mut idle = Command::new("sh");
+        idle.args(["-c", "echo ready; read x"]);
+        if *first || *second {
+            idle.uid(NOBODY).gid(NOBODY);
+        }
+        let target = Target::start(&mut idle);
+        let arguments = ["cores", "-p", &target.pid(), "--actuator", "affinity", "--tick", "20ms"];
+        let mut daemon = by(*first).args(arguments).stderr(Stdio::null()).spawn().unwrap();
+        soon("one core", || target.cpus().iter().all(|cpus| !cpus.contains(['-', ','])));
+        let before = target.cpus();
+        let refused = by(*second).args(arguments).output().unwrap();
+        assert_eq!(refused.status.code(), Some(125), "{}", err(&refused));
+        let who = format!("is under numapilot cores already (run {})", daemon.id());
+        assert!(err(&refused).contains(&who), "{}", err(&refused));
+        assert_eq!(target.cpus(), before);
+        signal(&daemon, libc::SIGTERM);
+        assert!(daemon.wait().unwrap().success());
+        assert_ne!(target.cpus(), before);
+    }
+}
+
 #[test]
 fn kernel_threads_are_refused_and_nothing_is_changed_before() {
     let _alone = alone();

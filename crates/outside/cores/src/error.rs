@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_place::AlreadyManaged;
 use numapilot_place::journal::JournalError;
 use thiserror::Error;
 
@@ -20,16 +21,8 @@ pub enum CoresError {
     #[error("the target has ended")]
     Gone,
     /// Another numapilot does.
-    #[error(
-        "process {target} is under numapilot cores already (process {pid}); end that one first, \
-         or give it all targets: numapilot cores -p PID,PID"
-    )]
-    Taken {
-        /// The target.
-        target: u32,
-        /// Who has it.
-        pid: u32,
-    },
+    #[error(transparent)]
+    Taken(#[from] AlreadyManaged),
     /// A daemon that is dead has left the target changed, and it stays so.
     #[error("what a numapilot cores that was killed has left is to be put back first: {what}")]
     Unsettled {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use numapilot_observe::Tree;
-use numapilot_place::guard;
+use numapilot_place::{AlreadyManaged, Managed, ancestors, check_unmanaged, guard};
 use numapilot_place::journal::{Directory, JournalError, Owner, State, load, save};
 use numapilot_topology::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 use crate::CoresError;
 use crate::actuator::{Hold, Notes};
 use crate::error::chain;
+
+/// What this is called where other users see it.
+const VERB: &str = "cores";
 
 /// One target and its daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +47,8 @@ pub struct Claim {
     path: PathBuf,
     /// What is in it.
     pub record: Record,
+    /// Other users, who cannot read it, see this.
+    _managed: Option<Managed>,
 }
 
 /// Records, and files that are none.
@@ -82,7 +87,8 @@ impl Records {
     pub fn make_way(&self, root: i32, tree: &Tree) -> Result<(), CoresError> {
         self.0.make()?;
         let _lock = self.0.lock()?;
-        self.conflict(root, tree)
+        self.conflict(root, tree)?;
+        Ok(check_unmanaged(VERB, root, tree.pids())?)
     }
 
     /// Claims a target for this process.
@@ -95,10 +101,11 @@ impl Records {
         let _ = guard::start();
         let _lock = self.0.lock()?;
         self.conflict(root, tree)?;
+        let managed = Managed::claim(VERB, root, tree.pids())?;
         let owner = Owner::this().map_err(|error| self.error(error))?;
         let path = self.0.path().join(format!("{}-{}.json", target.pid, target.start_time));
         let record = Record { owner, target, cpus: CpuSet::new(), hold };
-        let claim = Claim { records: self.clone(), path, record };
+        let claim = Claim { records: self.clone(), path, record, _managed: managed };
         claim.save()?;
         Ok(claim)
     }
@@ -106,7 +113,7 @@ impl Records {
     /// Settles the dead, and fails where one that lives has the target.
     fn conflict(&self, root: i32, tree: &Tree) -> Result<(), CoresError> {
         let mut members: BTreeSet<u32> = tree.pids().filter_map(number).collect();
-        members.extend(ancestors(root));
+        members.extend(ancestors(root).into_iter().filter_map(number));
         for (path, record) in self.all()?.records {
             let lives = record.owner.state().map_err(|error| self.error(error))?;
             let is_its = record.target.state().is_ok_and(|state| state == State::Alive)
@@ -118,7 +125,7 @@ impl Records {
                 }
             } else if is_its && record.owner.pid != std::process::id() {
                 let (target, pid) = (record.target.pid, record.owner.pid);
-                return Err(CoresError::Taken { target, pid });
+                return Err(AlreadyManaged { verb: VERB, target, pid }.into());
             }
         }
         Ok(())
@@ -265,17 +272,8 @@ fn number(pid: i32) -> Option<u32> {
     u32::try_from(pid).ok()
 }
 
-fn parent(pid: i32) -> Option<i32> {
-    Some(procfs::process::Process::new(pid).ok()?.stat().ok()?.ppid).filter(|parent| *parent > 0)
-}
-
-/// The processes that a process descends from.
-fn ancestors(pid: i32) -> Vec<u32> {
-    std::iter::successors(parent(pid), |pid| parent(*pid)).filter_map(number).collect()
-}
-
 /// Whether a target descends from a process.
 fn below(target: &Owner, root: i32) -> bool {
     let pid = i32::try_from(target.pid).unwrap_or_default();
-    number(root).is_some_and(|root| ancestors(pid).contains(&root))
+    ancestors(pid).contains(&root)
 }

@@ -23,6 +23,7 @@ mod error;
 pub mod guard;
 pub mod huge_pages;
 pub mod journal;
+mod managed;
 mod note;
 mod pid_namespace;
 pub mod plan;
@@ -38,6 +39,7 @@ pub mod threads;
 pub use denial::Denial;
 pub use devices::DeviceError;
 pub use error::PlaceError;
+pub use managed::{AlreadyManaged, Managed, ancestors, check_unmanaged};
 pub use note::Note;
 pub use pid_namespace::{ForeignProc, check_proc};
 pub use plan::{

@@ -19,16 +19,21 @@ use numapilot_observe::Tree;
 use numapilot_observe::hint_faults::auto_numa;
 use numapilot_observe::pmu::Attach;
 use numapilot_observe::source::Source;
-use numapilot_place::{NumaBalancing, Options, Plan, Prepared, Running, Supervisor, prepare};
+use numapilot_place::{
+    AlreadyManaged, Managed, NumaBalancing, Options, Plan, Prepared, Running, Supervisor, check_unmanaged, prepare,
+};
 use numapilot_topology::Machine;
 
 use self::options::Decision;
 use self::output::Output;
 use self::session::Session;
-use super::run::finish;
+use super::run::{announce, finish};
 use crate::sink::Sink;
 use crate::terminal::Terminal;
 use crate::verbs::processes;
+
+/// What this is called where other runs see it.
+const VERB: &str = "balance";
 
 const DENIED: &str = "page faults cannot be sampled";
 const REMEDY: &str = "run as the target's user or as root, and see numapilot doctor for \
@@ -131,6 +136,10 @@ impl Args {
         if let Some(why) = nothing_to_balance(machine) {
             return unchanged(&why);
         }
+        // The program will belong to all that this process belongs to.
+        if let Err(why) = check_unmanaged(VERB, std::process::id().cast_signed(), []) {
+            return unchanged(&why);
+        }
         // AutoNUMA gives the samples where no PMU does, and must not fight where one does.
         let cpus = machine.online_cpus();
         let (pmu, passed_over) = Source::pmu(&Attach::NextExec, &cpus);
@@ -151,11 +160,14 @@ impl Args {
         if let Some(agents) = &agents {
             program.carry_agent(agents.path())?;
         }
-        let output = self.output(*terminal)?;
+        announce(terminal, VERB, &program, &[]);
+        let output = self.output(*terminal)?.with_machine_wide(program.machine_wide());
         output.begin(&source, &passed_over, kernel);
         let signals = Supervisor::new()?;
         let mut session = Session::new(self, machine, source, kernel, output)?;
         let running = program.spawn(|_| {})?;
+        // So early nobody else has it.
+        let _managed = self.manage(running.pid(), []).ok();
         // Whatever becomes of the output, it runs to its end.
         session.program_runs();
         session.follow(Tree::of_child(running.pid()));
@@ -173,6 +185,9 @@ impl Args {
         tree: Tree,
         terminal: &Terminal,
     ) -> anyhow::Result<ExitCode> {
+        let manage = |&pid: &i32| self.manage(pid, tree.pids());
+        let _managed: Vec<Option<Managed>> =
+            self.pid.iter().map(manage).collect::<Result<_, _>>()?;
         let (threads, cpus) = (Attach::Threads(tree.threads().collect()), machine.online_cpus());
         let (pmu, passed_over) = Source::pmu(&threads, &cpus);
         let kernel = auto_numa() == Some(true);
@@ -200,6 +215,15 @@ impl Args {
         self.stay(&mut session, &signals, None)?;
         session.finish()?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Has a process for this run alone, unless nothing is done to it.
+    fn manage(
+        &self,
+        pid: i32,
+        tree: impl IntoIterator<Item = i32>,
+    ) -> Result<Option<Managed>, AlreadyManaged> {
+        if self.dry_run { Ok(None) } else { Managed::claim(VERB, pid, tree) }
     }
 
     fn output(&self, terminal: Terminal) -> anyhow::Result<Output> {

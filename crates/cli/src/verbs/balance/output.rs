@@ -9,10 +9,20 @@ use numapilot_balance::{
     Interval, MemoryError, Metrics, Obstacle, Order, Page, Replicable, State, Why,
 };
 use numapilot_observe::source::{PassedOver, Source};
+use numapilot_place::journal::Change;
 use serde::Serialize;
 
 use crate::sink::Sink;
 use crate::terminal::{self, Terminal};
+
+/// A line of JSON.
+#[derive(Debug, Serialize)]
+struct Json<'a> {
+    #[serde(flatten)]
+    line: &'a Line,
+    /// What is changed for the whole machine meanwhile: value by setting.
+    machine_wide: &'a BTreeMap<String, String>,
+}
 
 /// One interval of one process.
 #[derive(Debug, Serialize)]
@@ -178,6 +188,7 @@ pub struct Output {
     json: bool,
     dry_run: bool,
     verbose: bool,
+    machine_wide: BTreeMap<String, String>,
     states: BTreeMap<i32, State>,
     intervals: u64,
     samples: u64,
@@ -185,7 +196,7 @@ pub struct Output {
 }
 
 impl Output {
-    pub const fn new(
+    pub fn new(
         terminal: Terminal,
         sink: Sink,
         json: bool,
@@ -198,11 +209,19 @@ impl Output {
             json,
             dry_run,
             verbose,
+            machine_wide: BTreeMap::new(),
             states: BTreeMap::new(),
             intervals: 0,
             samples: 0,
             pages: 0,
         }
+    }
+
+    /// What is changed for the whole machine meanwhile.
+    pub fn with_machine_wide(mut self, changes: &[Change]) -> Self {
+        let named = |change: &Change| (change.setting.to_string(), change.value.clone());
+        self.machine_wide = changes.iter().map(named).collect();
+        self
     }
 
     /// Says where samples come from, why not from a better source, and what the kernel does
@@ -228,7 +247,8 @@ impl Output {
         self.pages += line.done.as_ref().map_or(0, |done| done.pages as u64);
         let new = self.states.insert(line.pid, line.decision.state) != Some(line.decision.state);
         if self.json {
-            return self.sink.write(&(serde_json::to_string(line)? + "\n"));
+            let line = Json { line, machine_wide: &self.machine_wide };
+            return self.sink.write(&(serde_json::to_string(&line)? + "\n"));
         }
         if self.dry_run {
             let mut text = String::new();

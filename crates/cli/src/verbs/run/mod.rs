@@ -8,10 +8,10 @@ mod per_node;
 mod plan;
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use numapilot_place::journal::Setting;
@@ -69,7 +69,7 @@ impl Args {
         if self.per_node {
             let instances = per_node::prepare(&plan, &raw, reach, &self.command, &options)?;
             if let (Some((path, asked)), Some(first)) = (&profile, instances.first()) {
-                announce(terminal, path, &first.prepared, asked);
+                announce(terminal, path.display(), &first.prepared, asked);
             }
             for instance in &instances {
                 say(terminal, &instance.prepared, self.verbose.then_some(&instance.plan));
@@ -85,7 +85,7 @@ impl Args {
             prepared.set_variable(&name, &value)?;
         }
         if let Some((path, asked)) = &profile {
-            announce(terminal, path, &prepared, asked);
+            announce(terminal, path.display(), &prepared, asked);
         }
         say(terminal, &prepared, self.verbose.then_some(&plan));
         if self.dry_run {
@@ -107,11 +107,11 @@ impl Args {
     }
 }
 
-/// Says what a profile changes for the whole machine, apart from what was `asked` for by name: it
-/// may come from somebody else.
+/// Says what `who` (a profile, which may come from somebody else, or a verb) changes for the whole
+/// machine, apart from what was `asked` for by name.
 pub(super) fn announce(
     terminal: &Terminal,
-    profile: &Path,
+    who: impl Display,
     prepared: &Prepared,
     asked: &[Setting],
 ) {
@@ -120,8 +120,7 @@ pub(super) fn announce(
         // A closed stderr must not end a run that works.
         let _ = writeln!(
             terminal.err(),
-            "numapilot: {} sets {change} for the whole machine while the program runs",
-            profile.display()
+            "numapilot: {who} sets {change} for the whole machine while the program runs"
         );
     }
 }

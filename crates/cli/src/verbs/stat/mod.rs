@@ -114,7 +114,7 @@ impl Args {
         };
         let prepared = self.prepare(&plan, machine)?;
         if let Some(path) = &self.profile {
-            announce(&output.terminal, path, &prepared, &[]);
+            announce(&output.terminal, path.display(), &prepared, &[]);
         }
         for note in &prepared.notes {
             output.terminal.warn(note);
