@@ -2,11 +2,12 @@
 //! is said.
 
 use std::io::Write;
+use std::sync::{Mutex, PoisonError};
 
 use numapilot_cores::{Records, chain};
-use numapilot_place::guard;
-use numapilot_place::journal::{Done, Journal, Outcome};
-use procfs::process::Process;
+use numapilot_place::journal::{Done, Holder, Journal, Outcome};
+use numapilot_place::{ancestors, guard};
+use serde::Serialize;
 
 use crate::terminal::Terminal;
 
@@ -37,7 +38,7 @@ impl Settle {
             ));
         }
         if self == Self::Measuring {
-            warn_of_holders(terminal);
+            held_settings(terminal);
         }
     }
 }
@@ -89,23 +90,48 @@ impl Settled {
     }
 }
 
-/// Says which settings other runs hold; a run that this process belongs to was asked for.
-fn warn_of_holders(terminal: &Terminal) {
-    let Ok(holders) = Journal::system().and_then(|journal| journal.holders()) else { return };
-    if holders.is_empty() {
-        return;
+/// What other runs were found to hold since the verb began.
+static HELD: Mutex<Vec<Holder>> = Mutex::new(Vec::new());
+
+/// What other runs hold or have held since the verb began, as far as it was looked; each is said
+/// once.
+pub fn held_settings(terminal: &Terminal) -> Vec<Holder> {
+    // A list is whole whatever happened to the thread that used it.
+    let mut known = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    for holder in holders() {
+        if !known.contains(&holder) {
+            terminal.warn(format_args!(
+                "{holder}: what is read or measured now is not the machine's own; wait for its end"
+            ));
+            known.push(holder);
+        }
     }
-    let ancestors = ancestors();
-    for holder in holders.iter().filter(|holder| !ancestors.contains(&holder.pid)) {
-        terminal.warn(format_args!(
-            "{holder}: what is read or measured now is not the machine's own; wait for its end"
-        ));
-    }
+    known.clone()
 }
 
-/// The processes that this one descends from.
-fn ancestors() -> Vec<u32> {
-    let parent = |process: &Process| Process::new(process.stat().ok()?.ppid).ok();
-    let first = Process::myself().ok().as_ref().and_then(parent);
-    std::iter::successors(first, parent).map(|process| process.pid.unsigned_abs()).collect()
+/// What other runs hold. What a run holds that this process belongs to was asked for.
+pub fn holders() -> Vec<Holder> {
+    // Whoever has no place for a journal sees nobody's.
+    let mut holders = Journal::system().and_then(|journal| journal.holders()).unwrap_or_default();
+    if !holders.is_empty() {
+        let ancestors = ancestors(std::process::id().cast_signed());
+        holders.retain(|holder| !ancestors.contains(&holder.pid.cast_signed()));
+    }
+    holders
+}
+
+/// A result for programs, with what other runs held while it was measured.
+#[derive(Serialize)]
+pub struct Measured<T> {
+    #[serde(flatten)]
+    result: T,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    held_settings: Vec<Holder>,
+}
+
+impl<T> Measured<T> {
+    /// Looks for what is held at the end as well.
+    pub fn new(terminal: &Terminal, result: T) -> Self {
+        Self { result, held_settings: held_settings(terminal) }
+    }
 }

@@ -159,6 +159,41 @@ $N run --thp always -- {stat}; {stat}"
 }
 
 #[test]
+fn what_another_run_held_is_in_the_results() {
+    let number = "sed 's/\"pid\":[0-9]*/\"pid\":N/'";
+    let script = format!(
+        "{START}$N stat --json -o /run/stat -- true 2>/dev/null; $N stat -o /run/table -- true 2>/dev/null
+grep -A6 held_settings /run/stat | tr -d '\n ' | {number}; echo
+grep -c \"not with the machine's own settings: transparent_hugepage/enabled is held at always\" /run/table
+$N bench alloc-mix -n 1000 -t 1 --json 2>/dev/null | grep -c '\"setting\": \"thp\"'
+kill $P; wait $P; $N stat --json -- true 2>&1 | grep -c held_settings; true"
+    );
+    check(
+        &script,
+        "\"held_settings\":[{\"setting\":\"thp\",\"value\":\"always\",\"pid\":N,\"command\":\"sleep\"}\n\
+         1\n1\n0\n",
+    );
+}
+
+/// A profile that was found under another run's setting would be used without it.
+#[test]
+fn a_search_under_another_runs_setting_is_refused_unless_it_is_allowed() {
+    let script = format!(
+        "{TUNE}touch /run/go; {START}tune 2>&1 | sed 's/run [0-9][0-9]*/run N/'; ls /run/state /run/p.toml 2>/dev/null
+tune --allow-held-settings --factor thp=inherit,never >/run/out 2>/run/said
+echo $?; grep -c '\"command\": \"sleep\"' /run/out; grep -c 'held at always by run' /run/said
+kill $P; wait $P; tune --resume --factor thp=inherit,never 2>&1 |
+grep -c 'another search'; true"
+    );
+    check(
+        &script,
+        "numapilot: error: transparent_hugepage/enabled is held at always by run N (sleep): every \
+         run would be measured under that; wait for its end, or give --allow-held-settings, which \
+         has the report and the profile say so\n0\n1\n1\n1\n",
+    );
+}
+
+#[test]
 fn files_of_the_dead_are_removed() {
     let script = "mount -t tmpfs none /dev/shm; $N run --threads sparse -- sleep 600 & P=$!
 until ls /dev/shm/numapilot-bind-* >/dev/null 2>&1; do sleep 0.01; done

@@ -95,16 +95,16 @@ impl Verb {
     fn settle(&self) -> Option<Settle> {
         match self {
             Self::Doctor(_)
-            | Self::Tune(_)
             | Self::Stat(_)
             | Self::Top(_)
             | Self::Balance(_)
             | Self::Cores(_)
             | Self::Bench(_)
             | Self::Study(_) => Some(Settle::Measuring),
-            // A run has its own word about what another one holds; a lab has settings of its own,
-            // and the others measure nothing.
+            // A run and a search have their own word about what another one holds; a lab has
+            // settings of its own, and the others measure nothing.
             Self::Run(_)
+            | Self::Tune(_)
             | Self::Lab(_)
             | Self::Topo(_)
             | Self::Report(_)

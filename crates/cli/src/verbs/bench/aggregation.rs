@@ -13,6 +13,7 @@ use numapilot_workloads::{Outcome, WorkloadError, w1, w2};
 
 use super::options::{Pattern, Reading};
 use super::print::{self, Page};
+use crate::settle::Measured;
 use crate::terminal::{self, Terminal};
 
 /// Sizes by name.
@@ -134,7 +135,7 @@ impl Common {
         };
         let outcome = workload(&options)?;
         if self.reading.shared.json {
-            terminal.json(&outcome)?;
+            terminal.json(&Measured::new(terminal, &outcome))?;
             return Ok(ExitCode::SUCCESS);
         }
         let title = format!(

@@ -16,6 +16,7 @@ use numapilot_workloads::{Outcome, WorkloadError, w3, w4};
 
 use super::options::{Pattern, Reading};
 use super::print::{self, Page};
+use crate::settle::Measured;
 use crate::terminal::{self, Terminal};
 
 /// Sizes by name.
@@ -197,7 +198,7 @@ impl Common {
         };
         let outcome = workload(&options)?;
         if self.reading.shared.json {
-            terminal.json(&outcome)?;
+            terminal.json(&Measured::new(terminal, &outcome))?;
             return Ok(ExitCode::SUCCESS);
         }
         let JoinSet { small, large, .. } = set;

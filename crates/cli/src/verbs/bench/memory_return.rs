@@ -10,6 +10,7 @@ use numapilot_workloads::alloc::memory_return::{self, Curve, Options, Outcome};
 use numapilot_workloads::size::Grouped;
 
 use super::curves;
+use crate::settle::Measured;
 use crate::file::{self, Existing};
 use crate::terminal::{self, BOLD, Terminal};
 use crate::units;
@@ -66,7 +67,7 @@ impl Args {
             file::put(path, &picture, Existing::Replace)?;
         }
         if self.json {
-            terminal.json(&outcome)?;
+            terminal.json(&Measured::new(terminal, &outcome))?;
         } else {
             self.print(terminal, &outcome)?;
         }

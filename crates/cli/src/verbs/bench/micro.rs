@@ -8,6 +8,7 @@ use numapilot_workloads::alloc::{self, Bench, Options, Outcome};
 use numapilot_workloads::size::{Grouped, parse_count};
 
 use super::options::Shared;
+use crate::settle::Measured;
 use crate::terminal::{self, BOLD, Terminal};
 
 /// Sizes by name.
@@ -47,7 +48,7 @@ impl Args {
         };
         let outcome = alloc::run(bench, &options)?;
         if self.shared.json {
-            terminal.json(&outcome)?;
+            terminal.json(&Measured::new(terminal, &outcome))?;
         } else {
             print(terminal, &options, &outcome)?;
         }

@@ -101,9 +101,10 @@ fn row(page: &mut String, host: &Host, begun: &[&Host]) -> std::fmt::Result {
     let last = begun.iter().map(|host| host.time).max().filter(|last| *last > host.time);
     let noise = span_of(begun.iter().map(|host| host.noise * 100.0));
     let load = span_of(begun.iter().filter_map(|host| host.load));
+    let held: String = host.held_settings.iter().map(|held| format!("; {held}")).collect();
     writeln!(
         page,
-        "<tr><td>{}{}</td><td>{}, {}, {}, {}; numapilot {}</td><td data-label=\"kernel\">{}</td>\
+        "<tr><td>{}{}</td><td>{}, {}, {}, {}; numapilot {}{}</td><td data-label=\"kernel\">{}</td>\
          <td data-label=\"noise\">{} %</td><td data-label=\"load\">{}</td></tr>",
         moment(host.time),
         last.map_or(String::new(), |last| format!(" to {}", moment(last))),
@@ -112,6 +113,7 @@ fn row(page: &mut String, host: &Host, begun: &[&Host]) -> std::fmt::Result {
         terminal::plural(host.nodes, "node"),
         terminal::bytes(host.memory_bytes),
         escape(&host.version),
+        escape(&held),
         escape(&host.kernel),
         noise.unwrap_or_default(),
         load.unwrap_or_else(|| "unknown".to_owned())

@@ -9,9 +9,11 @@ use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context;
 use numapilot_observe::{Metric, Observation, Session, Summary};
+use numapilot_place::journal::Holder;
 use serde::Serialize;
 
 use super::table;
+use crate::settle::held_settings;
 use crate::sink::Sink;
 use crate::terminal::{Terminal, is_broken_pipe};
 
@@ -96,6 +98,9 @@ struct Json<'a> {
     #[serde(flatten)]
     report: &'a Report,
     repetitions: usize,
+    /// What other runs of numapilot held meanwhile.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    held_settings: &'a [Holder],
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     statistics: BTreeMap<Metric, Summary>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -184,6 +189,7 @@ impl Output {
         let status = ExitCode::from(report.exit_status.unwrap_or(0));
         let (mean, statistics) = Observation::mean(&runs).context("nothing was observed")?;
         let repeated = runs.len() > 1;
+        let held = held_settings(&self.terminal);
         // For programs the intervals are the output: a sum of them would be counted twice.
         if (self.json || self.form.separator.is_some()) && self.intervals {
             return Ok(status);
@@ -192,6 +198,7 @@ impl Output {
             let runs_detail: &[Observation] = if repeated { &runs } else { &[] };
             let statistics = if repeated { statistics } else { BTreeMap::new() };
             let json = Json {
+                held_settings: &held,
                 figures: &mean,
                 report: &report,
                 repetitions: runs.len(),
@@ -204,7 +211,7 @@ impl Output {
             table::separated(separator, None, &mean, &statistics, &self.form.selected)
         } else {
             let selected = &self.form.selected;
-            table::report(&report.title(), &mean, &statistics, runs.len(), selected)
+            table::report(&report.title(), &mean, &statistics, runs.len(), selected, &held)
         };
         self.sink.program_ended();
         match self.sink.write(&text) {

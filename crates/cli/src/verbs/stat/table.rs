@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use numapilot_observe::metric::{Kind, Unit};
 use numapilot_observe::{Metric, Observation, Summary};
+use numapilot_place::journal::Holder;
 
 use crate::terminal::{bytes, printable, seconds, table};
 
@@ -26,6 +27,7 @@ pub fn report(
     statistics: &BTreeMap<Metric, Summary>,
     runs: usize,
     selected: &[Metric],
+    held: &[Holder],
 ) -> String {
     let mut text = format!("\n NUMA figures of {}", printable(title));
     if runs > 1 {
@@ -50,6 +52,10 @@ pub fn report(
     let _ = writeln!(text, "\n{}", format!("{elapsed:>VALUE$}   elapsed  {deviation}").trim_end());
     if figures.value(Metric::SimulatedSeconds).is_some() {
         text += "\n (cycles to DRAM latency are counted by the lab: machine-wide, in user mode)\n";
+    }
+    for holder in held {
+        let holder = printable(&holder.to_string());
+        let _ = writeln!(text, "\n (not with the machine's own settings: {holder})");
     }
     text += &reasons(&rows, figures);
     text.push('\n');

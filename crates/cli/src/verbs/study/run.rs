@@ -16,6 +16,7 @@ use super::jobs::Jobs;
 use super::list::{Scale, Which};
 use super::{LONGEST, print, progress::Progress};
 use crate::interruption::{self, INTERRUPTED};
+use crate::settle::{Measured, held_settings};
 use crate::terminal::Terminal;
 
 /// Arguments of `study run`.
@@ -83,7 +84,11 @@ impl Args {
         let programs = programs()?;
         let interrupted = interruption::flag()?;
         let (journal, past) = Journal::open(&self.output, self.resume)?;
-        let host = measure_host(&machine, env!("CARGO_PKG_VERSION"));
+        let held = held_settings(terminal);
+        let host = Host {
+            held_settings: held.iter().map(ToString::to_string).collect(),
+            ..measure_host(&machine, env!("CARGO_PKG_VERSION"))
+        };
         let mut sink = Sink {
             journal,
             progress: Progress::new(terminal),
@@ -113,7 +118,8 @@ impl Args {
         let wrong = experiments.iter().any(|e| e.told.verdict.is_bad());
         if self.json {
             let seed = self.seed;
-            terminal.json(&Document { scale, seed, host: &host, experiments, is_interrupted })?;
+            let document = Document { scale, seed, host: &host, experiments, is_interrupted };
+            terminal.json(&Measured::new(terminal, document))?;
         } else {
             print::experiments(terminal, &experiments)?;
         }

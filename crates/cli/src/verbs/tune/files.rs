@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use anyhow::bail;
+use numapilot_place::journal::Holder;
 use numapilot_tune::report::{PlanFigures, Report};
 
 use super::{picture, print};
@@ -92,9 +93,10 @@ impl Outputs {
         terminal: &Terminal,
         report: &Report,
         command: &[OsString],
+        held: &[Holder],
     ) -> anyhow::Result<()> {
         if let Some(best) = &report.best {
-            let profile = origin(report, best, command) + &best.profile.to_profile();
+            let profile = origin(report, best, command, held) + &best.profile.to_profile();
             file::put(&self.profile, &profile, self.existing)?;
         }
         if let Some(path) = &self.svg {
@@ -109,7 +111,12 @@ impl Outputs {
 }
 
 /// What the winner was measured on, as comments of its profile.
-fn origin(report: &Report, best: &PlanFigures, command: &[OsString]) -> String {
+fn origin(
+    report: &Report,
+    best: &PlanFigures,
+    command: &[OsString],
+    held: &[Holder],
+) -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let cpu = read("/proc/cpuinfo")
         .lines()
@@ -119,7 +126,7 @@ fn origin(report: &Report, best: &PlanFigures, command: &[OsString]) -> String {
         .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into()).collect();
-    let lines = [
+    let mut lines = vec![
         format!("Measured by numapilot tune on {} (UTC).", date::today()),
         format!("Machine: {}, {}, {cpu}", read("/proc/sys/kernel/hostname"), plural(cpus, "CPU")),
         format!("Kernel: Linux {}", read("/proc/sys/kernel/osrelease")),
@@ -128,5 +135,6 @@ fn origin(report: &Report, best: &PlanFigures, command: &[OsString]) -> String {
         format!("Result: {}", print::result(report, best)),
         format!("Runs: {} of this plan, {} in all", best.runs, report.runs),
     ];
+    lines.extend(held.iter().map(|holder| format!("Meanwhile: {holder}")));
     lines.iter().map(|line| format!("# {}\n", line.replace(char::is_control, " "))).collect()
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::bail;
 use numapilot_place::PlaceError;
 use numapilot_tune::decide::{Settings, Stop, too_few_runs};
 use numapilot_tune::evidence::Trial;
@@ -23,6 +24,7 @@ use numapilot_tune::space::Request;
 use regex::Regex;
 
 use crate::interruption::{self, INTERRUPTED};
+use crate::settle::{self, Measured};
 use crate::terminal::{Terminal, seconds};
 use crate::units;
 use crate::verbs::processes;
@@ -96,6 +98,11 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "PERCENT", value_parser = units::tolerance, default_value = "5",
           help_heading = "Measuring")]
     failure_tolerance: f64,
+
+    /// Measure although another run of numapilot holds a machine-wide setting, under which every
+    /// run would be measured; the report and the profile say so.
+    #[arg(long, help_heading = "Measuring")]
+    allow_held_settings: bool,
 
     /// Run this in a shell before every run; its time does not count.
     #[arg(long, value_name = "SHELL", help_heading = "Measuring")]
@@ -188,6 +195,15 @@ impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         processes::require()?;
         let outputs = self.files.check()?;
+        if !self.measure.allow_held_settings
+            && let Some(holder) = settle::holders().first()
+        {
+            bail!(
+                "{holder}: every run would be measured under that; wait for its end, or give \
+                 --allow-held-settings, which has the report and the profile say so"
+            );
+        }
+        let held = settle::held_settings(terminal);
         let setup = match setup::Setup::new(terminal, &self) {
             Ok(setup) => setup,
             Err(error) => return launch_error(terminal, &self.command, error),
@@ -197,7 +213,7 @@ impl Args {
         let directory = self.files.state(&self.command)?;
         let (mut journal, past) = numapilot_tune::journal::Journal::open(
             &directory,
-            &setup.fingerprint(&self),
+            &setup.fingerprint(&self, &held),
             self.files.resume,
         )?;
         runner.restore_answer(past.answer);
@@ -233,11 +249,13 @@ impl Args {
         }
         let report =
             Report::new(&setup.space, &setup.settings, &evidence, stop, setup.metric_name());
-        outputs.write(terminal, &report, &self.command)?;
+        // Also what has come since.
+        let held = settle::held_settings(terminal);
+        outputs.write(terminal, &report, &self.command, &held)?;
         if self.json {
-            terminal.json(&report)?;
+            terminal.json(&Measured::new(terminal, &report))?;
         } else {
-            print::report(terminal, &report, &outputs)?;
+            print::report(terminal, &report, &outputs, &held)?;
         }
         if stop == Stop::Interrupted {
             return Ok(ExitCode::from(INTERRUPTED));

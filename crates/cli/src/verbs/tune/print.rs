@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use numapilot_place::journal::Setting;
+use numapilot_place::journal::{Holder, Setting};
 use numapilot_tune::decide::Stop;
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{PlanFigures, Report, Status};
@@ -11,7 +11,7 @@ use numapilot_tune::space::Skipped;
 
 use super::files::Outputs;
 use super::setup::Setup;
-use crate::terminal::{BOLD, DIM, GOOD, Terminal, WARN, plural, seconds, table, trimmed};
+use crate::terminal::{BOLD, DIM, GOOD, Terminal, WARN, plural, printable, seconds, table, trimmed};
 
 /// The metric that needs no expression.
 pub const WALL_TIME: &str = "wall time";
@@ -70,9 +70,14 @@ fn describe(skipped: &Skipped) -> String {
 }
 
 /// The tables and the verdict, on standard output.
-pub fn report(terminal: &Terminal, report: &Report, outputs: &Outputs) -> anyhow::Result<()> {
+pub fn report(
+    terminal: &Terminal,
+    report: &Report,
+    outputs: &Outputs,
+    held: &[Holder],
+) -> anyhow::Result<()> {
     let mut out = terminal.out();
-    heading(&mut out, report)?;
+    heading(&mut out, report, held)?;
     plans(&mut out, report)?;
     effects(&mut out, report)?;
     verdict(&mut out, report)?;
@@ -82,7 +87,7 @@ pub fn report(terminal: &Terminal, report: &Report, outputs: &Outputs) -> anyhow
     Ok(())
 }
 
-fn heading(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
+fn heading(out: &mut impl Write, report: &Report, held: &[Holder]) -> anyhow::Result<()> {
     let better = match report.goal {
         Goal::Minimize => "below 1 is better",
         Goal::Maximize => "above 1 is better",
@@ -100,11 +105,16 @@ fn heading(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let noise = report.noise.map_or("<not measured>".into(), |n| format!("{:.1} %", 100.0 * n));
     writeln!(
         out,
-        "default: median {median} of {} runs, noise {noise}; {} runs in {}\n",
+        "default: median {median} of {} runs, noise {noise}; {} runs in {}",
         report.default.runs,
         report.runs,
         seconds(report.seconds)
     )?;
+    for holder in held {
+        let holder = printable(&holder.to_string());
+        writeln!(out, "{WARN}not the machine's own settings{WARN:#}: {holder}")?;
+    }
+    writeln!(out)?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use numapilot_place::Plan;
-use numapilot_place::journal::{Change, Held, Journal, Setting};
+use numapilot_place::journal::{Change, Held, Holder, Journal, Setting};
 use numapilot_topology::Machine;
 use numapilot_tune::decide::Settings;
 use numapilot_tune::evidence::Goal;
@@ -102,7 +102,7 @@ impl Setup {
     }
 
     /// What makes two searches the same: limits of time and runs may change on resuming.
-    pub fn fingerprint(&self, args: &Args) -> Fingerprint {
+    pub fn fingerprint(&self, args: &Args, held: &[Holder]) -> Fingerprint {
         let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
         let directory = std::env::current_dir().unwrap_or_default();
         let measure = &args.measure;
@@ -128,7 +128,10 @@ impl Setup {
             ("plans", json!(self.space.extras)),
             ("seed", json!(self.settings.seed)),
         ];
-        fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        // What was measured under another run's setting is not mixed with what was not.
+        let held: Vec<_> = held.iter().map(|holder| (holder.setting, &holder.value)).collect();
+        let held = (!held.is_empty()).then(|| ("held settings", json!(held)));
+        fields.into_iter().chain(held).map(|(key, value)| (key.to_owned(), value)).collect()
     }
 }
 

@@ -31,6 +31,8 @@ pub use outcome::{Done, Outcome};
 pub(crate) use setting::chosen;
 pub use setting::{Change, Setting};
 
+use serde::Serialize;
+
 use crate::guard;
 
 /// The journal of machine-wide changes.
@@ -41,7 +43,7 @@ pub struct Journal {
 }
 
 /// A process that keeps a setting from having its own value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Holder {
     /// Which setting.
     pub setting: Setting,

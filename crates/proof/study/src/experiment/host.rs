@@ -27,6 +27,10 @@ pub struct Host {
     pub memory_bytes: u64,
     /// Runnable tasks over the last minute; `None` where the kernel does not say.
     pub load: Option<f64>,
+    /// Settings that other runs of numapilot held when it began, so that they were not the
+    /// machine's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_settings: Vec<String>,
     /// Spread of the time of one and the same computation, relative to its median.
     pub noise: f64,
 }
@@ -51,6 +55,7 @@ pub fn measure(machine: &Machine, version: &str) -> Host {
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         memory_bytes: machine.nodes.iter().map(|node| node.memory_bytes).sum(),
         load,
+        held_settings: Vec::new(),
         noise: noise(),
     }
 }

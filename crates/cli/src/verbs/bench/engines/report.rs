@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::open::{Bench, Common};
 use super::picture::Caption;
+use crate::settle::Measured;
 use crate::file::{self, Existing};
 use crate::terminal::{self, BAD, BOLD, DIM, Terminal, WARN};
 
@@ -110,7 +111,7 @@ pub fn end<F: Findings>(
         all.insert("checksum".to_owned(), bench.checksum().into());
         all.insert("is_interrupted".to_owned(), is_interrupted.into());
         findings.summarize(&mut all, seen);
-        line(terminal, &all)?;
+        line(terminal, &Measured::new(terminal, all))?;
     } else {
         let mut out = terminal.out();
         writeln!(out, "{BOLD}{}: {}{BOLD:#}\n", F::WORKLOAD, findings.subtitle(&bench))?;

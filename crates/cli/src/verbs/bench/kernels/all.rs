@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::under::{self, Under};
 use super::{Common, lab, picture, table};
+use crate::settle::Measured;
 use crate::file::{self, Existing};
 use crate::interruption::{self, INTERRUPTED};
 use crate::status_line::StatusLine;
@@ -74,7 +75,8 @@ impl Args {
             file::put(path, &picture::draw(&rows), Existing::Replace)?;
         }
         if self.common.json {
-            terminal.json(&outcomes)?;
+            let measured = outcomes.iter().map(|outcome| Measured::new(terminal, outcome));
+            terminal.json(&measured.collect::<Vec<_>>())?;
         } else if !self.under.is_empty() {
             under::print(terminal, &outcomes)?;
         } else {

@@ -17,6 +17,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use numapilot_workloads::kernels::{self, Kernel, Options, Outcome, Place, Time};
 use numapilot_workloads::size::Grouped;
 
+use crate::settle::Measured;
 use crate::terminal::{self, BOLD, Terminal};
 use crate::units;
 
@@ -144,7 +145,7 @@ impl Args {
     ) -> anyhow::Result<ExitCode> {
         let outcome = kernels::run(kernel, options)?;
         if self.common.json {
-            terminal.json(&outcome)?;
+            terminal.json(&Measured::new(terminal, &outcome))?;
         } else {
             print(terminal, kernel, options, &outcome)?;
         }

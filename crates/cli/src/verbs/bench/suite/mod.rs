@@ -23,6 +23,7 @@ use numapilot_workloads::size::parse_count;
 use regex::Regex;
 use serde::Serialize;
 
+use crate::settle::Measured;
 use crate::file::{self, Existing};
 use crate::interruption::{self, INTERRUPTED};
 use crate::terminal::Terminal;
@@ -184,11 +185,13 @@ impl Args {
             (true, false) => {
                 let workload = "alloc-suite";
                 let threads = threads[0];
-                terminal.json(&Document { workload, threads, rounds, seed, results })?;
+                let document = Document { workload, threads, rounds, seed, results };
+                terminal.json(&Measured::new(terminal, document))?;
             }
             (true, true) => {
                 let workload = "alloc-compare";
-                terminal.json(&Document { workload, threads, rounds, seed, results })?;
+                let document = Document { workload, threads, rounds, seed, results };
+                terminal.json(&Measured::new(terminal, document))?;
             }
             (false, false) => print::results(terminal, results, threads[0], rounds)?,
             (false, true) => compare::print(terminal, results, rounds)?,
