@@ -28,7 +28,12 @@ fn pages_follow_their_thread_unless_they_are_told_to_stay() {
         "echo == default; {program} 2 100\n\
          echo == bound; numapilot run -m 0 -- {program} 2 5\n\
          echo == off; numapilot run --numa-balancing off -- {program} 2 5\n\
-         echo == again; cat /proc/sys/kernel/numa_balancing\n"
+         echo == again; cat /proc/sys/kernel/numa_balancing\n\
+         echo == switched; echo 0 > /proc/sys/kernel/numa_balancing\n\
+         numapilot balance --json -o /tmp/lines --interval 300ms -- {program} 2 3 2> /tmp/said\n\
+         echo said $(grep -c 'balance sets kernel.numa_balancing to 1 for the whole' /tmp/said)\n\
+         grep -q '\"machine_wide\":{{\"kernel.numa_balancing\":\"1\"}}' /tmp/lines && echo told 1\n\
+         echo left $(cat /proc/sys/kernel/numa_balancing)\n"
     );
     let file = directory.path().join("script");
     fs::write(&file, script).unwrap();
@@ -43,6 +48,7 @@ fn pages_follow_their_thread_unless_they_are_told_to_stay() {
     let text = String::from_utf8(output.stdout).unwrap();
     let mut runs: BTreeMap<&str, Run> = BTreeMap::new();
     let mut name = "";
+    let mut words_of_balance: BTreeMap<&str, &str> = BTreeMap::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let run = runs.entry(name).or_default();
@@ -50,6 +56,9 @@ fn pages_follow_their_thread_unless_they_are_told_to_stay() {
             ["==", next] => name = next,
             ["node", node, "pages", pages] => {
                 run.pages.insert(node.parse().unwrap(), pages.parse().unwrap());
+            }
+            [word @ ("said" | "told" | "left"), count] => {
+                words_of_balance.insert(word, count);
             }
             ["hinted", count] => run.hinted = count.parse().ok(),
             // What the machine is set to: on, and again so after a run that sets it off.
@@ -65,4 +74,8 @@ fn pages_follow_their_thread_unless_they_are_told_to_stay() {
         assert_eq!(runs[stays].hinted, Some(0), "{text}");
     }
     assert_eq!(runs["again"].hinted, Some(1), "{text}");
+    // Without a PMU `balance` switches it on, says so once and in every line, and puts it back.
+    assert!(runs["switched"].hinted > Some(0), "{text}");
+    let expected = [("left", "0"), ("said", "1"), ("told", "1")];
+    assert_eq!(words_of_balance.into_iter().collect::<Vec<_>>(), expected, "{text}");
 }
