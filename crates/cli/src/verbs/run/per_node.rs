@@ -1,7 +1,7 @@
 //! One instance of the program for each node.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead, BufReader, PipeReader, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,6 +29,9 @@ pub struct Instance {
     /// Its command.
     pub prepared: Prepared,
 }
+
+/// Longest line that is copied in one piece: one without an end would fill the memory.
+const LONGEST: u64 = 64 << 10;
 
 /// One instance for each node with CPUs that may be used.
 pub fn prepare(
@@ -132,29 +135,33 @@ pub fn run(
     watch.finish(terminal, effects, status)
 }
 
-/// Copies whole lines with a label before each, so that the instances' lines do not mix.
+/// Copies in a thread.
 fn copy(
     label: String,
     from: PipeReader,
     mut to: impl Write + Send + 'static,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
-    thread::Builder::new().name("output".to_owned()).spawn(move || {
-        let mut from = BufReader::new(from);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            line.extend(label.bytes());
-            if from.read_until(b'\n', &mut line)? == 0 {
-                return Ok(());
-            }
-            if line.last() != Some(&b'\n') {
-                line.push(b'\n');
-            }
-            // One write for one line: standard streams lock for the time of a call.
-            to.write_all(&line)?;
-            to.flush()?;
+    let copy = move || copy_lines(&label, BufReader::new(from), &mut to);
+    thread::Builder::new().name("output".to_owned()).spawn(copy)
+}
+
+/// Copies whole lines with a label before each, so that the instances' lines do not mix. One that
+/// is too long becomes several.
+fn copy_lines(label: &str, mut from: impl BufRead, to: &mut impl Write) -> io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        line.extend(label.bytes());
+        if from.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
         }
-    })
+        if line.last() != Some(&b'\n') {
+            line.push(b'\n');
+        }
+        // One write for one line: standard streams lock for the time of a call.
+        to.write_all(&line)?;
+        to.flush()?;
+    }
 }
 
 #[cfg(test)]
@@ -167,6 +174,20 @@ mod tests {
         assert_eq!(replaced("--dir=/data/{node}/{node}"), "--dir=/data/12/12");
         assert_eq!(replaced("{nod}{node"), "{nod}{node");
         assert_eq!(replaced(""), "");
+    }
+
+    #[test]
+    fn a_line_without_end_is_copied_in_parts() {
+        let copied = |text: &[u8]| {
+            let mut to = Vec::new();
+            copy_lines("[0] ", text, &mut to).unwrap();
+            String::from_utf8(to).unwrap()
+        };
+        assert_eq!(copied(b"one\n\ntwo"), "[0] one\n[0] \n[0] two\n");
+        let most = usize::try_from(LONGEST).unwrap();
+        let endless = copied(&vec![b'x'; 2 * most + 1]);
+        let lengths: Vec<usize> = endless.lines().map(|line| line.len() - "[0] ".len()).collect();
+        assert_eq!(lengths, [most, most, 1]);
     }
 
     #[test]
