@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command as Process, Stdio};
 
 use assert_cmd::Command;
@@ -53,6 +54,13 @@ const PROMISED: [&str; 10] = [
     "local_access_ratio",
     "controller_imbalance",
 ];
+
+/// Waits for it.
+fn first_line(output: impl Read) -> String {
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).unwrap();
+    line
+}
 
 #[test]
 fn every_promised_field_is_a_number_or_null_with_a_reason() {
@@ -201,12 +209,7 @@ fn a_failed_write_does_not_end_the_program() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(
-        &mut std::io::BufReader::new(child.stdout.take().unwrap()),
-        &mut line,
-    )
-    .unwrap();
+    let line = first_line(child.stdout.take().unwrap());
     assert!(line.starts_with('{'), "{line}");
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -307,12 +310,7 @@ fn signals_reach_the_program() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(
-        &mut std::io::BufReader::new(child.stdout.as_mut().unwrap()),
-        &mut line,
-    )
-    .unwrap();
+    first_line(child.stdout.as_mut().unwrap());
     PidFd::open(child.id().cast_signed()).unwrap().signal(libc::SIGTERM).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(9));

@@ -1,7 +1,6 @@
 //! The machine and the kernel: version, nodes, cpuset, memory tiers, swap, shared memory.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use numapilot_place::{Denial, ForeignProc, check_proc};
 use numapilot_topology::{CpuSet, Machine, NodeSet, ReadError};
@@ -134,14 +133,19 @@ fn by_denial(cpus: &CpuSet, why: impl Fn(&CpuSet) -> Denial) -> Vec<(Denial, Cpu
 
 /// Whether processes can be looked at by their number.
 fn pid_namespace(check: Result<(), ForeignProc>) -> Check {
-    match check {
-        Ok(()) => Check::works("/proc", "shows the processes of this PID namespace"),
-        Err(error) => Check::missing(
-            "/proc",
-            "of another PID namespace",
-            format!("{error}; stat, tune, balance and cores refuse to work"),
-            "mount -t proc proc /proc (unshare: --mount-proc)",
-        ),
+    tried(
+        "/proc",
+        check.map_err(|error| format!("{error}; stat, tune, balance and cores refuse to work")),
+        ["shows the processes of this PID namespace", "of another PID namespace"],
+        "mount -t proc proc /proc (unshare: --mount-proc)",
+    )
+}
+
+/// What a trial tells: what was found where it went well, or not, with the error as the cause.
+fn tried(name: &str, trial: Result<(), String>, [well, ill]: [&str; 2], remedy: &str) -> Check {
+    match trial {
+        Ok(()) => Check::works(name, well),
+        Err(cause) => Check::missing(name, ill, cause, remedy),
     }
 }
 
@@ -205,19 +209,12 @@ fn shared_memory(files: &Files) -> Check {
     let trial = numapilot_place::name_prefix("doctor").and_then(|prefix| {
         tempfile::Builder::new().prefix(&prefix).tempfile_in(files.path("dev/shm"))?.close()
     });
-    shared_memory_from(trial)
-}
-
-fn shared_memory_from(trial: io::Result<()>) -> Check {
-    match trial {
-        Ok(()) => Check::works("/dev/shm", "a file was created and removed"),
-        Err(error) => Check::missing(
-            "/dev/shm",
-            "not writable",
-            format!("creating a file failed: {error}"),
-            "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm; docker: --shm-size",
-        ),
-    }
+    tried(
+        "/dev/shm",
+        trial.map_err(|error| format!("creating a file failed: {error}")),
+        ["a file was created and removed", "not writable"],
+        "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm; docker: --shm-size",
+    )
 }
 
 #[cfg(test)]
