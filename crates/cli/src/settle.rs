@@ -1,7 +1,6 @@
 //! Before a verb does anything: what killed runs have left is put back, and what a live one holds
 //! is said.
 
-use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use numapilot_cores::{Records, chain};
@@ -27,8 +26,7 @@ impl Settle {
         let settled = put_back();
         if !settled.done.is_empty() {
             let done = settled.done.join("; ");
-            // A closed stderr must not end a verb that works.
-            let _ = writeln!(terminal.err(), "numapilot: put back what a killed run left: {done}");
+            terminal.say(format_args!("put back what a killed run left: {done}"));
         }
         if !settled.failed.is_empty() {
             terminal.warn(format_args!(

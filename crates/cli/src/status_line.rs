@@ -1,11 +1,10 @@
 //! What is being done: on a terminal in one line that changes, else only what matters.
 
-use std::io::Write;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, printable};
 
 /// The line on the terminal.
 pub struct StatusLine<'a> {
@@ -34,15 +33,14 @@ impl<'a> StatusLine<'a> {
     /// What is being done now; nothing without a terminal.
     pub fn show(&self, text: String) {
         if !self.bar.is_hidden() {
-            self.bar.set_message(text);
+            self.bar.set_message(printable(&text));
             self.bar.enable_steady_tick(Duration::from_secs(1));
         }
     }
 
     /// A line that stays.
     pub fn say(&self, text: &str) {
-        // A closed stderr must not end a measurement.
-        self.bar.suspend(|| drop(writeln!(self.terminal.err(), "numapilot: {text}")));
+        self.bar.suspend(|| self.terminal.say(text));
     }
 
     /// A warning that stays.

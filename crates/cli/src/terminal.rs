@@ -69,6 +69,12 @@ impl Terminal {
         terminal_size::terminal_size_of(io::stdout()).map_or(80, |(width, _)| width.0.into())
     }
 
+    /// What is done, on standard error.
+    pub fn say(&self, message: impl Display) {
+        // A closed stderr must not end a run that works.
+        let _ = writeln!(self.err(), "numapilot: {}", printable_lines(&message.to_string()));
+    }
+
     /// Something the user should know but that stops nothing.
     pub fn warn(&self, message: impl Display) {
         // A closed stderr must not end a run that works.
@@ -109,7 +115,7 @@ pub fn printable(text: &str) -> String {
 }
 
 /// The same of text that has lines of its own.
-fn printable_lines(text: &str) -> String {
+pub fn printable_lines(text: &str) -> String {
     shown(text, |character| matches!(character, '\n' | '\t'))
 }
 

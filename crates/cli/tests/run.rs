@@ -685,3 +685,15 @@ fn glibc_is_not_claimed_when_something_else_is_preloaded() {
         .unwrap();
     assert!(err(&output).contains("LD_PRELOAD names jemalloc already"), "{}", err(&output));
 }
+
+/// What others have chosen does not steer the terminal of whoever looks.
+#[test]
+fn foreign_text_is_shown_and_not_sent() {
+    let output = Command::new(env!("CARGO_BIN_EXE_numapilot"))
+        .args(["run", "-v", "--env", "TITLE=\x1b]0;x\x07", "--", "true"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && text.contains(r"TITLE=\x1b]0;x\x07"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+}

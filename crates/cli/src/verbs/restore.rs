@@ -9,7 +9,7 @@ use numapilot_place::guard;
 use numapilot_place::journal::{Done, Journal};
 
 use crate::settle;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, printable};
 
 /// Arguments of `restore`.
 #[derive(clap::Args)]
@@ -51,10 +51,10 @@ impl Args {
             writeln!(out, "{line}")?;
         }
         for outcome in &outcomes {
-            writeln!(out, "{outcome}")?;
+            writeln!(out, "{}", printable(&outcome.to_string()))?;
         }
         for outcome in &cores {
-            writeln!(out, "{}", outcome.text)?;
+            writeln!(out, "{}", printable(&outcome.text))?;
         }
         let failed = cores.iter().any(|o| o.failed);
         if failed || outcomes.iter().any(|o| matches!(o.done, Done::Failed(_))) {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use numapilot_observe::Tree;
-use numapilot_place::{AlreadyManaged, Managed, ancestors, check_unmanaged, guard};
 use numapilot_place::journal::{Directory, JournalError, Owner, State, load, save};
+use numapilot_place::{AlreadyManaged, Managed, ancestors, check_unmanaged, guard};
 use numapilot_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 

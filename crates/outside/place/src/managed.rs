@@ -95,9 +95,9 @@ fn manager(verb: &str, target: i32) -> Option<u32> {
     let pid = peer.pid.as_raw_pid().unsigned_abs();
     // Anybody may listen on a name, but not everybody could do that to the process.
     let may = [0, rustix::process::geteuid().as_raw()].contains(&peer.uid.as_raw())
-        || Process::new(target).and_then(|process| process.status()).is_ok_and(|status| {
-            [status.ruid, status.euid].contains(&peer.uid.as_raw())
-        });
+        || Process::new(target)
+            .and_then(|process| process.status())
+            .is_ok_and(|status| [status.ruid, status.euid].contains(&peer.uid.as_raw()));
     (may && pid != std::process::id()).then_some(pid)
 }
 

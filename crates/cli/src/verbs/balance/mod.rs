@@ -20,7 +20,8 @@ use numapilot_observe::hint_faults::auto_numa;
 use numapilot_observe::pmu::Attach;
 use numapilot_observe::source::Source;
 use numapilot_place::{
-    AlreadyManaged, Managed, NumaBalancing, Options, Plan, Prepared, Running, Supervisor, check_unmanaged, prepare,
+    AlreadyManaged, Managed, NumaBalancing, Options, Plan, Prepared, Running, Supervisor,
+    check_unmanaged, prepare,
 };
 use numapilot_topology::Machine;
 

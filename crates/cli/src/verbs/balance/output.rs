@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write;
 
 use numapilot_balance::{
     Interval, MemoryError, Metrics, Obstacle, Order, Page, Replicable, State, Why,
@@ -196,13 +195,7 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn new(
-        terminal: Terminal,
-        sink: Sink,
-        json: bool,
-        dry_run: bool,
-        verbose: bool,
-    ) -> Self {
+    pub fn new(terminal: Terminal, sink: Sink, json: bool, dry_run: bool, verbose: bool) -> Self {
         Self {
             terminal,
             sink,
@@ -301,7 +294,6 @@ impl Output {
     }
 
     fn say(&self, what: impl std::fmt::Display) {
-        // A closed stderr must not end a run that works.
-        let _ = writeln!(self.terminal.err(), "numapilot: balance: {what}");
+        self.terminal.say(format_args!("balance: {what}"));
     }
 }

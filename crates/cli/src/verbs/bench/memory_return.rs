@@ -10,8 +10,8 @@ use numapilot_workloads::alloc::memory_return::{self, Curve, Options, Outcome};
 use numapilot_workloads::size::Grouped;
 
 use super::curves;
-use crate::settle::Measured;
 use crate::file::{self, Existing};
+use crate::settle::Measured;
 use crate::terminal::{self, BOLD, Terminal};
 use crate::units;
 

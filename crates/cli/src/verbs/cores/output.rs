@@ -1,7 +1,6 @@
 //! What is written of every tick: a line of JSON for programs, words for people.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 
 use numapilot_cores::decide::{Load, Why};
 use numapilot_cores::net::{Transition, Verdict};
@@ -226,8 +225,7 @@ impl Output {
     }
 
     fn say(&self, what: impl std::fmt::Display) {
-        // A closed stderr must not end a run that works.
-        let _ = writeln!(self.terminal.err(), "numapilot: cores: {what}");
+        self.terminal.say(format_args!("cores: {what}"));
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::check::{Check, State};
-use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WARN};
+use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WARN, printable};
 
 /// Checks about one subject.
 pub struct Group {
@@ -88,12 +88,13 @@ impl Report {
 }
 
 /// Writes words up to the right margin; following lines begin at `indent`, where the first
-/// one already is.
+/// one already is. Paths and models are others' words.
 fn paragraph(out: &mut impl Write, text: &str, indent: usize, width: usize) -> io::Result<()> {
     // On a very narrow terminal lines overflow rather than hold one word each.
     let room = width.saturating_sub(indent).max(24);
     let mut used = 0;
     for word in text.split_whitespace() {
+        let word = printable(word);
         let length = word.chars().count();
         if used > 0 && used + 1 + length > room {
             write!(out, "\n{:indent$}", "")?;
@@ -182,6 +183,15 @@ mod tests {
         1 work, 1 limited, 1 missing
         What run and tune need is missing, see above.
         ");
+    }
+
+    #[test]
+    fn foreign_text_steers_nothing() {
+        let check = Check::works("x", "CPU\x1b[2J of a\nguest");
+        let mut out = Vec::new();
+        Report::new(vec![Group::new("a", "A", vec![check])]).write(&mut out, 80).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("CPU\\x1b[2J of a guest\n"), "{text}");
     }
 
     #[test]

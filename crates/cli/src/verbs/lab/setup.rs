@@ -14,10 +14,7 @@ pub struct Args {}
 impl Args {
     #[allow(clippy::unused_self, reason = "every verb is run in this way")]
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let mut say = |what: &str| {
-            // A closed stderr must not end what works.
-            let _ = writeln!(terminal.err(), "numapilot: {what}");
-        };
+        let mut say = |what: &str| terminal.say(what);
         let ready = setup::setup(&mut say)?;
         let mut out = terminal.out();
         writeln!(out, "QEMU {}: {}", ready.emulator.version, ready.emulator.program.display())?;

@@ -1,6 +1,5 @@
 //! What `run -v` and `run --strict` see of a plan in the running program.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -89,8 +88,7 @@ impl Watch {
             // Under `strict` alone it is said once, as an error at the end.
             Some(note) if self.verbose => terminal.warn(format!("{label}{note}")),
             None if self.verbose || matches!(seen.effect, Effect::Unseen { .. }) => {
-                // A closed stderr must not end a run that works.
-                let _ = writeln!(terminal.err(), "numapilot: {label}{seen}");
+                terminal.say(format_args!("{label}{seen}"));
             }
             Some(_) | None => {}
         }

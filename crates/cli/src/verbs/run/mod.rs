@@ -117,22 +117,17 @@ pub(super) fn announce(
 ) {
     let changes = prepared.machine_wide().iter().filter(|change| !asked.contains(&change.setting));
     for change in changes {
-        // A closed stderr must not end a run that works.
-        let _ = writeln!(
-            terminal.err(),
-            "numapilot: {who} sets {change} for the whole machine while the program runs"
-        );
+        terminal
+            .say(format_args!("{who} sets {change} for the whole machine while the program runs"));
     }
 }
 
 /// Notes, and what is done if the user wants to know.
 fn say(terminal: &Terminal, prepared: &Prepared, plan: Option<&Plan>) {
     if let Some(plan) = plan {
-        let mut err = terminal.err();
-        // A closed stderr must not end a run that works.
-        let _ = writeln!(err, "numapilot: plan: {plan}");
+        terminal.say(format_args!("plan: {plan}"));
         for line in prepared.describe() {
-            let _ = writeln!(err, "numapilot: {line}");
+            terminal.say(line);
         }
     }
     for note in &prepared.notes {

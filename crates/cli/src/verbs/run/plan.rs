@@ -1,7 +1,6 @@
 //! The options that make a plan: numactl's and ours, over a profile.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -25,13 +24,11 @@ pub fn load_profile(terminal: &Terminal, path: &Path) -> anyhow::Result<Plan> {
     let plan = Plan::load(path)?;
     for name in LOADERS {
         if let Some(value) = plan.env.get(name) {
-            // A closed stderr must not end a run that works.
-            let _ = writeln!(
-                terminal.err(),
-                "numapilot: profile {} sets {name}={}",
+            terminal.say(format_args!(
+                "profile {} sets {name}={}",
                 path.display(),
                 value.escape_debug()
-            );
+            ));
         }
     }
     Ok(plan)

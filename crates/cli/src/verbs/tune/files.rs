@@ -111,12 +111,7 @@ impl Outputs {
 }
 
 /// What the winner was measured on, as comments of its profile.
-fn origin(
-    report: &Report,
-    best: &PlanFigures,
-    command: &[OsString],
-    held: &[Holder],
-) -> String {
+fn origin(report: &Report, best: &PlanFigures, command: &[OsString], held: &[Holder]) -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let cpu = read("/proc/cpuinfo")
         .lines()

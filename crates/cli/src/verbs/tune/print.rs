@@ -11,14 +11,15 @@ use numapilot_tune::space::Skipped;
 
 use super::files::Outputs;
 use super::setup::Setup;
-use crate::terminal::{BOLD, DIM, GOOD, Terminal, WARN, plural, printable, seconds, table, trimmed};
+use crate::terminal::{
+    BOLD, DIM, GOOD, Terminal, WARN, plural, printable, seconds, table, trimmed,
+};
 
 /// The metric that needs no expression.
 pub const WALL_TIME: &str = "wall time";
 
 /// What is about to happen, on standard error.
 pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
-    let mut err = terminal.err();
     let shape = setup.space.shape();
     let mut plans: Vec<String> = setup
         .space
@@ -35,31 +36,28 @@ pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
     }
     let count = shape.candidates().count();
     let noun = if count == 1 { "plan" } else { "plans" };
-    // A closed stderr must not end a search.
-    let _ = writeln!(err, "numapilot: {count} {noun}: {plans}");
+    terminal.say(format_args!("{count} {noun}: {plans}"));
     for skipped in &setup.space.skipped {
-        let _ = writeln!(err, "numapilot: skipped: {}", describe(skipped));
+        terminal.say(format_args!("skipped: {}", describe(skipped)));
     }
     if let Some(bytes) = setup.input.redirected_bytes() {
         let bytes = crate::terminal::bytes(bytes);
-        let _ = writeln!(err, "numapilot: every run gets the {bytes} of this standard input");
+        terminal.say(format_args!("every run gets the {bytes} of this standard input"));
     }
     if !setup.machine_wide.is_empty() {
         let settings: Vec<String> = setup.machine_wide.iter().map(Setting::to_string).collect();
-        let _ = writeln!(
-            err,
-            "numapilot: changed for the whole machine during the runs that need it, and put back \
+        terminal.say(format_args!(
+            "changed for the whole machine during the runs that need it, and put back \
              after each: {}",
             settings.join(", ")
-        );
+        ));
     }
     let resumed = if done > 0 { format!(", {done} of them made before") } else { String::new() };
-    let _ = writeln!(
-        err,
-        "numapilot: at most {} runs{resumed}; results go to {}",
+    terminal.say(format_args!(
+        "at most {} runs{resumed}; results go to {}",
         setup.settings.max_runs,
         state.display()
-    );
+    ));
 }
 
 fn describe(skipped: &Skipped) -> String {
@@ -136,7 +134,7 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
         }
         told.extend(plan.reason.as_deref());
         rows.add_row([
-            plan.plan.clone(),
+            printable(&plan.plan),
             plan.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
             // The default's ratio to itself has no doubt.
             plan.confidence
@@ -243,7 +241,7 @@ fn unknown(plan: &PlanFigures) -> String {
 fn status(plan: &PlanFigures, all: &[PlanFigures]) -> String {
     let Some(reason) = &plan.reason else { return plan.status.name().to_owned() };
     let failed = format!("{} of {} failed", plan.failed, plan.runs);
-    let reason = first_line(reason);
+    let reason = printable(first_line(reason));
     if plan.status != Status::Failed {
         return format!("{}; {failed}: {reason}", plan.status.name());
     }

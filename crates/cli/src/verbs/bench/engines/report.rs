@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::open::{Bench, Common};
 use super::picture::Caption;
-use crate::settle::Measured;
 use crate::file::{self, Existing};
-use crate::terminal::{self, BAD, BOLD, DIM, Terminal, WARN};
+use crate::settle::Measured;
+use crate::terminal::{self, BAD, BOLD, DIM, Terminal, WARN, printable_lines};
 
 /// The driver must cost less than this share of the engine's CPU time, or is warned about.
 const DRIVER_SHARE: f64 = 0.02;
@@ -120,7 +120,7 @@ pub fn end<F: Findings>(
             writeln!(out, "{WARN}Interrupted: {}.{WARN:#}", findings.unfinished())?;
         }
         for failure in &failures {
-            writeln!(out, "{BAD}{failure}{BAD:#}")?;
+            writeln!(out, "{BAD}{}{BAD:#}", printable_lines(failure))?;
         }
         surroundings(&mut out, &bench, seen)?;
     }

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::under::{self, Under};
 use super::{Common, lab, picture, table};
-use crate::settle::Measured;
 use crate::file::{self, Existing};
 use crate::interruption::{self, INTERRUPTED};
+use crate::settle::Measured;
 use crate::status_line::StatusLine;
 use crate::terminal::Terminal;
 

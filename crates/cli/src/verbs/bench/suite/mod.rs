@@ -23,9 +23,9 @@ use numapilot_workloads::size::parse_count;
 use regex::Regex;
 use serde::Serialize;
 
-use crate::settle::Measured;
 use crate::file::{self, Existing};
 use crate::interruption::{self, INTERRUPTED};
+use crate::settle::Measured;
 use crate::terminal::Terminal;
 use crate::units;
 
