@@ -1,6 +1,8 @@
 //! `numapilot stat` as a user runs it.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
+mod guests;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command as Process, Stdio};
@@ -226,6 +228,49 @@ fn a_running_process_is_observed_until_the_command_ends() {
     assert!(seen["seconds"].as_f64().unwrap() >= 0.2);
     let limited = json(&["-p", &sleeper.pid(), "--timeout", "0.1"]);
     assert!(limited["seconds"].as_f64().unwrap() >= 0.1);
+}
+
+/// More huge pages in the pool as long as it lives.
+struct Pool(u64);
+
+impl Pool {
+    const FILE: &str = "/proc/sys/vm/nr_hugepages";
+
+    /// `None` where that many cannot be had.
+    fn with(more: u64) -> Option<Self> {
+        let before: u64 = fs::read_to_string(Self::FILE).ok()?.trim().parse().ok()?;
+        fs::write(Self::FILE, (before + more).to_string()).ok()?;
+        let pool = Self(before);
+        let now: u64 = fs::read_to_string(Self::FILE).ok()?.trim().parse().ok()?;
+        (now >= before + more).then_some(pool)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let _ = fs::write(Self::FILE, self.0.to_string());
+    }
+}
+
+#[test]
+fn huge_pages_of_hugetlbfs_are_in_every_total() {
+    const PAGES: u64 = 4;
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = guests::compiled("hugetlb.c", directory.path()) else { return };
+    let Some(_pool) = Pool::with(PAGES) else {
+        println!("skipped: no huge pages can be set aside here (root, and free memory)");
+        return;
+    };
+    let program = program.to_str().unwrap();
+    let seen = json(&["--", program, &PAGES.to_string()]);
+    let pages = PAGES << 21;
+    for name in ["rss_bytes", "peak_rss_bytes"] {
+        let bytes = seen[name].as_u64().unwrap();
+        assert!((pages..2 * pages).contains(&bytes), "{name}: {seen}");
+    }
+    let on_nodes = seen["nodes"].as_array().unwrap().iter();
+    let on_nodes: u64 = on_nodes.filter_map(|node| node["memory_bytes"].as_u64()).sum();
+    assert!((pages..2 * pages).contains(&on_nodes), "{seen}");
 }
 
 #[test]

@@ -78,7 +78,8 @@ pub fn carry_out(
                 break 'all;
             }
             let obstacle = match one(memory, batch, to, &mut done) {
-                Ok(()) => continue,
+                // An empty pool says nothing of the node.
+                Ok(()) | Err(MemoryError::EmptyPool) => continue,
                 // The node is at fault: the others go on.
                 Err(MemoryError::Full) => Obstacle::Full,
                 Err(MemoryError::Forbidden) => Obstacle::Forbidden,
@@ -121,6 +122,7 @@ fn one(
     let why = match &result {
         Ok(()) => Obstacle::Busy,
         Err(MemoryError::Full) => Obstacle::Full,
+        Err(MemoryError::EmptyPool) => Obstacle::Pool,
         Err(MemoryError::Forbidden) => Obstacle::Forbidden,
         Err(_) => return result,
     };

@@ -22,6 +22,8 @@ pub enum Obstacle {
     Busy,
     /// The destination has no memory left.
     Full,
+    /// It is of hugetlbfs, and no page is free in the destination's pool.
+    Pool,
     /// The destination is offline, or outside of the target's cpuset.
     Forbidden,
     /// It is part of a huge page that cannot be split.
@@ -40,6 +42,9 @@ pub enum MemoryError {
     /// The destination has no memory left; some of the pages may have been moved.
     #[error("the node has no memory left")]
     Full,
+    /// Only pages of hugetlbfs were refused, by an empty pool; the others have been moved.
+    #[error("no huge page is free in the node's pool (/sys/devices/system/node/node*/hugepages)")]
+    EmptyPool,
     /// The destination may not be used.
     #[error("the node is offline or outside of the process's cpuset")]
     Forbidden,

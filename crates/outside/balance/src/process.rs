@@ -5,11 +5,13 @@
 //! call it is seen whether the process still lives and with it the number is still its own.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use numapilot_observe::Resident;
+use numapilot_observe::numa_maps::hugetlb_starts;
 use numapilot_sys::process::{PidFd, start_time};
 use numapilot_sys::{mempolicy, pagemap};
 use numapilot_topology::{NodeId, NodeSet};
@@ -131,13 +133,44 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Mappings of hugetlbfs. Only for a process that has such pages are all mappings read.
+    fn pooled(&self) -> Vec<Range<u64>> {
+        let process = procfs::process::Process::new(self.pid).ok();
+        let has_some = process.as_ref().and_then(Resident::of);
+        if has_some.is_none_or(|resident| resident.hugetlb_bytes == 0) {
+            return Vec::new();
+        }
+        let file = File::open(format!("/proc/{}/numa_maps", self.pid));
+        let starts = file.and_then(|file| hugetlb_starts(BufReader::new(file))).unwrap_or_default();
+        let maps = numapilot_observe::thread_group::maps(self.pid).unwrap_or_default();
+        let ranges = maps.into_iter().map(|map| map.address.0..map.address.1);
+        ranges.filter(|range| starts.contains(&range.start)).collect()
+    }
+}
+
 impl Memory for Process {
     fn query(&mut self, pages: &[Page]) -> Result<Vec<Whereabouts>, MemoryError> {
         Ok(self.call(pages, None)?.into_iter().map(whereabouts).collect())
     }
 
     fn move_pages(&mut self, pages: &[Page], to: NodeId) -> Result<(), MemoryError> {
-        self.call(pages, Some(to)).map(drop)
+        match self.call(pages, Some(to)) {
+            Err(MemoryError::Full) => {}
+            moved => return moved.map(drop),
+        }
+        // A page of hugetlbfs goes into the node's own pool only, and the kernel's answer is the
+        // same whether that is empty or the node full; it leaves out the pages after it.
+        let pooled = self.pooled();
+        let is_pooled = |page: &Page| pooled.iter().any(|range| range.contains(&page.address()));
+        let others: Vec<Page> = pages.iter().copied().filter(|page| !is_pooled(page)).collect();
+        if others.len() == pages.len() {
+            return Err(MemoryError::Full);
+        }
+        if !others.is_empty() {
+            self.call(&others, Some(to))?;
+        }
+        Err(MemoryError::EmptyPool)
     }
 
     fn huge(&mut self, regions: &[Region]) -> Vec<bool> {

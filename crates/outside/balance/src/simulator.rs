@@ -23,6 +23,8 @@ pub struct Simulated {
     pub huge: BTreeSet<Region>,
     /// Huge pages that nothing splits.
     pub unsplittable: BTreeSet<Region>,
+    /// Regions of hugetlbfs, of which no node's pool has a page free.
+    pub pooled: BTreeSet<Region>,
     /// Regions in which pages are spread when they are touched, and over which nodes.
     pub spread: BTreeMap<Region, NodeSet>,
     /// Nodes outside of its cpuset.
@@ -97,7 +99,9 @@ impl Memory for Simulated {
         if self.forbidden.contains(&to) {
             return Err(MemoryError::Forbidden);
         }
-        for &page in pages {
+        let is_pooled = |page: &Page| self.pooled.contains(&page.region());
+        let (pooled, others): (Vec<Page>, Vec<Page>) = pages.iter().partition(|p| is_pooled(p));
+        for page in others {
             if self.huge.contains(&page.region()) {
                 for at in 0..u64::from(Region::PAGES) {
                     self.move_one(Page(page.region().start().0 + at), to)?;
@@ -106,7 +110,7 @@ impl Memory for Simulated {
                 self.move_one(page, to)?;
             }
         }
-        Ok(())
+        if pooled.is_empty() { Ok(()) } else { Err(MemoryError::EmptyPool) }
     }
 
     fn huge(&mut self, regions: &[Region]) -> Vec<bool> {

@@ -78,6 +78,16 @@ fn a_full_node_takes_no_more_and_others_do() {
 }
 
 #[test]
+fn an_empty_pool_stops_its_own_pages_only() {
+    // The first region is of hugetlbfs; the node it cannot go to has room for the others.
+    let mut memory = pages(2048);
+    memory.pooled.insert(Region(0));
+    let (moved, refused, failed) = all(&mut memory, &[order(0, 2048, 1)]);
+    assert_eq!((moved, refused, failed), (1536, vec![(Obstacle::Pool, 512)], false));
+    assert_eq!(memory.pages_on(NodeId(1)), 1536);
+}
+
+#[test]
 fn pinned_and_shared_pages_stay() {
     let mut memory = pages(10);
     memory.pinned.insert(Page(2));

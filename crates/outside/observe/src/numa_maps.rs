@@ -11,7 +11,7 @@
 //! The file of a large process has many megabytes, so it is read as a stream and one
 //! line is kept at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
 
 use numapilot_topology::NodeId;
@@ -68,6 +68,28 @@ fn mapping(line: &[u8]) -> Vec<(NodeId, u64)> {
     pages.into_iter().map(|(node, count)| (node, bytes(count))).collect()
 }
 
+/// Where mappings of hugetlbfs begin: `MAP_HUGETLB`, `SHM_HUGETLB` and files.
+///
+/// # Errors
+/// As [`sum`].
+pub fn hugetlb_starts(mut reader: impl BufRead) -> io::Result<BTreeSet<u64>> {
+    let mut starts = BTreeSet::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if io::Read::take(&mut reader, MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+            return Ok(starts);
+        }
+        let mut fields = line.split(|b| b.is_ascii_whitespace());
+        let start = fields.next().and_then(|field| std::str::from_utf8(field).ok());
+        let start = start.and_then(|text| u64::from_str_radix(text, 16).ok());
+        // After the policy; a file's name has its spaces escaped.
+        if fields.skip(1).any(|field| field == b"huge") {
+            starts.extend(start);
+        }
+    }
+}
+
 /// Whether AutoNUMA, where it is on, moves the pages of a process to their users, by the policy of
 /// its first mapping, which is its process's: programs themselves have none of their own. A
 /// policy other than the default keeps pages out of its hands, unless it has the balancing flag
@@ -92,6 +114,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn mappings_of_hugetlbfs_are_told_by_a_word_of_their_own() {
+        let text = "7f67c0600000 default file=/anon_hugepage\\040(deleted) huge anon=2 N0=2 \
+                    kernelpagesize_kB=2048\n\
+                    7f67d0000000 default file=/tmp/huge anon=1 N0=1 kernelpagesize_kB=4\n\
+                    huge bind:0 heap\n7f67e0000000 bind:1 huge\n";
+        let starts = hugetlb_starts(text.as_bytes()).unwrap();
+        assert_eq!(starts, [0x7f67_c060_0000, 0x7f67_e000_0000].into());
+    }
 
     fn nodes(text: &str) -> Vec<(u32, u64)> {
         sum(text.as_bytes()).unwrap().into_iter().map(|(n, b)| (n.0, b)).collect()
