@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use numapilot_observe::Resident;
 use numapilot_observe::numa_maps::hugetlb_starts;
+use numapilot_observe::thread_group::{self, task_with_memory};
 use numapilot_sys::process::{PidFd, start_time};
 use numapilot_sys::{mempolicy, pagemap};
 use numapilot_topology::{NodeId, NodeSet};
@@ -101,7 +102,7 @@ impl Process {
         if self.huge_since.elapsed() >= HUGE_FOR || self.pagemap.is_none() {
             self.huge.clear();
             self.huge_since = Instant::now();
-            self.pagemap = File::open(format!("/proc/{}/pagemap", self.pid)).ok();
+            self.pagemap = File::open(format!("/proc/{}/pagemap", task_with_memory(self.pid))).ok();
             // The number may have changed hands.
             if !self.lives() {
                 self.pagemap = None;
@@ -125,7 +126,8 @@ impl Process {
             return Err(MemoryError::Gone);
         }
         let flags = if to.is_some() { mempolicy::MF_MOVE } else { 0 };
-        let status = mempolicy::move_pages(self.pid, &addresses, to.as_deref(), flags);
+        let task = task_with_memory(self.pid);
+        let status = mempolicy::move_pages(task, &addresses, to.as_deref(), flags);
         if !self.lives() {
             return Err(MemoryError::Gone);
         }
@@ -141,9 +143,9 @@ impl Process {
         if has_some.is_none_or(|resident| resident.hugetlb_bytes == 0) {
             return Vec::new();
         }
-        let file = File::open(format!("/proc/{}/numa_maps", self.pid));
+        let file = File::open(format!("/proc/{}/numa_maps", task_with_memory(self.pid)));
         let starts = file.and_then(|file| hugetlb_starts(BufReader::new(file))).unwrap_or_default();
-        let maps = numapilot_observe::thread_group::maps(self.pid).unwrap_or_default();
+        let maps = thread_group::maps(self.pid).unwrap_or_default();
         let ranges = maps.into_iter().map(|map| map.address.0..map.address.1);
         ranges.filter(|range| starts.contains(&range.start)).collect()
     }
@@ -235,7 +237,7 @@ fn private_memory(pid: i32, regions: &[Region]) -> Vec<Range<u64>> {
     let runs = regions.chunk_by(|a, b| a.0 + 1 == b.0);
     let runs: Vec<Range<u64>> =
         runs.map(|run| address(run[0].0)..address(run[run.len() - 1].0 + 1)).collect();
-    let maps = numapilot_observe::thread_group::maps(pid).unwrap_or_default();
+    let maps = thread_group::maps(pid).unwrap_or_default();
     let own = |map: &MemoryMap| {
         matches!(map.pathname, MMapPath::Anonymous | MMapPath::Heap)
             && map.perms.contains(MMPermissions::WRITE | MMPermissions::PRIVATE)

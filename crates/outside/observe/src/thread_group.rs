@@ -47,6 +47,17 @@ fn living_thread(process: &Process) -> Option<i32> {
     tids(process).into_iter().find(lives)
 }
 
+/// The number under which the memory of a process can be asked for (`/proc/TID`, `move_pages`): its own,
+/// or that of a thread that runs, where the first one has ended.
+#[must_use]
+pub fn task_with_memory(pid: i32) -> i32 {
+    let of_another = || {
+        let process = Process::new(pid).ok()?;
+        lost_its_first(&process.stat().ok()?).then(|| living_thread(&process))?
+    };
+    of_another().unwrap_or(pid)
+}
+
 /// Opens a file about the memory of a process (`maps`, `smaps_rollup`, `numa_maps`, `status`): that
 /// of a thread that runs, where the first one has ended.
 ///

@@ -487,6 +487,8 @@ mod tests {
         assert!(tree.node_bytes().unwrap().values().sum::<u64>() > held);
         assert!(!tree.threads().any(|tid| tid == child.pid()) && tree.threads().count() > 0);
         assert!(!crate::thread_group::maps(child.pid()).unwrap().is_empty());
+        let task = crate::thread_group::task_with_memory(child.pid());
+        assert!(task != child.pid() && std::fs::read_link(format!("/proc/{task}/exe")).is_ok());
         drop(child.0.stdin.take());
         child.0.wait().unwrap();
         tree.refresh();

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 
 use numapilot_observe::numa_maps::moved_by_auto_numa;
+use numapilot_observe::thread_group::task_with_memory;
 use numapilot_topology::{Machine, NodeSet};
 use procfs::Current;
 use procfs::process::Process;
@@ -25,7 +26,8 @@ pub fn usable(pid: i32, machine: &Machine) -> NodeSet {
 pub fn kernel_collocates(pid: i32) -> bool {
     // No more than the first mapping: for the others the kernel would walk through their pages.
     let mut start = [0u8; 64];
-    let read = File::open(format!("/proc/{pid}/numa_maps")).and_then(|mut f| f.read(&mut start));
+    let path = format!("/proc/{}/numa_maps", task_with_memory(pid));
+    let read = File::open(path).and_then(|mut f| f.read(&mut start));
     let read = read.ok().and_then(|length| moved_by_auto_numa(start.get(..length)?));
     read.unwrap_or(true)
 }

@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use numapilot_observe::thread_group::task_with_memory;
 use serde::Serialize;
 
 use super::{GLIBC, known_file};
@@ -44,8 +45,9 @@ pub struct Embedded {
 /// # Errors
 /// When it has ended, or may not be looked at.
 pub fn in_use(pid: i32) -> io::Result<InUse> {
-    let maps = fs::read(format!("/proc/{pid}/maps"))?;
-    let program = fs::read_link(format!("/proc/{pid}/exe"))?;
+    let task = task_with_memory(pid);
+    let maps = fs::read(format!("/proc/{task}/maps"))?;
+    let program = fs::read_link(format!("/proc/{task}/exe"))?;
     let mut files = executable_files(&maps);
     files.retain(|file| *file != program);
     files.insert(0, program);

@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use numapilot_observe::thread_group::task_with_memory;
 use numapilot_sys::affinity;
 use numapilot_topology::CpuSet;
 
@@ -66,7 +67,7 @@ pub(super) struct Process {
 impl Process {
     /// The process with this number; `None` when it has ended or has no program of its own.
     pub fn open(pid: i32, age: Duration) -> Option<Self> {
-        let image = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let image = fs::read_link(format!("/proc/{}/exe", task_with_memory(pid))).ok()?;
         Some(Self { pid, image, age })
     }
 
@@ -76,7 +77,7 @@ impl Process {
     }
 
     fn path(&self, file: &str) -> String {
-        format!("/proc/{}/{file}", self.pid)
+        format!("/proc/{}/{file}", task_with_memory(self.pid))
     }
 
     fn text(&self, file: &str) -> Result<String, Verdict> {
@@ -127,7 +128,7 @@ impl Process {
 
     /// The affinity of each thread.
     fn affinities(&self) -> Result<Vec<CpuSet>, Verdict> {
-        let path = self.path("task");
+        let path = format!("/proc/{}/task", self.pid);
         let entries = fs::read_dir(&path).map_err(|error| unreadable(&path, &error))?;
         let tids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         // A thread that ended meanwhile has none.
@@ -435,6 +436,40 @@ mod tests {
         assert_eq!(text(Mode::Bind, F_NUMA_BALANCING), "bind=balancing:0-2");
         assert_eq!(text(Mode::WeightedInterleave, 0), "weighted interleave:0-2");
         assert_eq!(text(Mode::PreferredMany, 0), "prefer (many):0-2");
+    }
+
+    /// `main` ends by `pthread_exit`, a worker goes on.
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_looked_at() {
+        use std::io::BufRead;
+        use std::process::{Command, Stdio};
+        let script = format!(
+            "import ctypes, sys, threading\n\
+             def work():\n print(flush=True); sys.stdin.read()\n\
+             threading.Thread(target=work).start()\n\
+             ctypes.CDLL(None).syscall({}, 0)\n",
+            libc::SYS_exit
+        );
+        let mut command = Command::new("python3");
+        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut child) = command.spawn() else {
+            println!("skipped: no python3");
+            return;
+        };
+        io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while task_with_memory(pid) == pid {
+            assert!(std::time::Instant::now() < deadline, "the first thread does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let process = Process::open(pid, Duration::ZERO).unwrap();
+        assert!(process.name().starts_with("python3"), "{:?}", process.image);
+        assert!(process.text("status").unwrap().contains("VmRSS:"));
+        assert!(!process.affinities().unwrap().is_empty());
+        assert_eq!(crate::allocators::in_use(pid).unwrap().name, "glibc");
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

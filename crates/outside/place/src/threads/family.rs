@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use numapilot_bind::ledger::{Holds, holds};
+use numapilot_observe::thread_group::task_with_memory;
 use numapilot_sys::{affinity, process};
 use numapilot_topology::CpuSet;
 
@@ -133,7 +134,7 @@ impl Family {
     pub fn in_need(&mut self) -> Vec<(i32, Vec<Seen>)> {
         let mut found = Vec::new();
         for (pid, member) in &mut self.members {
-            let image = fs::read_link(format!("/proc/{pid}/exe")).ok();
+            let image = fs::read_link(format!("/proc/{}/exe", task_with_memory(*pid))).ok();
             if member.placed_from == Side::Unknown || image != member.image {
                 member.placed_from = side(*pid);
                 member.image = image;
@@ -156,11 +157,12 @@ impl Family {
 /// Which side places the threads of a process, as far as its loader has come: preloaded
 /// libraries are mapped before the C library.
 fn side(pid: i32) -> Side {
-    if obstacle_of(Path::new(&format!("/proc/{pid}/exe"))).is_some() {
+    let task = task_with_memory(pid);
+    if obstacle_of(Path::new(&format!("/proc/{task}/exe"))).is_some() {
         return Side::Outside;
     }
     // Not readable: another user's, which loads no library of ours.
-    let Ok(maps) = fs::read(format!("/proc/{pid}/maps")) else { return Side::Outside };
+    let Ok(maps) = fs::read(format!("/proc/{task}/maps")) else { return Side::Outside };
     let maps_file = |name: &str| maps.windows(name.len()).any(|window| window == name.as_bytes());
     if maps_file(LIBRARY) {
         Side::Inside
