@@ -30,7 +30,7 @@ use crate::verbs::run::load_profile;
 /// Arguments of `stat`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Repeat the run N times; figures become means, with their deviation.
+    /// Repeat the run N times; figures become means, with the standard deviation of the runs.
     #[arg(short = 'r', long = "repeat", value_name = "N", default_value_t = 1,
           value_parser = crate::units::whole::<u32>(1..=10_000), conflicts_with_all = ["pid", "all_cpus"])]
     repeat: u32,
