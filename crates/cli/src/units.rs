@@ -108,7 +108,7 @@ where
 pub fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {
         Ok(value) if value > 0.0 && value < 100.0 => Ok(value / 100.0),
-        _ => Err(format!("'{text}' is not a percentage between 0 and 100; write for example 2")),
+        _ => Err(format!("'{text}' is not a percentage; write a number above 0 and below 100")),
     }
 }
 

@@ -107,7 +107,7 @@ fn not_installed(installed: &[Found]) -> Vec<Check> {
         checks.push(Check::missing(
             "allocators from source",
             names(false).join(", "),
-            "not installed, and no distribution packages them",
+            "not installed, and Debian has no package of them",
             "build what you want to try and give its path: --allocator PATH",
         ));
     }

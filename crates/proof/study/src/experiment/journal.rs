@@ -17,6 +17,9 @@ pub enum JournalError {
     /// They cannot be kept or read.
     #[error("{0}; choose another place")]
     Lines(LinesError),
+    /// They cannot be read for a report.
+    #[error("{0}; run `numapilot study run` first, or name its file")]
+    Unreadable(LinesError),
     /// There are results already.
     #[error("{} has results already; give --resume to add to them, or another --output", .0.display())]
     Exists(PathBuf),
@@ -77,7 +80,9 @@ impl Past {
     /// # Errors
     /// [`JournalError`].
     pub fn read(path: &Path) -> Result<Self, JournalError> {
-        let text = bounded::read_bytes(path, LONGEST).map_err(LinesError::io("read", path))?;
+        let text = bounded::read_bytes(path, LONGEST)
+            .map_err(LinesError::io("read", path))
+            .map_err(JournalError::Unreadable)?;
         Self::parse(path, &text).map(|(past, _)| past)
     }
 
