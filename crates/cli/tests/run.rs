@@ -129,7 +129,7 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
         assert!(said.contains(expected), "{options:?}: {said}");
         assert!(!file.exists());
     };
-    refused(&["-i", "9999"], "node 9999 is not on this machine, which has nodes");
+    refused(&["-i", "9999"], "node 9999 is not on this machine, which has node");
     refused(&["-i", "x"], "bad node string");
     refused(&["-i", "same"], "another option");
     refused(&["-m", "netdev:none0"], "/sys/class/net/none0 is not there");

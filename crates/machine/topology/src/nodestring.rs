@@ -24,13 +24,13 @@ pub enum NodestringError {
         source: ListError,
     },
     /// Ids the machine does not have.
-    #[error("{what} {missing} is not on this machine, which has {what}s {present}")]
+    #[error("{what} {missing} is not on this machine, which has {present}")]
     Unknown {
         /// `"node"` or `"CPU"`.
         what: &'static str,
         /// Ids asked for and not there.
         missing: String,
-        /// Ids that are there.
+        /// What is there: `nodes 0-3`, `node 0 only`.
         present: String,
     },
     /// CPUs that the machine has and that do not run.
@@ -166,7 +166,10 @@ fn known<T: From<u32> + Into<u32> + Copy>(
     Err(NodestringError::Unknown {
         what,
         missing: missing.to_string(),
-        present: present.to_string(),
+        present: match present.len() {
+            1 => format!("{what} {present} only"),
+            _ => format!("{what}s {present}"),
+        },
     })
 }
 
