@@ -8,9 +8,9 @@
 //! and `fs.protected_regular` (Documentation/admin-guide/sysctl/fs.rst), but whatever these are set
 //! to, names there are used only if they are root's or this user's own.
 
-use std::fs::{Metadata, Permissions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -78,6 +78,28 @@ pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
     .with_context(what)
 }
 
+/// Opens a file that is written line by line, as `put` would replace it: it is emptied. A new one has
+/// these permissions, less what the umask takes.
+///
+/// # Errors
+/// As [`check`].
+pub fn create(path: &Path, mode: u32) -> anyhow::Result<File> {
+    if path.is_dir() {
+        bail!("{} is a directory; give the name of a file", path.display());
+    }
+    let target = target(path)?;
+    let open = || {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(mode);
+        if !is_special(path) {
+            // What a link leads to has been found: another one was put there since.
+            options.custom_flags(libc::O_NOFOLLOW);
+        }
+        options.open(if is_special(path) { path } else { &target })
+    };
+    open().with_context(|| format!("cannot write {}; choose another place", path.display()))
+}
+
 fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|about| !about.is_file())
 }
@@ -140,6 +162,33 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_link_of_somebody_else_is_not_followed_where_all_may_write() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: needs root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, victim) = (dir.path().join("shared"), dir.path().join("victim"));
+        fs::create_dir(&shared).unwrap();
+        fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+        fs::write(&victim, "kept").unwrap();
+        let link = shared.join("x");
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(65534), Some(65534)).unwrap();
+        for error in
+            [create(&link, 0o600).unwrap_err(), put(&link, "x", Existing::Replace).unwrap_err()]
+        {
+            assert!(error.to_string().contains("belongs to user 65534"), "{error}");
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+        // Its own link is followed, and the permissions are those asked for.
+        std::os::unix::fs::lchown(&link, Some(0), Some(0)).unwrap();
+        fs::remove_file(&victim).unwrap();
+        create(&link, 0o600).unwrap();
+        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600);
+    }
 
     #[test]
     fn a_file_is_replaced_only_when_asked() {

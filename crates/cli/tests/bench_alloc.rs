@@ -110,13 +110,12 @@ fn the_table_says_what_was_left_out() {
 fn an_allocator_is_seen_in_the_program_or_left_out() {
     let programs = tempfile::tempdir().unwrap();
     script(programs.path(), "cfrac", "sleep 0.3");
-    // Any library will do: it has to be loaded, and the C library is there already.
-    let bind = cargo_bin("numapilot").with_file_name("libnumapilot_bind.so");
-    if !bind.exists() {
-        println!("skipped: {} is not built", bind.display());
+    let library = cargo_bin("numapilot").with_file_name("libnumapilot_alloc.so");
+    if !library.exists() {
+        println!("skipped: {} is not built", library.display());
         return;
     }
-    let named = format!("glibc,other={}", bind.display());
+    let named = format!("glibc,other={}", library.display());
     let mut command = bench(&["--suite", "--rounds", "1", "--filter", "cfrac", "--allocators"]);
     let results = json(command.arg(named).arg("--programs").arg(programs.path()));
     let other = &results["tests"][0]["results"][1];

@@ -216,6 +216,43 @@ fn a_target_gets_fewer_cores_and_all_of_them_back() {
     }
 }
 
+/// `main` ends by `pthread_exit`, a worker goes on: the first thread is in no group any more.
+#[test]
+fn a_target_whose_first_thread_has_ended_is_held() {
+    let _alone = alone();
+    let script = format!(
+        "import ctypes, sys, threading\n\
+         main = threading.main_thread().native_id\n\
+         def work():\n\
+         \x20while open('/proc/self/stat').read().rsplit(')', 1)[1].split()[0] != 'Z': pass\n\
+         \x20print('ready', flush=True); sys.stdin.read()\n\
+         threading.Thread(target=work).start()\n\
+         ctypes.CDLL(None).syscall({}, 0)\n",
+        libc::SYS_exit
+    );
+    for way in ways() {
+        let target = Target::start(Command::new("python3").args(["-c", &script]));
+        // That of the worker: what the kernel shows of the first thread no longer changes.
+        let of_worker = || {
+            let tasks = fs::read_dir(format!("/proc/{}/task", target.pid())).unwrap().flatten();
+            let worker = tasks.map(|t| t.path()).find(|t| !t.ends_with(target.pid())).unwrap();
+            let status = fs::read_to_string(worker.join("status")).unwrap();
+            let cpus = status.lines().find(|l| l.starts_with("Cpus_allowed_list")).unwrap();
+            (cpus.to_owned(), fs::read_to_string(worker.join("cgroup")).unwrap())
+        };
+        let before = of_worker();
+        let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--tick", "20ms"]);
+        soon("fewer cores", || of_worker().0 != before.0);
+        // It stays held for some ticks.
+        std::thread::sleep(Duration::from_millis(200));
+        let held = of_worker().0;
+        signal(&daemon, libc::SIGTERM);
+        let status = daemon.wait().unwrap();
+        assert!(held != before.0 && status.success(), "{way}: {held}");
+        assert_eq!(of_worker(), before, "{way}");
+    }
+}
+
 /// Kills the guard of a daemon, which would put everything back as soon as the daemon is dead.
 fn end_guard_of(daemon: &Child) {
     let is_its = |text: Vec<u8>| {

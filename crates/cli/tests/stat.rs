@@ -147,6 +147,34 @@ fn repeated_runs_have_means_and_deviations() {
 }
 
 #[test]
+fn runs_that_failed_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = "echo x >> runs; test $(wc -l < runs) != 2 || exit 9; sleep 0.1";
+    let mut command = stat(&["--json", "-r", "3", "--", "sh", "-c", script]);
+    let output = command.current_dir(directory.path()).assert().code(9).get_output().clone();
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&value["failed_runs"], &value["repetitions"]), (&1.into(), &3.into()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("1 of 3 runs failed (the first with exit status 9)"), "{said}");
+}
+
+/// A daemon's parent ends at once: it is nobody's descendant any more but numapilot's.
+#[test]
+fn a_program_that_becomes_a_daemon_is_still_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = "import os, time\nx = b'x' * (64 << 20)\nopen('ready', 'w')\n\
+                  for _ in range(1200):\n time.sleep(0.05)\n if os.path.exists('stop'): break\n";
+    let script = "(setsid python3 -c \"$0\" > /dev/null 2>&1 &)\n\
+                  i=0; while [ ! -e ready ] && [ $i -lt 400 ]; do sleep 0.05; i=$((i+1)); done\n\
+                  sleep 0.5; touch stop";
+    let mut command = stat(&["--json", "--", "sh", "-c", script, daemon]);
+    let output = command.current_dir(directory.path()).assert().success().get_output().clone();
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let peak = value["peak_rss_bytes"].as_u64().unwrap();
+    assert!(peak > 64 << 20, "{peak}");
+}
+
+#[test]
 fn intervals_are_lines_of_json() {
     let output = stat(&["--json", "-I", "50", "--", "sleep", "0.3"])
         .assert()
@@ -176,7 +204,7 @@ fn figures_go_to_a_file() {
     stat(&["-o", "/nonexistent/file", "--", "touch", marker.to_str().unwrap()])
         .assert()
         .code(125)
-        .stderr(predicate::str::contains("-o /nonexistent/file: cannot be written"));
+        .stderr(predicate::str::contains("cannot write /nonexistent/file; choose another place"));
     assert!(!marker.exists(), "the program was run though its figures had nowhere to go");
 }
 

@@ -55,6 +55,26 @@ pub fn thp_switch() -> io::Result<ThpSwitch> {
     )
 }
 
+/// Makes this process the parent of descendants whose own parent ends, in place of init: programs that
+/// fork twice to become daemons stay below it (`PR_SET_CHILD_SUBREAPER`).
+///
+/// # Errors
+/// Those of a seccomp filter.
+pub fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: PR_SET_CHILD_SUBREAPER takes an integer; the unused ones must be 0.
+    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }))
+        .map(drop)
+}
+
+/// Whether orphans among its descendants become children of this process.
+#[must_use]
+pub fn adopts_orphans() -> bool {
+    let mut adopts: libc::c_int = 0;
+    // SAFETY: PR_GET_CHILD_SUBREAPER writes an int through a valid pointer.
+    let status = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut adopts, 0, 0, 0) };
+    status == 0 && adopts != 0
+}
+
 /// Has the caller sent `signal` when the thread ends that started it. `parent` is the process
 /// of that thread.
 ///

@@ -349,11 +349,11 @@ mod tests {
         let mut child = Command::new("sleep").arg("0.05").spawn().unwrap();
         session.follow(child.id().cast_signed());
         child.wait().unwrap();
-        let usage = Usage { minor_faults: 77, peak_rss_bytes: 1 << 20, ..Usage::default() };
+        let usage = Usage { minor_faults: 77, peak_rss_bytes: 1 << 40, ..Usage::default() };
         let seen = session.finish(Some((Duration::from_secs(2), usage)));
         assert_eq!(seen.value(Metric::Seconds), Some(2.0));
         assert_eq!(seen.value(Metric::MinorFaults), Some(77.0));
-        assert_eq!(seen.value(Metric::PeakRssBytes), Some((1 << 20) as f64));
+        assert_eq!(seen.value(Metric::PeakRssBytes), Some((1u64 << 40) as f64));
         assert_eq!(seen.value(Metric::ContextSwitches), Some(0.0));
         for metric in Metric::ALL {
             assert!(

@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::time::Duration;
 
-use numapilot_sys::{open_files, process};
+use numapilot_sys::{open_files, prctl, process};
 use procfs::ProcError;
 use procfs::process::{Process, Stat};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::newcomers::{Born, Newcomers};
 use crate::numa_maps::{self, NodeBytes};
@@ -99,6 +100,14 @@ impl Member {
         self.lost_its_first = lost_its_first(stat);
     }
 
+    /// Waits for it where nobody else will: an orphan that has ended, and whose parent this process is.
+    fn bury(&self, root: Option<i32>, adopter: Option<i32>) {
+        let is_orphan = adopter == Some(self.parent) && root != Some(self.process.pid);
+        if let Some(pid) = Pid::from_raw(self.process.pid).filter(|_| self.zombie && is_orphan) {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+    }
+
     /// Whether it runs at this moment.
     fn runs_now(&self) -> bool {
         self.process.stat().is_ok_and(|stat| !has_ended(&stat))
@@ -119,6 +128,10 @@ pub struct Tree {
     /// What members used that no living member has taken over.
     departed: Used,
     newcomers: Newcomers,
+    /// The child of this process that it follows.
+    root: Option<i32>,
+    /// This process, where descendants whose parents have ended become children of it.
+    adopter: Option<i32>,
 }
 
 impl Tree {
@@ -142,7 +155,9 @@ impl Tree {
     #[must_use]
     pub fn of_child(pid: i32) -> Self {
         open_files::raise();
-        let mut tree = Self { newcomers: Newcomers::after(pid), ..Self::default() };
+        let adopter = prctl::adopts_orphans().then(|| std::process::id().cast_signed());
+        let newcomers = Newcomers::after(pid);
+        let mut tree = Self { newcomers, root: Some(pid), adopter, ..Self::default() };
         // The child is not waited for yet: its number is still its own.
         let _ = Process::new(pid).and_then(|process| tree.insert(process));
         tree.refresh();
@@ -184,7 +199,10 @@ impl Tree {
         for (pid, member) in &mut self.members {
             // A zombie still answers, with its final figures.
             match member.process.stat() {
-                Ok(stat) => member.see(&stat),
+                Ok(stat) => {
+                    member.see(&stat);
+                    member.bury(self.root, self.adopter);
+                }
                 Err(_) => gone.push(*pid),
             }
         }
@@ -202,7 +220,8 @@ impl Tree {
     fn adopt(&mut self, born: &mut Vec<Born>) -> bool {
         let before = born.len();
         born.retain(|b| {
-            let ours = self.members.contains_key(&b.parent) && !self.members.contains_key(&b.pid);
+            let is_related = self.members.contains_key(&b.parent) || Some(b.parent) == self.adopter;
+            let ours = is_related && !self.members.contains_key(&b.pid);
             if ours {
                 // It may have ended since it was seen.
                 let _ = Process::new(b.pid).and_then(|process| self.insert(process));

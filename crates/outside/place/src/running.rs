@@ -53,19 +53,18 @@ impl Running {
         own_group: bool,
         held: Option<Held>,
         mut threads: Option<threads::Session>,
-    ) -> Result<Self, SpawnError> {
+        start_error: impl FnOnce(SpawnError) -> PlaceError,
+    ) -> Result<Self, PlaceError> {
         if own_group {
             // Before the program runs: what it starts meanwhile would outlive this process. Without
             // a guard the leader still gets the kernel's signal, and the next start ends the rest.
             let _ = guard::start();
         }
         let started = Instant::now();
-        let mut child = spawn::spawn(command)?;
-        let opened = i32::try_from(child.id())
-            .map_err(std::io::Error::other)
-            .and_then(|pid| Ok((pid, PidFd::open(pid)?)));
-        match opened {
-            Ok((pid, fd)) => {
+        let mut child = spawn::spawn(command).map_err(start_error)?;
+        let pid = child.id().cast_signed();
+        match PidFd::open(pid) {
+            Ok(fd) => {
                 if own_group {
                     guard::watch_group(pid);
                 }
@@ -76,11 +75,15 @@ impl Running {
                 Ok(Self { pid, fd, own_group, started, ended: false, held, threads })
             }
             Err(error) => {
-                // Without a pidfd (kernel before 5.3) it could not be watched: do not leave
-                // it behind. Neither call can help if it fails.
+                // Without a pidfd (kernel before 5.3, a filter of system calls) it could not be
+                // watched: do not leave it behind. Neither call can help if it fails.
                 let _ = child.kill();
                 let _ = child.wait();
-                Err(SpawnError::Exec(error))
+                let cause = format!(
+                    "pidfd_open: {error}; it takes Linux 5.3 and a filter of system calls \
+                     (seccomp) that lets it pass"
+                );
+                Err(PlaceError::Watch { pid, source: std::io::Error::new(error.kind(), cause) })
             }
         }
     }

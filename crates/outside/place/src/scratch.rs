@@ -124,15 +124,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let dead = Owner { start_time: this.start_time + 1, ..this.clone() };
-        let elsewhere = Owner { namespace: "pid:[1]".to_owned(), ..dead.clone() };
         let stale = format!("numapilot-bind-{}-abc123", name(&dead));
         let linked = format!("numapilot-agent-{}-abc123", name(&dead));
-        let stay = [
-            own,
-            format!("numapilot-bind-{}-abc123", name(&elsewhere)),
-            "numapilot-bind-abc123".to_owned(),
-            format!("other-bind-{}-abc123", name(&dead)),
-        ];
+        let stay =
+            [own, "numapilot-bind-abc123".to_owned(), format!("other-bind-{}-abc123", name(&dead))];
         for name in stay.iter().chain([&stale]) {
             fs::write(path(name), "").unwrap();
         }

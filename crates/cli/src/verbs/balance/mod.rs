@@ -29,6 +29,7 @@ use self::options::Decision;
 use self::output::Output;
 use self::session::Session;
 use super::run::{announce, finish};
+use crate::file;
 use crate::sink::Sink;
 use crate::terminal::Terminal;
 use crate::verbs::processes;
@@ -287,12 +288,5 @@ fn nothing_to_balance(machine: &Machine) -> Option<String> {
 
 /// A file that only its owner may read: it tells where a program's memory is.
 fn create_private(path: &std::path::Path) -> anyhow::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .with_context(|| format!("cannot write {}; choose another place", path.display()))
+    file::create(path, 0o600)
 }

@@ -18,6 +18,7 @@ use anyhow::Context;
 use numapilot_observe::{Observation, Session};
 use numapilot_place::effect::Observer;
 use numapilot_place::{Note, Options, Plan, Prepared, Supervisor, prepare};
+use numapilot_sys::prctl;
 use numapilot_topology::Machine;
 
 use self::output::{Form, Output, Report};
@@ -113,6 +114,8 @@ impl Args {
             None => Plan::default(),
         };
         let prepared = self.prepare(&plan, machine)?;
+        // Refused by a filter: what becomes a daemon is not seen then.
+        let _ = prctl::adopt_orphans();
         if let Some(path) = &self.profile {
             announce(&output.terminal, path.display(), &prepared, &[]);
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
@@ -13,6 +12,7 @@ use numapilot_place::journal::Holder;
 use serde::Serialize;
 
 use super::table;
+use crate::file;
 use crate::settle::held_settings;
 use crate::sink::Sink;
 use crate::terminal::{Terminal, is_broken_pipe};
@@ -28,6 +28,8 @@ pub struct Report {
     pids: Option<Vec<i32>>,
     /// Of the command: its own, or 128 and the signal that ended it.
     exit_status: Option<u8>,
+    /// Runs of the command that failed; their figures are in the means.
+    failed_runs: usize,
     /// What counts DRAM accesses here.
     dram_events: Option<DramEvents>,
     /// Whether hardware events leave out the kernel.
@@ -72,6 +74,7 @@ impl Report {
     pub fn ended(&mut self, status: ExitStatus) {
         let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(255);
         let code = u8::try_from(code).unwrap_or(255);
+        self.failed_runs += usize::from(code != 0);
         if self.exit_status.is_none_or(|previous| previous == 0) {
             self.exit_status = Some(code);
         }
@@ -146,11 +149,7 @@ impl Output {
         terminal: Terminal,
     ) -> anyhow::Result<Self> {
         let sink = match path {
-            Some(path) => {
-                let file = File::create(path)
-                    .with_context(|| format!("-o {}: cannot be written", path.display()))?;
-                Sink::file(terminal, path.to_owned(), file)
-            }
+            Some(path) => Sink::file(terminal, path.to_owned(), file::create(path, 0o666)?),
             None if json => Sink::out(terminal),
             None => Sink::err(terminal),
         };
@@ -189,6 +188,15 @@ impl Output {
         let status = ExitCode::from(report.exit_status.unwrap_or(0));
         let (mean, statistics) = Observation::mean(&runs).context("nothing was observed")?;
         let repeated = runs.len() > 1;
+        if repeated && report.failed_runs > 0 {
+            self.terminal.warn(format!(
+                "{} of {} runs failed (the first with exit status {}), and their figures are in the \
+                 means",
+                report.failed_runs,
+                runs.len(),
+                report.exit_status.unwrap_or(0)
+            ));
+        }
         let held = held_settings(&self.terminal);
         // For programs the intervals are the output: a sum of them would be counted twice.
         if (self.json || self.form.separator.is_some()) && self.intervals {

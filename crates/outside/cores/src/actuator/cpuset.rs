@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use numapilot_observe::Tree;
-use numapilot_observe::thread_group::has_ended;
+use numapilot_observe::thread_group::{has_ended, task_with_memory};
 use numapilot_sys::affinity as masks;
 use numapilot_topology::CpuSet;
 use procfs::process::Process;
@@ -214,7 +214,7 @@ impl Cpuset {
     /// Where it shows that the CPUs above, those of the group or the target's group are others.
     pub(super) fn watched(&self, root: i32) -> [PathBuf; 3] {
         let own = self.group.join("cpuset.cpus");
-        [self.above(), own, format!("/proc/{root}/cgroup").into()]
+        [self.above(), own, format!("/proc/{}/cgroup", task_with_memory(root)).into()]
     }
 
     fn is_in(&self, pid: i32, path: &str) -> bool {
@@ -406,7 +406,8 @@ fn path_of(version: Version, pid: i32) -> Option<String> {
         Version::V1 => controllers.iter().any(|name| name == "cpuset"),
         Version::V2 => controllers.iter().all(String::is_empty),
     };
-    let groups = Process::new(pid).ok()?.cgroups().ok()?;
+    // That of a first thread which has ended is the root of the hierarchy.
+    let groups = Process::new(task_with_memory(pid)).ok()?.cgroups().ok()?;
     Some(groups.into_iter().find(|group| is_cpuset(&group.controllers))?.pathname)
 }
 

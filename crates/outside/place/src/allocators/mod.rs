@@ -163,6 +163,9 @@ fn by_path(path: &Path) -> Result<Found, FindError> {
     let bad = |e: io::Error| FindError::BadPath { path: path.to_owned(), cause: e.to_string() };
     library::check(path).map_err(bad)?;
     let real = path.canonicalize().map_err(bad)?;
+    if !exports_malloc(&real).map_err(bad)? {
+        return Err(bad(io::Error::other("it defines no malloc")));
+    }
     let known = path.file_name().and_then(|n| n.to_str()).and_then(known_file);
     // Absolute, because the program may change its directory before it starts another.
     let path = std::path::absolute(path).unwrap_or_else(|_| real.clone());

@@ -30,7 +30,7 @@ use std::fmt;
 
 pub use expected::Expected;
 pub use observer::Observer;
-pub(crate) use process::balancing_is_on;
+pub(crate) use process::{balancing_is_on, not_balancing};
 
 use crate::Note;
 

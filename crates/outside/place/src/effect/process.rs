@@ -236,16 +236,22 @@ impl Process {
         let bytes = |key| kilobytes(&rollup, key).unwrap_or(0);
         let (anonymous, huge) = (bytes("Anonymous:"), bytes("AnonHugePages:"));
         let name = self.name();
+        let status = self.text("status")?;
+        if field(&status, "THP_enabled:") == Some("0") {
+            let before = match huge >> 20 {
+                0 => String::new(),
+                mib => format!("; {mib} MiB from before are left"),
+            };
+            return Ok(not(
+                format!(
+                    "{name} has huge pages switched off (THP_enabled is 0 in its status){before}"
+                ),
+                "look for a program that calls prctl(PR_SET_THP_DISABLE)",
+            ));
+        }
         if huge > 0 {
             let seen = format!("{} of {} MiB in huge pages", huge >> 20, anonymous >> 20);
             return Ok(Verdict::Held(seen));
-        }
-        let status = self.text("status")?;
-        if field(&status, "THP_enabled:") == Some("0") {
-            return Ok(not(
-                format!("{name} has huge pages switched off (THP_enabled is 0 in its status)"),
-                "look for a program that calls prctl(PR_SET_THP_DISABLE)",
-            ));
         }
         if anonymous < ENOUGH_BYTES {
             let mib = ENOUGH_BYTES >> 20;
@@ -284,9 +290,7 @@ impl Process {
             (NumaBalancing::Off, None) => {
                 Ok(Verdict::Idle("this kernel has no AutoNUMA".to_owned()))
             }
-            (NumaBalancing::Off, Some(false)) => {
-                Ok(Verdict::Held("kernel.numa_balancing is 0".to_owned()))
-            }
+            (NumaBalancing::Off, Some(false)) => Ok(Verdict::Held(not_balancing())),
             (NumaBalancing::Off, Some(true)) => {
                 let policy = policy?;
                 if !is_sampled(&policy) {
@@ -308,7 +312,7 @@ impl Process {
                 ))
             }
             (NumaBalancing::On, _) => Ok(not(
-                "kernel.numa_balancing is off: something has changed it since the start",
+                format!("{}: something has changed it since the start", not_balancing()),
                 "look for another program that sets it",
             )),
         }
@@ -324,7 +328,7 @@ impl Process {
         }
         if balancing_is_on() != Some(true) {
             return Ok(not(
-                "kernel.numa_balancing is off, so nothing is sampled",
+                format!("{}, so nothing is sampled", not_balancing()),
                 "sudo sysctl kernel.numa_balancing=1, or --numa-balancing on as root",
             ));
         }
@@ -334,8 +338,23 @@ impl Process {
 
 /// Bit 0 of kernel.numa_balancing; `None` without AutoNUMA.
 pub(crate) fn balancing_is_on() -> Option<bool> {
-    let text = Setting::NumaBalancing.read(Path::new("/")).ok()?;
-    text.parse::<u32>().ok().map(|value| value & 1 == 1)
+    balancing_mode().map(|value| value & 1 == 1)
+}
+
+/// A bit for AutoNUMA, and one for moving pages between tiers of memory
+/// (Documentation/admin-guide/sysctl/kernel.rst).
+fn balancing_mode() -> Option<u32> {
+    Setting::NumaBalancing.read(Path::new("/")).ok()?.parse().ok()
+}
+
+/// What the switch is at where AutoNUMA is off.
+pub(crate) fn not_balancing() -> String {
+    match balancing_mode() {
+        Some(value) if value != 0 => {
+            format!("kernel.numa_balancing is {value}: pages move between tiers only")
+        }
+        _ => "kernel.numa_balancing is 0".to_owned(),
+    }
 }
 
 /// The malloc that a program brings, looked up once for each file; `None` also where the file

@@ -16,6 +16,8 @@ use super::Setting;
 pub(super) const COMPLETE: &str = "json";
 /// Extension of a file that is being written.
 pub(super) const UNFINISHED: &str = "new";
+/// The first PID namespace of a machine (`PROC_PID_INIT_INO` in include/linux/proc_ns.h).
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What one run changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +69,7 @@ pub enum State {
     Dead,
     /// The machine was started again since.
     OtherBoot,
-    /// Its PID namespace is not ours.
+    /// Its PID namespace is not ours, and cannot be looked into.
     Unknown,
 }
 
@@ -77,7 +79,14 @@ impl Owner {
     /// # Errors
     /// Those of reading `/proc`.
     pub fn this() -> io::Result<Self> {
-        Self::of(std::process::id())
+        // Its number may be another process's in a /proc of another namespace.
+        let own = procfs::process::Process::myself().and_then(|process| process.stat());
+        Ok(Self {
+            pid: std::process::id(),
+            start_time: own.map_err(io::Error::other)?.starttime,
+            boot: boot()?,
+            namespace: namespace()?,
+        })
     }
 
     /// Another process.
@@ -101,8 +110,9 @@ impl Owner {
         if self.boot != boot()? {
             return Ok(State::OtherBoot);
         }
-        if self.namespace != namespace()? {
-            return Ok(State::Unknown);
+        let own = namespace()?;
+        if self.namespace != own {
+            return Ok(self.state_from_outside(&own));
         }
         match process::start_time(self.pid) {
             Ok(time) if time == self.start_time => Ok(State::Alive),
@@ -112,6 +122,30 @@ impl Owner {
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(State::Dead),
             Err(e) => Err(e),
         }
+    }
+}
+
+impl Owner {
+    /// Whether it still runs, seen from another PID namespace. The first one sees the processes of all
+    /// others: who is not among them has ended, with its container or in it. Elsewhere, and for a user
+    /// from whom processes may be hidden (`hidepid`), it is not known.
+    fn state_from_outside(&self, own: &str) -> State {
+        let Ok(all) = procfs::process::all_processes() else { return State::Unknown };
+        if all.flatten().any(|process| self.is(&process)) {
+            return State::Alive;
+        }
+        let sees_all = own == FIRST_NAMESPACE
+            && rustix::process::geteuid().is_root()
+            && crate::check_proc().is_ok();
+        if sees_all { State::Dead } else { State::Unknown }
+    }
+
+    /// Whether it is that process of an inner namespace, by its number there and its start.
+    fn is(&self, process: &procfs::process::Process) -> bool {
+        let Ok(status) = process.status() else { return false };
+        let number = status.nspid.filter(|all| all.len() > 1).and_then(|all| all.last().copied());
+        number == i32::try_from(self.pid).ok()
+            && process.stat().is_ok_and(|stat| stat.starttime == self.start_time)
     }
 }
 
@@ -164,4 +198,54 @@ pub fn save(value: &impl Serialize, path: &Path) -> io::Result<()> {
 /// Those of the file system; `InvalidData` for anything else.
 pub fn load<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// A container that is killed takes the guard of its runs with it.
+    #[test]
+    fn a_process_of_another_namespace_is_seen_from_the_first() {
+        if namespace().unwrap() != FIRST_NAMESPACE {
+            println!("skipped: this is not the first PID namespace");
+            return;
+        }
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "cat"]);
+        let Ok(mut outer) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+            println!("skipped: no unshare");
+            return;
+        };
+        // An echo means that it runs; without the privilege there is none.
+        outer.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        if io::Read::read_exact(outer.stdout.as_mut().unwrap(), &mut [0]).is_err() {
+            outer.wait().unwrap();
+            println!("skipped: unshare may not make a PID namespace");
+            return;
+        }
+        let children = format!("/proc/{0}/task/{0}/children", outer.id());
+        let inner: u32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+        let owner = Owner {
+            pid: 1,
+            start_time: process::start_time(inner).unwrap(),
+            boot: boot().unwrap(),
+            namespace: fs::read_link(format!("/proc/{inner}/ns/pid"))
+                .unwrap()
+                .to_string_lossy()
+                .into_owned(),
+        };
+        assert_eq!(owner.state().unwrap(), State::Alive);
+        let earlier = Owner { start_time: owner.start_time - 1, ..owner.clone() };
+        assert_eq!(earlier.state().unwrap(), State::Dead);
+        outer.kill().unwrap();
+        outer.wait().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while owner.state().unwrap() != State::Dead {
+            assert!(std::time::Instant::now() < deadline, "the killed namespace counts as alive");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
 }

@@ -15,7 +15,7 @@ use numapilot_sys::prctl::{self, ThpSwitch};
 
 use super::Prepared;
 use crate::allocators::{Found, GLIBC_HUGE_PAGES, HugePages};
-use crate::effect::balancing_is_on;
+use crate::effect::{balancing_is_on, not_balancing};
 use crate::huge_pages::{Choice, Switches};
 use crate::journal::{Change, Journal, Setting};
 use crate::{Note, NumaBalancing, Thp};
@@ -140,7 +140,7 @@ impl Prepared {
         {
             self.notes.push(Note::new(
                 "memory balancing",
-                "kernel.numa_balancing is off, so nothing is sampled",
+                format!("{}, so nothing is sampled", not_balancing()),
                 "--numa-balancing on as root, or sudo sysctl kernel.numa_balancing=1",
             ));
         }

@@ -163,8 +163,8 @@ impl Prepared {
         let mut command = self.command();
         command.envs(threads.as_ref().and_then(Session::variable));
         configure(&mut command);
-        Running::start(&mut command, self.steps.new_group, held, threads)
-            .map_err(|e| self.start_error(e))
+        let start_error = |error| self.start_error(error);
+        Running::start(&mut command, self.steps.new_group, held, threads, start_error)
     }
 
     /// What should be seen in the running program, for an [`crate::effect::Observer`].
