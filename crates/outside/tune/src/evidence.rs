@@ -64,22 +64,29 @@ pub struct Trial {
     pub peak_rss_bytes: Option<u64>,
     /// What came of it.
     pub outcome: Outcome,
-    /// What a run that failed left.
+    /// What it left.
     #[serde(default, skip_serializing_if = "Remains::is_empty")]
     pub remains: Remains,
 }
 
-/// What a run that failed left.
+/// What a run left.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remains {
-    /// The last lines of its output.
+    /// The last lines of its output, where it failed.
     pub output: String,
     /// Processes that still ran after it, and were ended: name and process number.
     pub ended: Vec<String>,
 }
 
 impl Remains {
+    /// Names of the programs that were ended, without process numbers.
+    pub fn programs(&self) -> impl Iterator<Item = &str> {
+        self.ended
+            .iter()
+            .map(|ended| ended.rsplit_once(" (").map_or(ended.as_str(), |(name, _)| name))
+    }
+
     /// Whether it left nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {

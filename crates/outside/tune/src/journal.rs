@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::evidence::Trial;
 use crate::lines::{Lines, LinesError, whole};
+use crate::run::Written;
 
 /// Name of the file in the state directory.
 const FILE: &str = "trials.jsonl";
@@ -39,6 +40,19 @@ pub enum JournalError {
         /// What differs.
         difference: String,
     },
+    /// The program is not the one that ran.
+    #[error(
+        "the program has changed since the search in {} began, whose runs do not count for it: it \
+         was {then}, and is {now}; start anew without --resume", path.display()
+    )]
+    Program {
+        /// The file.
+        path: PathBuf,
+        /// The program's file then.
+        then: String,
+        /// And now.
+        now: String,
+    },
     /// A line that no numapilot of this version wrote.
     #[error("{}, line {line}, is damaged; leave out --resume to start anew", path.display())]
     Damaged {
@@ -57,6 +71,9 @@ impl From<LinesError> for JournalError {
     }
 }
 
+/// Key of what tells whether the program's file has changed.
+pub const PROGRAM: &str = "program";
+
 /// What is searched; two searches are the same when these are equal.
 pub type Fingerprint = serde_json::Map<String, serde_json::Value>;
 
@@ -73,6 +90,8 @@ enum Entry {
     Trial(Trial),
     /// What the default answered to `--check`.
     Answer(String),
+    /// How the metric's numbers are written.
+    Written(Written),
 }
 
 /// The open file.
@@ -88,6 +107,8 @@ pub struct Past {
     pub trials: Vec<Trial>,
     /// The default's answer.
     pub answer: Option<String>,
+    /// How the metric's numbers are written.
+    pub written: Written,
 }
 
 impl Journal {
@@ -145,6 +166,14 @@ impl Journal {
     pub fn append_answer(&mut self, answer: &str) -> Result<(), JournalError> {
         Ok(self.lines.append(&Entry::Answer(answer.to_owned()))?)
     }
+
+    /// Appends how the metric's numbers are written.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub fn append_written(&mut self, written: &Written) -> Result<(), JournalError> {
+        Ok(self.lines.append(&Entry::Written(written.clone()))?)
+    }
 }
 
 /// The past, and the bytes up to the end of the last whole line.
@@ -160,6 +189,7 @@ fn read(text: &[u8], path: &Path, search: &Fingerprint) -> Result<(Past, usize),
             match serde_json::from_slice(text).map_err(damaged)? {
                 Entry::Trial(trial) => past.trials.push(trial),
                 Entry::Answer(answer) => past.answer = Some(answer),
+                Entry::Written(written) => past.written = written,
             }
         }
     }
@@ -178,6 +208,10 @@ fn compare(path: &Path, header: &Header, search: &Fingerprint) -> Result<(), Jou
     for key in header.search.keys().chain(search.keys()) {
         let (then, now) =
             (header.search.get(key).unwrap_or(&null), search.get(key).unwrap_or(&null));
+        if then != now && key == PROGRAM {
+            let (then, now) = (then.to_string(), now.to_string());
+            return Err(JournalError::Program { path: path.to_owned(), then, now });
+        }
         if then != now {
             return Err(other(format!("its {key} is {then}, not {now}")));
         }
@@ -260,6 +294,22 @@ mod tests {
         drop(open("b", false).unwrap());
         let kept = std::fs::read_to_string(folder.path().join(EARLIER)).unwrap();
         assert_eq!(kept.lines().count(), 2);
+    }
+
+    #[test]
+    fn a_program_that_has_changed_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |bytes: u64, resume| {
+            let mut search = search("a");
+            search.insert(PROGRAM.to_owned(), serde_json::json!({"bytes": bytes}));
+            Journal::open(folder.path(), &search, resume)
+        };
+        drop(open(7, false).unwrap());
+        drop(open(7, true).unwrap());
+        let error = open(8, true).unwrap_err().to_string();
+        for part in ["the program has changed", "7", "8", "start anew without --resume"] {
+            assert!(error.contains(part), "{part} is not in {error}");
+        }
     }
 
     #[test]

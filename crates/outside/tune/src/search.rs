@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::decide::{Decision, Settings, Stop, decide, failures};
+use crate::decide::{Decision, Settings, Stop, decide, failures, too_few_runs};
 use crate::evidence::{Failure, Order, Trial};
 use crate::journal::{Journal, JournalError};
 use crate::run::{RunError, Runner, end_of_output};
@@ -66,7 +66,8 @@ pub fn search(
         };
         for order in orders {
             if is_out_of_time(settings, evidence) {
-                return Ok(Stop::MaxTime);
+                let is_too_little = too_few_runs(settings, evidence).is_some();
+                return Ok(if is_too_little { Stop::TooLittleTime } else { Stop::MaxTime });
             }
             // It may have failed earlier in the same block.
             if failures::out(settings, evidence).contains(&order.candidate) {
@@ -74,6 +75,7 @@ pub fn search(
             }
             watcher.before(order, evidence);
             let answered = runner.answer().is_some();
+            let written = runner.written().clone();
             runner.learn(evidence);
             let trial = match runner.run(order, &space.plan(order.candidate)) {
                 Ok(trial) => trial,
@@ -82,6 +84,9 @@ pub fn search(
             };
             if let (false, DEFAULT, Some(answer)) = (answered, order.candidate, runner.answer()) {
                 journal.append_answer(answer)?;
+            }
+            if *runner.written() != written {
+                journal.append_written(runner.written())?;
             }
             journal.append(&trial)?;
             evidence.push(trial);

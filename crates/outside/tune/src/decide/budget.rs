@@ -4,6 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
 use super::race::LEAST_ROUNDS;
 use super::{Settings, Stop};
 use crate::evidence::{Phase, Trial};
@@ -37,9 +41,9 @@ pub fn is_screened(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> bo
 }
 
 /// The plans beside the default that are compared at all, where the time is too short for the
-/// whole space: as many as can be settled, those that change least first; among equals the
-/// allocators first, which make most of a difference (systematic-numa-study, section 5). `None`
-/// where all are compared.
+/// whole space: as many as can be settled, those that change least first; of these the
+/// allocators first, which make most of a difference (systematic-numa-study, section 5), in an
+/// order drawn from the seed. `None` where all are compared.
 #[must_use]
 pub fn short_list(
     shape: &Shape,
@@ -57,7 +61,12 @@ pub fn short_list(
         let mut plans: Vec<Candidate> = shape.extras().collect();
         let mut cells: Vec<Candidate> =
             shape.candidates().take(shape.cells()).filter(|plan| *plan != DEFAULT).collect();
-        cells.sort_by_key(|&plan| (shape.burden(plan), std::cmp::Reverse(plan)));
+        cells.shuffle(&mut StdRng::seed_from_u64(settings.seed));
+        let first_changed = |plan| {
+            let point = shape.coordinates(plan).unwrap_or_default();
+            point.iter().position(|&level| level != 0)
+        };
+        cells.sort_by_key(|&plan| (shape.burden(plan), first_changed(plan)));
         plans.extend(cells);
         plans.truncate(count);
         return Some(plans);
@@ -70,6 +79,13 @@ pub fn short_list(
         return Some(raced).filter(|raced| !raced.is_empty());
     }
     None
+}
+
+/// Whether only some of the plans are compared because the time is too short for all.
+#[must_use]
+pub fn is_short(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> bool {
+    short_list(shape, settings, evidence)
+        .is_some_and(|list| list.len() + 1 < shape.candidates().count())
 }
 
 /// What can be done in the time that is left.
@@ -100,16 +116,21 @@ pub fn outlook(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Outloo
 }
 
 /// Runs that it takes at least to compare one plan with the default, when the time is shown to
-/// be too short for it: by the fastest run, and before anything but the default has run.
+/// be too short for it: by the fastest run, and before anything but the default has run. Before a
+/// run counts, the time is too short when it is over.
 #[must_use]
 pub fn too_few_runs(settings: &Settings, evidence: &[Trial]) -> Option<usize> {
     let limit = settings.max_seconds?;
     let is_before = |t: &Trial| matches!(t.order.phase, Phase::WarmUp | Phase::Noise);
     let is_warm = |t: &Trial| t.order.phase == Phase::Noise && t.failure().is_none();
-    if !evidence.iter().all(is_before) || !evidence.iter().any(is_warm) {
+    if evidence.is_empty() || !evidence.iter().all(is_before) {
         return None;
     }
     let spent: f64 = evidence.iter().map(|t| t.seconds).sum();
+    if !evidence.iter().any(is_warm) {
+        return (spent >= limit)
+            .then_some(settings.warm_up + settings.noise_runs + 2 * LEAST_ROUNDS);
+    }
     let fastest = evidence.iter().filter(|t| is_warm(t)).map(|t| t.seconds).fold(limit, f64::min);
     let least = settings.warm_up + settings.noise_runs + 2 * LEAST_ROUNDS;
     let left = least.saturating_sub(evidence.len());
@@ -262,6 +283,51 @@ mod tests {
     fn too_little_time_for_one_plan_is_known_at_the_first_run_that_counts() {
         let (evidence, stop) = search(7.0, 60.0);
         assert_eq!((evidence.len(), stop), (2, Stop::TooLittleTime));
+    }
+
+    #[test]
+    fn a_first_run_that_exceeds_the_time_is_too_little_time() {
+        for warm_up in [0, 1] {
+            let settings = Settings {
+                warm_up,
+                max_seconds: Some(2.0),
+                ..Settings::simple(Goal::Minimize, 100)
+            };
+            let phase = if warm_up > 0 { Phase::WarmUp } else { Phase::Noise };
+            let order = Order { phase, block: 0, candidate: DEFAULT };
+            let failed = Outcome::Failed(crate::evidence::Failure::Exit(3));
+            for outcome in [Outcome::Value(4.0), failed] {
+                let evidence = [Trial::new(order, 4.0, outcome)];
+                let decision =
+                    decide(&Shape { levels: vec![2], ..Shape::default() }, &settings, &evidence);
+                assert_eq!(decision, Decision::Stop(Stop::TooLittleTime));
+                assert_eq!(
+                    too_few_runs(&settings, &evidence),
+                    Some(warm_up + 5 + 2 * LEAST_ROUNDS)
+                );
+            }
+            assert_eq!(too_few_runs(&settings, &[]), None);
+        }
+    }
+
+    #[test]
+    fn the_plans_of_a_short_list_are_drawn_from_the_seed() {
+        let shape = Shape { levels: vec![6, 3], ..Shape::default() };
+        let order = Order { phase: Phase::Noise, block: 0, candidate: DEFAULT };
+        let evidence = vec![Trial::new(order, 7.0, Outcome::Value(1.0)); 5];
+        let of = |seed| {
+            let settings = Settings {
+                seed,
+                max_seconds: Some(105.0),
+                ..Settings::simple(Goal::Minimize, 108)
+            };
+            let list = short_list(&shape, &settings, &evidence).unwrap();
+            assert_eq!(list, short_list(&shape, &settings, &evidence).unwrap());
+            assert!(list.iter().all(|plan| plan.0 % 3 == 0), "{list:?}");
+            list[0]
+        };
+        let first: BTreeSet<Candidate> = (1..40).map(of).collect();
+        assert_eq!(first.len(), 5, "every allocator has its chance: {first:?}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::evidence::{Goal, Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 use budget::{BLOCK, Shares};
-pub use budget::{Outlook, outlook, too_few_runs};
+pub use budget::{Outlook, is_short, outlook, too_few_runs};
 pub use findings::{Basis, Claim, Figure, Finding, Findings, MainEffect};
 pub use propose::surfaces;
 pub use rounds::Verdict;

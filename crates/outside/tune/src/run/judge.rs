@@ -2,9 +2,11 @@
 
 use regex::Regex;
 use regex_syntax::hir::{Hir, HirKind};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::number::{Decimal, NumberError, number};
+use super::group::{self, Found};
+use super::number::{Decimal, Kind, NumberError};
 use crate::evidence::{Failure, Outcome};
 use crate::shape::{Candidate, DEFAULT};
 
@@ -81,18 +83,76 @@ pub struct Judge {
     check: Option<Regex>,
     limits: Limits,
     answer: Option<String>,
+    written: Written,
+}
+
+/// How the numbers of the metric are written: the same in all runs, or they cannot be compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// What the unit measures, and the first number.
+    kind: Option<(Kind, String)>,
+    /// The decimal sign, and the first number that shows it.
+    decimal: Option<(Decimal, String)>,
+}
+
+impl Written {
+    /// Whether this number is written as those before it, whose style it is from now on.
+    fn check(&mut self, found: &Found) -> Result<(), String> {
+        let (text, reading) = (&found.text, found.reading);
+        let (kind, first) = self.kind.get_or_insert_with(|| (reading.kind, text.clone()));
+        if *kind != reading.kind {
+            return Err(format!(
+                "'{text}' has {} and '{first}' of an earlier run has {}, so they cannot be \
+                 compared; have the program print one unit, or have the group match the number \
+                 with its unit",
+                name(reading.kind),
+                name(*kind)
+            ));
+        }
+        let Some(decimal) = reading.decimal else { return Ok(()) };
+        let (known, first) = self.decimal.get_or_insert_with(|| (decimal, text.clone()));
+        if *known != decimal {
+            return Err(format!(
+                "'{text}' and '{first}' of an earlier run are not written with the same decimal \
+                 sign; say which it is with --decimal point or --decimal comma"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What a number of this kind has, in a sentence.
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Plain => "no unit",
+        Kind::Time => "a unit of time",
+        Kind::Bytes => "a unit of bytes",
+        Kind::Bits => "a unit of bits",
+        Kind::Percent => "a percent sign",
+    }
 }
 
 impl Judge {
     /// A judge; with `check`, every plan has to give the default's answer.
     #[must_use]
     pub fn new(metric: Metric, check: Option<Regex>, limits: Limits) -> Self {
-        Self { metric, check, limits, answer: None }
+        Self { metric, check, limits, answer: None, written: Written::default() }
     }
 
     /// Expects the answer that the default gave in an earlier part of the search.
     pub fn restore_answer(&mut self, answer: Option<String>) {
         self.answer = answer;
+    }
+
+    /// Expects numbers as an earlier part of the search had them.
+    pub fn restore_written(&mut self, written: Written) {
+        self.written = written;
+    }
+
+    /// How the numbers so far are written.
+    #[must_use]
+    pub fn written(&self) -> &Written {
+        &self.written
     }
 
     /// The answer all plans have to give, once known.
@@ -148,21 +208,25 @@ impl Judge {
         Ok(())
     }
 
-    fn value(&self, text: &str, seconds: f64) -> Outcome {
+    fn value(&mut self, text: &str, seconds: f64) -> Outcome {
         let Metric::Matched { regex, decimal } = &self.metric else {
             return Outcome::Value(seconds);
         };
-        let why = match last_number(regex, text, *decimal) {
-            Ok(value) => return Outcome::Value(value),
-            Err(NoNumber::NoMatch) => format!("no output matches --metric '{regex}'"),
+        let of_metric =
+            |why| Outcome::Failed(Failure::NoFigure(format!("--metric '{regex}' {why}")));
+        match group::find(regex, text, *decimal) {
+            Ok(found) => match self.written.check(&found) {
+                Ok(()) => Outcome::Value(found.reading.value),
+                Err(why) => of_metric(format!("found: {why}")),
+            },
+            Err(NoNumber::NoMatch) => {
+                Outcome::Failed(Failure::NoFigure(format!("no output matches --metric '{regex}'")))
+            }
             Err(NoNumber::Unreadable { matched, why }) => {
-                format!("--metric '{regex}' matched '{matched}': {why}")
+                of_metric(format!("matched '{matched}': {why}"))
             }
-            Err(NoNumber::NotPositive(matched)) => {
-                format!("--metric '{regex}' matched '{matched}', which is no number above 0")
-            }
-        };
-        Outcome::Failed(Failure::NoFigure(why))
+            Err(why) => of_metric(format!("found no figure: {why}")),
+        }
     }
 }
 
@@ -180,22 +244,44 @@ pub enum NoNumber {
         /// Why.
         why: NumberError,
     },
+    /// The group matches a part of a number only.
+    #[error("'{matched}' is a part of '{whole}' only; {}", remedy(group.as_deref()))]
+    Cut {
+        /// As matched.
+        matched: String,
+        /// All of the number.
+        whole: String,
+        /// A group that matches all of it, where such a number is read.
+        group: Option<String>,
+    },
     /// No logarithm.
     #[error("the output's figure '{0}' is no number above 0")]
     NotPositive(String),
 }
 
-/// The number above 0 in the first group of the last match.
+/// What to do about a group that matches a part of a number.
+fn remedy(group: Option<&str>) -> String {
+    group.map_or_else(
+        || {
+            "several units in one number are not read: have the program print one, or compare wall \
+             time"
+                .to_owned()
+        },
+        |group| {
+            format!(
+                "match all of it with a group such as {group}, or, where it is several numbers, \
+                 have the expression match what separates them, outside the group"
+            )
+        },
+    )
+}
+
+/// The number above 0 in the first group of the last match, with the unit that follows it.
 ///
 /// # Errors
 /// [`NoNumber`].
 pub fn last_number(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Result<f64, NoNumber> {
-    let matched = last_match(regex, text).ok_or(NoNumber::NoMatch)?;
-    match number(matched, decimal) {
-        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
-        Ok(_) => Err(NoNumber::NotPositive(matched.to_owned())),
-        Err(why) => Err(NoNumber::Unreadable { matched: matched.to_owned(), why }),
-    }
+    group::find(regex, text, decimal).map(|found| found.reading.value)
 }
 
 /// The first group of the last match that has one, or all of the last match of an expression
@@ -265,6 +351,41 @@ mod tests {
         for text in ["tps = ([0-9.]+)", "(?i)a(b)|c", "(?:x ([0-9]))+"] {
             assert_eq!(metric(text), Ok(()), "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_of_different_units_or_decimal_signs_are_not_compared() {
+        let mut units = judge(r"v ([\d.,]+)", None);
+        assert_eq!(units.outcome(DEFAULT, "v 500 us", 1.0, 0), Outcome::Value(500e-6));
+        assert_eq!(units.outcome(OTHER, "v 1.5 ms", 1.0, 0), Outcome::Value(1.5e-3));
+        let plain = failure(units.outcome(OTHER, "v 1.5", 1.0, 0));
+        assert!(plain.contains("'1.5' has no unit and '500 us'"), "{plain}");
+        let bytes = failure(units.outcome(OTHER, "v 1.5 MB", 1.0, 0));
+        assert!(bytes.contains("a unit of bytes"), "{bytes}");
+
+        let mut thousands = judge(r"v ([\d.,]+)", None);
+        assert_eq!(thousands.outcome(DEFAULT, "v 1.234.567", 1.0, 0), Outcome::Value(1_234_567.0));
+        let why = failure(thousands.outcome(OTHER, "v 1.234", 1.0, 0));
+        assert!(why.contains("'1.234.567'") && why.contains("--decimal"), "{why}");
+        assert_eq!(thousands.outcome(OTHER, "v 999", 1.0, 0), Outcome::Value(999.0));
+        // Also after the search has been resumed.
+        let mut resumed = judge(r"v ([\d.,]+)", None);
+        resumed.restore_written(thousands.written().clone());
+        assert!(failure(resumed.outcome(OTHER, "v 1.234", 1.0, 0)).contains("--decimal"));
+
+        let regex = Regex::new(r"v ([\d.,]+)").unwrap();
+        let metric = Metric::matched(regex, Some(Decimal::Comma)).unwrap();
+        let mut told = Judge::new(metric, None, Limits::default());
+        assert_eq!(told.outcome(DEFAULT, "v 1.234.567", 1.0, 0), Outcome::Value(1_234_567.0));
+        assert_eq!(told.outcome(OTHER, "v 1.234", 1.0, 0), Outcome::Value(1234.0));
+        assert_eq!(told.outcome(OTHER, "v 1,5", 1.0, 0), Outcome::Value(1.5));
+    }
+
+    #[test]
+    fn a_group_that_cuts_a_number_is_named_with_the_remedy() {
+        let mut cut = judge(r"v (\d)", None);
+        let why = failure(cut.outcome(DEFAULT, "v 100", 1.0, 0));
+        assert!(why.contains("'1' is a part of '100' only") && why.contains("([0-9]+)"), "{why}");
     }
 
     #[test]

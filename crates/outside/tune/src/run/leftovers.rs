@@ -1,4 +1,4 @@
-//! What a run that failed left running: found by its process group, its session, and a variable
+//! What a run left running: found by its process group, its session, and a variable
 //! in its environment, which a server that has made itself a session of its own still has.
 
 use std::ffi::OsStr;
@@ -11,6 +11,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 /// Variable that marks the processes of a run.
 pub const MARK: &str = "NUMAPILOT_TUNE_RUN";
 
+/// How long what a successful run left may go on, to end by itself.
+pub const PATIENCE: Duration = Duration::from_millis(100);
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long it is waited for the end after SIGKILL.
@@ -18,9 +20,16 @@ const KILLED: Duration = Duration::from_secs(5);
 /// Between looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Ends what is left of a run whose program was process `leader` and had this mark; names and
-/// process numbers of what was ended.
-pub fn end(leader: i32, mark: &str) -> Vec<String> {
+/// Ends what is left after `patience` of a run whose program was process `leader` and had this
+/// mark; names and process numbers of what was ended.
+pub fn end(leader: i32, mark: &str, patience: Duration) -> Vec<String> {
+    let patient_until = Instant::now() + patience;
+    while Instant::now() < patient_until {
+        if of_run(leader, mark).is_empty() {
+            return Vec::new();
+        }
+        std::thread::sleep(LOOK);
+    }
     let mut named: Vec<(i32, String)> = Vec::new();
     for (signal, limit) in [(Signal::TERM, GRACE), (Signal::KILL, KILLED)] {
         let deadline = Instant::now() + limit;

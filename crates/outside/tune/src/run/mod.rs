@@ -6,6 +6,7 @@
 
 mod capture;
 mod execute;
+mod group;
 mod judge;
 mod leftovers;
 mod number;
@@ -14,7 +15,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use numapilot_place::effect::{Observer, Seen};
@@ -26,7 +27,7 @@ use thiserror::Error;
 use crate::evidence::{Failure, Order, Outcome, Remains, Trial};
 use crate::shape::DEFAULT;
 pub use execute::{Execution, Surroundings, execute, stdin};
-pub use judge::{Judge, Limits, Metric, MetricError, NoNumber, last_number};
+pub use judge::{Judge, Limits, Metric, MetricError, NoNumber, Written, last_number};
 pub use number::{Decimal, NumberError, number};
 
 /// Lines kept of the output of a run that failed.
@@ -78,14 +79,15 @@ pub enum RunError {
     Interrupted,
 }
 
+/// Runs begun in this process, by which each is marked.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
 /// Runs trials.
 pub struct Runner<'a> {
     machine: &'a Machine,
     program: Program,
     judge: Judge,
     interrupted: &'a AtomicBool,
-    /// Runs begun, by which each is marked.
-    begun: u64,
     /// Why no allocator reaches this program, once that was seen.
     no_allocator: Option<String>,
 }
@@ -99,7 +101,7 @@ impl<'a> Runner<'a> {
         judge: Judge,
         interrupted: &'a AtomicBool,
     ) -> Self {
-        Self { machine, program, judge, interrupted, begun: 0, no_allocator: None }
+        Self { machine, program, judge, interrupted, no_allocator: None }
     }
 
     /// Whether this plan can be applied to the program in full; the settings that it changes
@@ -123,13 +125,24 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Expects the metric's numbers as an earlier part of the search had them.
+    pub fn restore_written(&mut self, written: Written) {
+        self.judge.restore_written(written);
+    }
+
+    /// How the metric's numbers are written, as far as seen.
+    #[must_use]
+    pub fn written(&self) -> &Written {
+        self.judge.written()
+    }
+
     /// The answer that all plans must give, once the default has given it.
     #[must_use]
     pub fn answer(&self) -> Option<&str> {
         self.judge.answer()
     }
 
-    /// Makes one run. What a run that fails leaves running is ended.
+    /// Makes one run. What it leaves running is ended, since it would disturb the next.
     ///
     /// # Errors
     /// [`RunError`]: the user interrupts, or the machine does not let anything run. A program
@@ -138,8 +151,8 @@ impl<'a> Runner<'a> {
         if let Some(command) = self.program.prepare.clone() {
             self.run_prepare(&command)?;
         }
-        self.begun += 1;
-        let mark = format!("{}-{}", std::process::id(), self.begun);
+        let number = BEGUN.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{number}", std::process::id());
         let mut marked = plan.clone();
         marked.env.insert(leftovers::MARK.to_owned(), mark.clone());
         let prepared = match self.prepared(&marked) {
@@ -166,7 +179,7 @@ impl<'a> Runner<'a> {
         let execution = match execute(&prepared, surroundings, watch) {
             Ok(execution) => execution,
             Err(error @ RunError::Interrupted) => {
-                leftovers::end(leader, &mark);
+                leftovers::end(leader, &mark, Duration::ZERO);
                 return Err(error);
             }
             Err(RunError::Start(error)) if order.candidate != DEFAULT => {
@@ -185,9 +198,12 @@ impl<'a> Runner<'a> {
             None => self.judge.outcome(order.candidate, text, seconds, *peak_rss_bytes),
         };
         let remains = match &outcome {
-            Outcome::Value(_) => Remains::default(),
+            Outcome::Value(_) => Remains {
+                ended: leftovers::end(leader, &mark, leftovers::PATIENCE),
+                ..Remains::default()
+            },
             Outcome::Failed(_) => {
-                Remains { output: tail(text), ended: leftovers::end(leader, &mark) }
+                Remains { output: tail(text), ended: leftovers::end(leader, &mark, Duration::ZERO) }
             }
         };
         let peak_rss_bytes = (!finished.timed_out).then_some(*peak_rss_bytes);

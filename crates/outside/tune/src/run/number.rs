@@ -9,10 +9,12 @@
 //! groups of three digits, all through the number. A single comma does so only where something
 //! else says that it is no decimal sign. A single point is a decimal sign, as in the C locale.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// What separates whole from decimal digits, where a number alone does not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Decimal {
     /// `1,021` is one thousand and twenty-one.
     Point,
@@ -27,6 +29,42 @@ impl Decimal {
             Self::Comma => ',',
         }
     }
+
+    /// The decimal sign where this sign separates thousands.
+    fn beside(thousands: char) -> Option<Self> {
+        match thousands {
+            '.' => Some(Self::Comma),
+            ',' => Some(Self::Point),
+            _ => None,
+        }
+    }
+}
+
+/// What a unit measures: figures of different kinds cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// No unit, or a prefix alone (`k`, `M`).
+    Plain,
+    /// Seconds.
+    Time,
+    /// Bytes.
+    Bytes,
+    /// Bits.
+    Bits,
+    /// Hundredths.
+    Percent,
+}
+
+/// A number, and how it was written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// In base units: seconds, or the thing counted.
+    pub value: f64,
+    /// What its unit measures.
+    pub kind: Kind,
+    /// The decimal sign that its separators show, where they do and it was not given.
+    pub decimal: Option<Decimal>,
 }
 
 /// Why a text is not read as a number.
@@ -47,7 +85,7 @@ pub enum NumberError {
     /// A unit that is not known.
     #[error(
         "'{0}' is not a unit that is understood (ns, us, ms, s, min, h; k, M, G, T; Ki, Mi, Gi, \
-         Ti; each of these may be followed by B; %); have the group match the number alone"
+         Ti; each of these may be followed by B or bit; %); have the group match the number alone"
     )]
     Unit(String),
 }
@@ -57,6 +95,14 @@ pub enum NumberError {
 /// # Errors
 /// [`NumberError`].
 pub fn number(text: &str, decimal: Option<Decimal>) -> Result<f64, NumberError> {
+    reading(text, decimal).map(|reading| reading.value)
+}
+
+/// The number that a text is, with what its unit and its separators show.
+///
+/// # Errors
+/// [`NumberError`].
+pub fn reading(text: &str, decimal: Option<Decimal>) -> Result<Reading, NumberError> {
     let text: String = text.trim().chars().map(plain).collect();
     let (sign, text) = match text.strip_prefix(['-', '+']) {
         Some(rest) if text.starts_with('-') => (-1.0, rest),
@@ -72,16 +118,21 @@ pub fn number(text: &str, decimal: Option<Decimal>) -> Result<f64, NumberError> 
     if !mantissa.contains(|c: char| c.is_ascii_digit()) {
         return Err(NumberError::NotANumber);
     }
-    let digits = digits(mantissa, decimal, !exponent.is_empty())?;
+    let (digits, shown) = digits(mantissa, decimal, !exponent.is_empty())?;
     let value: f64 = format!("{digits}{exponent}").parse().map_err(|_| NumberError::NotANumber)?;
-    Ok(sign * value * scale(unit.trim())?)
+    let unit = unit.trim();
+    let (kind, scale) = unit_of(unit).ok_or_else(|| {
+        let is_word = unit.chars().all(|c| c.is_alphabetic() || c == '/' || c == '%');
+        if is_word { NumberError::Unit(unit.to_owned()) } else { NumberError::NotANumber }
+    })?;
+    Ok(Reading { value: sign * value * scale, kind, decimal: shown })
 }
 
 /// What may stand between digits.
-const SEPARATORS: [char; 5] = ['.', ',', ' ', '\'', '_'];
+pub const SEPARATORS: [char; 5] = ['.', ',', ' ', '\'', '_'];
 
 /// Typographic signs as those of ASCII.
-fn plain(c: char) -> char {
+pub fn plain(c: char) -> char {
     match c {
         // Minus, non-breaking and thin spaces, apostrophes.
         '\u{2212}' => '-',
@@ -103,8 +154,13 @@ fn exponent(text: &str) -> (&str, &str) {
     text.split_at(text.len() - digits.len() + count)
 }
 
-/// The mantissa with a decimal point, and without separators of thousands.
-fn digits(text: &str, decimal: Option<Decimal>, has_exponent: bool) -> Result<String, NumberError> {
+/// The mantissa with a decimal point, and without separators of thousands; the decimal sign that
+/// its separators show.
+fn digits(
+    text: &str,
+    decimal: Option<Decimal>,
+    has_exponent: bool,
+) -> Result<(String, Option<Decimal>), NumberError> {
     let sign = decimal_sign(text, decimal, has_exponent)?;
     let (whole, fraction) = match sign {
         Some(sign) => text.rsplit_once(sign).unwrap_or((text, "")),
@@ -114,8 +170,13 @@ fn digits(text: &str, decimal: Option<Decimal>, has_exponent: bool) -> Result<St
     if !is_digits(fraction) || sign.is_some_and(|sign| whole.contains(sign)) {
         return Err(NumberError::Separators);
     }
+    let shown = match sign {
+        Some('.') => Some(Decimal::Point),
+        Some(_) => Some(Decimal::Comma),
+        None => whole.chars().find_map(Decimal::beside),
+    };
     let whole = ungrouped(whole).ok_or(NumberError::Separators)?;
-    Ok(format!("{whole}.{fraction}"))
+    Ok((format!("{whole}.{fraction}"), shown.filter(|_| decimal.is_none())))
 }
 
 /// The decimal sign of a number, if it has one.
@@ -164,30 +225,51 @@ fn ungrouped(text: &str) -> Option<String> {
     is_grouped.then(|| groups.concat())
 }
 
-/// What a unit multiplies by.
-fn scale(unit: &str) -> Result<f64, NumberError> {
+/// What a unit measures and multiplies by; `None` for a word that is no unit. Of a rate
+/// (`MiB/s`, `ns/op`) the unit before the stroke counts.
+pub fn unit_of(unit: &str) -> Option<(Kind, f64)> {
     let (hour, minute) = (3600.0, 60.0);
-    Ok(match unit {
-        "" | "s" | "sec" | "B" => 1.0,
-        "h" => hour,
-        "min" => minute,
-        "ms" => 1e-3,
-        "us" => 1e-6,
-        "ns" => 1e-9,
-        "%" => 0.01,
-        "k" | "K" | "kB" | "KB" => 1e3,
-        "M" | "MB" => 1e6,
-        "G" | "GB" => 1e9,
-        "T" | "TB" => 1e12,
-        "Ki" | "KiB" => 1024.0,
-        "Mi" | "MiB" => 1_048_576.0,
-        "Gi" | "GiB" => 1_073_741_824.0,
-        "Ti" | "TiB" => 1_099_511_627_776.0,
-        unit => {
-            let is_word = unit.chars().all(|c| c.is_alphabetic() || c == '/' || c == '%');
-            let what = NumberError::Unit(unit.to_owned());
-            return Err(if is_word { what } else { NumberError::NotANumber });
-        }
+    let time = |seconds| Some((Kind::Time, seconds));
+    let (unit, per) = unit.split_once('/').map_or((unit, None), |(unit, per)| (unit, Some(per)));
+    if per.is_some_and(|per| per.is_empty() || !per.chars().all(char::is_alphabetic)) {
+        return None;
+    }
+    match unit {
+        "" if per.is_none() => Some((Kind::Plain, 1.0)),
+        "h" | "hour" | "hours" => time(hour),
+        "min" | "minute" | "minutes" => time(minute),
+        "s" | "sec" | "secs" | "second" | "seconds" => time(1.0),
+        "ms" | "msec" | "millisecond" | "milliseconds" => time(1e-3),
+        "us" | "usec" | "microsecond" | "microseconds" => time(1e-6),
+        "ns" | "nsec" | "nanosecond" | "nanoseconds" => time(1e-9),
+        "%" => Some((Kind::Percent, 0.01)),
+        "B" | "byte" | "bytes" | "Byte" | "Bytes" => Some((Kind::Bytes, 1.0)),
+        "bit" | "bits" | "bps" => Some((Kind::Bits, 1.0)),
+        _ => with_prefix(unit),
+    }
+}
+
+/// The same of a unit with a prefix, or a prefix alone.
+fn with_prefix(unit: &str) -> Option<(Kind, f64)> {
+    const PREFIXES: [(&str, f64); 9] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
+        ("k", 1e3),
+        ("K", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+    ];
+    PREFIXES.iter().find_map(|(prefix, scale)| {
+        let kind = match unit.strip_prefix(prefix)? {
+            "" => Kind::Plain,
+            "B" | "bytes" | "Bytes" => Kind::Bytes,
+            "b" | "bit" | "bits" | "bps" => Kind::Bits,
+            _ => return None,
+        };
+        Some((kind, *scale))
     })
 }
 
@@ -235,6 +317,9 @@ mod tests {
             ("7 \u{b5}s", 7e-6),
             ("2 KiB", 2048.0),
             ("1,5 GB", 1.5e9),
+            ("2 MiB/s", 2_097_152.0),
+            ("3 Gbits/sec", 3e9),
+            ("12 milliseconds", 0.012),
         ] {
             let read = read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert!((read - value).abs() <= 1e-12 * value.abs(), "{text} is read as {read}");
@@ -263,7 +348,9 @@ mod tests {
         for text in ["1,23,456", "1.2.3", "12,34.5.6", "1 2", "1,234'567", "1234 567", "1,,5"] {
             assert_eq!(read(text), Err(NumberError::Separators), "{text}");
         }
-        for (text, unit) in [("3 m", "m"), ("5 furlongs", "furlongs"), ("2e", "e")] {
+        for (text, unit) in
+            [("3 m", "m"), ("5 furlongs", "furlongs"), ("2e", "e"), ("5 ops/sec", "ops/sec")]
+        {
             assert_eq!(read(text), Err(NumberError::Unit(unit.into())), "{text}");
         }
     }

@@ -43,23 +43,34 @@ fn a_program_that_fails_is_an_outcome_and_its_output_is_kept() {
 
 /// A server that has a session of its own, and outlives the program that started it.
 #[test]
-fn what_a_failed_run_left_running_is_ended_and_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pids");
-    let script = format!(
-        "setsid sleep 101 </dev/null >/dev/null 2>&1 & echo $! >> {0}; \
-         sleep 102 </dev/null >/dev/null 2>&1 & echo $! >> {0}; exit 3",
-        file.display()
-    );
-    let trial = run(shell(&script), OTHER).unwrap();
-    let pids = std::fs::read_to_string(file).unwrap();
-    assert_eq!(pids.lines().count(), 2);
-    for pid in pids.lines() {
-        let is_named = trial.remains.ended.iter().any(|ended| ended.ends_with(&format!("({pid})")));
-        assert!(is_named, "{pid} of {:?}", trial.remains.ended);
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        assert!(stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z")), "{pid} lives on");
+fn what_a_run_left_running_is_ended_and_named() {
+    for status in [0, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pids");
+        let script = format!(
+            "setsid sleep 101 </dev/null >/dev/null 2>&1 & echo $! >> {0}; \
+             sleep 102 </dev/null >/dev/null 2>&1 & echo $! >> {0}; exit {status}",
+            file.display()
+        );
+        let trial = run(shell(&script), OTHER).unwrap();
+        assert_eq!(trial.failure().is_none(), status == 0, "{trial:?}");
+        let pids = std::fs::read_to_string(file).unwrap();
+        assert_eq!(pids.lines().count(), 2);
+        for pid in pids.lines() {
+            let ended = &trial.remains.ended;
+            let is_named = ended.iter().any(|ended| ended.ends_with(&format!("({pid})")));
+            assert!(is_named, "{pid} of {ended:?}");
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            assert!(stat.is_err() || stat.is_ok_and(|s| s.contains(") Z")), "{pid} lives on");
+        }
+        assert_eq!(trial.remains.programs().collect::<Vec<_>>(), ["sleep", "sleep"]);
     }
+}
+
+#[test]
+fn what_ends_by_itself_right_after_the_program_is_not_ended() {
+    let trial = run(shell("sleep 0.02 </dev/null >/dev/null 2>&1 & exit 0"), OTHER).unwrap();
+    assert!(matches!(trial.outcome, Outcome::Value(_)), "{trial:?}");
 }
 
 #[test]
