@@ -9,7 +9,8 @@
 //!
 //! A plan is `best` when rounds of its own show it. Otherwise every plan that was not dropped
 //! has its figure from the same place, the model of all runs, and `expected` is the one with
-//! the least of all figures shown: never one that is worse than the default or than another.
+//! the least of all figures shown, or one within the resolution of it that changes less: never
+//! one that gains no more than the resolution over the default.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +42,8 @@ pub enum Claim {
     Default,
     /// Shown to be better than the default, and no other is shown to be better than it.
     Best,
-    /// Nothing is shown, and this plan has the least expected cost of all.
+    /// Nothing is shown, and this plan is expected to gain more than the resolution, and no other
+    /// to gain that much more than it.
     Expected,
     /// In the race to its end: it cannot be told from the others there.
     Tied,
@@ -177,8 +179,8 @@ impl Findings {
         self.plans.iter().find(|finding| finding.claim == Claim::Best)
     }
 
-    /// Without a best plan: the one expected to be, if any is expected to be better than the
-    /// default.
+    /// Without a best plan: the one expected to be, if any is expected to gain more than the
+    /// resolution.
     #[must_use]
     pub fn expected(&self) -> Option<&Finding> {
         self.plans.iter().find(|finding| finding.claim == Claim::Expected)
@@ -277,17 +279,26 @@ impl Judge<'_> {
     }
 
     /// Names the plan to expect most of, where none is shown to be better than the default: the
-    /// least of all figures shown, the default's among them.
+    /// least of all figures shown, the default's among them, or of those that differ from it by less
+    /// than the resolution the one that changes least.
     fn name_expected(&self, plans: &mut [Finding]) {
         if plans.iter().any(|finding| finding.claim == Claim::Best) {
             return;
         }
-        let is_shown = |finding: &&mut Finding| finding.figure.is_some();
-        let least = plans.iter_mut().filter(is_shown).min_by(|a, b| cost(a).total_cmp(&cost(b)));
-        let Some(least) = least else { return };
-        let may_be_named = matches!(least.claim, Claim::Tied | Claim::Screened);
-        if may_be_named && cost(least) < 0.0 {
-            least.claim = Claim::Expected;
+        let may_be_named =
+            |finding: &Finding| matches!(finding.claim, Claim::Tied | Claim::Screened);
+        let is_shown = |finding: &&Finding| finding.figure.is_some();
+        let least = plans.iter().filter(is_shown).min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let Some(least) = least.filter(|least| may_be_named(least)).map(cost) else { return };
+        let resolution = self.settings.resolution.ln_1p();
+        let burden = |finding: &Finding| self.shape.burden(finding.plan);
+        let simplest = plans
+            .iter_mut()
+            .filter(|plan| may_be_named(plan) && cost(plan) < -resolution)
+            .filter(|plan| cost(plan) <= least + resolution)
+            .min_by(|a, b| burden(a).cmp(&burden(b)).then(cost(a).total_cmp(&cost(b))));
+        if let Some(simplest) = simplest {
+            simplest.claim = Claim::Expected;
         }
     }
 

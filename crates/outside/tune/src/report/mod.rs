@@ -1,12 +1,16 @@
 //! The result of a search, from its evidence alone.
 
+use std::collections::BTreeSet;
+
 use numapilot_place::Plan;
 use serde::Serialize;
 
 pub use crate::decide::{Basis, Claim as Status};
-use crate::decide::{Claim, Figure, Finding, Findings, MainEffect, Settings, Stop};
+use crate::decide::{
+    Claim, Figure, Finding, Findings, MainEffect, Settings, Stop, failures, is_short,
+};
 use crate::evidence::{Goal, Outcome, Phase, Trial};
-use crate::shape::DEFAULT;
+use crate::shape::{Candidate, DEFAULT};
 use crate::space::{Skipped, Space};
 use crate::statistics::median;
 
@@ -20,6 +24,8 @@ pub struct Report {
     /// Standard deviation of the default against itself, as a share; absent with fewer
     /// than two runs.
     pub noise: Option<f64>,
+    /// Runs of the default that the noise is of: its first ones.
+    pub noise_runs: usize,
     /// Runs made, warm-up included.
     pub runs: usize,
     /// Seconds of running.
@@ -45,6 +51,12 @@ pub struct Report {
     pub expected: Option<PlanFigures>,
     /// What was not compared.
     pub skipped: Vec<Skipped>,
+    /// Plans that never ran.
+    pub never_ran: Vec<String>,
+    /// Whether these never ran because the time was too short for all plans.
+    pub is_short: bool,
+    /// Programs that runs left running, and that were ended.
+    pub left_running: BTreeSet<String>,
 }
 
 /// The default.
@@ -124,11 +136,15 @@ impl Report {
     ) -> Self {
         let shape = space.shape();
         let findings = Findings::new(&shape, settings, evidence);
+        let ran: BTreeSet<Candidate> = evidence.iter().map(|t| t.order.candidate).collect();
+        let never_ran = shape.candidates().filter(|plan| !ran.contains(plan));
+        let left_running = evidence.iter().flat_map(|trial| trial.remains.programs());
         let figures = |finding: &Finding| plan_figures(space, settings.goal, evidence, finding);
         Self {
             metric,
             goal: settings.goal,
             noise: findings.noise,
+            noise_runs: failures::succeeded(evidence, Phase::Noise),
             runs: evidence.len(),
             // An empty sum of f64 is -0.
             seconds: evidence.iter().fold(0.0, |sum, trial| sum + trial.seconds),
@@ -142,6 +158,9 @@ impl Report {
             plans: findings.plans.iter().map(figures).collect(),
             effects: findings.effects.iter().map(|e| effect(space, settings.goal, e)).collect(),
             skipped: space.skipped.clone(),
+            never_ran: never_ran.map(|plan| space.plan(plan).to_string()).collect(),
+            is_short: is_short(&shape, settings, evidence),
+            left_running: left_running.map(str::to_owned).collect(),
         }
     }
 }
@@ -170,7 +189,11 @@ fn plan_figures(space: &Space, goal: Goal, evidence: &[Trial], finding: &Finding
             .or(is_default.then_some([1.0, 1.0])),
         basis: finding.figure.map(|figure| figure.basis),
         status: finding.claim,
-        reason: failures.last().map(|failed| failed.reason.clone()),
+        // Runs of the warm-up are not counted either.
+        reason: failures
+            .iter()
+            .rfind(|failed| failed.phase != Phase::WarmUp)
+            .map(|failed| failed.reason.clone()),
         runs: finding.runs,
         failed: finding.failed,
         failures,
