@@ -227,6 +227,10 @@ fn what_is_measured_is_checked_before_the_first_run() {
     // Runs of 0.1 s: not even one plan can be compared in 0.3 s.
     let short = refused(&["--max-time", "300ms", "--", "sleep", "0.1"], 125);
     assert!(short.contains("--max-time is too short"), "{short}");
+    // Not even one run.
+    let short = refused(&["--max-time", "50ms", "--", "sleep", "0.2"], 125);
+    assert!(short.contains("--max-time 0.05s is shorter than one run"), "{short}");
+    assert!(short.contains("takes 18 runs"), "{short}");
 }
 
 #[test]
@@ -320,6 +324,53 @@ fn an_interruption_prints_what_is_known() {
     assert_eq!(output.status.code(), Some(130));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("default: median") && text.contains("interrupted"), "{text}");
+}
+
+#[test]
+fn a_signal_that_ends_it_is_in_the_status() {
+    for (signal, status) in [(libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
+        let folder = folder(&[]);
+        let mut child = Process::new(assert_cmd::cargo::cargo_bin("numapilot"))
+            .current_dir(folder.path())
+            .args(["tune", "--state", "state", "--max-runs", "5000", "--", "sleep", "0.05"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("noise")));
+        PidFd::open(child.id().cast_signed()).unwrap().signal(signal).unwrap();
+        assert!(lines.count() < 1000);
+        assert_eq!(child.wait().unwrap().code(), Some(status));
+    }
+}
+
+#[test]
+fn a_program_that_has_changed_is_not_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let write = |text: &str| {
+        fs::write(&program, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&program, mode).unwrap();
+    };
+    let search = |more: &[&str]| {
+        let mut command = Command::cargo_bin("numapilot").unwrap();
+        command.current_dir(folder.path()).args(["tune", "--state", "state"]).args(more);
+        for factor in ["allocator=inherit", "threads=none", "memory=inherit", "thp=inherit"] {
+            command.args(["--factor", factor]);
+        }
+        command.args(["--factor", "numa-balancing=inherit", "--", "./program"]);
+        command
+    };
+    write("#!/bin/sh\nexit 0\n");
+    search(&[]).assert().success();
+    search(&["--resume"]).assert().success();
+    write("#!/bin/sh\nexit  0\n");
+    let text = error(search(&["--resume"]), 125);
+    assert!(text.contains("the program has changed"), "{text}");
+    assert!(text.contains("start anew without --resume"), "{text}");
 }
 
 /// An output into which nothing fits, so that whoever writes to it waits, and its reader.

@@ -130,6 +130,7 @@ fn origin(report: &Report, best: &PlanFigures, command: &[OsString], held: &[Hol
         format!("Result: {}", print::result(report, best)),
         format!("Runs: {} of this plan, {} in all", best.runs, report.runs),
     ];
+    lines.extend(print::compared(report).map(|of| format!("Compared: {of}")));
     lines.extend(held.iter().map(|holder| format!("Meanwhile: {holder}")));
     lines.iter().map(|line| format!("# {}\n", line.replace(char::is_control, " "))).collect()
 }

@@ -11,9 +11,11 @@ mod setup;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use numapilot_place::PlaceError;
 use numapilot_tune::decide::{Settings, Stop, too_few_runs};
 use numapilot_tune::evidence::Trial;
@@ -22,10 +24,11 @@ use numapilot_tune::run::{Decimal, Limits, RunError};
 use numapilot_tune::search::{SearchError, search};
 use numapilot_tune::space::Request;
 use regex::Regex;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::interruption::{self, INTERRUPTED};
 use crate::settle::{self, Measured};
-use crate::terminal::{Terminal, seconds};
+use crate::terminal::{Terminal, plural, seconds};
 use crate::units;
 use crate::verbs::processes;
 
@@ -208,6 +211,8 @@ impl Args {
             Ok(setup) => setup,
             Err(error) => return launch_error(terminal, &self.command, error),
         };
+        // Before the flag, so that whoever sees that finds the signal known.
+        let signal = last_signal()?;
         let interrupted = interruption::flag()?;
         let mut runner = setup.runner(&interrupted);
         let directory = self.files.state(&self.command)?;
@@ -217,11 +222,13 @@ impl Args {
             self.files.resume,
         )?;
         runner.restore_answer(past.answer);
+        runner.restore_written(past.written);
         let mut evidence = past.trials;
         print::start(terminal, &setup, journal.path(), evidence.len());
         // Put back by its end, and after a death like every entry of the settings' journal.
         let _reserved = setup.reserve(&self.command)?;
-        let mut progress = progress::Progress::new(terminal, &setup.space, &setup.settings);
+        let mut progress =
+            progress::Progress::new(terminal, &setup.space, &setup.settings, setup.is_time());
         let result = search(
             &setup.space,
             &setup.settings,
@@ -238,8 +245,8 @@ impl Args {
             }
             Err(error) => {
                 return Err(anyhow::Error::from(error).context(format!(
-                    "stopped after {} runs, which are kept in {} (--resume goes on)",
-                    evidence.len(),
+                    "stopped after {}, kept in {} (--resume goes on)",
+                    plural(evidence.len(), "run"),
                     journal.path().display()
                 )));
             }
@@ -258,10 +265,25 @@ impl Args {
             print::report(terminal, &report, &outputs, &held)?;
         }
         if stop == Stop::Interrupted {
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(ExitCode::from(status_after(signal.load(Ordering::Relaxed))));
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Where the handlers of signals keep the number of the last one that asked for the end.
+fn last_signal() -> anyhow::Result<Arc<AtomicUsize>> {
+    let last = Arc::new(AtomicUsize::new(0));
+    for (signal, number) in [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)] {
+        signal_hook::flag::register_usize(signal, Arc::clone(&last), number)
+            .context("cannot receive signals")?;
+    }
+    Ok(last)
+}
+
+/// The status after a signal, as shells have it.
+fn status_after(signal: usize) -> u8 {
+    u8::try_from(128 + signal).ok().filter(|_| signal > 0).unwrap_or(INTERRUPTED)
 }
 
 /// A program that is not there, or that cannot be executed, has its own status.
@@ -299,12 +321,29 @@ fn shell_line(command: &[OsString]) -> Option<&str> {
 fn too_little_time(settings: &Settings, evidence: &[Trial], journal: &Path) -> anyhow::Error {
     let least = too_few_runs(settings, evidence).unwrap_or_default();
     let each = evidence.iter().map(|t| t.seconds).sum::<f64>() / evidence.len().max(1) as f64;
+    let limit = settings.max_seconds.unwrap_or_default();
+    let enough = (1.2 * each * least as f64).ceil();
+    let journal = journal.display();
+    let last = evidence.last().and_then(Trial::failure);
+    if let Some(failure) = last.filter(|_| evidence.iter().all(|t| t.failure().is_some())) {
+        return anyhow::anyhow!(
+            "--max-time {limit}s is over and no run has succeeded; the last of {} failed: {failure}",
+            plural(evidence.len(), "run")
+        );
+    }
+    if each >= limit {
+        return anyhow::anyhow!(
+            "--max-time {limit}s is shorter than one run of the program ({}); comparing one plan \
+             with the default takes {least} runs; give --max-time {enough:.0}s or more, with \
+             --resume to keep what is in {journal}",
+            seconds(each)
+        );
+    }
     anyhow::anyhow!(
         "--max-time is too short: a run takes {}, and comparing one plan with the default takes {} \
-         runs at least; give --max-time {:.0}s or more, with --resume to keep what is in {}",
+         runs at least; give --max-time {enough:.0}s or more, with --resume to keep what is in \
+         {journal}",
         seconds(each),
         least,
-        (1.2 * each * least as f64).ceil(),
-        journal.display()
     )
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use numapilot_place::journal::{Holder, Setting};
 use numapilot_tune::decide::Stop;
 use numapilot_tune::evidence::Goal;
-use numapilot_tune::report::{PlanFigures, Report, Status};
+use numapilot_tune::report::{Basis, PlanFigures, Report, Status};
 use numapilot_tune::space::Skipped;
 
 use super::files::Outputs;
@@ -54,8 +54,8 @@ pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
     }
     let resumed = if done > 0 { format!(", {done} of them made before") } else { String::new() };
     terminal.say(format_args!(
-        "at most {} runs{resumed}; results go to {}",
-        setup.settings.max_runs,
+        "at most {}{resumed}; results go to {}",
+        plural(setup.settings.max_runs, "run"),
         state.display()
     ));
 }
@@ -97,15 +97,17 @@ fn heading(out: &mut impl Write, report: &Report, held: &[Holder]) -> anyhow::Re
     )?;
     let median = match report.default.median {
         Some(median) if report.metric == WALL_TIME => seconds(median),
-        Some(median) => format!("{median:.6}").trim_end_matches('0').trim_end_matches('.').into(),
+        Some(median) => figure(median),
         None => "<not measured>".to_owned(),
     };
-    let noise = report.noise.map_or("<not measured>".into(), |n| format!("{:.1} %", 100.0 * n));
+    let noise = report.noise.map_or("<not measured>".into(), |n| {
+        format!("{:.1} % (of its first {})", 100.0 * n, plural(report.noise_runs, "run"))
+    });
     writeln!(
         out,
-        "default: median {median} of {} runs, noise {noise}; {} runs in {}",
-        report.default.runs,
-        report.runs,
+        "default: median {median} of {}, noise {noise}; {} in {}",
+        plural(report.default.runs, "run"),
+        plural(report.runs, "run"),
         seconds(report.seconds)
     )?;
     for holder in held {
@@ -114,6 +116,14 @@ fn heading(out: &mut impl Write, report: &Report, held: &[Holder]) -> anyhow::Re
     }
     writeln!(out)?;
     Ok(())
+}
+
+/// A figure of a metric.
+pub fn figure(value: f64) -> String {
+    if value < 1e-3 {
+        return format!("{value:.6e}");
+    }
+    format!("{value:.6}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
@@ -125,6 +135,11 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let shown = |plan: &&PlanFigures| plan.status != Status::Screened;
     // Without a race the screening is all there is.
     let raced = report.plans.iter().filter(shown).count() > 1;
+    let has = |basis| {
+        let rows = report.plans.iter().filter(|plan| !raced || shown(plan));
+        rows.filter(|plan| plan.confidence.is_some()).any(|plan| plan.basis == Some(basis))
+    };
+    let is_mixed = has(Basis::Model) && has(Basis::Rounds);
     let mut told: Vec<&str> = Vec::new();
     for plan in report.plans.iter().filter(|plan| !raced || shown(plan)) {
         // A cause that several plans share is told once.
@@ -137,25 +152,58 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
             printable(&plan.plan),
             plan.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
             // The default's ratio to itself has no doubt.
-            plan.confidence
-                .filter(|_| plan.status != Status::Default)
-                .map_or_else(|| unknown(plan), |[low, high]| format!("{low:.3} to {high:.3}")),
+            plan.confidence.filter(|_| plan.status != Status::Default).map_or_else(
+                || unknown(plan),
+                |[low, high]| format!("{low:.3} to {high:.3}{}", mark(plan, is_mixed)),
+            ),
             plan.runs.to_string(),
             status(plan, &report.plans),
         ]);
     }
     writeln!(out, "{}", trimmed(&rows))?;
     let screened = report.plans.iter().filter(|p| p.status == Status::Screened).count();
-    let unseen = report.candidates - report.plans.len().min(report.candidates);
+    if is_mixed {
+        writeln!(
+            out,
+            "{DIM}* of the model of all runs, for this plan alone; the others are of the race, which \
+             says who is tied{DIM:#}"
+        )?;
+    }
     if screened > 0 && raced {
         writeln!(out, "{DIM}screened only (in --json): {}{DIM:#}", plural(screened, "plan"))?;
     }
-    if unseen > 0 {
-        writeln!(out, "{DIM}never ran: {}{DIM:#}", plural(unseen, "plan"))?;
+    if let Some(plans) = never_ran(report) {
+        writeln!(out, "{DIM}{plans}{DIM:#}")?;
+    }
+    if !report.left_running.is_empty() {
+        let programs: Vec<String> =
+            report.left_running.iter().map(|name| printable(name)).collect();
+        writeln!(out, "{DIM}left running by runs, and ended: {}{DIM:#}", programs.join(", "))?;
     }
     explain(out, report)?;
     writeln!(out)?;
     Ok(())
+}
+
+/// Names shown of the plans that never ran; all are in `--json`.
+const NAMES: usize = 12;
+
+/// Which plans never ran.
+fn never_ran(report: &Report) -> Option<String> {
+    let plans = &report.never_ran;
+    let why = if report.is_short { ", for want of time" } else { "" };
+    let names: Vec<String> = plans.iter().take(NAMES).map(|plan| printable(plan)).collect();
+    let names = names.join("; ");
+    match plans.len().checked_sub(NAMES) {
+        _ if plans.is_empty() => None,
+        None | Some(0) => Some(format!("never ran{why}: {names}")),
+        Some(more) => Some(format!("never ran{why}: {names}; and {}", plural(more, "more plan"))),
+    }
+}
+
+/// What marks the interval of the model beside those of the race.
+fn mark(plan: &PlanFigures, is_mixed: bool) -> &'static str {
+    if is_mixed && plan.basis == Some(Basis::Model) { " *" } else { "" }
 }
 
 fn effects(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
@@ -192,19 +240,32 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     };
     match &report.best {
         Some(best) => {
-            writeln!(out, "{GOOD}Best: {}{GOOD:#}: {} ({why}).", best.plan, result(report, best))?;
+            let of = compared(report).map(|of| format!(" of the {of}")).unwrap_or_default();
+            let plan = printable(&best.plan);
+            writeln!(out, "{GOOD}Best{of}: {plan}{GOOD:#}: {} ({why}).", result(report, best))?;
         }
         None => {
             writeln!(out, "{WARN}Nothing is shown to beat the default{WARN:#} ({why}).")?;
             if let Some(plan) = &report.expected {
                 writeln!(out, "Expected to be best: {}: {}.", plan.plan, result(report, plan))?;
                 writeln!(out, "--resume with a larger --max-runs or --max-time would tell.")?;
-            } else if report.stop == Stop::Interrupted {
-                writeln!(out, "No plan is expected to be better so far.")?;
+            } else if report.plans.iter().any(|plan| plan.basis.is_some()) {
+                let resolution = 100.0 * report.resolution;
+                let of = compared(report).map(|of| format!(", of the {of}")).unwrap_or_default();
+                writeln!(
+                    out,
+                    "No plan is expected to gain more than {resolution} % (--resolution){of}."
+                )?;
             }
         }
     }
     Ok(())
+}
+
+/// Of how many plans a verdict is, where the time was too short for all.
+pub fn compared(report: &Report) -> Option<String> {
+    let ran = report.candidates - report.never_ran.len().min(report.candidates);
+    report.is_short.then(|| format!("{ran} of {} that ran", plural(report.candidates, "plan")))
 }
 
 /// What a plan brings, with its interval: `41.3 % less, 1.70 times faster; ratio 0.587, 95 %

@@ -1,15 +1,18 @@
 //! What is going on, on a terminal; the noise as soon as it is known.
 
+use std::collections::BTreeSet;
+
 use numapilot_tune::decide::failures::{self, Tally};
 use numapilot_tune::decide::race::Race;
 use numapilot_tune::decide::{Findings, Settings, outlook};
-use numapilot_tune::evidence::{Failure, Order, Phase, Trial};
+use numapilot_tune::evidence::{Failure, Order, Outcome, Phase, Trial};
 use numapilot_tune::search::Watcher;
 use numapilot_tune::space::Space;
 use numapilot_tune::statistics::{median, robust_sigma};
 
+use super::print;
 use crate::status_line::StatusLine;
-use crate::terminal::{Terminal, left_time, seconds};
+use crate::terminal::{Terminal, left_time, plural, printable, seconds};
 
 /// Noise from which on small differences take very many runs.
 const NOISY: f64 = 0.20;
@@ -24,11 +27,21 @@ pub struct Progress<'a> {
     line: StatusLine<'a>,
     space: &'a Space,
     settings: &'a Settings,
+    /// Whether the metric is wall time.
+    is_time: bool,
+    /// Programs that runs left running, each named once.
+    left: BTreeSet<String>,
 }
 
 impl<'a> Progress<'a> {
-    pub fn new(terminal: &'a Terminal, space: &'a Space, settings: &'a Settings) -> Self {
-        Self { line: StatusLine::new(terminal), space, settings }
+    pub fn new(
+        terminal: &'a Terminal,
+        space: &'a Space,
+        settings: &'a Settings,
+        is_time: bool,
+    ) -> Self {
+        let line = StatusLine::new(terminal);
+        Self { line, space, settings, is_time, left: BTreeSet::new() }
     }
 
     pub fn finish(&self) {
@@ -40,11 +53,18 @@ impl<'a> Progress<'a> {
         let costs: Vec<f64> = runs().filter_map(|t| t.cost(self.settings.goal)).collect();
         let times: Vec<f64> = runs().map(|t| t.seconds).collect();
         let (noise, time) = (robust_sigma(&costs), median(&times));
+        let values: Vec<f64> = runs()
+            .filter_map(|trial| match trial.outcome {
+                Outcome::Value(value) => Some(value),
+                Outcome::Failed(_) => None,
+            })
+            .collect();
+        let middle = median(&values);
         self.line.say(&format!(
-            "noise {:.1} % ({} runs of the default, median {})",
+            "noise {:.1} % ({} of the default, median {})",
             100.0 * noise,
-            costs.len(),
-            seconds(time)
+            plural(costs.len(), "run"),
+            if self.is_time { seconds(middle) } else { print::figure(middle) }
         ));
         let warn = |message: &str| self.line.warn(message);
         self.say_outlook(evidence);
@@ -71,7 +91,8 @@ impl Progress<'_> {
             return;
         }
         let time = left_time(outlook.seconds);
-        self.line.say(&format!("at most {} more runs, about {time}", outlook.runs));
+        let more = plural(outlook.runs, "more run");
+        self.line.say(&format!("at most {more}, about {time}"));
         if outlook.plans < outlook.of {
             self.line.warn(&format!(
                 "in this time (--max-time) {} of {} plans can be compared, those that change \
@@ -101,7 +122,22 @@ impl Progress<'_> {
             self.line.say(&format!("  | {}", line.replace(char::is_control, " ")));
         }
         for ended in &trial.remains.ended {
-            self.line.say(&format!("  it left {ended} running, which was ended"));
+            self.line.say(&format!("  it left {} running, which was ended", printable(ended)));
+        }
+    }
+
+    /// What a run that succeeded left running: each program once.
+    fn say_left(&mut self, evidence: &[Trial], trial: &Trial) {
+        for program in trial.remains.programs() {
+            if self.left.insert(program.to_owned()) {
+                self.line.say(&format!(
+                    "run {} ({}), {}: it left {} running, which was ended, as after every run",
+                    evidence.len(),
+                    trial.order.phase,
+                    self.space.plan(trial.order.candidate),
+                    printable(program),
+                ));
+            }
         }
     }
 }
@@ -122,7 +158,8 @@ impl Watcher for Progress<'_> {
         if !evidence.is_empty() {
             let each = evidence.iter().map(|t| t.seconds).sum::<f64>() / evidence.len() as f64;
             let left = self.settings.budget(evidence).saturating_sub(evidence.len());
-            parts.push(format!("at most {left} runs, {}", left_time(each * left as f64)));
+            let time = left_time(each * left as f64);
+            parts.push(format!("at most {}, {time}", plural(left, "run")));
         }
         // Last, since the terminal may cut it off.
         let findings = Findings::glance(&self.space.shape(), self.settings, evidence);
@@ -138,6 +175,9 @@ impl Watcher for Progress<'_> {
 
     fn after(&mut self, evidence: &[Trial]) {
         let Some(last) = evidence.last() else { return };
+        if last.failure().is_none() {
+            self.say_left(evidence, last);
+        }
         let noise = failures::succeeded(evidence, Phase::Noise);
         match last.failure() {
             Some(failure) => self.say_failure(evidence, last, failure),

@@ -3,19 +3,20 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
-use numapilot_place::Plan;
 use numapilot_place::journal::{Change, Held, Holder, Journal, Setting};
+use numapilot_place::{Plan, find_program};
 use numapilot_topology::Machine;
 use numapilot_tune::decide::Settings;
 use numapilot_tune::evidence::Goal;
-use numapilot_tune::journal::Fingerprint;
+use numapilot_tune::journal::{Fingerprint, PROGRAM};
 use numapilot_tune::run::{Decimal, Judge, Limits, Metric, Program, Runner};
 use numapilot_tune::space::{Facts, Space};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::input::Input;
 use super::{Args, print};
@@ -94,6 +95,11 @@ impl Setup {
         Runner::new(&self.machine, self.program.clone(), self.judge.clone(), interrupted)
     }
 
+    /// Whether wall time is what is compared.
+    pub fn is_time(&self) -> bool {
+        matches!(self.metric, Metric::WallTime)
+    }
+
     pub fn metric_name(&self) -> String {
         match &self.metric {
             Metric::WallTime => print::WALL_TIME.to_owned(),
@@ -111,6 +117,7 @@ impl Setup {
         let fields = [
             ("command", json!(words)),
             ("directory", json!(directory)),
+            (PROGRAM, program_file(&args.command)),
             ("stdin", self.input.identity.clone()),
             ("prepare", json!(measure.prepare)),
             ("metric", json!(regex(&measure.metric))),
@@ -133,6 +140,17 @@ impl Setup {
         let held = (!held.is_empty()).then(|| ("held settings", json!(held)));
         fields.into_iter().chain(held).map(|(key, value)| (key.to_owned(), value)).collect()
     }
+}
+
+/// The program's file and what tells whether it has changed: size and time of modification.
+fn program_file(command: &[OsString]) -> Value {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let file = command.first().and_then(|name| find_program(name, &path));
+    let known = file.and_then(|file| Some((file.metadata().ok()?, file)));
+    known.map_or(Value::Null, |(metadata, file)| {
+        let modified = format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec());
+        json!({"path": file, "bytes": metadata.size(), "modified": modified})
+    })
 }
 
 fn limits(given: &[Limits]) -> Limits {
