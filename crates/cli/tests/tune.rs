@@ -445,8 +445,10 @@ fn a_plan_without_effect_does_not_count() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let shared = ["-shared", "-fPIC"];
-    let Some(one) = compiled(path, "libone.so", "int one;", &shared) else { return };
-    let Some(two) = compiled(path, "libtwo.so", "int two;", &shared) else { return };
+    let malloc = "void *__libc_malloc(unsigned long);\n\
+                  void *malloc(unsigned long size) { return __libc_malloc(size); }";
+    let Some(one) = compiled(path, "libone.so", malloc, &shared) else { return };
+    let Some(two) = compiled(path, "libtwo.so", malloc, &shared) else { return };
     let work = "#include <time.h>\n#include <stdio.h>\n\
                 int main(void) { while (clock() < CLOCKS_PER_SEC / 5); puts(\"figure=1\"); }";
     let Some(program) = compiled(path, "static", work, &["-static"]) else { return };
