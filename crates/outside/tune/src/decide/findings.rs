@@ -9,7 +9,7 @@
 //!
 //! A plan is `best` when rounds of its own show it. Otherwise every plan that was not dropped
 //! has its figure from the same place, the model of all runs, and `expected` is the one with
-//! the least of all figures shown, or one within the resolution of it that changes less: never
+//! the least of all figures shown, or one that is expected to cost no more and changes less: never
 //! one that gains no more than the resolution over the default.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::budget::is_screened;
 use super::model::{Effort, Surface};
 use super::race::{Difference, Race};
-use super::rounds::{Verdict, verdict};
+use super::rounds::{NO_LOSS, Verdict, verdict};
 use super::{Settings, failures, propose};
 use crate::evidence::{Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
@@ -42,8 +42,8 @@ pub enum Claim {
     Default,
     /// Shown to be better than the default, and no other is shown to be better than it.
     Best,
-    /// Nothing is shown, and this plan is expected to gain more than the resolution, and no other
-    /// to gain that much more than it.
+    /// Nothing is shown, and this plan is expected to gain more than the resolution and, give or
+    /// take what does not matter, no less than any other.
     Expected,
     /// In the race to its end: it cannot be told from the others there.
     Tied,
@@ -279,8 +279,8 @@ impl Judge<'_> {
     }
 
     /// Names the plan to expect most of, where none is shown to be better than the default: the
-    /// least of all figures shown, the default's among them, or of those that differ from it by less
-    /// than the resolution the one that changes least.
+    /// least of all figures shown, the default's among them, or of those that cost no more,
+    /// give or take what does not matter, the one that changes least.
     fn name_expected(&self, plans: &mut [Finding]) {
         if plans.iter().any(|finding| finding.claim == Claim::Best) {
             return;
@@ -295,7 +295,7 @@ impl Judge<'_> {
         let simplest = plans
             .iter_mut()
             .filter(|plan| may_be_named(plan) && cost(plan) < -resolution)
-            .filter(|plan| cost(plan) <= least + resolution)
+            .filter(|plan| cost(plan) <= least + resolution * NO_LOSS)
             .min_by(|a, b| burden(a).cmp(&burden(b)).then(cost(a).total_cmp(&cost(b))));
         if let Some(simplest) = simplest {
             simplest.claim = Claim::Expected;

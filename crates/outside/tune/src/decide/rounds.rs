@@ -21,7 +21,7 @@ use crate::evidence::{Order, Phase, Trial};
 use crate::shape::{Candidate, DEFAULT, Shape};
 
 /// Share of the resolution that a simpler plan may be expected to cost more than the leader.
-const NO_LOSS: f64 = 0.1;
+pub const NO_LOSS: f64 = 0.1;
 
 /// What the evidence says about the best plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
