@@ -150,9 +150,8 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
 #[test]
 fn a_dry_run_prints_the_line_and_runs_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    // Any native shared object will do as an allocator that is not run.
     let library = directory.path().join("liballoc.so");
-    fs::copy(NUMAPILOT, &library).unwrap();
+    fs::copy(own_allocator(), &library).unwrap();
     let line = |options: &[&str]| {
         let all = [&["--dry-run"], options, &["--", "prog", "a b", "$x", "it's"]].concat();
         out(&all).replace(directory.path().to_str().unwrap(), "/lib")
@@ -226,10 +225,14 @@ fn a_program_with_its_own_malloc_keeps_it_and_this_is_said() {
     refuses_preload(&program, "it defines je_malloc");
 }
 
+/// An allocator that is there wherever numapilot has been built.
+fn own_allocator() -> PathBuf {
+    Path::new(NUMAPILOT).with_file_name("libnumapilot_alloc.so")
+}
+
 fn refuses_preload(program: &Path, cause: &str) {
-    // Any native shared object will do: it is not to be used.
     let library = program.with_file_name("liballoc.so");
-    fs::copy(NUMAPILOT, &library).unwrap();
+    fs::copy(own_allocator(), &library).unwrap();
     let arguments = ["--allocator", library.to_str().unwrap(), program.to_str().unwrap()];
     let dry = run(&[&["--dry-run"], &arguments[..]].concat());
     assert!(err(&dry).contains("warning: allocator liballoc.so: "), "{}", err(&dry));
@@ -403,9 +406,11 @@ fn a_setting_that_the_program_undoes_fails_under_strict() {
 const WORK: &str = "#include <time.h>\n\
      int main(void) { while (clock() < CLOCKS_PER_SEC / 4); return 0; }";
 
-/// A library that can be preloaded and replaces nothing.
+/// A library that can be preloaded and changes nothing.
 fn library(directory: &Path) -> Option<PathBuf> {
-    let built = compile(directory, "int nothing;", &["-shared", "-fPIC"])?;
+    let malloc = "void *__libc_malloc(unsigned long);\n\
+                  void *malloc(unsigned long size) { return __libc_malloc(size); }";
+    let built = compile(directory, malloc, &["-shared", "-fPIC"])?;
     let library = directory.join("liballoc.so");
     fs::rename(built, &library).unwrap();
     Some(library)

@@ -279,9 +279,10 @@ mod tests {
         // SAFETY: fcntl takes integers.
         unsafe { libc::fcntl(kept.as_raw_fd(), libc::F_SETFD, 0) };
         let _receiver = signals::SignalFd::open(&[libc::SIGTERM]).unwrap();
+        // Of the shell itself: it blocks all signals for a moment when it starts a program.
         let script = format!(
             "cut -d' ' -f1,4,6 /proc/$$/stat; test -e /proc/$$/fd/{} && echo open; \
-             grep -E 'Sig(Blk|Ign)' /proc/$$/status",
+             exec grep -E 'Sig(Blk|Ign)' /proc/self/status",
             kept.as_raw_fd()
         );
         let mut command = Command::new("sh");
