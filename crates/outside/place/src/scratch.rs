@@ -77,12 +77,15 @@ struct Stale {
 }
 
 fn stale_in(directory: &Path) -> Vec<Stale> {
+    let Ok(this) = Owner::this() else { return Vec::new() };
     let stale = |entry: fs::DirEntry| {
         let file_name = entry.file_name();
-        let (kind, owner) = owner(file_name.to_str()?)?;
+        let (kind, owner) = owner(file_name.to_str()?, &this)?;
         let about = entry.path().symlink_metadata().ok()?;
         let is_ours = about.uid() == rustix::process::geteuid().as_raw() && !about.is_symlink();
-        let is_dead = || owner.state().is_ok_and(|state| state == State::Dead);
+        // Those of other PID namespaces name process groups by numbers that are others' here.
+        let is_here = owner.namespace == this.namespace;
+        let is_dead = || is_here && owner.state().is_ok_and(|state| state == State::Dead);
         let (kind, is_directory) = (kind.to_owned(), about.is_dir());
         (is_ours && is_dead()).then(|| Stale { path: entry.path(), kind, is_directory })
     };
@@ -97,15 +100,14 @@ fn name(owner: &Owner) -> String {
 
 /// What kind of file this is and whose; `None` where the name does not begin with a
 /// [`name_prefix`].
-fn owner(file_name: &str) -> Option<(&str, Owner)> {
+fn owner<'a>(file_name: &'a str, this: &Owner) -> Option<(&'a str, Owner)> {
     let name = file_name.strip_prefix('.').unwrap_or(file_name);
     let (kind, rest) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let mut numbers = rest.split_once('-')?.0.split('.').map(str::parse::<u64>);
     let mut next = || numbers.next()?.ok();
     let (namespace, pid, start_time) = (next()?, next()?, next()?);
-    let this = Owner::this().ok()?;
     let (pid, namespace) = (u32::try_from(pid).ok()?, format!("pid:[{namespace}]"));
-    Some((kind, Owner { pid, start_time, namespace, ..this }))
+    Some((kind, Owner { pid, start_time, namespace, ..this.clone() }))
 }
 
 #[cfg(test)]
@@ -119,15 +121,20 @@ mod tests {
         let file = shared_file("test").unwrap();
         let own = file.path().file_name().unwrap().to_str().unwrap().to_owned();
         let this = Owner::this().unwrap();
-        assert_eq!(owner(&own), Some(("test", this.clone())));
+        assert_eq!(owner(&own, &this), Some(("test", this.clone())));
 
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let dead = Owner { start_time: this.start_time + 1, ..this.clone() };
+        let elsewhere = Owner { namespace: "pid:[1]".to_owned(), ..dead.clone() };
         let stale = format!("numapilot-bind-{}-abc123", name(&dead));
         let linked = format!("numapilot-agent-{}-abc123", name(&dead));
-        let stay =
-            [own, "numapilot-bind-abc123".to_owned(), format!("other-bind-{}-abc123", name(&dead))];
+        let stay = [
+            own,
+            format!("numapilot-bind-{}-abc123", name(&elsewhere)),
+            "numapilot-bind-abc123".to_owned(),
+            format!("other-bind-{}-abc123", name(&dead)),
+        ];
         for name in stay.iter().chain([&stale]) {
             fs::write(path(name), "").unwrap();
         }

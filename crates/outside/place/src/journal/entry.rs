@@ -69,7 +69,8 @@ pub enum State {
     Dead,
     /// The machine was started again since.
     OtherBoot,
-    /// Its PID namespace is not ours, and cannot be looked into.
+    /// Its PID namespace is not ours: it runs there, where its number means another process than
+    /// here, or that cannot be seen.
     Unknown,
 }
 
@@ -132,7 +133,7 @@ impl Owner {
     fn state_from_outside(&self, own: &str) -> State {
         let Ok(all) = procfs::process::all_processes() else { return State::Unknown };
         if all.flatten().any(|process| self.is(&process)) {
-            return State::Alive;
+            return State::Unknown;
         }
         let sees_all = own == FIRST_NAMESPACE
             && rustix::process::geteuid().is_root()
@@ -237,7 +238,8 @@ mod tests {
                 .to_string_lossy()
                 .into_owned(),
         };
-        assert_eq!(owner.state().unwrap(), State::Alive);
+        // Not alive: whoever acts on its number would meet another process.
+        assert_eq!(owner.state().unwrap(), State::Unknown);
         let earlier = Owner { start_time: owner.start_time - 1, ..owner.clone() };
         assert_eq!(earlier.state().unwrap(), State::Dead);
         outer.kill().unwrap();
