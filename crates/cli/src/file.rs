@@ -9,11 +9,11 @@
 //! to, names there are used only if they are root's or this user's own.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use tempfile::NamedTempFile;
 
 /// As many links as the kernel follows (path_resolution(7)).
@@ -44,7 +44,7 @@ pub fn check(path: &Path, existing: Existing) -> anyhow::Result<()> {
     }
     let target = target(path)?;
     if !is_special(path) {
-        drop(beside(&target)?);
+        drop(beside(&target, path)?);
     }
     Ok(())
 }
@@ -56,26 +56,28 @@ pub fn check(path: &Path, existing: Existing) -> anyhow::Result<()> {
 /// As [`check`], and when the disk is full; an older file is as it was then.
 pub fn put(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
     check(path, existing)?;
-    let what = || format!("cannot write {}", path.display());
+    let failed = |error| not_written(path, &error);
     let target = target(path)?;
     if is_special(path) {
-        return std::fs::write(path, text).with_context(what);
+        return std::fs::write(path, text).map_err(failed);
     }
-    let mut file = beside(&target)?;
+    let mut file = beside(&target, path)?;
     if let Ok(old) = target.symlink_metadata() {
         // Only root may give files away; another's file becomes this user's otherwise.
         let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
         // Before anything is in it that only some may read.
         let mode = Permissions::from_mode(old.mode() & 0o777);
-        file.as_file().set_permissions(mode).with_context(what)?;
+        file.as_file().set_permissions(mode).map_err(failed)?;
     }
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).with_context(what)?;
+    // Errors of the file itself do not name it: the user knows it by another name.
+    let written = file.as_file_mut().write_all(text.as_bytes());
+    written.and_then(|()| file.as_file().sync_all()).map_err(failed)?;
     match existing {
         Existing::Replace => file.persist(target),
         Existing::Keep => file.persist_noclobber(target),
     }
     .map(drop)
-    .with_context(what)
+    .map_err(|error| failed(error.error))
 }
 
 /// Opens a file that is written line by line, as `put` would replace it: it is emptied. A new one has
@@ -97,7 +99,21 @@ pub fn create(path: &Path, mode: u32) -> anyhow::Result<File> {
         }
         options.open(if is_special(path) { path } else { &target })
     };
-    open().with_context(|| format!("cannot write {}; choose another place", path.display()))
+    open().map_err(|error| not_written(path, &error))
+}
+
+/// That the file the user has named cannot be written, why, and what helps.
+fn not_written(path: &Path, error: &io::Error) -> anyhow::Error {
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => "make its directory, or choose another place",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "free space there, or choose another place"
+        }
+        _ => "choose another place",
+    };
+    // Of the same kind: a reader that went away is no failure.
+    let error = io::Error::new(error.kind(), format!("{error}; {remedy}"));
+    anyhow::Error::new(error).context(format!("cannot write {}", path.display()))
 }
 
 fn is_special(path: &Path) -> bool {
@@ -142,19 +158,17 @@ fn is_planted(name: &Metadata, directory: &Path) -> bool {
     is_shared && name.uid() != 0 && name.uid() != own
 }
 
-/// A new file in the same directory, to be renamed.
-fn beside(path: &Path) -> anyhow::Result<NamedTempFile> {
-    let directory = directory(path);
+/// A new file in the directory of `target`, to be renamed to it; `path` is what the user calls it.
+fn beside(target: &Path, path: &Path) -> anyhow::Result<NamedTempFile> {
+    let directory = directory(target);
     // What a run that was killed while it wrote has left.
     numapilot_place::remove_stale_in(directory);
+    let open = |new: &Path| OpenOptions::new().write(true).create_new(true).mode(0o666).open(new);
     numapilot_place::name_prefix("new")
         .and_then(|prefix| {
-            tempfile::Builder::new()
-                .prefix(&format!(".{prefix}"))
-                .permissions(Permissions::from_mode(0o666))
-                .tempfile_in(directory)
+            tempfile::Builder::new().prefix(&format!(".{prefix}")).make_in(directory, open)
         })
-        .with_context(|| format!("cannot write {}; choose another place", path.display()))
+        .map_err(|error| not_written(path, &error))
 }
 
 #[cfg(test)]
@@ -268,12 +282,28 @@ mod tests {
     fn a_device_stays_a_device() {
         put(Path::new("/dev/null"), "x", Existing::Replace).unwrap();
         assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
-        assert!(put(Path::new("/dev/full"), "x", Existing::Replace).is_err());
+        let error = put(Path::new("/dev/full"), "x", Existing::Replace).unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            "cannot write /dev/full: No space left on device (os error 28); free space there, or \
+             choose another place"
+        );
     }
 
     #[test]
     fn what_cannot_be_written_is_known_before() {
         assert!(check(Path::new("/"), Existing::Replace).is_err());
-        assert!(check(Path::new("/nonexistent/x"), Existing::Replace).is_err());
+        let missing = Path::new("/nonexistent/x");
+        for error in [
+            check(missing, Existing::Replace).unwrap_err(),
+            put(missing, "x", Existing::Replace).unwrap_err(),
+            create(missing, 0o666).unwrap_err(),
+        ] {
+            assert_eq!(
+                format!("{error:#}"),
+                "cannot write /nonexistent/x: No such file or directory (os error 2); make its \
+                 directory, or choose another place"
+            );
+        }
     }
 }

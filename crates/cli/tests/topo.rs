@@ -127,3 +127,17 @@ fn a_reader_that_goes_away_is_no_error() {
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn a_picture_that_cannot_be_written_is_called_what_the_user_calls_it() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_numapilot"))
+        .args(["topo", "--svg", "/nonexistent/x.svg"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "numapilot: error: cannot write /nonexistent/x.svg: No such file or directory (os error \
+         2); make its directory, or choose another place\n"
+    );
+}
