@@ -163,6 +163,34 @@ pub fn trimmed(table: &impl ToString) -> String {
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
+/// A text in lines of at most `width` characters, the first after `first` and the others after
+/// `next`; a word that is longer has a line of its own. Ends with the end of a line.
+pub fn wrap(text: &str, width: usize, first: &str, next: &str) -> String {
+    let count = |text: &str| text.chars().count();
+    let mut out = first.to_owned();
+    let mut column = count(first);
+    let mut begins = true;
+    for word in text.split(' ') {
+        if !begins && column + 1 + count(word) > width {
+            out.truncate(out.trim_end_matches(' ').len());
+            out.push('\n');
+            out += next;
+            column = count(next);
+            begins = true;
+        }
+        if !begins {
+            out.push(' ');
+            column += 1;
+        }
+        out += word;
+        column += count(word);
+        // Spaces at the beginning of a line are the end of the one before.
+        begins &= word.is_empty();
+    }
+    out.push('\n');
+    out
+}
+
 /// What is left of a long job: `12 s`, `3 min`, `1.5 h`.
 pub fn left_time(s: f64) -> String {
     match s {
@@ -243,5 +271,14 @@ mod tests {
         assert_eq!(seconds(0.0456), "45.6 ms");
         assert_eq!(seconds(123e-6), "123 µs");
         assert_eq!(seconds(5e-9), "5.00 ns");
+    }
+
+    #[test]
+    fn wrapped_text_fits() {
+        let text = wrap(&"wörd ".repeat(50), 80, " ", "   ");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.lines().skip(1).all(|line| line.starts_with("   wörd")), "{text}");
+        assert_eq!(wrap(&"x".repeat(200), 80, " ", "   ").lines().count(), 1);
+        assert_eq!(wrap("one  two", 3, "", ""), "one\ntwo\n");
     }
 }

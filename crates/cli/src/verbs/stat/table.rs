@@ -7,7 +7,7 @@ use numapilot_observe::metric::{Kind, Unit};
 use numapilot_observe::{Metric, Observation, Summary};
 use numapilot_place::journal::Holder;
 
-use crate::terminal::{bytes, printable, seconds, table};
+use crate::terminal::{bytes, printable, seconds, table, wrap};
 
 /// What stands for a figure that could not be had.
 pub const NOT_SUPPORTED: &str = "<not supported>";
@@ -36,6 +36,10 @@ pub fn report(
     text += ":\n\n";
     let rows = rows(selected, figures);
     for &metric in &rows {
+        // What was not asked for by name is listed with its reason below.
+        if selected.is_empty() && figures.value(metric).is_none() {
+            continue;
+        }
         let value = figures.value(metric).map_or(NOT_SUPPORTED.to_owned(), |v| show(metric, v));
         let mut line = format!("{value:>VALUE$}   {:<NAME$}", label(metric));
         let comment = comment(metric, figures).map_or(String::new(), |c| format!("# {c}"));
@@ -57,7 +61,7 @@ pub fn report(
         let holder = printable(&holder.to_string());
         let _ = writeln!(text, "\n (not with the machine's own settings: {holder})");
     }
-    text += &reasons(&rows, figures);
+    text += &reasons(&rows, figures, selected.is_empty());
     text.push('\n');
     text
 }
@@ -210,40 +214,24 @@ fn nodes(figures: &Observation) -> String {
     text + "   (memory is the target's, pages from numa-hit on are the whole machine's)\n"
 }
 
-/// Why figures are missing, each reason once.
-fn reasons(rows: &[Metric], figures: &Observation) -> String {
+/// Why figures are missing, each reason once; those of the table of nodes only where there is one.
+fn reasons(rows: &[Metric], figures: &Observation, has_nodes: bool) -> String {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for &metric in rows {
         if let Err(reason) = figures.figure(metric) {
             by_reason.entry(reason).or_default().push(label(metric));
         }
     }
-    if let Some(reason) = figures.unsupported().get("memory_over_time") {
+    if let Some(reason) = figures.unsupported().get("memory_over_time").filter(|_| has_nodes) {
         by_reason.entry(reason).or_default().push("memory".to_owned());
     }
     let mut text = String::new();
     for (reason, names) in by_reason {
         text.push('\n');
-        text += &wrap(&format!("{NOT_SUPPORTED} {}: {reason}", names.join(", ")));
+        text +=
+            &wrap(&format!("{NOT_SUPPORTED} {}: {reason}", names.join(", ")), WIDTH, " ", "   ");
     }
     text
-}
-
-fn wrap(text: &str) -> String {
-    let mut out = String::new();
-    let mut column = 0;
-    for word in text.split(' ') {
-        if column > 0 && column + 1 + word.len() > WIDTH {
-            out.push('\n');
-            column = 0;
-        }
-        let space = if column == 0 { if out.is_empty() { " " } else { "   " } } else { " " };
-        out += space;
-        out += word;
-        column += space.len() + word.len();
-    }
-    out.push('\n');
-    out
 }
 
 /// The rows of `-I`: one for each interval, with what changes quickly.
@@ -319,13 +307,5 @@ mod tests {
         assert_eq!(label(Metric::PeakRssBytes), "peak-rss");
         assert_eq!(label(Metric::UserSeconds), "user");
         assert_eq!(label(Metric::CpuMigrations), "cpu-migrations");
-    }
-
-    #[test]
-    fn reasons_fit_a_terminal() {
-        let text = wrap(&"word ".repeat(50));
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(text.lines().skip(1).all(|line| line.starts_with("   word")));
-        assert_eq!(wrap(&"x".repeat(200)).lines().count(), 1);
     }
 }

@@ -74,7 +74,11 @@ fn a_screen_of_80_by_24() {
 
 #[test]
 fn traffic_is_by_simulated_seconds_where_there_are_any() {
-    let row = |state: &State| traffic(state)[1].split_whitespace().nth(1).map(str::to_owned);
+    let row = |state: &State| {
+        let text = plain(&text(state, Order::Samples));
+        let row = text.lines().skip_while(|line| !line.starts_with("TRAFFIC")).nth(1);
+        row.and_then(|row| row.split_whitespace().nth(1)).map(str::to_owned)
+    };
     let mut state = recorded();
     let by_host = row(&state).unwrap();
     // The guest saw a hundredth of the time.
@@ -116,4 +120,29 @@ fn every_size_is_filled_and_none_overflows() {
     }
     let small = plain(&window(&recorded(), Order::Size, true, (80, 8)));
     assert!(small.contains("PAUSED") && small.contains("lines more"), "{small}");
+}
+
+#[test]
+fn a_narrow_window_has_whole_columns_and_says_what_is_left_out() {
+    let narrow = |state: &State, size| plain(&window(state, Order::Samples, false, size));
+    insta::assert_snapshot!(narrow(&recorded(), (60, 20)));
+    insta::assert_snapshot!(narrow(&recorded(), (40, 20)));
+    insta::assert_snapshot!(narrow(&poor(), (40, 12)));
+    let eight = State {
+        nodes: (0..8).map(|id| Node { id: NodeId(id), ..recorded().nodes[0].clone() }).collect(),
+        traffic: Ok(vec![vec![90_000_000; 8]; 8]),
+        ..recorded()
+    };
+    let text = narrow(&eight, (60, 40));
+    let head = text.lines().find(|line| line.starts_with("TRAFFIC")).unwrap();
+    assert!(head.ends_with("       5"), "{text}");
+    assert!(text.contains("4 columns more"), "{text}");
+}
+
+#[test]
+fn what_is_cut_off_says_so() {
+    assert_eq!(clip("abcdef", 6), "abcdef");
+    assert_eq!(clip("abcdef", 4), "abc…");
+    assert_eq!(plain(&[clip(&format!("{BOLD}abcdef{BOLD:#}"), 4)]), "abc…");
+    assert_eq!(clip("abc", 0), "");
 }
