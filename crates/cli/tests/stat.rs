@@ -100,7 +100,7 @@ fn without_a_pmu_cycles_are_not_supported_and_never_zero() {
     }
     stat(&["--", "true"])
         .assert()
-        .stderr(predicate::str::contains("<not supported>   cycles"))
+        .stderr(predicate::str::contains(" <not supported> cycles, instructions,"))
         .stderr(predicate::str::contains("no hardware PMU"));
 }
 
@@ -204,20 +204,8 @@ fn figures_go_to_a_file() {
     stat(&["-o", "/nonexistent/file", "--", "touch", marker.to_str().unwrap()])
         .assert()
         .code(125)
-        .stderr(predicate::str::contains("cannot write /nonexistent/file; choose another place"));
+        .stderr(predicate::str::contains("cannot write /nonexistent/file: No such file"));
     assert!(!marker.exists(), "the program was run though its figures had nowhere to go");
-}
-
-#[test]
-fn a_full_disk_is_told() {
-    if !fs::exists("/dev/full").unwrap_or(false) {
-        eprintln!("skipped: no /dev/full");
-        return;
-    }
-    stat(&["-o", "/dev/full", "--", "true"])
-        .assert()
-        .code(125)
-        .stderr(predicate::str::contains("/dev/full"));
 }
 
 /// Neither a full disk nor a reader that goes away ends the program that is observed.
@@ -431,4 +419,44 @@ fn events_choose_the_figures() {
     // Options of the program are its own; unknown ones before it are refused as such.
     stat(&["sh", "-c", "exit 3"]).assert().code(3);
     stat(&["-Q", "--", "true"]).assert().code(125).stderr(predicate::str::contains("-Q"));
+}
+
+/// The program has run: its status is not lost with the figures.
+#[test]
+fn figures_that_cannot_be_written_leave_the_programs_status() {
+    if !fs::exists("/dev/full").unwrap_or(false) {
+        eprintln!("skipped: no /dev/full");
+        return;
+    }
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for options in [&["-o", "/dev/full"][..], &["--json"], &[]] {
+        let mut command = Process::new(assert_cmd::cargo::cargo_bin("numapilot"));
+        command.arg("stat").args(options).args(["sh", "-c", "exit 3"]);
+        if options.is_empty() {
+            command.stderr(full());
+        }
+        let output = command.stdout(full()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{options:?}: {said}");
+        if !options.is_empty() {
+            assert_eq!(said.matches("No space left").count(), 1, "{said}");
+            assert!(said.contains("the exit status is the program's"), "{said}");
+        }
+    }
+    // Without a program of the user's there is nothing but the figures.
+    stat(&["-a", "-o", "/dev/full", "--timeout", "0.1"]).assert().code(125);
+}
+
+#[test]
+fn only_events_that_were_asked_for_are_explained() {
+    let text = |arguments: &[&str]| {
+        let output = stat(arguments).assert().success().get_output().stderr.clone();
+        String::from_utf8(output).unwrap()
+    };
+    let all = text(&["true"]);
+    // Each is named once: with its reason.
+    assert!(!all.contains("<not supported>   "), "{all}");
+    let one = text(&["-e", "cycles", "true"]);
+    assert!(one.contains("   cycles"), "{one}");
+    assert!(!one.contains("memory"), "{one}");
 }

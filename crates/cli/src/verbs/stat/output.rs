@@ -183,7 +183,7 @@ impl Output {
     /// The figures of all runs.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When they cannot be written, and no program was run whose status would be lost.
     pub fn report(&mut self, report: Report, runs: Vec<Observation>) -> anyhow::Result<ExitCode> {
         let status = ExitCode::from(report.exit_status.unwrap_or(0));
         let (mean, statistics) = Observation::mean(&runs).context("nothing was observed")?;
@@ -224,8 +224,14 @@ impl Output {
         self.sink.program_ended();
         match self.sink.write(&text) {
             // Whoever reads no more still gets the program's status.
-            Err(error) if !is_broken_pipe(&error) => Err(error),
-            _ => Ok(status),
+            Err(error) if is_broken_pipe(&error) => Ok(status),
+            // And so does whoever has no room for the figures.
+            Err(error) if report.command.is_some() => {
+                self.terminal.warn(format_args!("{error:#}; the exit status is the program's"));
+                Ok(status)
+            }
+            Err(error) => Err(error),
+            Ok(()) => Ok(status),
         }
     }
 }
