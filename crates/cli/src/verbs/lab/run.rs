@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use numapilot_lab::{Lab, Request, Shape, Streams, Tuning};
 use numapilot_lab_model::Model;
 use numapilot_topology::description::{machine_named, named};
@@ -13,7 +14,7 @@ use numapilot_topology::description::{machine_named, named};
 use super::values::{self, NodeWeight};
 use super::{picture, report};
 use crate::file::{self, Existing};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, is_broken_pipe};
 use crate::units::{duration, size};
 
 /// What `lab run` and `lab shell` have in common: the machine.
@@ -129,17 +130,35 @@ impl Args {
             } else {
                 report::tables(&title, &request.shape, counted)
             };
-            match &self.output {
-                Some(path) => file::put(path, &text, Existing::Replace)?,
-                None if self.json => terminal.out().write_all(text.as_bytes())?,
+            let written = match &self.output {
+                Some(path) => file::put(path, &text, Existing::Replace),
+                None if self.json => put(terminal.out(), &text, "standard output"),
                 // The program's output is its own, as with `stat`.
-                None => terminal.err().write_all(text.as_bytes())?,
-            }
+                None => put(terminal.err(), &text, "standard error"),
+            };
+            keep_status(terminal, written);
         }
         let whole = outcome.report.as_ref().and_then(|report| report.regions.first());
         if let (Some(path), Some(region)) = (&self.svg, whole) {
-            file::put(path, &picture::draw(&machine, &title, region), Existing::Replace)?;
+            let picture = picture::draw(&machine, &title, region);
+            keep_status(terminal, file::put(path, &picture, Existing::Replace));
         }
         Ok(ExitCode::from(outcome.status))
+    }
+}
+
+fn put(mut to: impl Write, text: &str, name: &str) -> anyhow::Result<()> {
+    let written = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+    written.with_context(|| format!("cannot write the figures: {name}"))
+}
+
+/// The program has run: whoever has no room for the figures still gets its status.
+fn keep_status(terminal: &Terminal, written: anyhow::Result<()>) {
+    match written {
+        // A reader that went away wants no more.
+        Err(error) if !is_broken_pipe(&error) => {
+            terminal.warn(format_args!("{error:#}; the exit status is the program's"));
+        }
+        _ => {}
     }
 }
