@@ -16,12 +16,14 @@ mod terminal;
 mod units;
 mod verbs;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use numapilot_lab::LabError;
 use numapilot_place::PlaceError;
+use rustix::process::{Resource, getrlimit};
 
 use crate::terminal::{ColorChoice, Terminal};
 use crate::verbs::Verb;
@@ -42,7 +44,34 @@ struct Cli {
     verb: Verb,
 }
 
+/// Below this the stack overflows while the options are read.
+const LEAST_STACK: u64 = 256 << 10;
+
 fn main() -> ExitCode {
+    let limit = getrlimit(Resource::Stack).current;
+    match limit.filter(|bytes| *bytes < LEAST_STACK) {
+        Some(bytes) => too_little_stack(bytes),
+        None => run(),
+    }
+}
+
+/// A function of its own, whose stack is small.
+#[inline(never)]
+fn too_little_stack(bytes: u64) -> ExitCode {
+    // Nothing can be done about a closed stderr.
+    let _ = writeln!(
+        std::io::stderr(),
+        "numapilot: error: the stack may have {} KiB only (ulimit -s); numapilot needs {} KiB: \
+         raise the limit, and set it for the program alone with sh -c 'ulimit -s {}; exec ...'",
+        bytes >> 10,
+        LEAST_STACK >> 10,
+        bytes >> 10
+    );
+    ExitCode::from(OWN_FAILURE)
+}
+
+#[inline(never)]
+fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
