@@ -6,13 +6,13 @@
 //! is a fault; perf reports those with address, thread and CPU. There is at most one sample
 //! for a page in a scan: that the page is used, not how much.
 
-use std::fs;
 use std::io;
 
 use numapilot_sys::ring::Record;
 use numapilot_sys::sampling::{SampledEvent, Sampling};
 use numapilot_topology::{CpuId, CpuSet};
 
+use crate::AutoNuma;
 use crate::pmu::Attach;
 use crate::rings::Rings;
 use crate::sample::Sample;
@@ -21,9 +21,7 @@ use crate::sample::Sample;
 /// `None` on a kernel without it.
 #[must_use]
 pub fn auto_numa() -> Option<bool> {
-    let text = fs::read_to_string("/proc/sys/kernel/numa_balancing").ok()?;
-    // Bit 0 is balancing, bit 1 memory tiering.
-    Some(text.trim().parse::<u32>().is_ok_and(|bits| bits & 1 != 0))
+    AutoNuma::read().map(AutoNuma::is_on)
 }
 
 /// Page faults of a target as they come.

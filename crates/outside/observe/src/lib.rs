@@ -15,6 +15,7 @@
 //! none: nothing that could not be measured is ever shown as 0.
 #![forbid(unsafe_code)]
 
+mod auto_numa;
 mod error;
 mod footprint;
 pub mod hardware;
@@ -38,6 +39,7 @@ pub mod thread_group;
 mod threads;
 mod tree;
 
+pub use auto_numa::AutoNuma;
 pub use error::ObserveError;
 pub use footprint::Footprint;
 pub use memory::MemoryPoint;

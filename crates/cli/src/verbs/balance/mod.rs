@@ -15,10 +15,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use numapilot_balance::Agents;
-use numapilot_observe::Tree;
-use numapilot_observe::hint_faults::auto_numa;
 use numapilot_observe::pmu::Attach;
 use numapilot_observe::source::Source;
+use numapilot_observe::{AutoNuma, Tree};
 use numapilot_place::{
     AlreadyManaged, Managed, NumaBalancing, Options, Plan, Prepared, Running, Supervisor,
     check_unmanaged, prepare,
@@ -192,22 +191,25 @@ impl Args {
             self.pid.iter().map(manage).collect::<Result<_, _>>()?;
         let (threads, cpus) = (Attach::Threads(tree.threads().collect()), machine.online_cpus());
         let (pmu, passed_over) = Source::pmu(&threads, &cpus);
-        let kernel = auto_numa() == Some(true);
+        let auto_numa = AutoNuma::read();
+        let kernel = auto_numa.is_some_and(AutoNuma::is_on);
         let source = match pmu {
             Some(pmu) => pmu,
             None if kernel => Source::hint_faults(&threads, &cpus)
                 .with_context(|| format!("{DENIED}; {REMEDY}"))?,
-            None => bail!(
-                "there is nothing to sample by: AutoNUMA is off, and with it hint faults; switch \
-                 it on: sudo sysctl kernel.numa_balancing=1"
-            ),
+            None => bail!("there is nothing to sample by: {}", no_samples(auto_numa)),
         };
         let moved = || tree.pids().any(target_nodes::kernel_collocates);
-        if kernel && !source.needs_auto_numa() && moved() {
-            terminal.warn(
+        if let Some(now) = auto_numa
+            && kernel
+            && !source.needs_auto_numa()
+            && moved()
+        {
+            terminal.warn(format_args!(
                 "AutoNUMA is on and moves pages to their users itself: pages are spread and not \
-                 collocated; to leave all to numapilot: sudo sysctl kernel.numa_balancing=0",
-            );
+                 collocated; to leave all to numapilot: {}",
+                now.off().command()
+            ));
         }
         let output = self.output(*terminal)?;
         output.begin(&source, &passed_over, kernel);
@@ -273,6 +275,19 @@ impl Args {
     }
 }
 
+/// Why there are no hint faults to sample by, and what helps.
+fn no_samples(auto_numa: Option<AutoNuma>) -> String {
+    match auto_numa {
+        None => "this kernel has no AutoNUMA, and so no hint faults; use one built with \
+                 CONFIG_NUMA_BALANCING"
+            .to_owned(),
+        Some(now) => format!(
+            "AutoNUMA is off, and with it hint faults ({now}); switch it on: {}",
+            now.on().command()
+        ),
+    }
+}
+
 /// Why there is nothing to balance on a machine.
 fn nothing_to_balance(machine: &Machine) -> Option<String> {
     let nodes = machine.memory_nodes().intersection(&machine.allowed.nodes);
@@ -289,4 +304,21 @@ fn nothing_to_balance(machine: &Machine) -> Option<String> {
 /// A file that only its owner may read: it tells where a program's memory is.
 fn create_private(path: &std::path::Path) -> anyhow::Result<std::fs::File> {
     file::create(path, 0o600)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_switches_auto_numa_on_keeps_memory_tiering() {
+        let said = |value| no_samples(Some(AutoNuma(value)));
+        assert!(said(0).ends_with(
+            "(kernel.numa_balancing is 0); switch it on: sudo sysctl kernel.numa_balancing=1"
+        ));
+        let tiering = said(2);
+        assert!(tiering.contains("is 2: pages move between tiers of memory only"), "{tiering}");
+        assert!(tiering.ends_with("sudo sysctl kernel.numa_balancing=3"), "{tiering}");
+        assert!(no_samples(None).contains("CONFIG_NUMA_BALANCING"));
+    }
 }

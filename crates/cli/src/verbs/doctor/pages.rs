@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use numapilot_observe::AutoNuma;
 use numapilot_place::huge_pages::{self, Choice, Given, Switches};
 use numapilot_sys::prctl::{self, ThpSwitch};
 use numapilot_topology::{Machine, ReadError};
@@ -163,13 +164,11 @@ fn balancing_of(value: u32, writable: bool) -> Check {
         setting,
         "the setting is machine-wide and this user may not change it; --numa-balancing off works \
          without, for one program",
-        // The other bits are memory tiering's.
-        match value & 1 {
-            0 => format!("to switch it on: sudo sysctl kernel.numa_balancing={}", value | 1),
-            _ => format!(
-                "to switch it off for all programs: sudo sysctl kernel.numa_balancing={}",
-                value & !1
-            ),
+        match AutoNuma(value) {
+            now if now.is_on() => {
+                format!("to switch it off for all programs: {}", now.off().command())
+            }
+            now => format!("to switch it on: {}", now.on().command()),
         },
     )
 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use numapilot_observe::hint_faults::auto_numa;
 use numapilot_observe::lab::LabCounters;
 use numapilot_observe::pmu::Attach;
 use numapilot_observe::source::Source;
-use numapilot_observe::{Metric, Sample, Session, Tree, node_counters, thread_group};
+use numapilot_observe::{AutoNuma, Metric, Sample, Session, Tree, node_counters, thread_group};
 use numapilot_topology::{CpuId, Machine, NodeId};
 use procfs::process::{MMapPath, Process};
 
@@ -192,10 +191,10 @@ fn source(machine: &Machine, pids: &[i32]) -> Known<Source> {
     if let (Some(source), _) = Source::pmu(&threads, &cpus) {
         return Ok(source);
     }
-    match auto_numa() {
+    match AutoNuma::read() {
         None => Err("this kernel has no automatic NUMA balancing to sample by".to_owned()),
-        Some(false) => Err("AutoNUMA is off: sudo sysctl kernel.numa_balancing=1".to_owned()),
-        Some(true) => Source::hint_faults(&threads, &cpus)
+        Some(now) if !now.is_on() => Err(format!("AutoNUMA is off: {}", now.on().command())),
+        Some(_) => Source::hint_faults(&threads, &cpus)
             .map_err(|error| format!("the kernel does not let page faults be sampled: {error}")),
     }
 }
