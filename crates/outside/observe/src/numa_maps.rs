@@ -32,18 +32,26 @@ const MAX_LINE: u64 = 1 << 16;
 ///
 /// # Errors
 /// Those of the reader; `ESRCH` when the process ends while it is read.
-pub fn sum(mut reader: impl BufRead) -> io::Result<NodeBytes> {
+pub fn sum(reader: impl BufRead) -> io::Result<NodeBytes> {
     let mut total = NodeBytes::new();
+    for_each_line(reader, |line| {
+        for (node, bytes) in mapping(line) {
+            let sum = total.entry(node).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    })?;
+    Ok(total)
+}
+
+/// Reads line by line; what is too long for one comes in pieces.
+fn for_each_line(mut reader: impl BufRead, mut each: impl FnMut(&[u8])) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
         if io::Read::take(&mut reader, MAX_LINE).read_until(b'\n', &mut line)? == 0 {
-            return Ok(total);
+            return Ok(());
         }
-        for (node, bytes) in mapping(&line) {
-            let sum = total.entry(node).or_default();
-            *sum = sum.saturating_add(bytes);
-        }
+        each(&line);
     }
 }
 
@@ -72,14 +80,9 @@ fn mapping(line: &[u8]) -> Vec<(NodeId, u64)> {
 ///
 /// # Errors
 /// As [`sum`].
-pub fn hugetlb_starts(mut reader: impl BufRead) -> io::Result<BTreeSet<u64>> {
+pub fn hugetlb_starts(reader: impl BufRead) -> io::Result<BTreeSet<u64>> {
     let mut starts = BTreeSet::new();
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if io::Read::take(&mut reader, MAX_LINE).read_until(b'\n', &mut line)? == 0 {
-            return Ok(starts);
-        }
+    for_each_line(reader, |line| {
         let mut fields = line.split(|b| b.is_ascii_whitespace());
         let start = fields.next().and_then(|field| std::str::from_utf8(field).ok());
         let start = start.and_then(|text| u64::from_str_radix(text, 16).ok());
@@ -87,7 +90,8 @@ pub fn hugetlb_starts(mut reader: impl BufRead) -> io::Result<BTreeSet<u64>> {
         if fields.skip(1).any(|field| field == b"huge") {
             starts.extend(start);
         }
-    }
+    })?;
+    Ok(starts)
 }
 
 /// Whether AutoNUMA, where it is on, moves the pages of a process to their users, by the policy of

@@ -474,30 +474,20 @@ mod tests {
         assert!(matches!(Tree::of(&[pid]), Err(ObserveError::NoProcess { .. })));
     }
 
-    /// `main` ends by `pthread_exit`, a worker with 32 MiB goes on.
     #[test]
     fn a_process_whose_first_thread_has_ended_lives() {
-        let script = format!(
-            "import ctypes, sys, threading\n\
-             def work():\n held = b'x' * (32 << 20); print(flush=True); sys.stdin.read()\n\
-             threading.Thread(target=work).start()\n\
-             ctypes.CDLL(None).syscall({}, 0)\n",
-            libc::SYS_exit
-        );
+        let script = include_str!("../tests/first_thread_ends.py");
         let mut command = Command::new("python3");
-        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["-c", script, &libc::SYS_exit.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let Ok(child) = command.spawn() else {
             println!("skipped: no python3");
             return;
         };
         let mut child = Guard(child);
         child.line();
-        let process = Process::new(child.pid()).unwrap();
-        let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while process.stat().unwrap().state != 'Z' {
-            assert!(std::time::Instant::now() < deadline, "the first thread does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
         let held = 32 << 20;
         let mut tree = Tree::of(&[child.pid()]).unwrap();
         assert!(tree.runs() && tree.runs_now());
