@@ -30,6 +30,11 @@ impl Environment {
         self.0.get(OsStr::new(name)).cloned().or_else(|| env::var_os(name))
     }
 
+    /// The value the program will see, where that is not this process's own.
+    pub fn changed(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
     /// Whether the program will see the variable.
     pub fn has(&self, name: &OsStr) -> bool {
         self.0.contains_key(name) || env::var_os(name).is_some()

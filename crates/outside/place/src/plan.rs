@@ -51,7 +51,7 @@ pub enum AllocatorChoice {
 
 impl From<String> for AllocatorChoice {
     fn from(text: String) -> Self {
-        if text.is_empty() || text == "inherit" {
+        if text == "inherit" {
             Self::Inherit
         } else if text.contains('/') {
             Self::Path(text)

@@ -15,10 +15,23 @@ use numapilot_observe::thread_group::task_with_memory;
 use serde::Serialize;
 
 use super::{GLIBC, known_file};
-use crate::prepare::own_malloc::{embedded, exports_malloc};
+use crate::prepare::own_malloc::{embedded, exports_malloc, replaces_malloc};
 
-/// Libraries that define `malloc` or `operator new` because that is what they are for.
-const RUNTIME: [&str; 6] = ["libc.so", "libc-", "ld-", "ld.so", "libstdc++", "libc++"];
+/// Libraries that define or ask for `malloc` or `operator new` whatever the program does.
+const RUNTIME: [&str; 12] = [
+    "libc.so",
+    "libc-",
+    "ld-",
+    "ld.so",
+    "libstdc++",
+    "libc++",
+    "libm.so",
+    "libm-",
+    "libpthread",
+    "libdl",
+    "librt",
+    "libgcc_s",
+];
 
 /// The malloc of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,9 +58,16 @@ pub struct Embedded {
 /// # Errors
 /// When it has ended, or may not be looked at.
 pub fn in_use(pid: i32) -> io::Result<InUse> {
-    let task = task_with_memory(pid);
+    let link = |task: i32| fs::read_link(format!("/proc/{task}/exe"));
+    // Of a first thread that has ended there is none.
+    let (task, program) = match link(pid) {
+        Ok(program) => (pid, program),
+        Err(_) => {
+            let task = task_with_memory(pid);
+            (task, link(task)?)
+        }
+    };
     let maps = fs::read(format!("/proc/{task}/maps"))?;
-    let program = fs::read_link(format!("/proc/{task}/exe"))?;
     let mut files = executable_files(&maps);
     files.retain(|file| *file != program);
     files.insert(0, program);
@@ -55,7 +75,7 @@ pub fn in_use(pid: i32) -> io::Result<InUse> {
 }
 
 /// The files whose code is mapped. Their names may be of any bytes.
-fn executable_files(maps: &[u8]) -> Vec<PathBuf> {
+pub(crate) fn executable_files(maps: &[u8]) -> Vec<PathBuf> {
     let path = |line: &[u8]| {
         let (fields, path) = line.split_at(line.iter().position(|byte| *byte == b'/')?);
         let is_code = std::str::from_utf8(fields).ok()?.split_whitespace().nth(1)?.contains('x');
@@ -72,7 +92,10 @@ fn executable_files(maps: &[u8]) -> Vec<PathBuf> {
 fn among(files: &[PathBuf]) -> InUse {
     let others: Vec<&PathBuf> = files.iter().filter(|file| !is_runtime(file)).collect();
     // A file that cannot be read any more (deleted, another name space) tells nothing.
-    let malloc = others.iter().find(|file| exports_malloc(file).unwrap_or(false));
+    let malloc = others.iter().find(|file| {
+        let defines = if files.first() == Some(file) { replaces_malloc } else { exports_malloc };
+        defines(file).unwrap_or(false)
+    });
     let embedded = others.iter().filter(|file| Some(*file) != malloc).filter_map(|file| {
         let symbol = embedded(file).ok()??;
         Some(Embedded { path: (*file).clone(), symbol })
@@ -89,7 +112,8 @@ fn name(file: &Path) -> String {
     known_file(&file).map_or_else(|| file.clone().into_owned(), |known| known.name.to_owned())
 }
 
-fn is_runtime(file: &Path) -> bool {
+/// Whether a file belongs to the runtime of C or C++.
+pub(crate) fn is_runtime(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     RUNTIME.iter().any(|start| name.starts_with(start))
 }

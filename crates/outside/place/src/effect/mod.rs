@@ -14,7 +14,8 @@
 //! | memory     | `numa_maps`: the policy of a mapping that has none of its own             |
 //! | CPUs       | the affinity of every thread                                              |
 //! | threads    | the same: threads have CPUs of their own                                  |
-//! | allocator  | `maps`: the library is there, and the program has no other malloc         |
+//! | allocator  | `maps`: the library is there, the program has no other malloc, and it     |
+//! |            | or a library of it imports one                                            |
 //! | thp        | `status`: `THP_enabled`; `smaps_rollup`: `AnonHugePages`                  |
 //! | AutoNUMA   | kernel.numa_balancing, and the flags of the policy                        |
 //!
@@ -30,7 +31,6 @@ use std::fmt;
 
 pub use expected::Expected;
 pub use observer::Observer;
-pub(crate) use process::{balancing_is_on, not_balancing};
 
 use crate::Note;
 

@@ -12,14 +12,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use numapilot_observe::AutoNuma;
 use numapilot_observe::thread_group::task_with_memory;
 use numapilot_sys::affinity;
 use numapilot_topology::CpuSet;
 
 use super::expected::{Item, Policy};
+use crate::allocators::{executable_files, is_runtime, known_file};
 use crate::huge_pages::{Choice, Switches};
-use crate::journal::Setting;
-use crate::prepare::own_malloc::own_malloc;
+use crate::prepare::own_malloc::{imports_malloc, own_malloc};
 use crate::threads::obstacle_of;
 use crate::{NumaBalancing, Thp};
 
@@ -58,6 +59,8 @@ fn not(text: impl Into<String>, remedy: &'static str) -> Verdict {
 /// A process that is being looked at.
 pub(super) struct Process {
     pid: i32,
+    /// The thread whose files tell of the memory: the first one, as long as it lives.
+    task: i32,
     /// The program's file.
     pub image: PathBuf,
     /// Since it was first seen.
@@ -67,8 +70,16 @@ pub(super) struct Process {
 impl Process {
     /// The process with this number; `None` when it has ended or has no program of its own.
     pub fn open(pid: i32, age: Duration) -> Option<Self> {
-        let image = fs::read_link(format!("/proc/{}/exe", task_with_memory(pid))).ok()?;
-        Some(Self { pid, image, age })
+        let image = |task: i32| fs::read_link(format!("/proc/{task}/exe"));
+        // Looking for a living thread takes long where there are thousands.
+        let (task, image) = match image(pid) {
+            Ok(image) => (pid, image),
+            Err(_) => {
+                let task = task_with_memory(pid);
+                (task, image(task).ok()?)
+            }
+        };
+        Some(Self { pid, task, image, age })
     }
 
     /// The program's name.
@@ -77,7 +88,7 @@ impl Process {
     }
 
     fn path(&self, file: &str) -> String {
-        format!("/proc/{}/{file}", task_with_memory(self.pid))
+        format!("/proc/{}/{file}", self.task)
     }
 
     fn text(&self, file: &str) -> Result<String, Verdict> {
@@ -183,7 +194,7 @@ impl Process {
                     ),
                     "build it without its own allocator",
                 ),
-                None => Ok(Verdict::Held("its library is mapped".to_owned())),
+                None => Ok(self.users(&exe, &maps, library)),
             };
         }
         if let Some(obstacle) = obstacle_of(&exe) {
@@ -201,6 +212,35 @@ impl Process {
             "see what its dynamic loader says with LD_DEBUG=libs, and whether LD_PRELOAD reaches \
              it (sudo and env -i remove it)",
         ))
+    }
+
+    /// Whether anything in a process that has the library mapped has its memory from there. A
+    /// program with a hidden malloc, or one that maps memory itself, imports none.
+    fn users(&self, exe: &Path, maps: &str, library: &Path) -> Verdict {
+        let has = "its library is mapped";
+        if imports(exe) {
+            return Verdict::Held(has.to_owned());
+        }
+        let is_other = |file: &PathBuf| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            *file != self.image
+                && file.file_name() != library.file_name()
+                && !is_runtime(file)
+                && !name.starts_with("libnumapilot_")
+                && known_file(&name).is_none()
+        };
+        let mut others = executable_files(maps.as_bytes()).into_iter().filter(is_other);
+        match others.find(|file| imports(file)) {
+            Some(file) => {
+                let file = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                Verdict::Held(format!("{has}, and {file} allocates from it"))
+            }
+            None => Verdict::Unseen(format!(
+                "its library is loaded, but {} imports no malloc: it has one of its own, maps its \
+                 memory itself, or needs none",
+                self.name()
+            )),
+        }
     }
 
     fn thp(&self, wanted: Thp) -> Result<Verdict, Verdict> {
@@ -282,16 +322,14 @@ impl Process {
     }
 
     fn numa_balancing(&self, wanted: NumaBalancing) -> Result<Verdict, Verdict> {
-        let is_on = balancing_is_on();
         let policy = self.policy();
         let is_sampled = |policy: &str| policy == "default" || policy.contains("=balancing");
-        match (wanted, is_on) {
+        let no_auto_numa = "this kernel has no AutoNUMA";
+        match (wanted, AutoNuma::read()) {
             (NumaBalancing::Inherit, _) => Ok(Verdict::Idle("nothing was asked for".to_owned())),
-            (NumaBalancing::Off, None) => {
-                Ok(Verdict::Idle("this kernel has no AutoNUMA".to_owned()))
-            }
-            (NumaBalancing::Off, Some(false)) => Ok(Verdict::Held(not_balancing())),
-            (NumaBalancing::Off, Some(true)) => {
+            (NumaBalancing::Off, None) => Ok(Verdict::Idle(no_auto_numa.to_owned())),
+            (NumaBalancing::Off, Some(now)) if !now.is_on() => Ok(Verdict::Held(now.to_string())),
+            (NumaBalancing::Off, Some(_)) => {
                 let policy = policy?;
                 if !is_sampled(&policy) {
                     return Ok(Verdict::Held(format!("the policy {policy} keeps it off")));
@@ -301,7 +339,7 @@ impl Process {
                     "allow set_mempolicy, or run as root",
                 ))
             }
-            (NumaBalancing::On, Some(true)) => {
+            (NumaBalancing::On, Some(now)) if now.is_on() => {
                 let policy = policy?;
                 if is_sampled(&policy) {
                     return Ok(Verdict::Held("kernel.numa_balancing is on".to_owned()));
@@ -311,10 +349,13 @@ impl Process {
                     "use no memory policy, bind or preferred-many with -b",
                 ))
             }
-            (NumaBalancing::On, _) => Ok(not(
-                format!("{}: something has changed it since the start", not_balancing()),
-                "look for another program that sets it",
-            )),
+            (NumaBalancing::On, now) => {
+                let now = now.map_or(no_auto_numa.to_owned(), |now| now.to_string());
+                Ok(not(
+                    format!("{now}; something has changed it since the start"),
+                    "look for another program that sets it",
+                ))
+            }
         }
     }
 
@@ -326,47 +367,39 @@ impl Process {
                 "use Linux 5.12 or newer for bind, 6.11 or newer for preferred-many",
             ));
         }
-        if balancing_is_on() != Some(true) {
-            return Ok(not(
-                format!("{}, so nothing is sampled", not_balancing()),
-                "sudo sysctl kernel.numa_balancing=1, or --numa-balancing on as root",
-            ));
+        match AutoNuma::read() {
+            Some(now) if now.is_on() => Ok(Verdict::Held(policy)),
+            Some(now) => Ok(not(
+                format!("{now}, so nothing is sampled"),
+                "switch it on with --numa-balancing on, as root",
+            )),
+            None => Ok(not(
+                "this kernel has no AutoNUMA, so nothing is sampled",
+                "use a kernel built with CONFIG_NUMA_BALANCING",
+            )),
         }
-        Ok(Verdict::Held(policy))
     }
 }
 
-/// Bit 0 of kernel.numa_balancing; `None` without AutoNUMA.
-pub(crate) fn balancing_is_on() -> Option<bool> {
-    balancing_mode().map(|value| value & 1 == 1)
-}
-
-/// A bit for AutoNUMA, and one for moving pages between tiers of memory
-/// (Documentation/admin-guide/sysctl/kernel.rst).
-fn balancing_mode() -> Option<u32> {
-    Setting::NumaBalancing.read(Path::new("/")).ok()?.parse().ok()
-}
-
-/// What the switch is at where AutoNUMA is off.
-pub(crate) fn not_balancing() -> String {
-    match balancing_mode() {
-        Some(value) if value != 0 => {
-            format!("kernel.numa_balancing is {value}: pages move between tiers only")
-        }
-        _ => "kernel.numa_balancing is 0".to_owned(),
-    }
-}
-
-/// The malloc that a program brings, looked up once for each file; `None` also where the file
-/// cannot be read any more.
+/// The malloc that a program brings; `None` also where the file cannot be read any more.
 fn own_malloc_of(exe: &Path) -> Option<&'static str> {
-    thread_local! {
-        static KNOWN: RefCell<HashMap<(u64, u64), Option<&'static str>>> = RefCell::default();
-    }
-    let file = fs::metadata(exe).ok()?;
-    KNOWN.with_borrow_mut(|known| {
-        *known.entry((file.dev(), file.ino())).or_insert_with(|| own_malloc(exe).ok().flatten())
-    })
+    thread_local!(static KNOWN: Known<Option<&'static str>> = Known::default());
+    KNOWN.with(|known| once(known, exe, || own_malloc(exe).ok().flatten())).flatten()
+}
+
+/// Whether a file imports a malloc; not where it cannot be read any more.
+fn imports(file: &Path) -> bool {
+    thread_local!(static KNOWN: Known<bool> = Known::default());
+    KNOWN.with(|known| once(known, file, || imports_malloc(file).unwrap_or(false))) == Some(true)
+}
+
+/// What was found in files, by device and inode.
+type Known<T> = RefCell<HashMap<(u64, u64), T>>;
+
+/// Looks into each file once; `None` for one that is not there.
+fn once<T: Copy>(known: &Known<T>, file: &Path, look: impl FnOnce() -> T) -> Option<T> {
+    let about = fs::metadata(file).ok()?;
+    Some(*known.borrow_mut().entry((about.dev(), about.ino())).or_insert_with(look))
 }
 
 fn ended() -> Verdict {
@@ -457,31 +490,23 @@ mod tests {
         assert_eq!(text(Mode::PreferredMany, 0), "prefer (many):0-2");
     }
 
-    /// `main` ends by `pthread_exit`, a worker goes on.
     #[test]
     fn a_process_whose_first_thread_has_ended_is_looked_at() {
         use std::io::BufRead;
         use std::process::{Command, Stdio};
-        let script = format!(
-            "import ctypes, sys, threading\n\
-             def work():\n print(flush=True); sys.stdin.read()\n\
-             threading.Thread(target=work).start()\n\
-             ctypes.CDLL(None).syscall({}, 0)\n",
-            libc::SYS_exit
-        );
+        let script = include_str!("../../../observe/tests/first_thread_ends.py");
         let mut command = Command::new("python3");
-        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["-c", script, &libc::SYS_exit.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let Ok(mut child) = command.spawn() else {
             println!("skipped: no python3");
             return;
         };
         io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while task_with_memory(pid) == pid {
-            assert!(std::time::Instant::now() < deadline, "the first thread does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        assert_ne!(task_with_memory(pid), pid);
         let process = Process::open(pid, Duration::ZERO).unwrap();
         assert!(process.name().starts_with("python3"), "{:?}", process.image);
         assert!(process.text("status").unwrap().contains("VmRSS:"));
@@ -503,7 +528,12 @@ mod tests {
 
     #[test]
     fn a_process_that_has_ended_tells_nothing() {
-        let gone = Process { pid: i32::MAX, image: "/bin/gone".into(), age: Duration::ZERO };
+        let gone = Process {
+            pid: i32::MAX,
+            task: i32::MAX,
+            image: "/bin/gone".into(),
+            age: Duration::ZERO,
+        };
         for item in [
             Item::Memory(Policy {
                 mode: numapilot_sys::mempolicy::Mode::Local,

@@ -9,15 +9,15 @@
 use std::io;
 use std::path::Path;
 
+use numapilot_observe::AutoNuma;
 use numapilot_sys::c_library;
 use numapilot_sys::mempolicy::Mode;
 use numapilot_sys::prctl::{self, ThpSwitch};
 
 use super::Prepared;
 use crate::allocators::{Found, GLIBC_HUGE_PAGES, HugePages};
-use crate::effect::{balancing_is_on, not_balancing};
 use crate::huge_pages::{Choice, Switches};
-use crate::journal::{Change, Journal, Setting};
+use crate::journal::{Change, Journal, JournalError, Setting};
 use crate::{Note, NumaBalancing, Thp};
 
 /// Where the settings of the running kernel are.
@@ -78,6 +78,11 @@ impl Prepared {
         }
         if writable {
             if switches.with_top(Choice::Always).pmd() == Choice::Always {
+                if let Err(error) = may_change() {
+                    let cause = format!("the machine stays set to {switches}: {error}");
+                    self.notes.push(Note::new(ALWAYS, cause, FREE));
+                    return;
+                }
                 let value = Choice::Always.name().to_owned();
                 self.settings.push(Change { setting: Setting::Thp, value });
                 return;
@@ -136,12 +141,14 @@ impl Prepared {
                 "the kernel samples memory under bind and preferred-many only",
                 "combine -b with -m or -P, or leave it out",
             ));
-        } else if balancing_flag && wanted != NumaBalancing::On && balancing_is_on() == Some(false)
+        } else if balancing_flag
+            && wanted != NumaBalancing::On
+            && let Some(now) = AutoNuma::read().filter(|now| !now.is_on())
         {
             self.notes.push(Note::new(
                 "memory balancing",
-                format!("{}, so nothing is sampled", not_balancing()),
-                "--numa-balancing on as root, or sudo sysctl kernel.numa_balancing=1",
+                format!("{now}, so nothing is sampled"),
+                format!("--numa-balancing on as root, or {}", now.on().command()),
             ));
         }
         match wanted {
@@ -149,7 +156,7 @@ impl Prepared {
             NumaBalancing::On => self.set_numa_balancing_on(mode),
             // With an explicit policy nothing is left to do.
             NumaBalancing::Off if mode.is_some() => {}
-            NumaBalancing::Off => self.set_machine_balancing("off", |_| 0),
+            NumaBalancing::Off => self.set_machine_balancing("off", AutoNuma::off),
         }
     }
 
@@ -164,11 +171,10 @@ impl Prepared {
                 "use no memory policy, bind or preferred-many",
             ));
         }
-        // kernel.rst: bit 0 is balancing, bit 1 memory tiering, which is kept.
-        self.set_machine_balancing("on", |now| now | 1);
+        self.set_machine_balancing("on", AutoNuma::on);
     }
 
-    fn set_machine_balancing(&mut self, wanted: &str, value: impl Fn(u32) -> u32) {
+    fn set_machine_balancing(&mut self, wanted: &str, value: impl Fn(AutoNuma) -> AutoNuma) {
         let root = Path::new(ROOT);
         let subject = format!("numa-balancing {wanted}");
         let now = match Setting::NumaBalancing.read(root) {
@@ -192,12 +198,17 @@ impl Prepared {
             ));
             return;
         };
-        let value = value(number);
+        let AutoNuma(value) = value(AutoNuma(number));
         let writable = Setting::NumaBalancing.is_writable(root);
         if value == number && !(writable && is_borrowed()) {
             return;
         }
         if writable {
+            if let Err(error) = may_change() {
+                let cause = format!("{} stays {now}: {error}", Setting::NumaBalancing);
+                self.notes.push(Note::new(subject, cause, FREE));
+                return;
+            }
             let change = Change { setting: Setting::NumaBalancing, value: value.to_string() };
             self.settings.push(change);
         } else {
@@ -229,6 +240,22 @@ fn switched(wanted: ThpSwitch) -> io::Result<Option<ThpSwitch>> {
 
 fn refused_switch(error: &io::Error) -> String {
     format!("prctl(PR_SET_THP_DISABLE) is refused ({error}; a seccomp filter, as containers have)")
+}
+
+/// What helps where the journal cannot be written.
+const FREE: &str = "make it a directory of this user alone with free space, or have the setting \
+                    changed before";
+
+/// Whether a setting of the machine may be changed: not where the journal, from which it is put
+/// back, cannot be written. What else is in the way is found when the program is started.
+fn may_change() -> Result<(), String> {
+    // An entry about no setting keeps no other run from any.
+    let cause = match Journal::system().and_then(|journal| journal.reserve(&[], "")) {
+        Err(JournalError::NoDirectory { cause }) => cause,
+        Err(JournalError::File { path, source }) => format!("{}: {source}", path.display()),
+        Ok(_) | Err(_) => return Ok(()),
+    };
+    Err(format!("the journal from which it would be put back cannot be written ({cause})"))
 }
 
 /// Whether the value a setting has now may be another run's, which takes it away when it

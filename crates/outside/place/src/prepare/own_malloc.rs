@@ -1,7 +1,8 @@
 //! Programs that bring a malloc of their own.
 //!
 //! The dynamic loader resolves `malloc` in the program first and in preloaded libraries
-//! after it, so a `malloc` the program exports wins; and a program linked with a prefixed
+//! after it, so a `malloc` the program exports wins. One that it hides (linked in with
+//! hidden visibility) is called without the loader, and a program linked with a prefixed
 //! allocator (Redis calls `je_malloc`) never asks for `malloc` at all.
 
 use std::fs::File;
@@ -9,10 +10,35 @@ use std::io;
 use std::path::Path;
 
 use memchr::memmem;
-use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache};
+use object::Endianness;
+use object::read::elf::{ElfFile64, Sym};
+use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef};
 
-/// Exported by the program, these win over a preloaded library.
-const EXPORTED: [&str; 2] = ["malloc", "_Znwm"];
+/// Defined by the program, these win over a preloaded library.
+const REPLACED: [&str; 2] = ["malloc", "_Znwm"];
+/// Imported by a file, these allocate memory for it: by themselves, or in the C library, which
+/// asks whatever `malloc` the loader has found.
+const ALLOCATING: [&str; 17] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "strdup",
+    "strndup",
+    "asprintf",
+    "vasprintf",
+    "getline",
+    "getdelim",
+    "open_memstream",
+    "realpath",
+];
+/// How the names of C++'s operator new and of what its library allocates with begin.
+const ALLOCATING_CPP: [&str; 3] = ["_Znw", "_Zna", "_ZNSt"];
 /// Prefixed entry points of allocators that are linked in.
 const PREFIXED: [&str; 5] = ["je_malloc", "mi_malloc", "tc_malloc", "sn_malloc", "rpmalloc"];
 /// How the name of each of them ends in a string table.
@@ -23,7 +49,7 @@ const MESSAGES: [(&[u8], &str); 2] =
     [(b"mimalloc: warning: ", "mimalloc"), (b"<jemalloc>: ", "jemalloc")];
 
 /// The symbol by which `program` has its own malloc, if it has one. A stripped program
-/// with a prefixed allocator cannot be told from others.
+/// with a prefixed or hidden allocator cannot be told from others.
 ///
 /// # Errors
 /// When the file cannot be read; one that is not ELF has none.
@@ -32,15 +58,61 @@ pub(crate) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
     let Ok(file) = object::File::parse(&cache) else { return Ok(None) };
     let exported = file.dynamic_symbols().filter(|s| s.is_definition()).find_map(|s| {
         let name = s.name_bytes().ok()?;
-        one_of(&EXPORTED, name).or_else(|| one_of(&PREFIXED, name))
+        one_of(&REPLACED, name).or_else(|| one_of(&PREFIXED, name))
     });
     // Large programs have symbols by the hundred thousand: their names are searched as one
     // text, because the program is waiting to start.
     Ok(exported.or_else(|| {
         let names = file.section_by_name(".strtab")?.data().ok()?;
-        memmem::find_iter(names, TAIL).find_map(|at| {
+        let prefixed = memmem::find_iter(names, TAIL).find_map(|at| {
             let start = names[..at].iter().rposition(|b| *b == 0).map_or(0, |zero| zero + 1);
             one_of(&PREFIXED, &names[start..at + TAIL.len() - 1])
+        });
+        prefixed.or_else(|| match &file {
+            object::File::Elf64(file) => hidden(file, names),
+            _ => None,
+        })
+    }))
+}
+
+/// The malloc that a program defines without exporting it. A name in the string table may be the
+/// end of another one, so it is looked for by its place.
+fn hidden<'data, R: ReadRef<'data>>(
+    file: &ElfFile64<'data, Endianness, R>,
+    names: &[u8],
+) -> Option<&'static str> {
+    REPLACED.into_iter().find(|name| {
+        let whole = [name.as_bytes(), b"\0"].concat();
+        let places: Vec<usize> = memmem::find_iter(names, &whole).collect();
+        let is_it = |symbol: &object::elf::Sym64<Endianness>| {
+            let place = symbol.st_name(file.endian()) as usize;
+            places.contains(&place)
+                && symbol.st_type() == object::elf::STT_FUNC
+                && !symbol.is_undefined(file.endian())
+        };
+        !places.is_empty() && file.elf_symbol_table().iter().any(is_it)
+    })
+}
+
+/// Whether `program` defines `malloc` itself, under this name.
+///
+/// # Errors
+/// When the file cannot be read; one that is not ELF does not.
+pub(crate) fn replaces_malloc(program: &Path) -> io::Result<bool> {
+    Ok(own_malloc(program)?.is_some_and(|name| REPLACED.contains(&name)))
+}
+
+/// Whether a program or library has memory allocated by the `malloc` that the loader finds.
+///
+/// # Errors
+/// When the file cannot be read; one that is not ELF does not.
+pub(crate) fn imports_malloc(file: &Path) -> io::Result<bool> {
+    let cache = ReadCache::new(File::open(file)?);
+    let Ok(file) = object::File::parse(&cache) else { return Ok(false) };
+    let mut imported = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
+    Ok(imported.any(|symbol| {
+        symbol.name().is_ok_and(|name| {
+            ALLOCATING.contains(&name) || ALLOCATING_CPP.iter().any(|start| name.starts_with(start))
         })
     }))
 }

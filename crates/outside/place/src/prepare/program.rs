@@ -4,10 +4,11 @@
 //! at load time: not by a static program, and not by one that brings its own.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::Prepared;
-use super::own_malloc::own_malloc;
+use super::own_malloc::{exports_malloc, own_malloc};
 use crate::allocators::{self, Found};
 use crate::elf;
 use crate::threads::{Obstacle, Placement, obstacle};
@@ -20,7 +21,16 @@ impl Prepared {
     /// Puts the allocator in, or notes why this program would not use it; whether it will,
     /// as far as its file tells.
     pub(super) fn set_allocator(&mut self, found: &Found) -> Result<bool, PlaceError> {
+        // Nothing else is preloaded yet: these are the plan's own.
+        let other = self.environment.changed("LD_PRELOAD").and_then(malloc_in);
         let Some((cause, remedy, reaches_children)) = self.allocator_obstacle() else {
+            if let Some(other) = other.filter(|other| *other != found.to_string()) {
+                self.notes.push(Note::new(
+                    "LD_PRELOAD",
+                    format!("{other} brings a malloc as well; {found} comes before it and is used"),
+                    "leave one of them out",
+                ));
+            }
             self.environment.preload(&found.path)?;
             return Ok(true);
         };
@@ -34,14 +44,10 @@ impl Prepared {
     /// Notes when the C library's own malloc is asked for and another one is preloaded.
     pub(super) fn check_glibc(&mut self) {
         let preload = self.environment.get("LD_PRELOAD").unwrap_or_default();
-        let preload = preload.to_string_lossy();
-        let other = preload
-            .split([':', ' '])
-            .find_map(|path| allocators::known_file(path.rsplit('/').next()?));
-        if let Some(other) = other {
+        if let Some(other) = malloc_in(&preload) {
             self.notes.push(Note::new(
                 "allocator glibc",
-                format!("LD_PRELOAD names {} already, which will be used", other.name),
+                format!("LD_PRELOAD names {other} already, which will be used"),
                 "unset LD_PRELOAD",
             ));
         }
@@ -102,6 +108,20 @@ impl Prepared {
         let path = self.environment.get("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
         find_program(&self.words[0], &path)
     }
+}
+
+/// The first library of an `LD_PRELOAD` that brings a malloc: the name of its allocator, or else of
+/// its file.
+fn malloc_in(preload: &OsStr) -> Option<String> {
+    let paths = preload.as_bytes().split(|byte| b": \t\n".contains(byte));
+    paths.map(|path| Path::new(OsStr::from_bytes(path))).find_map(|path| {
+        let file = path.file_name()?.to_string_lossy();
+        match allocators::known_file(&file) {
+            Some(known) => Some(known.name.to_owned()),
+            // A name without a path is looked for by the loader alone.
+            None => exports_malloc(path).is_ok_and(|yes| yes).then(|| file.into_owned()),
+        }
+    })
 }
 
 /// The file execvp(3) would start for a name and a search path.
