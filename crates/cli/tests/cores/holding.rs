@@ -1,0 +1,245 @@
+//! Targets that are held: which cores they have, and which threads are left alone.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use predicates::prelude::*;
+use serde_json::Value;
+
+use crate::guests::{NUMAPILOT, compiled, err, signal};
+use crate::{CPUSET, Target, all_cpus, alone, cores, daemon, in_a_mount_namespace, soon, ways};
+
+#[test]
+fn a_target_gets_fewer_cores_and_all_of_them_back() {
+    let _alone = alone();
+    for way in ways() {
+        for end in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            let target = Target::idle();
+            let before = (target.cpus(), target.groups());
+            let arguments = ["-p", &target.pid(), "--actuator", way, "--tick", "20ms"];
+            let mut daemon = daemon(&arguments);
+            let first: BTreeSet<String> = ["0".to_owned()].into();
+            soon("one core", || {
+                target.cpus() == first || target.cpus().iter().all(|c| !c.contains(['-', ',']))
+            });
+            signal(&daemon, end);
+            assert!(daemon.wait().unwrap().success(), "{way}");
+            assert_eq!((target.cpus(), target.groups()), before, "{way}, signal {end}");
+        }
+    }
+}
+
+/// The first thread is in no group any more.
+#[test]
+fn a_target_whose_first_thread_has_ended_is_held() {
+    let _alone = alone();
+    let script = include_str!("../../../outside/observe/tests/first_thread_ends.py");
+    let exit = libc::SYS_exit.to_string();
+    for way in ways() {
+        let target = Target::start(Command::new("python3").args(["-c", script, &exit]));
+        // That of the worker: what the kernel shows of the first thread no longer changes.
+        let of_worker = || {
+            let tasks = fs::read_dir(format!("/proc/{}/task", target.pid())).unwrap().flatten();
+            let worker = tasks.map(|t| t.path()).find(|t| !t.ends_with(target.pid())).unwrap();
+            let status = fs::read_to_string(worker.join("status")).unwrap();
+            let cpus = status.lines().find(|l| l.starts_with("Cpus_allowed_list")).unwrap();
+            (cpus.to_owned(), fs::read_to_string(worker.join("cgroup")).unwrap())
+        };
+        let before = of_worker();
+        let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--tick", "20ms"]);
+        soon("fewer cores", || of_worker().0 != before.0);
+        // It stays held for some ticks.
+        std::thread::sleep(Duration::from_millis(200));
+        let held = of_worker().0;
+        signal(&daemon, libc::SIGTERM);
+        let status = daemon.wait().unwrap();
+        assert!(held != before.0 && status.success(), "{way}: {held}");
+        assert_eq!(of_worker(), before, "{way}");
+    }
+}
+
+#[test]
+fn thousands_of_threads_are_held_and_let_go() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("threads.c", directory.path()) else { return };
+    for way in ways() {
+        let target = Target::start(Command::new(&program).arg("3000"));
+        let before = target.cpus();
+        let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--max", "1"]);
+        soon("one core for all", || target.cpus().len() == 1 && target.cpus() != before);
+        signal(&daemon, libc::SIGTERM);
+        assert!(daemon.wait().unwrap().success());
+        assert_eq!(target.cpus(), before, "{way}");
+    }
+}
+
+#[test]
+fn threads_that_pin_themselves_are_left_alone_and_named() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("threads.c", directory.path()) else { return };
+    if ways().is_empty() {
+        return;
+    }
+    let target = Target::start(Command::new(&program).args(["3", "pin"]));
+    let before = target.cpus();
+    assert_eq!(before.len(), 2, "{before:?}");
+    // A cpuset would override it.
+    cores(&["-p", &target.pid(), "--actuator", "cgroup-v1"]).assert().code(125).stderr(
+        predicate::str::contains("have an affinity of their own")
+            .or(predicate::str::contains("cgroup v1: no")),
+    );
+    let mut daemon = daemon(&["-p", &target.pid(), "--tick", "20ms"]);
+    soon("one core for the others", || target.cpus().iter().all(|cpus| !cpus.contains(['-', ','])));
+    std::thread::sleep(Duration::from_millis(100));
+    signal(&daemon, libc::SIGTERM);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
+    daemon.wait().unwrap();
+    assert!(text.contains("have an affinity of their own (1)"), "{text}");
+    assert_eq!(target.cpus(), before);
+}
+
+/// One that is held by affinity may choose others.
+#[test]
+fn a_thread_that_pins_itself_later_is_named_as_well() {
+    let _alone = alone();
+    if !ways().contains(&"affinity") {
+        return;
+    }
+    let script = format!("sleep 0.5; taskset -pc {} $$; sleep 3", all_cpus() - 1);
+    let output =
+        cores(&["--json", "--tick", "20ms", "--actuator", "affinity", "--", "sh", "-c", &script])
+            .output()
+            .unwrap();
+    let (lines, said) = (String::from_utf8_lossy(&output.stdout), err(&output));
+    let pinned = |count: &str| lines.contains(&format!("\"pinned_threads\":{count}"));
+    assert!(pinned("0") && (pinned("1") || pinned("2")), "{lines}");
+    assert!(said.contains("have an affinity of their own"), "{said}");
+}
+
+/// Which number of threads it makes depends on what it finds when it starts.
+#[test]
+fn a_program_that_starts_finds_all_cores_and_keeps_them_for_a_while() {
+    let _alone = alone();
+    if ways().is_empty() {
+        return;
+    }
+    for mode in ["default", "paper"] {
+        let script = "nproc; while [ $(nproc) -gt 1 ]; do sleep 0.2; done; nproc";
+        let begin = Instant::now();
+        let tick = ["--mode", mode, "--tick", "20ms", "--startup", "1s", "-v"];
+        let output = cores(&tick).args(["--", "sh", "-c", script]).output().unwrap();
+        assert!(begin.elapsed() >= Duration::from_secs(1), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n1\n", all_cpus()));
+    }
+    cores(&["--startup", "0", "--", "true"]).assert().success();
+    cores(&["--startup", "1s", "-p", "1"])
+        .assert()
+        .code(125)
+        .stderr(predicate::str::contains("cannot be used with"));
+}
+
+#[test]
+fn two_targets_share_no_core() {
+    const TICKS: usize = 20;
+    let _alone = alone();
+    let ways = ways();
+    for way in ways {
+        let (one, two) = (Target::idle(), Target::idle());
+        let pids = format!("{},{}", one.pid(), two.pid());
+        let mut daemon = daemon(&[
+            "-p",
+            &pids,
+            "--weight",
+            "2,1",
+            "--actuator",
+            way,
+            "--tick",
+            "20ms",
+            "--json",
+        ]);
+        let mut held = BTreeSet::new();
+        soon("a core for each", || {
+            held = one.cpus().union(&two.cpus()).cloned().collect();
+            held.len() == 2 && held.iter().all(|cpus| !cpus.contains(['-', ',']))
+        });
+        let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
+        let lines: Vec<String> = lines.by_ref().map_while(Result::ok).take(TICKS * 2).collect();
+        signal(&daemon, libc::SIGINT);
+        assert!(daemon.wait().unwrap().success());
+        assert_eq!(lines.len(), TICKS * 2, "{lines:?}");
+        let mut measured = [false; 2];
+        for pair in lines.chunks(2) {
+            let mut cpus = |at: usize| {
+                let line: Value = serde_json::from_str(&pair[at]).unwrap();
+                let cpus = line["done"]["cpus"].as_array().unwrap().clone();
+                // Where reading the clocks takes long a tick has no sample.
+                let busy = &line["metrics"]["busy"];
+                assert!(!cpus.is_empty() && (busy.is_number() || busy.is_null()));
+                measured[at] |= busy.is_number();
+                cpus
+            };
+            let (a, b) = (cpus(0), cpus(1));
+            assert!(a.iter().all(|cpu| !b.contains(cpu)), "{pair:?}");
+        }
+        assert_eq!(measured, [true; 2], "{lines:?}");
+    }
+}
+
+/// What keeps all CPUs busy is let alone: not one change, whatever else the machine does.
+#[test]
+fn a_target_that_uses_all_cores_sees_nothing_of_it() {
+    let _alone = alone();
+    for way in ways() {
+        let spin = "while :; do :; done &";
+        let script = format!("{} echo ready; read x", spin.repeat(all_cpus()));
+        let target = Target::start(Command::new("sh").args(["-c", &script]));
+        // Its processes are there, so that the first tick counts, too.
+        let before = target.cpus();
+        let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--json"]);
+        let lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
+        for line in lines.map_while(Result::ok).take(30) {
+            let line: Value = serde_json::from_str(&line).unwrap();
+            let (had, has) = (&line["metrics"]["cores"], &line["done"]["cores"]);
+            assert_eq!((had, has), (&all_cpus().into(), &all_cpus().into()), "{way}: {line}");
+        }
+        assert_eq!(target.cpus(), before, "{way}");
+        signal(&daemon, libc::SIGTERM);
+        assert!(daemon.wait().unwrap().success());
+    }
+}
+
+/// In a mount namespace of its own the hierarchy is read-only.
+#[test]
+fn where_no_group_may_be_written_affinity_does() {
+    let _alone = alone();
+    if !ways().contains(&"cgroup-v1") {
+        return;
+    }
+    if !in_a_mount_namespace() {
+        return;
+    }
+    let target = Target::idle();
+    let before = target.cpus();
+    let script = format!(
+        "mount -o remount,bind,ro {CPUSET} && exec {NUMAPILOT} cores -v -p {} --tick 20ms",
+        target.pid()
+    );
+    let mut daemon = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    soon("fewer cores", || target.cpus() != before);
+    signal(&daemon, libc::SIGTERM);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
+    assert!(daemon.wait().unwrap().success(), "{text}");
+    assert!(text.contains("is held by the affinity of every thread"), "{text}");
+    assert_eq!(target.cpus(), before);
+}

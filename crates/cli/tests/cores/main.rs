@@ -1,0 +1,134 @@
+//! `numapilot cores` as a user runs it: every way to hold a target that works here, and that it
+//! is as it was afterwards. cgroup v2 is tried on an emulated machine (`lab/cores.rs`).
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+mod command;
+#[path = "../guests/mod.rs"]
+mod guests;
+mod holding;
+mod others;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use guests::{NUMAPILOT, err};
+
+fn cores(arguments: &[&str]) -> assert_cmd::Command {
+    let mut command = assert_cmd::Command::cargo_bin("numapilot").unwrap();
+    command.arg("cores").args(arguments);
+    command
+}
+
+/// No core belongs to two targets: two tests at a time would take them from each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A target that is ended when this is dropped.
+struct Target(Child);
+
+impl Target {
+    fn start(command: &mut Command) -> Self {
+        let command = command.process_group(0);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut target = Self(child);
+        let mut line = String::new();
+        BufReader::new(target.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        target
+    }
+
+    fn idle() -> Self {
+        Self::start(Command::new("sh").args(["-c", "echo ready; read x"]))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    /// CPUs that each of its threads may use.
+    fn cpus(&self) -> BTreeSet<String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap();
+        let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).ok();
+        let texts: Vec<String> = tasks.flatten().filter_map(status).collect();
+        let list = |text: &String| {
+            let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            line.unwrap().trim().to_owned()
+        };
+        texts.iter().map(list).collect()
+    }
+
+    fn groups(&self) -> String {
+        fs::read_to_string(format!("/proc/{}/cgroup", self.0.id())).unwrap()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // With what it has started.
+        let group = format!("-{}", self.pid());
+        let _ = Command::new("kill").args(["-9", "--", &group]).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn daemon(arguments: &[&str]) -> Child {
+    let mut command = Command::new(NUMAPILOT);
+    command.arg("cores").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Waits for what comes soon, but on a machine that others use, too.
+fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn all_cpus() -> usize {
+    numapilot_topology::read("/".as_ref()).unwrap().allowed.cpus.len()
+}
+
+/// The ways to hold a target that work here, with more than one CPU to choose from.
+fn ways() -> Vec<&'static str> {
+    if all_cpus() < 2 {
+        println!("skipped: one CPU");
+        return Vec::new();
+    }
+    let works = |way: &&str| {
+        let target = Target::idle();
+        let output = cores(&["-p", &target.pid(), "--actuator", way, "--dry-run"])
+            .timeout(Duration::from_secs(1))
+            .output()
+            .unwrap();
+        let refused = err(&output).contains("cannot be held");
+        if refused {
+            println!("skipped: {}", err(&output).trim());
+        }
+        !refused
+    };
+    ["cgroup-v1", "affinity"].into_iter().filter(works).collect()
+}
+
+const CPUSET: &str = "/sys/fs/cgroup/cpuset";
+
+/// Whether mount namespaces are to be had; if not, says that the test is skipped.
+fn in_a_mount_namespace() -> bool {
+    let tried =
+        Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/run"]).output();
+    match tried {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => println!("skipped: no mount namespaces here: {}", err(&output).trim()),
+        Err(error) => println!("skipped: unshare: {error}"),
+    }
+    false
+}

@@ -1,0 +1,222 @@
+//! What others do meanwhile: kill the daemon or the target, move it, start a second daemon.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use numapilot_sys::process::PidFd;
+use predicates::prelude::*;
+
+use crate::guests::{NUMAPILOT, err, signal};
+use crate::{CPUSET, Target, alone, cores, daemon, in_a_mount_namespace, soon, ways};
+
+/// Kills the guard of a daemon, which would put everything back as soon as the daemon is dead.
+fn end_guard_of(daemon: &Child) {
+    let is_its = |text: Vec<u8>| {
+        text.split(|byte| *byte == 0)
+            .any(|word| word.starts_with(format!("{}:", daemon.id()).as_bytes()))
+    };
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let text = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        if let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok())
+            && is_its(text)
+        {
+            PidFd::open(pid).unwrap().signal(libc::SIGKILL).unwrap();
+        }
+    }
+}
+
+#[test]
+fn restore_puts_back_what_a_killed_daemon_left() {
+    let _alone = alone();
+    for way in ways() {
+        let target = Target::idle();
+        let before = (target.cpus(), target.groups());
+        let mut daemon = daemon(&["-p", &target.pid(), "--actuator", way, "--tick", "20ms"]);
+        soon("fewer cores", || target.cpus() != before.0);
+        // A second one is refused, by whatever way.
+        cores(&["-p", &target.pid()])
+            .assert()
+            .code(125)
+            .stderr(predicate::str::contains("numapilot cores"));
+        end_guard_of(&daemon);
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        assert_ne!(target.cpus(), before.0, "{way}");
+        let restored =
+            assert_cmd::Command::cargo_bin("numapilot").unwrap().arg("restore").output().unwrap();
+        // Another test's daemon may have put it back before.
+        assert!(restored.status.success(), "{}", err(&restored));
+        assert_eq!((target.cpus(), target.groups()), before, "{way}");
+    }
+}
+
+/// The target's end ends the run, and nothing is left of its group.
+#[test]
+fn a_target_that_dies_leaves_nothing() {
+    let _alone = alone();
+    for way in ways() {
+        let mut target = Target::idle();
+        let (pid, before) = (target.pid(), target.cpus());
+        let mut daemon = daemon(&["-p", &pid, "--actuator", way, "--tick", "20ms"]);
+        soon("fewer cores", || target.cpus() != before);
+        // Nobody has waited for it yet: it is a zombie.
+        target.0.kill().unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
+        assert!(daemon.wait().unwrap().success(), "{way}");
+        // Other runs on this machine may have it warn of theirs.
+        let of_target = format!("process {pid}");
+        let warns = |line: &str| line.contains("warning") && line.contains(&of_target);
+        assert!(!text.lines().any(warns), "{way}: {text}");
+        target.0.wait().unwrap();
+        let left = format!("numapilot-cores-{pid}-");
+        let groups = fs::read_dir(CPUSET).into_iter().flatten().flatten();
+        assert!(groups.into_iter().all(|g| !g.file_name().to_string_lossy().starts_with(&left)));
+        let records = fs::read_dir("/run/numapilot-cores").into_iter().flatten().flatten();
+        assert!(
+            records
+                .into_iter()
+                .all(|r| !r.file_name().to_string_lossy().starts_with(&format!("{pid}-")))
+        );
+    }
+}
+
+/// Whoever takes the target out of its group has it; nothing is left, and that is said.
+#[test]
+fn a_target_that_is_moved_away_is_left_as_it_is() {
+    let _alone = alone();
+    if !ways().contains(&"cgroup-v1") {
+        return;
+    }
+    let target = Target::idle();
+    let before = (target.cpus(), target.groups());
+    let mut daemon = daemon(&["-p", &target.pid(), "--actuator", "cgroup-v1", "--tick", "20ms"]);
+    soon("fewer cores", || target.cpus() != before.0);
+    fs::write(format!("{CPUSET}/cgroup.procs"), target.pid()).unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut text).unwrap();
+    assert_eq!(daemon.wait().unwrap().code(), Some(125), "{text}");
+    assert!(text.contains("somebody else moved it"), "{text}");
+    assert_eq!((target.cpus(), target.groups()), before);
+}
+
+/// A target whose record is whole is put back, and another is managed, beside a file that is no
+/// record; `$N` is numapilot.
+const DAMAGED: &str = "
+mount -t tmpfs none /run && mkdir -m 700 /run/numapilot-cores || exit 77
+allowed() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$P/status; }
+sleep 60 <&- >&- 2>&- & P=$!
+BEFORE=$(allowed)
+$N cores -p $P --actuator affinity --max 1 2>/dev/null & D=$!
+for i in $(seq 500); do [ \"$(allowed)\" = \"$BEFORE\" ] || break; sleep 0.02; done
+kill -9 $(grep -lz \"^$D:\" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3) $D; wait $D 2>/dev/null
+[ \"$(allowed)\" = \"$BEFORE\" ] || echo narrowed
+echo x > /run/numapilot-cores/z.json
+$N restore 2>/run/said; echo \"restore $?\"; grep -c 'not everything' /run/said
+[ \"$(allowed)\" = \"$BEFORE\" ] && echo as before
+$N cores sh -c 'echo managed; exit 3' 2>/run/said; echo \"cores $?\"
+grep -c 'z.json is no record of numapilot cores (.*remove the file' /run/said
+kill $P
+";
+
+#[test]
+fn a_record_that_cannot_be_read_blocks_no_other() {
+    let _alone = alone();
+    if !ways().contains(&"affinity") || !in_a_mount_namespace() {
+        return;
+    }
+    let output = Command::new("timeout")
+        .args(["60", "unshare", "-m", "sh", "-c", DAMAGED])
+        .env("N", NUMAPILOT)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("cores of")).collect();
+    assert!(lines[1].starts_with("/run/numapilot-cores/z.json is no record"), "{text}");
+    assert!(lines[1].contains("remove the file"), "{text}");
+    let rest = ["restore 125", "1", "as before", "managed", "cores 3", "1"];
+    assert_eq!((lines[0], &lines[2..]), ("narrowed", &rest[..]), "{text}{}", err(&output));
+}
+
+/// The second one is refused, names the first and changes nothing, whoever started the two.
+#[test]
+fn a_target_has_one_daemon_at_a_time() {
+    const NOBODY: u32 = 65534;
+    let _alone = alone();
+    if !ways().contains(&"affinity") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    // Where another user may start it.
+    let program = directory.path().join("numapilot");
+    fs::copy(NUMAPILOT, &program).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let runtime = directory.path().join("runtime");
+    fs::create_dir(&runtime).unwrap();
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        std::os::unix::fs::chown(&runtime, Some(NOBODY), Some(NOBODY)).unwrap();
+    } else {
+        println!("skipped: only root can start it as another user");
+    }
+    let by = |other: bool| {
+        let mut command = Command::new(&program);
+        if other {
+            command.uid(NOBODY).gid(NOBODY).env("XDG_RUNTIME_DIR", &runtime);
+        }
+        command
+    };
+    let users: &[_] =
+        if is_root { &[(false, false), (false, true), (true, false)] } else { &[(false, false)] };
+    for (first, second) in users {
+        let mut idle = Command::new("sh");
+        idle.args(["-c", "echo ready; read x"]);
+        if *first || *second {
+            idle.uid(NOBODY).gid(NOBODY);
+        }
+        let target = Target::start(&mut idle);
+        let arguments = ["cores", "-p", &target.pid(), "--actuator", "affinity", "--tick", "20ms"];
+        let mut daemon = by(*first).args(arguments).stderr(Stdio::null()).spawn().unwrap();
+        soon("one core", || target.cpus().iter().all(|cpus| !cpus.contains(['-', ','])));
+        let before = target.cpus();
+        let refused = by(*second).args(arguments).output().unwrap();
+        assert_eq!(refused.status.code(), Some(125), "{}", err(&refused));
+        let who = format!("is under numapilot cores already (run {})", daemon.id());
+        assert!(err(&refused).contains(&who), "{}", err(&refused));
+        assert_eq!(target.cpus(), before);
+        signal(&daemon, libc::SIGTERM);
+        assert!(daemon.wait().unwrap().success());
+        assert_ne!(target.cpus(), before);
+    }
+}
+
+/// The first is kthreadd, where the PID namespace is the machine's first one.
+#[test]
+fn kernel_threads_are_refused_and_nothing_is_changed_before() {
+    let _alone = alone();
+    if fs::read_to_string("/proc/2/comm").ok().as_deref() != Some("kthreadd\n") {
+        println!("skipped: no kernel threads in this PID namespace");
+        return;
+    }
+    let target = Target::idle();
+    let before = (target.cpus(), target.groups());
+    let pids = format!("{},2", target.pid());
+    for verb in [
+        &["cores", "--max", "1"][..],
+        &["balance"],
+        &["stat", "--timeout", "5"],
+        &["top", "--once"],
+    ] {
+        assert_cmd::Command::cargo_bin("numapilot")
+            .unwrap()
+            .args(verb)
+            .args(["-p", &pids])
+            .assert()
+            .code(125)
+            .stderr(predicate::str::contains("PID 2 is a kernel thread (kthreadd): "));
+    }
+    assert_eq!((target.cpus(), target.groups()), before);
+}

@@ -1,0 +1,132 @@
+//! The command line: what is passed on, what is refused, and what is printed instead of run.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use insta::assert_snapshot;
+
+use crate::{NUMAPILOT, err, failure, out, own_allocator, run};
+
+#[test]
+fn the_status_is_the_programs() {
+    let code = |arguments: &[&str]| run(arguments).status.code();
+    for verbose in [&[][..], &["--verbose"]] {
+        let with = |rest: &[&'static str]| [verbose, rest].concat();
+        assert_eq!(code(&with(&["true"])), Some(0));
+        assert_eq!(code(&with(&["--", "sh", "-c", "exit 3"])), Some(3));
+        assert_eq!(code(&with(&["no-such-program-here"])), Some(127));
+        assert_eq!(code(&with(&["/no/such/program"])), Some(127));
+        assert_eq!(code(&with(&["/etc/passwd"])), Some(126));
+        assert_eq!(code(&with(&["/etc"])), Some(126));
+    }
+    // Supervised: 128+n. Not supervised: numapilot became the program, which was killed.
+    assert_eq!(code(&["--verbose", "sh", "-c", "kill -TERM $$"]), Some(128 + 15));
+    assert_eq!(run(&["sh", "-c", "kill -TERM $$"]).status.signal(), Some(15));
+}
+
+#[test]
+fn options_after_the_command_belong_to_it() {
+    assert_eq!(out(&["echo", "-i", "--help", "--", "x"]), "-i --help -- x\n");
+    assert_eq!(out(&["-l", "--", "echo", "-l"]), "-l\n");
+    assert!(failure(&["--alocator", "x", "true"]).contains("--allocator"));
+    assert!(failure(&[]).contains("<COMMAND>"));
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_runs() {
+    let touched = tempfile::tempdir().unwrap();
+    let file = touched.path().join("ran");
+    let refused = |options: &[&str], expected: &str| {
+        let said = failure(&[options, &["touch", file.to_str().unwrap()]].concat());
+        assert!(said.contains(expected), "{options:?}: {said}");
+        assert!(!file.exists());
+    };
+    refused(&["-i", "9999"], "node 9999 is not on this machine, which has node");
+    refused(&["-i", "x"], "bad node string");
+    refused(&["-i", "same"], "another option");
+    refused(&["-m", "netdev:none0"], "/sys/class/net/none0 is not there");
+    refused(&["-m", "!all"], "selects nothing on this machine");
+    refused(&["-C", "60000"], "CPU 60000 is not on this machine");
+    refused(&["-i", "0", "-m", "0"], "cannot be used with");
+    refused(&["-l", "-P", "0"], "cannot be used with");
+    refused(&["-m", "0", "-b", "--numa-balancing", "off"], "contradict");
+    refused(&["--thp", "sometimes"], "inherit, always, never");
+    refused(&["--allocator", "nomalloc"], "known are jemalloc");
+    refused(&["--allocator", ""], "unknown allocator ''; known are jemalloc");
+    refused(&["--allocator", "/nonexistent.so"], "give the path of a shared library");
+    refused(&["--allocator", "/etc/passwd"], "not an ELF file");
+    refused(&["--allocator", "scalloc"], "looked for libscalloc.so in");
+    refused(&["--per-node", "-i", "0"], "--per-node gives each instance");
+    refused(&["--profile", "/nonexistent.toml"], "/nonexistent.toml");
+}
+
+#[test]
+fn a_dry_run_prints_the_line_and_runs_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = directory.path().join("liballoc.so");
+    fs::copy(own_allocator(), &library).unwrap();
+    let line = |options: &[&str]| {
+        let all = [&["--dry-run"], options, &["--", "prog", "a b", "$x", "it's"]].concat();
+        out(&all).replace(directory.path().to_str().unwrap(), "/lib")
+    };
+    assert_snapshot!(line(&[]), @r"prog 'a b' '$x' 'it'\''s'");
+    assert_snapshot!(line(&["-C", "0"]), @r"taskset -c 0 prog 'a b' '$x' 'it'\''s'");
+    assert_snapshot!(
+        line(&["-i", "0", "-N", "0", "-C", "0", "--env", "A=b c"]),
+        @r"numactl --physcpubind=0 --interleave=0 env 'A=b c' prog 'a b' '$x' 'it'\''s'"
+    );
+    assert_snapshot!(
+        line(&["--numa-balancing", "off", "--allocator", library.to_str().unwrap()]),
+        @r"numactl --localalloc env LD_PRELOAD=/lib/liballoc.so prog 'a b' '$x' 'it'\''s'"
+    );
+    assert_snapshot!(line(&["--thp", "never"]), @r"
+    # before it starts: prctl(PR_SET_THP_DISABLE, 1)
+    prog 'a b' '$x' 'it'\''s'
+    ");
+    // Also of a program that is not there.
+    assert!(line(&["--threads", "sparse"]).contains(" NUMAPILOT_BIND_CPUS="));
+}
+
+#[test]
+fn bytes_that_are_no_text_reach_the_program_and_the_printed_line() {
+    let raw = |text: &[u8]| OsStr::from_bytes(text).to_owned();
+    let run = |arguments: &[OsString]| {
+        let output = Command::new(NUMAPILOT).arg("run").args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        output.stdout
+    };
+    let plain = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let variable = [plain(&["--env"]), vec![raw(b"A=\xff")]].concat();
+    let seen = run(&[variable.clone(), plain(&["sh", "-c", "printf %s \"$A\""])].concat());
+    assert_eq!(seen, b"\xff");
+    let line =
+        run(&[plain(&["--dry-run"]), variable, plain(&["cat"]), vec![raw(b"a\xff")]].concat());
+    assert_eq!(String::from_utf8(line).unwrap(), "env $'A=\\xff' cat $'a\\xff'\n");
+}
+
+/// What others have chosen does not steer the terminal of whoever looks.
+#[test]
+fn foreign_text_is_shown_and_not_sent() {
+    let output = Command::new(env!("CARGO_BIN_EXE_numapilot"))
+        .args(["run", "-v", "--env", "TITLE=\x1b]0;x\x07", "--", "true"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && text.contains(r"TITLE=\x1b]0;x\x07"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn a_stack_that_is_too_small_is_said() {
+    let script = format!("ulimit -s 64 && exec {NUMAPILOT} run true");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+    assert!(
+        err(&output).contains("the stack may have 64 KiB only (ulimit -s)"),
+        "{}",
+        err(&output)
+    );
+}

@@ -1,0 +1,59 @@
+//! What of a plan is seen in the running program.
+
+use std::process::Command;
+
+use crate::{NUMAPILOT, err, run};
+
+#[test]
+fn what_a_plan_did_is_seen_in_the_running_program() {
+    let output = run(&["-v", "-l", "-C", "+0", "--thp", "never", "sleep", "0.3"]);
+    let said = err(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for line in ["memory local: in effect (local)", ": in effect (all 1 threads)"] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(said.contains("thp never: in effect (THP_enabled: 0)"), "{said}");
+    assert!(!said.contains("warning"), "{said}");
+}
+
+#[test]
+fn a_setting_that_the_program_undoes_fails_under_strict() {
+    let undone = ["-i", "all", "--", NUMAPILOT, "run", "-l", "sleep", "0.3"];
+    let strict = run(&[&["--strict"], &undone[..]].concat());
+    let said = err(&strict);
+    assert_eq!(strict.status.code(), Some(125), "{said}");
+    assert!(said.contains("memory interleave"), "{said}");
+    assert!(said.contains("not in effect: sleep has the policy local"), "{said}");
+    let plain = run(&[&["-v"], &undone[..]].concat());
+    assert_eq!(plain.status.code(), Some(0));
+    assert!(err(&plain).contains("sleep has the policy local"), "{}", err(&plain));
+    // One that ends before it is seen may have had it all.
+    let short = run(&["--strict", "-i", "all", "true"]);
+    assert_eq!(short.status.code(), Some(0), "{}", err(&short));
+}
+
+#[test]
+fn the_proc_of_another_pid_namespace_is_noticed() {
+    let inside = |arguments: &[&str]| {
+        Command::new("unshare").args(["-pf", NUMAPILOT]).args(arguments).output()
+    };
+    let allowed = Command::new("unshare").args(["-pf", "true"]).output();
+    if !allowed.is_ok_and(|output| output.status.success()) {
+        println!("skipped: no PID namespace can be made here");
+        return;
+    }
+    for verb in [
+        &["stat", "-p", "1"][..],
+        &["stat", "true"],
+        &["top", "-p", "1", "--once"],
+        &["balance", "-p", "1"],
+        &["cores", "-p", "1"],
+    ] {
+        let output = inside(verb).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{verb:?}: {}", err(&output));
+        assert!(err(&output).contains("another PID namespace"), "{verb:?}: {}", err(&output));
+    }
+    let output = inside(&["run", "-v", "-l", "echo", "ran"]).unwrap();
+    assert_eq!(output.stdout, b"ran\n");
+    assert!(err(&output).contains("another PID namespace"), "{}", err(&output));
+}
