@@ -46,6 +46,10 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
     };
     refused(&["-i", "9999"], "node 9999 is not on this machine, which has node");
     refused(&["-i", "x"], "bad node string");
+    for policy in ["-i", "-w", "-m", "-p", "-P"] {
+        refused(&[policy, ""], "a value is required");
+    }
+    refused(&["-N", ""], "selects nothing");
     refused(&["-i", "same"], "another option");
     refused(&["-m", "netdev:none0"], "/sys/class/net/none0 is not there");
     refused(&["-m", "!all"], "selects nothing on this machine");

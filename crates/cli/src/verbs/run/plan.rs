@@ -5,7 +5,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    NonEmptyStringValueParser, OsStringValueParser, PossibleValuesParser, TypedValueParser,
+};
 use numapilot_place::journal::Setting;
 use numapilot_place::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Reach, Thp, ThreadPlacement,
@@ -94,23 +96,23 @@ pub struct PlanArgs {
 struct PolicyArgs {
     /// Pages in turn over NODES (0-2,4  !0  +0  all  same  netdev:eth0  block:sda  pci:ADDRESS
     /// file:PATH  ip:ADDRESS).
-    #[arg(short = 'i', long, value_name = "NODES", help_heading = "As numactl")]
+    #[arg(short = 'i', long, value_name = "NODES", value_parser = given(), help_heading = "As numactl")]
     interleave: Option<String>,
 
     /// Pages in turn over NODES, each node by the kernel's weight for it.
-    #[arg(short = 'w', long, value_name = "NODES", help_heading = "As numactl")]
+    #[arg(short = 'w', long, value_name = "NODES", value_parser = given(), help_heading = "As numactl")]
     weighted_interleave: Option<String>,
 
     /// Memory of NODES only.
-    #[arg(short = 'm', long, value_name = "NODES", help_heading = "As numactl")]
+    #[arg(short = 'm', long, value_name = "NODES", value_parser = given(), help_heading = "As numactl")]
     membind: Option<String>,
 
     /// Memory of NODE first.
-    #[arg(short = 'p', long, value_name = "NODE", help_heading = "As numactl")]
+    #[arg(short = 'p', long, value_name = "NODE", value_parser = given(), help_heading = "As numactl")]
     preferred: Option<String>,
 
     /// Memory of NODES first.
-    #[arg(short = 'P', long, value_name = "NODES", help_heading = "As numactl")]
+    #[arg(short = 'P', long, value_name = "NODES", value_parser = given(), help_heading = "As numactl")]
     preferred_many: Option<String>,
 
     /// Memory of the node whose CPU touches it first, as an explicit policy.
@@ -211,6 +213,11 @@ impl PolicyArgs {
             .find_map(|(mode, nodes)| Some((mode, nodes?)))
             .or(self.localalloc.then(|| (MemoryMode::Local, String::new())))
     }
+}
+
+/// Nodes: none are not all, which a profile without them means.
+fn given() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
 }
 
 /// A choice among names, shown in the help.
