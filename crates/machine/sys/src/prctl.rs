@@ -61,8 +61,21 @@ pub fn thp_switch() -> io::Result<ThpSwitch> {
 /// # Errors
 /// Those of a seccomp filter.
 pub fn adopt_orphans() -> io::Result<()> {
+    set_adoption(true)
+}
+
+/// Takes [`adopt_orphans`] back: those adopted so far stay children of this process.
+///
+/// # Errors
+/// Those of a seccomp filter.
+pub fn leave_orphans() -> io::Result<()> {
+    set_adoption(false)
+}
+
+fn set_adoption(adopts: bool) -> io::Result<()> {
+    let adopts = libc::c_ulong::from(adopts);
     // SAFETY: PR_SET_CHILD_SUBREAPER takes an integer; the unused ones must be 0.
-    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }))
+    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, adopts, 0, 0, 0) }))
         .map(drop)
 }
 

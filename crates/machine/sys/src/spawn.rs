@@ -1,5 +1,6 @@
 //! What a child sets for itself between fork and exec: process group, CPUs, memory
-//! policy, huge pages.
+//! policy, huge pages. It can also note its own identity in a file, so that whoever reads the
+//! file knows of it even when the parent was killed right after the fork.
 //!
 //! Source: set_mempolicy(2), sched_setaffinity(2), prctl(2), setpgid(2). All of them
 //! survive `execve`, which is how an unmodified program gets them. The code between fork
@@ -8,8 +9,10 @@
 //! lock at the moment of the fork.
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error;
 
@@ -99,10 +102,14 @@ impl From<io::Error> for SpawnError {
 
 impl Steps {
     /// Does the steps in the calling thread, in the order of [`Step::ALL`].
-    fn apply(&self, parent: u32) -> io::Result<()> {
+    fn apply(&self, parent: u32, note: Option<BorrowedFd<'_>>) -> io::Result<()> {
         if self.new_group {
             // SAFETY: setpgid takes two integers.
             tagged(Step::Group, check(i64::from(unsafe { libc::setpgid(0, 0) })).map(drop))?;
+        }
+        if let Some(note) = note {
+            // Before the parent is looked for: a child that has a parent then has made its note.
+            note_self(note);
         }
         if let Some(cpus) = &self.cpus {
             tagged(Step::Cpus, affinity::set(0, cpus))?;
@@ -121,14 +128,41 @@ impl Steps {
 
     /// Makes `command` do the steps before the program starts.
     pub fn install(&self, command: &mut Command) {
-        if *self == Self::default() {
+        self.install_with_note(command, None);
+    }
+
+    /// The same, and has the new process write its `/proc/self/stat` into the file `note`, after it
+    /// has joined its group and before it looks for its parent. Where that fails the program
+    /// starts without a note.
+    pub fn install_with_note(&self, command: &mut Command, note: Option<OwnedFd>) {
+        if *self == Self::default() && note.is_none() {
             return;
         }
         let steps = self.clone();
         let parent = std::process::id();
         // SAFETY: between fork and exec the closure makes system calls on memory that was
         // allocated before the fork; building an io::Error from a number allocates nothing.
-        unsafe { command.pre_exec(move || steps.apply(parent)) };
+        unsafe { command.pre_exec(move || steps.apply(parent, note.as_ref().map(AsFd::as_fd))) };
+    }
+}
+
+/// Writes `/proc/self/stat` of the calling process into a file, by system calls alone.
+fn note_self(note: BorrowedFd<'_>) {
+    // Longer than the file gets: 52 fields, the longest of 20 digits.
+    let mut stat = [0_u8; 2048];
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the path is a C string.
+    let file = unsafe { libc::open(c"/proc/self/stat".as_ptr(), flags) };
+    if file < 0 {
+        return;
+    }
+    // SAFETY: the buffer is live and has the stated length.
+    let length = unsafe { libc::read(file, stat.as_mut_ptr().cast(), stat.len()) };
+    // SAFETY: the descriptor was opened above, and nobody else knows it.
+    unsafe { libc::close(file) };
+    if let Ok(length) = usize::try_from(length) {
+        // SAFETY: that many bytes of the buffer were read above.
+        unsafe { libc::write(note.as_raw_fd(), stat.as_ptr().cast(), length) };
     }
 }
 
@@ -155,18 +189,31 @@ pub fn spawn(command: &mut Command) -> Result<Child, SpawnError> {
     command.spawn().map_err(SpawnError::from)
 }
 
-/// Starts a command that is nobody's child and whose end nobody has to wait for: it is in a
-/// session of its own, has every signal at its default, and has of this process's open files only
-/// its three standard streams.
+/// Held while a program is detached: the switch of [`prctl::adopt_orphans`] is this process's.
+static DETACHING: Mutex<()> = Mutex::new(());
+
+/// Starts a command that is not a child of this process, also where this one [adopts
+/// orphans](prctl::adopt_orphans), and whose end nobody has to wait for: it is in a session of its
+/// own, has every signal at its default, and has of this process's open files only its three
+/// standard streams. Other orphans are not adopted while it starts.
 ///
 /// # Errors
 /// Those of fork, setsid and execve; nothing is left running.
 pub fn detached(command: &mut Command) -> io::Result<()> {
+    let _alone = DETACHING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: system calls only.
     unsafe { command.pre_exec(detach) };
+    let adopts = prctl::adopts_orphans();
+    if adopts {
+        prctl::leave_orphans()?;
+    }
     // The process between the two ends at once; what fails in the second is told by the pipe
     // over which the first would.
-    command.spawn()?.wait().map(drop)
+    let started = command.spawn().and_then(|mut between| between.wait());
+    if adopts {
+        prctl::adopt_orphans()?;
+    }
+    started.map(drop)
 }
 
 fn detach() -> io::Result<()> {
@@ -214,6 +261,9 @@ pub fn exec(command: &mut Command) -> SpawnError {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Seek};
+    use std::os::fd::FromRawFd;
+
     use super::*;
 
     fn output(steps: &Steps, program: &str, arguments: &[&str]) -> String {
@@ -244,6 +294,45 @@ mod tests {
     }
 
     #[test]
+    fn a_program_has_noted_itself_before_it_runs() {
+        let mut note = tempfile();
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/stat");
+        let steps = Steps { new_group: true, ..Steps::default() };
+        steps.install_with_note(&mut command, Some(note.try_clone().unwrap().into()));
+        let stat = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let mut noted = String::new();
+        note.rewind().unwrap();
+        note.read_to_string(&mut noted).unwrap();
+        // After the name: parent, group and session; the start.
+        let identity = |stat: &str| {
+            let (pid, rest) = stat.split_once(' ').unwrap();
+            let fields: Vec<&str> = rest.rsplit_once(')').unwrap().1.split_whitespace().collect();
+            [pid, fields[1], fields[2], fields[3], fields[19]].map(str::to_owned)
+        };
+        assert_eq!(identity(&noted), identity(&stat), "{noted}");
+        assert_eq!(identity(&noted)[0], identity(&noted)[2], "the group is its own: {noted}");
+    }
+
+    #[test]
+    fn a_program_starts_without_the_note_that_it_cannot_make() {
+        let (reader, writer) = io::pipe().unwrap();
+        let mut command = Command::new("true");
+        // The end for reading is not written to.
+        Steps::default().install_with_note(&mut command, Some(reader.into()));
+        assert!(spawn(&mut command).unwrap().wait().unwrap().success());
+        drop(writer);
+    }
+
+    fn tempfile() -> std::fs::File {
+        // SAFETY: the name is a C string.
+        let fd = unsafe { libc::memfd_create(c"note".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: the kernel has just given us this descriptor.
+        unsafe { std::fs::File::from_raw_fd(fd) }
+    }
+
+    #[test]
     fn a_failed_step_is_named_and_nothing_runs() {
         let mut command = Command::new("true");
         Steps { cpus: Some(vec![0]), ..Steps::default() }.install(&mut command);
@@ -270,9 +359,15 @@ mod tests {
         assert!(status.contains("SigBlk:\t0000000000000000"), "{status}");
     }
 
+    /// The switch for orphans is the process's, and so of all tests.
+    fn alone() -> std::sync::MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[test]
     fn a_detached_program_is_nobodys_child_and_has_no_files_of_ours() {
-        use std::os::fd::AsRawFd;
+        let _alone = alone();
         let (reader, writer) = io::pipe().unwrap();
         let (kept, _other) = io::pipe().unwrap();
         // As a shell hands files on: not closed at exec.
@@ -304,7 +399,27 @@ mod tests {
     }
 
     #[test]
+    fn a_detached_program_is_not_adopted() {
+        let _alone = alone();
+        let (reader, writer) = io::pipe().unwrap();
+        let (orders, go) = io::pipe().unwrap();
+        let mut command = Command::new("sh");
+        // Its parent is looked at when the process between has ended.
+        let script = "read go; cut -d' ' -f4 /proc/$$/stat";
+        command.args(["-c", script]).stdin(orders).stdout(writer);
+        prctl::adopt_orphans().unwrap();
+        let started = detached(&mut command);
+        assert!(prctl::adopts_orphans(), "the switch is as it was");
+        prctl::leave_orphans().unwrap();
+        started.unwrap();
+        drop((command, go));
+        let parent = io::read_to_string(reader).unwrap();
+        assert_ne!(parent.trim(), std::process::id().to_string());
+    }
+
+    #[test]
     fn a_missing_detached_program_is_said() {
+        let _alone = alone();
         let error = detached(&mut Command::new("/nonexistent/program")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
