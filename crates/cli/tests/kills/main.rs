@@ -95,9 +95,8 @@ fn run_and_balance() {
 #[test]
 fn tune() {
     let Some(namespace) = Namespace::new() else { return };
-    // The trial's own child must go as well. It ends by itself, too: one that is born before its
-    // group has been noted down, within the first millisecond, is not ended.
-    let script = "sleep 0.03 & wait";
+    // The trial's own child must go as well, however early it was born; the trial ends it.
+    let script = "sleep 600 & sleep 0.03; kill $!";
     let verb = [
         "tune",
         "--allow-machine-wide",
@@ -174,7 +173,7 @@ place = "Table 1"
 says = "nothing"
 differs = "everything"
 machine = "host"
-command = "{numapilot} run --thp {thp} -- sh -c 'sleep 0.1 & wait'; echo '{\"seconds\": 1}'"
+command = "{numapilot} run --thp {thp} -- sh -c 'sleep 600 & sleep 0.1; kill $!'; echo '{\"seconds\": 1}'"
 picture = "seconds"
 
 [factors]

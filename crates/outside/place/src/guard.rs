@@ -10,12 +10,18 @@
 //! It is nobody's child and in a session of its own; it has no open files but the pipe and
 //! `/dev/null`, and no environment but what finds the journals. When this process ends in order,
 //! nothing is held any more and the guard ends, too. Should both be killed, the next start of
-//! numapilot does the same: a [shared file](crate::shared_file) is named after each group.
+//! numapilot does the same: for each group there is a [shared file](crate::shared_file), in which
+//! the first process of the group has noted itself. This process makes the file before the fork,
+//! and the child writes into it before the program runs, so that there is no moment at which the
+//! program has a child and nobody knows of its group.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, PipeWriter};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,11 +29,12 @@ use std::time::{Duration, Instant};
 
 use numapilot_sys::process::{self, PidFd};
 use numapilot_sys::spawn;
-use procfs::process::Process;
+use procfs::FromRead;
+use procfs::process::Stat;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::NamedTempFile;
 
-use crate::{scratch, shared_file};
+use crate::{check_proc, scratch, shared_file};
 
 /// The running program, also when its file was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
@@ -43,13 +50,15 @@ const END: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(10);
 /// Between two looks at a group.
 const LOOK: Duration = Duration::from_millis(5);
+/// The [kind](shared_file) of the files in which groups are noted.
+const KIND: &str = "group";
 
 /// Whether this program understands what a guard is started with.
 static ENABLED: AtomicBool = AtomicBool::new(false);
 /// Its end of the pipe, while there is a guard.
 static PIPE: Mutex<Option<PipeWriter>> = Mutex::new(None);
 /// A file for each group that ends with this process.
-static GROUPS: Mutex<BTreeMap<i32, NamedTempFile>> = Mutex::new(BTreeMap::new());
+static GROUPS: Mutex<BTreeMap<i32, GroupNote>> = Mutex::new(BTreeMap::new());
 
 /// Says that this program is `numapilot`, which can be its own guard. Other programs that use
 /// this library have none.
@@ -94,11 +103,29 @@ fn has_reader(pipe: &PipeWriter) -> bool {
     poll(&mut fds, Some(&now)).is_ok() && !fds[0].revents().contains(PollFlags::ERR)
 }
 
-/// Has the group of a program that this process has started ended, should this process be killed.
-pub(crate) fn watch_group(group: i32) {
-    if let Ok(group_file) = Group::of(group).and_then(|group| shared_file(&group.kind())) {
-        whole(&GROUPS).insert(group, group_file);
+/// A file in which a program that is about to start notes its process group. Should this process
+/// be killed afterwards, the group is ended; dropped, the group is this process's business no
+/// longer.
+#[derive(Debug)]
+pub(crate) struct GroupNote(NamedTempFile);
+
+impl GroupNote {
+    /// An empty file, which stands for no group.
+    pub fn new() -> io::Result<Self> {
+        // What the child reads of itself there would be numbers of another namespace.
+        check_proc().map_err(io::Error::other)?;
+        shared_file(KIND).map(Self)
     }
+
+    /// For [`numapilot_sys::spawn::Steps::install_with_note`].
+    pub fn file(&self) -> io::Result<OwnedFd> {
+        self.0.as_file().try_clone().map(OwnedFd::from)
+    }
+}
+
+/// Keeps the note of a program that has started until [`forget_group`].
+pub(crate) fn watch_group(group: i32, note: GroupNote) {
+    whole(&GROUPS).insert(group, note);
 }
 
 /// The group is this process's business no longer.
@@ -131,7 +158,7 @@ pub fn attend(pid: u32, start_time: u64) -> io::Result<bool> {
 #[must_use]
 pub fn end_stale_groups() -> Vec<String> {
     let deadline = Instant::now() + GRACE;
-    let groups = scratch::stale_kinds().filter_map(|kind| Group::parse(&kind));
+    let groups = scratch::stale_files(KIND).filter_map(|path| Group::read(&path));
     let ended = groups.filter(|group| group.end(deadline));
     ended.map(|group| format!("ended what was left in process group {}", group.leader)).collect()
 }
@@ -148,22 +175,16 @@ struct Group {
 }
 
 impl Group {
-    fn of(leader: i32) -> io::Result<Self> {
-        let stat = Process::new(leader).and_then(|process| process.stat());
-        let stat = stat.map_err(io::Error::other)?;
-        Ok(Self { leader, start_time: stat.starttime, session: stat.session })
+    /// What a [`GroupNote`] says; nothing before a process has noted itself in it.
+    fn read(note: &Path) -> Option<Self> {
+        Self::parse(&fs::read(note).ok()?)
     }
 
-    /// The [kind](shared_file) of its file.
-    fn kind(self) -> String {
-        format!("group.{}.{}.{}", self.leader, self.start_time, self.session)
-    }
-
-    fn parse(kind: &str) -> Option<Self> {
-        let mut numbers = kind.strip_prefix("group.")?.split('.');
-        let leader = numbers.next()?.parse().ok()?;
-        let start_time = numbers.next()?.parse().ok()?;
-        Some(Self { leader, start_time, session: numbers.next()?.parse().ok()? })
+    /// From `/proc/PID/stat` of its leader (proc_pid_stat(5)).
+    fn parse(stat: &[u8]) -> Option<Self> {
+        let stat = Stat::from_read(stat).ok()?;
+        let group = Self { leader: stat.pid, start_time: stat.starttime, session: stat.session };
+        (stat.pgrp == stat.pid).then_some(group)
     }
 
     /// Kills what is left once the leader has ended or had its time; whether there was anything.
@@ -198,16 +219,68 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader};
+    use std::os::unix::process::ExitStatusExt;
 
     use super::*;
 
+    fn group_of(leader: u32) -> Group {
+        Group::read(Path::new(&format!("/proc/{leader}/stat"))).unwrap()
+    }
+
     #[test]
-    fn a_group_is_found_by_the_name_of_its_file() {
-        let group = Group { leader: 5, start_time: 100, session: 3 };
-        assert_eq!(Group::parse(&group.kind()), Some(group));
-        for kind in ["bind", "group.5", "group.5.x.3", "group.5.100"] {
-            assert_eq!(Group::parse(kind), None, "{kind}");
+    fn a_note_that_names_no_group_is_none() {
+        let of_cat = Command::new("cat").arg("/proc/self/stat").process_group(0).output().unwrap();
+        assert!(Group::parse(&of_cat.stdout).is_some());
+        // Before the child has written, and of a process in another's group.
+        let half = &of_cat.stdout[..20];
+        let member = Command::new("cat").arg("/proc/self/stat").output().unwrap().stdout;
+        for note in [&b""[..], b"nothing", half, &member] {
+            assert_eq!(Group::parse(note), None, "{note:?}");
         }
+    }
+
+    /// What a process that is killed leaves is told by what its child has noted, and by nothing
+    /// that it would have done itself after the fork.
+    #[test]
+    fn a_group_is_found_although_its_parent_was_killed_right_after_the_fork() {
+        let directory = tempfile::tempdir().unwrap();
+        let born = directory.path().join("born");
+        let mut parent = Command::new(std::env::current_exe().unwrap());
+        parent.args(["--exact", "guard::tests::a_parent_that_is_killed", "--nocapture"]);
+        parent.env(BORN, &born).stdout(Stdio::null()).stderr(Stdio::null());
+        let status = parent.status().unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "{status}");
+        let text = fs::read_to_string(&born).unwrap();
+        // Another numapilot that starts at this moment may have ended it already.
+        if let Ok(grandchild) = PidFd::open(text.trim().parse().unwrap()) {
+            let _ = end_stale_groups();
+            assert!(grandchild.ended_within(Some(Duration::from_secs(60))).unwrap());
+        }
+        scratch::remove_stale_files();
+    }
+
+    /// Where the program writes the number of its own child.
+    const BORN: &str = "NUMAPILOT_TEST_BORN";
+
+    /// The parent of that test, when it is started by it.
+    #[test]
+    fn a_parent_that_is_killed() {
+        let Some(born) = std::env::var_os(BORN) else { return };
+        let script = "sleep 600 & echo $! > \"$0.new\"; mv \"$0.new\" \"$0\"; wait";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(&born).stdin(Stdio::null());
+        let end_with_parent = Some(libc::SIGKILL);
+        let steps = spawn::Steps { new_group: true, end_with_parent, ..spawn::Steps::default() };
+        let note = GroupNote::new().unwrap();
+        steps.install_with_note(&mut command, Some(note.file().unwrap()));
+        let _child = spawn::spawn(&mut command).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !Path::new(&born).exists() && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        let this = PidFd::open(std::process::id().cast_signed()).unwrap();
+        this.signal(libc::SIGKILL).unwrap();
+        std::thread::sleep(Duration::from_secs(60));
     }
 
     #[test]
@@ -216,7 +289,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
         let mut leader = command.spawn().unwrap();
-        let group = Group::of(leader.id().cast_signed()).unwrap();
+        let group = group_of(leader.id());
         let mut line = String::new();
         BufReader::new(leader.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let sleeper = PidFd::open(line.trim().parse().unwrap()).unwrap();
@@ -231,7 +304,7 @@ mod tests {
     #[test]
     fn a_stranger_with_the_number_is_spared() {
         let mut stranger = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
-        let group = Group::of(stranger.id().cast_signed()).unwrap();
+        let group = group_of(stranger.id());
         assert!(!Group { start_time: group.start_time + 1, ..group }.end(Instant::now()));
         assert!(process::start_time(stranger.id()).is_ok());
         stranger.kill().unwrap();

@@ -9,8 +9,9 @@ pub use numapilot_sys::process::Usage;
 use numapilot_sys::process::{self, PidFd};
 use numapilot_sys::spawn::{self, SpawnError};
 
+use crate::guard::{self, GroupNote};
 use crate::journal::{Held, Outcome};
-use crate::{PlaceError, guard, threads};
+use crate::{PlaceError, threads};
 
 /// Between SIGTERM and SIGKILL when a time limit is over.
 const GRACE: Duration = Duration::from_secs(2);
@@ -48,9 +49,11 @@ pub struct Finished {
 }
 
 impl Running {
+    /// `note` is what the child notes its group in, if it leads one.
     pub(crate) fn start(
         command: &mut Command,
         own_group: bool,
+        note: Option<GroupNote>,
         held: Option<Held>,
         mut threads: Option<threads::Session>,
         start_error: impl FnOnce(SpawnError) -> PlaceError,
@@ -65,8 +68,8 @@ impl Running {
         let pid = child.id().cast_signed();
         match PidFd::open(pid) {
             Ok(fd) => {
-                if own_group {
-                    guard::watch_group(pid);
+                if let Some(note) = note {
+                    guard::watch_group(pid, note);
                 }
                 if let Some(session) = &mut threads {
                     // No thread to be had: what the library places is placed all the same.

@@ -2,7 +2,9 @@
 //! that were killed can be told from those in use.
 
 use std::env;
+use std::fmt;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -42,7 +44,7 @@ pub fn scratch_directory(kind: &str) -> io::Result<TempDir> {
 /// # Errors
 /// Those of reading `/proc`.
 pub fn name_prefix(kind: &str) -> io::Result<String> {
-    Ok(format!("{PREFIX}{kind}-{}-", name(&Owner::this()?)))
+    Ok(format!("{PREFIX}{kind}-{}-", Maker::of(&Owner::this()?)?))
 }
 
 /// Removes this user's [shared files](shared_file) and [directories](scratch_directory) whose
@@ -60,9 +62,11 @@ pub fn remove_stale_in(directory: &Path) {
     }
 }
 
-/// The kinds of this user's shared files whose processes are dead.
-pub(crate) fn stale_kinds() -> impl Iterator<Item = String> {
-    places().into_iter().flat_map(|directory| stale_in(&directory)).map(|stale| stale.kind)
+/// This user's shared files of one kind whose processes are dead, and have run since the machine
+/// was started last: numbers of processes in them are of this boot.
+pub(crate) fn stale_files(kind: &str) -> impl Iterator<Item = PathBuf> {
+    let stale = places().into_iter().flat_map(|directory| stale_in(&directory));
+    stale.filter(move |stale| stale.kind == kind && stale.is_of_this_boot).map(|stale| stale.path)
 }
 
 fn places() -> [PathBuf; 2] {
@@ -74,40 +78,101 @@ struct Stale {
     path: PathBuf,
     kind: String,
     is_directory: bool,
+    is_of_this_boot: bool,
 }
 
 fn stale_in(directory: &Path) -> Vec<Stale> {
-    let Ok(this) = Owner::this() else { return Vec::new() };
+    let this = Owner::this().and_then(|owner| Ok((Maker::of(&owner)?, owner)));
+    let Ok((this, owner)) = this else { return Vec::new() };
     let stale = |entry: fs::DirEntry| {
         let file_name = entry.file_name();
-        let (kind, owner) = owner(file_name.to_str()?, &this)?;
+        let (kind, maker) = parse(file_name.to_str()?)?;
         let about = entry.path().symlink_metadata().ok()?;
         let is_ours = about.uid() == rustix::process::geteuid().as_raw() && !about.is_symlink();
-        // Those of other PID namespaces name process groups by numbers that are others' here.
-        let is_here = owner.namespace == this.namespace;
-        let is_dead = || is_here && owner.state().is_ok_and(|state| state == State::Dead);
         let (kind, is_directory) = (kind.to_owned(), about.is_dir());
-        (is_ours && is_dead()).then(|| Stale { path: entry.path(), kind, is_directory })
+        let is_of_this_boot = maker.boot == this.boot;
+        (is_ours && maker.is_dead(&this, &owner)).then(|| Stale {
+            path: entry.path(),
+            kind,
+            is_directory,
+            is_of_this_boot,
+        })
     };
     fs::read_dir(directory).into_iter().flatten().flatten().filter_map(stale).collect()
 }
 
-/// `4026531836.4711.123456`: namespace, process, start.
-fn name(owner: &Owner) -> String {
-    let namespace: String = owner.namespace.chars().filter(char::is_ascii_digit).collect();
-    format!("{namespace}.{}.{}", owner.pid, owner.start_time)
+/// The process that has made a file: `1f0c2a9e.77aa12bb.4026531836.4711.123456` in its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Maker {
+    /// Which host, which is the same after it was started again.
+    host: u32,
+    /// Which boot, of any host: the beginning of its random number.
+    boot: u32,
+    /// PID namespace in which the process has its number.
+    namespace: u64,
+    /// The process.
+    pid: u32,
+    /// Its start in clock ticks since boot.
+    start_time: u64,
+}
+
+impl Maker {
+    fn of(owner: &Owner) -> io::Result<Self> {
+        let digits: String = owner.namespace.chars().filter(char::is_ascii_digit).collect();
+        let boot = owner.boot.get(..8).unwrap_or_default();
+        Ok(Self {
+            host: host(),
+            boot: u32::from_str_radix(boot, 16).map_err(io::Error::other)?,
+            namespace: digits.parse().map_err(io::Error::other)?,
+            pid: owner.pid,
+            start_time: owner.start_time,
+        })
+    }
+
+    /// Whether it has ended for sure. Other hosts may share a directory, and other PID namespaces;
+    /// their numbers are other processes' here. `this` is this process, and so is `owner`.
+    fn is_dead(&self, this: &Self, owner: &Owner) -> bool {
+        if self.boot != this.boot {
+            return self.host == this.host;
+        }
+        let maker = Owner { pid: self.pid, start_time: self.start_time, ..owner.clone() };
+        self.namespace == this.namespace && maker.state().is_ok_and(|state| state == State::Dead)
+    }
+}
+
+impl fmt::Display for Maker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, boot, namespace, pid, start_time } = self;
+        write!(f, "{host:08x}.{boot:08x}.{namespace}.{pid}.{start_time}")
+    }
+}
+
+/// What tells hosts that share a file system apart: the hash of machine-id(5), which is missing or
+/// the same in some containers, and of the host's name.
+fn host() -> u32 {
+    let mut hasher = DefaultHasher::new();
+    for file in ["/etc/machine-id", "/proc/sys/kernel/hostname"] {
+        fs::read(file).unwrap_or_default().hash(&mut hasher);
+    }
+    // Half of it tells hosts apart well enough.
+    u32::try_from(hasher.finish() >> 32).unwrap_or_default()
 }
 
 /// What kind of file this is and whose; `None` where the name does not begin with a
 /// [`name_prefix`].
-fn owner<'a>(file_name: &'a str, this: &Owner) -> Option<(&'a str, Owner)> {
+fn parse(file_name: &str) -> Option<(&str, Maker)> {
     let name = file_name.strip_prefix('.').unwrap_or(file_name);
     let (kind, rest) = name.strip_prefix(PREFIX)?.split_once('-')?;
-    let mut numbers = rest.split_once('-')?.0.split('.').map(str::parse::<u64>);
-    let mut next = || numbers.next()?.ok();
-    let (namespace, pid, start_time) = (next()?, next()?, next()?);
-    let (pid, namespace) = (u32::try_from(pid).ok()?, format!("pid:[{namespace}]"));
-    Some((kind, Owner { pid, start_time, namespace, ..this.clone() }))
+    let fields: Vec<&str> = rest.split_once('-')?.0.split('.').collect();
+    let [host, boot, namespace, pid, start_time] = fields.try_into().ok()?;
+    let maker = Maker {
+        host: u32::from_str_radix(host, 16).ok()?,
+        boot: u32::from_str_radix(boot, 16).ok()?,
+        namespace: namespace.parse().ok()?,
+        pid: pid.parse().ok()?,
+        start_time: start_time.parse().ok()?,
+    };
+    Some((kind, maker))
 }
 
 #[cfg(test)]
@@ -120,35 +185,46 @@ mod tests {
     fn files_of_the_dead_go_and_all_others_stay() {
         let file = shared_file("test").unwrap();
         let own = file.path().file_name().unwrap().to_str().unwrap().to_owned();
-        let this = Owner::this().unwrap();
-        assert_eq!(owner(&own, &this), Some(("test", this.clone())));
+        let this = Maker::of(&Owner::this().unwrap()).unwrap();
+        assert_eq!(parse(&own), Some(("test", this.clone())));
 
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        let dead = Owner { start_time: this.start_time + 1, ..this.clone() };
-        let elsewhere = Owner { namespace: "pid:[1]".to_owned(), ..dead.clone() };
-        let stale = format!("numapilot-bind-{}-abc123", name(&dead));
-        let linked = format!("numapilot-agent-{}-abc123", name(&dead));
+        let dead = Maker { start_time: this.start_time + 1, ..this.clone() };
+        let inner = Maker { namespace: 1, ..dead.clone() };
+        // Whatever runs there under that number.
+        let other_boot = Maker { boot: !this.boot, ..dead.clone() };
+        let other_host = Maker { host: !this.host, ..other_boot.clone() };
+        let renamed_host = Maker { host: !this.host, ..dead.clone() };
+        let stale = format!("numapilot-bind-{dead}-abc123");
+        let earlier = format!("numapilot-earlier-{other_boot}-abc123");
+        let renamed = format!("numapilot-renamed-{renamed_host}-abc123");
+        let linked = format!("numapilot-agent-{dead}-abc123");
         let stay = [
             own,
-            format!("numapilot-bind-{}-abc123", name(&elsewhere)),
+            format!("numapilot-bind-{inner}-abc123"),
+            format!("numapilot-bind-{other_host}-abc123"),
             "numapilot-bind-abc123".to_owned(),
-            format!("other-bind-{}-abc123", name(&dead)),
+            format!("other-bind-{dead}-abc123"),
         ];
-        for name in stay.iter().chain([&stale]) {
+        for name in stay.iter().chain([&stale, &earlier, &renamed]) {
             fs::write(path(name), "").unwrap();
         }
         symlink(path(&stay[0]), path(&linked)).unwrap();
-        let of_directories = format!("numapilot-report-{}-abc123", name(&dead));
-        let beside = format!(".numapilot-new-{}-abc123", name(&dead));
+        let of_directories = format!("numapilot-report-{dead}-abc123");
+        let beside = format!(".numapilot-new-{dead}-abc123");
         fs::create_dir_all(path(&of_directories).join("a/b")).unwrap();
         fs::write(path(&beside), "").unwrap();
-        let mut kinds: Vec<String> =
-            stale_in(directory.path()).into_iter().map(|stale| stale.kind).collect();
+        let mut kinds: Vec<(String, bool)> = stale_in(directory.path())
+            .into_iter()
+            .map(|stale| (stale.kind, stale.is_of_this_boot))
+            .collect();
         kinds.sort();
-        assert_eq!(kinds, ["bind", "new", "report"]);
+        let expected = ["bind", "earlier", "new", "renamed", "report"];
+        let expected = expected.map(|kind| (kind.to_owned(), kind != "earlier"));
+        assert_eq!(kinds, expected);
         remove_stale_in(directory.path());
-        for name in [stale, of_directories, beside] {
+        for name in [stale, earlier, renamed, of_directories, beside] {
             assert!(!path(&name).exists(), "{name}");
         }
         assert!(path(&linked).is_symlink(), "no link is followed or removed");

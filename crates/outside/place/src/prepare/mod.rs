@@ -9,6 +9,7 @@ mod program;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,6 +19,7 @@ use numapilot_topology::Machine;
 
 use crate::effect::Expected;
 use crate::environment::Environment;
+use crate::guard::GroupNote;
 use crate::journal::{Change, Journal};
 use crate::running::Running;
 use crate::threads::{self, Placement, Session};
@@ -114,10 +116,15 @@ impl Prepared {
     /// machine-wide is not part of it: [`Prepared::spawn`] does that.
     #[must_use]
     pub fn command(&self) -> Command {
+        self.command_with_note(None)
+    }
+
+    /// The same; the process notes itself in `note` before the program starts.
+    fn command_with_note(&self, note: Option<OwnedFd>) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
         command.envs(self.environment.changes());
-        self.steps.install(&mut command);
+        self.steps.install_with_note(&mut command, note);
         command
     }
 
@@ -160,11 +167,14 @@ impl Prepared {
             settings => Journal::system()?.acquire(settings, &self.program())?,
         };
         let threads = self.placement.as_ref().map(Placement::start);
-        let mut command = self.command();
+        // Without a file for it, the program itself still ends with this process.
+        let note = self.steps.new_group.then(|| GroupNote::new().ok()).flatten();
+        let file = note.as_ref().and_then(|note| note.file().ok());
+        let mut command = self.command_with_note(file);
         command.envs(threads.as_ref().and_then(Session::variable));
         configure(&mut command);
         let start_error = |error| self.start_error(error);
-        Running::start(&mut command, self.steps.new_group, held, threads, start_error)
+        Running::start(&mut command, self.steps.new_group, note, held, threads, start_error)
     }
 
     /// What should be seen in the running program, for an [`crate::effect::Observer`].
