@@ -1,13 +1,18 @@
 //! The processes of a run, found in /proc: the program and what it starts.
 //!
-//! Source: proc_pid_stat(5), proc_loadavg(5). The last field of /proc/loadavg is the id
-//! that was given to the newest task, process or thread, of the whole machine: as long as
+//! Source: proc_pid_stat(5), proc_pid_environ(5), proc_loadavg(5). The last field of /proc/loadavg
+//! is the id that was given to the newest task, process or thread, of the whole machine: as long as
 //! it stays, there is nothing new to look for.
+//!
+//! A process that forks twice to become a daemon loses its parent before anybody looks. It is known
+//! by its environment, which names the ledger of the run.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use numapilot_bind::env::BIND_LEDGER;
 use numapilot_bind::ledger::{Holds, holds};
 use numapilot_observe::thread_group::task_with_memory;
 use numapilot_sys::{affinity, process};
@@ -15,6 +20,7 @@ use numapilot_topology::CpuSet;
 
 use super::crew::Seen;
 use super::obstacle::{LIBRARY, obstacle_of};
+use crate::ancestors;
 
 /// The living processes of a run.
 #[derive(Debug)]
@@ -105,6 +111,7 @@ impl Family {
             }
         }
         self.strangers = present;
+        self.add_orphans(&mut fresh);
         // Children before grandchildren, whatever their numbers: until nobody is added.
         loop {
             let before = fresh.len();
@@ -123,6 +130,28 @@ impl Family {
         ended
     }
 
+    /// Adds those of the run whose parents have ended: they are children of an ancestor now.
+    fn add_orphans(&mut self, fresh: &mut Vec<(i32, i32, u64)>) {
+        let Some(ledger) = self.ledger.as_deref().filter(|_| !fresh.is_empty()) else { return };
+        let this = std::process::id().cast_signed();
+        // The first process of a PID namespace is not an ancestor of one that was put into it.
+        let adopters = [ancestors(this), vec![this, 1]].concat();
+        fresh.retain(|(pid, parent, started)| {
+            if !adopters.contains(parent) || self.members.contains_key(parent) {
+                return true;
+            }
+            match has_ledger(*pid, ledger) {
+                Some(true) => {
+                    self.members.insert(*pid, Member::new(*parent, *started));
+                    false
+                }
+                Some(false) => true,
+                // Not known yet: it is new at the next look, too.
+                None => false,
+            }
+        });
+    }
+
     /// Its members.
     pub fn processes(&self) -> Vec<i32> {
         self.members.keys().copied().collect()
@@ -134,7 +163,7 @@ impl Family {
     pub fn in_need(&mut self) -> Vec<(i32, Vec<Seen>)> {
         let mut found = Vec::new();
         for (pid, member) in &mut self.members {
-            let image = fs::read_link(format!("/proc/{}/exe", task_with_memory(*pid))).ok();
+            let image = image(*pid);
             if member.placed_from == Side::Unknown || image != member.image {
                 member.placed_from = side(*pid);
                 member.image = image;
@@ -154,10 +183,31 @@ impl Family {
     }
 }
 
+/// Whether a process was started with this ledger in its environment; `None` while it has no
+/// environment, as in the middle of `execve`.
+fn has_ledger(pid: i32, ledger: &Path) -> Option<bool> {
+    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return Some(false) };
+    let variable = [BIND_LEDGER.as_bytes(), b"=", ledger.as_os_str().as_bytes()].concat();
+    let has_it = environment.split(|byte| *byte == 0).any(|entry| entry == variable);
+    (!environment.is_empty()).then_some(has_it)
+}
+
+/// The file that a process executes.
+fn image(pid: i32) -> Option<PathBuf> {
+    let of_task = |task: i32| fs::read_link(format!("/proc/{task}/exe")).ok();
+    of_task(pid).or_else(|| of_task(other_task(pid)?))
+}
+
+/// Another of its threads that has its memory, where its first one has ended.
+fn other_task(pid: i32) -> Option<i32> {
+    Some(task_with_memory(pid)).filter(|task| *task != pid)
+}
+
 /// Which side places the threads of a process, as far as its loader has come: preloaded
 /// libraries are mapped before the C library.
 fn side(pid: i32) -> Side {
-    let task = task_with_memory(pid);
+    let is_first = fs::read_link(format!("/proc/{pid}/exe")).is_ok();
+    let task = if is_first { pid } else { other_task(pid).unwrap_or(pid) };
     if obstacle_of(Path::new(&format!("/proc/{task}/exe"))).is_some() {
         return Side::Outside;
     }
@@ -204,7 +254,8 @@ fn numbers(directory: &str) -> impl Iterator<Item = i32> + use<> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -225,6 +276,39 @@ mod tests {
         while !family.is_empty() {
             family.update();
         }
+    }
+
+    #[test]
+    fn a_daemon_that_forked_twice_is_known_by_the_ledger_of_its_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let (ledger, daemon) = (directory.path().join("ledger"), directory.path().join("daemon"));
+        // The process between has ended when the number is there.
+        let script = "sh -c 'sleep 60 & echo $!' >\"$0.new\"; mv \"$0.new\" \"$0\"; exec sleep 60";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(&daemon).env(BIND_LEDGER, &ledger);
+        let mut root = command.stdout(Stdio::null()).spawn().unwrap();
+        let pid = root.id().cast_signed();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !daemon.exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let daemon: i32 = fs::read_to_string(daemon).unwrap().trim().parse().unwrap();
+        let fd = process::PidFd::open(daemon).unwrap();
+        let is_known = |ledger: Option<&Path>, waits: bool| {
+            let mut family = Family::new(pid, ledger.map(Path::to_owned));
+            family.update();
+            while waits && !family.members.contains_key(&daemon) && Instant::now() < deadline {
+                family.update();
+            }
+            family.members.contains_key(&daemon)
+        };
+        let other = directory.path().join("other");
+        let known =
+            [is_known(Some(&ledger), true), is_known(Some(&other), false), is_known(None, false)];
+        fd.signal(libc::SIGKILL).unwrap();
+        root.kill().unwrap();
+        root.wait().unwrap();
+        assert_eq!(known, [true, false, false]);
     }
 
     /// The loader waits at a library that is a pipe.
