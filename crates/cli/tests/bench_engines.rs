@@ -329,7 +329,7 @@ fn signals_end_it_in_order() {
             let mut rest = String::new();
             std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
             let (status, said) = ended_with(bench);
-            assert_eq!(status, Some(130), "{said}");
+            assert_eq!(status, Some(128 + signal), "{said}");
             let summary: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
             assert_eq!(summary["is_interrupted"], true);
             assert!(!Path::new(&format!("/proc/{engine_process}")).exists());

@@ -186,11 +186,13 @@ fn a_kill_loses_the_running_trial_and_nothing_else() {
 }
 
 #[test]
-fn ctrl_c_keeps_what_is_there_and_is_status_130() {
-    let place = Place::new("kill -INT $(ps -o ppid= -p $$); sleep 60;");
-    let run = place.study(&["run", "tiny.toml"]).timeout(Duration::from_secs(120)).assert();
-    run.code(130).stdout(contains("not reached: T1; go on with --resume"));
-    assert_eq!(place.trials(), 0);
+fn a_signal_keeps_what_is_there_and_is_in_the_status() {
+    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let place = Place::new(&format!("kill -{signal} $(ps -o ppid= -p $$); sleep 60;"));
+        let run = place.study(&["run", "tiny.toml"]).timeout(Duration::from_secs(120)).assert();
+        run.code(status).stdout(contains("not reached: T1; go on with --resume"));
+        assert_eq!(place.trials(), 0);
+    }
 }
 
 /// Waits for a file, in a command, for a minute at most.

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use super::LONGEST;
 use crate::file::{self, Existing};
-use crate::interruption::{self, INTERRUPTED};
+use crate::interruption;
 use crate::itself;
 use crate::terminal::Terminal;
 
@@ -103,7 +103,7 @@ impl Args {
             }
             let made = self.make(run, &mut evidence, &interrupted);
             if interrupted.load(Relaxed) {
-                return Ok(ExitCode::from(INTERRUPTED));
+                return Ok(interruption::status());
             }
             made.with_context(|| format!("run {}", run.name))?;
         }

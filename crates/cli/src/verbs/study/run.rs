@@ -15,7 +15,7 @@ use super::entry::Entry;
 use super::jobs::Jobs;
 use super::list::{Scale, Which};
 use super::{LONGEST, print, progress::Progress};
-use crate::interruption::{self, INTERRUPTED};
+use crate::interruption;
 use crate::settle::{Measured, held_settings};
 use crate::terminal::Terminal;
 
@@ -124,7 +124,7 @@ impl Args {
             print::experiments(terminal, &experiments)?;
         }
         Ok(match (is_interrupted, wrong) {
-            (true, _) => ExitCode::from(INTERRUPTED),
+            (true, _) => interruption::status(),
             (false, true) => ExitCode::FAILURE,
             (false, false) => ExitCode::SUCCESS,
         })

@@ -11,11 +11,9 @@ mod setup;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use numapilot_place::PlaceError;
 use numapilot_tune::decide::{Settings, Stop, too_few_runs};
 use numapilot_tune::evidence::Trial;
@@ -24,9 +22,8 @@ use numapilot_tune::run::{Decimal, Limits, RunError};
 use numapilot_tune::search::{SearchError, search};
 use numapilot_tune::space::Request;
 use regex::Regex;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::interruption::{self, INTERRUPTED};
+use crate::interruption;
 use crate::settle::{self, Measured};
 use crate::terminal::{Terminal, plural, seconds};
 use crate::units;
@@ -40,8 +37,8 @@ of huge pages and AutoNUMA. The default is the plan that changes nothing.\n\n\
 First the default runs against itself (noise). Large spaces are screened by a balanced design. \
 Then plans race: rounds in random order, losers leave when their confidence interval excludes \
 them. The winner and the default go on until it is clear by how much.\n\n\
-Ctrl-C prints what is known so far and exits with 130; a second Ctrl-C ends at once. Results are on \
-disk after every run; --resume goes on.\n\n\
+Ctrl-C prints what is known so far and exits with 130 (SIGTERM: 143, SIGHUP: 129); a second one ends \
+at once. Results are on disk after every run; --resume goes on.\n\n\
 Examples:\n  numapilot tune -- ./query --threads 16\n  \
 numapilot tune --max-time 20m --metric 'tps = ([0-9.]+)' --maximize -- ./bench.sh\n  \
 numapilot tune --factor thp=inherit --limit rss=8G --check 'sum=(\\d+)' -- ./job")]
@@ -211,8 +208,6 @@ impl Args {
             Ok(setup) => setup,
             Err(error) => return launch_error(terminal, &self.command, error),
         };
-        // Before the flag, so that whoever sees that finds the signal known.
-        let signal = last_signal()?;
         let interrupted = interruption::flag()?;
         let mut runner = setup.runner(&interrupted);
         let directory = self.files.state(&self.command)?;
@@ -265,25 +260,10 @@ impl Args {
             print::report(terminal, &report, &outputs, &held)?;
         }
         if stop == Stop::Interrupted {
-            return Ok(ExitCode::from(status_after(signal.load(Ordering::Relaxed))));
+            return Ok(interruption::status());
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Where the handlers of signals keep the number of the last one that asked for the end.
-fn last_signal() -> anyhow::Result<Arc<AtomicUsize>> {
-    let last = Arc::new(AtomicUsize::new(0));
-    for (signal, number) in [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)] {
-        signal_hook::flag::register_usize(signal, Arc::clone(&last), number)
-            .context("cannot receive signals")?;
-    }
-    Ok(last)
-}
-
-/// The status after a signal, as shells have it.
-fn status_after(signal: usize) -> u8 {
-    u8::try_from(128 + signal).ok().filter(|_| signal > 0).unwrap_or(INTERRUPTED)
 }
 
 /// A program that is not there, or that cannot be executed, has its own status.

@@ -18,7 +18,7 @@ use numapilot_place::{AllocatorChoice, Plan, Reach, allocators};
 use super::progress;
 use super::report;
 use crate::file::{self, Existing};
-use crate::interruption::{self, INTERRUPTED};
+use crate::interruption;
 use crate::status_line::StatusLine;
 use crate::terminal::Terminal;
 use crate::units;
@@ -220,7 +220,7 @@ impl Bench<'_> {
             terminal.warn(format!("kept {}", run.path().display()));
         }
         match end {
-            End::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
+            End::Interrupted => Ok(interruption::status()),
             End::Failed(error) => Err(error.into()),
             End::Complete if failures.is_empty() => {
                 stopped?;

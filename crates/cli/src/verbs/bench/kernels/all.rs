@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::under::{self, Under};
 use super::{Common, lab, picture, table};
 use crate::file::{self, Existing};
-use crate::interruption::{self, INTERRUPTED};
+use crate::interruption;
 use crate::settle::Measured;
 use crate::status_line::StatusLine;
 use crate::terminal::Terminal;
@@ -84,7 +84,7 @@ impl Args {
         }
         match end {
             End::Whole => Ok(ExitCode::SUCCESS),
-            End::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
+            End::Interrupted => Ok(interruption::status()),
             End::Failed(why) => Err(why),
         }
     }

@@ -24,7 +24,7 @@ use regex::Regex;
 use serde::Serialize;
 
 use crate::file::{self, Existing};
-use crate::interruption::{self, INTERRUPTED};
+use crate::interruption;
 use crate::settle::Measured;
 use crate::terminal::Terminal;
 use crate::units;
@@ -39,7 +39,8 @@ const MIX: &str = "mix";
 #[command(after_help = "\
 Without --suite or --compare it lists the tests and the allocators that would be compared. Every round runs \
 each test under all allocators, in random order; ratios are taken within a round. What crashes, \
-hangs or is not there is listed. Ctrl-C prints what was measured so far and exits with 130.\n\n\
+hangs or is not there is listed. Ctrl-C prints what was measured so far and exits with 130 (SIGTERM: \
+143, SIGHUP: 129).\n\n\
 Examples:\n  numapilot bench alloc --suite\n  \
 numapilot bench alloc --suite --allocators glibc,jemalloc,mine=./libmine.so --filter larson\n  \
 numapilot bench alloc --suite --programs ~/mimalloc-bench --peers ~/peers --svg suite.svg\n  \
@@ -196,8 +197,7 @@ impl Args {
             (false, false) => print::results(terminal, results, threads[0], rounds)?,
             (false, true) => compare::print(terminal, results, rounds)?,
         }
-        let status = if results.is_interrupted { INTERRUPTED } else { 0 };
-        Ok(ExitCode::from(status))
+        Ok(if results.is_interrupted { interruption::status() } else { ExitCode::SUCCESS })
     }
 
     fn field(&self) -> anyhow::Result<Field> {
