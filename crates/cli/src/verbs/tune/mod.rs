@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use numapilot_place::PlaceError;
+use numapilot_sys::prctl;
 use numapilot_tune::decide::{Settings, Stop, too_few_runs};
 use numapilot_tune::evidence::Trial;
 use numapilot_tune::report::Report;
@@ -209,6 +210,8 @@ impl Args {
             Err(error) => return launch_error(terminal, &self.command, error),
         };
         let interrupted = interruption::flag()?;
+        // Refused by a filter: of what becomes a daemon only what has kept its environment is ended.
+        let _ = prctl::adopt_orphans();
         let mut runner = setup.runner(&interrupted);
         let directory = self.files.state(&self.command)?;
         let (mut journal, past) = numapilot_tune::journal::Journal::open(

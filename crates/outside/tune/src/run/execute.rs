@@ -4,8 +4,9 @@
 //! Source of the peak: getrusage(2) and proc_pid_status(5). `ru_maxrss` is exact, but
 //! begins with what the parent had resident when it forked; below that the high-water mark
 //! in `/proc` counts, as last seen before the end, if the program ran long enough to be
-//! seen with its libraries loaded. Neither has huge pages of hugetlbfs: what a process and its
-//! descendants have of them is looked at while they run.
+//! seen with its libraries loaded. Neither has huge pages of hugetlbfs, and `ru_maxrss` has nothing
+//! of processes that the program does not wait for, such as daemons: these are looked at while they
+//! run, and when the program has ended.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -101,7 +102,9 @@ pub fn execute(
             .read_until_end(&running, left.map_or(look, |left| left.min(look)))
             .map_err(|e| io_error("cannot read the program's output", e))?;
         if ended || left.is_some_and(|left| left.is_zero()) {
-            break running.wait(Some(Duration::ZERO))?;
+            let finished = running.wait(Some(Duration::ZERO))?;
+            peak.look_at_left();
+            break finished;
         }
         if start.elapsed() >= GROWN_UP {
             peak.look();
@@ -116,9 +119,10 @@ pub fn execute(
 /// A program's high-water mark of resident memory.
 struct Peak {
     tree: Option<Tree>,
+    /// The most that one process was seen to have had, huge pages of hugetlbfs included.
     seen: Option<u64>,
-    /// The most that one process had with its huge pages of hugetlbfs, if it had any.
-    with_hugetlb: Option<u64>,
+    /// The most that one process had which the program has left.
+    left: u64,
     /// What this process had resident when it forked, and so the least that `ru_maxrss`
     /// can say.
     floor: Option<u64>,
@@ -130,7 +134,7 @@ impl Peak {
         Self {
             tree: Some(Tree::of_child(pid)),
             seen: None,
-            with_hugetlb: None,
+            left: 0,
             floor: floor.map(|resident| resident.peak_bytes),
         }
     }
@@ -139,21 +143,25 @@ impl Peak {
         // A process that has ended has no memory; what was seen before counts.
         let Some(tree) = &mut self.tree else { return };
         tree.refresh();
-        for resident in tree.resident() {
-            self.seen = self.seen.max(Some(resident.peak_bytes));
-            if resident.hugetlb_bytes > 0 {
-                self.with_hugetlb = self.with_hugetlb.max(Some(resident.peak_bytes));
-            }
-        }
+        self.seen = self.seen.max(tree.peak_rss_bytes());
+    }
+
+    /// To be called when the program was waited for: what is alive then is not in its `ru_maxrss`.
+    fn look_at_left(&mut self) {
+        let Some(tree) = &mut self.tree else { return };
+        tree.refresh();
+        self.left = tree.peak_rss_bytes().unwrap_or(0);
     }
 
     /// The peak, given `ru_maxrss` of the ended program.
     fn bytes(&self, reported: u64) -> u64 {
-        let peak = match (self.seen, self.floor) {
-            (Some(seen), Some(floor)) if reported <= floor => seen.min(reported),
-            _ => reported,
+        let is_hidden = self.floor.is_some_and(|floor| reported <= floor);
+        let peak = match self.seen {
+            Some(seen) if is_hidden => seen,
+            Some(seen) => seen.max(reported),
+            None => reported,
         };
-        peak.max(self.with_hugetlb.unwrap_or(0))
+        peak.max(self.left)
     }
 }
 
@@ -173,13 +181,17 @@ mod tests {
 
     #[test]
     fn the_exact_peak_counts_where_the_parents_memory_does_not_hide_it() {
-        let peak = |seen, floor| Peak { tree: None, seen, with_hugetlb: None, floor };
+        let peak = |seen, floor| Peak { tree: None, seen, left: 0, floor };
         assert_eq!(peak(Some(40), Some(10)).bytes(50), 50);
         assert_eq!(peak(Some(4), Some(10)).bytes(10), 4);
         assert_eq!(peak(Some(4), Some(10)).bytes(9), 4);
         assert_eq!(peak(None, Some(10)).bytes(10), 10);
         assert_eq!(peak(Some(4), None).bytes(10), 10);
-        let huge = Peak { with_hugetlb: Some(60), ..peak(Some(60), Some(10)) };
-        assert_eq!((huge.bytes(10), huge.bytes(12), huge.bytes(70)), (60, 60, 70));
+        // Huge pages of hugetlbfs, or a daemon.
+        let more = peak(Some(60), Some(10));
+        assert_eq!((more.bytes(10), more.bytes(12), more.bytes(70)), (60, 60, 70));
+        // A daemon, of a program that has ended before it was looked at.
+        let left = Peak { left: 60, ..peak(None, Some(10)) };
+        assert_eq!((left.bytes(10), left.bytes(70)), (60, 70));
     }
 }

@@ -1,12 +1,18 @@
 //! What a run left running: found by its process group, its session, and a variable
-//! in its environment, which a server that has made itself a session of its own still has.
+//! in its environment, which a server that has made itself a session of its own still has. Where
+//! this process [adopts orphans](prctl::adopt_orphans), also those that have cleared their
+//! environment: they are below this process, and were not before the run.
 
-use std::ffi::OsStr;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant};
 
 use numapilot_observe::thread_group::has_ended;
-use procfs::process::Process;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use numapilot_sys::prctl;
+use procfs::process::{Process, Stat};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
+};
 
 /// Variable that marks the processes of a run.
 pub const MARK: &str = "NUMAPILOT_TUNE_RUN";
@@ -20,62 +26,153 @@ const KILLED: Duration = Duration::from_secs(5);
 /// Between looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Ends what is left after `patience` of a run whose program was process `leader` and had this
-/// mark; names and process numbers of what was ended.
-pub fn end(leader: i32, mark: &str, patience: Duration) -> Vec<String> {
-    let patient_until = Instant::now() + patience;
-    while Instant::now() < patient_until {
-        if of_run(leader, mark).is_empty() {
-            return Vec::new();
-        }
-        std::thread::sleep(LOOK);
+/// The processes of one run.
+#[derive(Debug)]
+pub struct Leftovers {
+    /// In their environment.
+    mark: String,
+    /// Number of the program's process, and so of its group, once it has started.
+    leader: Option<i32>,
+    /// Processes below this one that were there before, by number and start; `None` where orphans
+    /// do not become children of this process.
+    before: Option<HashSet<(i32, u64)>>,
+}
+
+impl Leftovers {
+    /// Of a run with this mark that is about to start.
+    pub fn before(mark: String) -> Self {
+        let before = prctl::adopts_orphans().then(|| {
+            let all = Processes::now();
+            let below = all.0.values().filter(|(_, stat)| all.are_below(stat, &HashSet::new()));
+            below.map(|(_, stat)| identity(stat)).collect()
+        });
+        Self { mark, leader: None, before }
     }
-    let mut named: Vec<(i32, String)> = Vec::new();
-    for (signal, limit) in [(Signal::TERM, GRACE), (Signal::KILL, KILLED)] {
-        let deadline = Instant::now() + limit;
-        let mut told: Vec<i32> = Vec::new();
-        loop {
-            let left = of_run(leader, mark);
-            for (process, name) in &left {
-                // One that is started meanwhile gets its signal too.
-                if !told.contains(&process.pid) {
-                    told.push(process.pid);
-                    signal_process(process, signal);
-                }
-                if !named.iter().any(|(pid, _)| *pid == process.pid) {
-                    named.push((process.pid, name.clone()));
-                }
-            }
-            if left.is_empty() {
-                return named.into_iter().map(|(pid, name)| format!("{name} ({pid})")).collect();
-            }
-            if Instant::now() >= deadline {
-                break;
+
+    /// The program runs as this process.
+    pub fn started(&mut self, leader: i32) {
+        self.leader = Some(leader);
+    }
+
+    /// Ends what is left after `patience`; names and process numbers of what was ended. To be
+    /// called when the program itself was waited for.
+    pub fn end(&self, patience: Duration) -> Vec<String> {
+        let ended = self.end_all(patience);
+        if self.before.is_some() {
+            bury();
+        }
+        ended
+    }
+
+    fn end_all(&self, patience: Duration) -> Vec<String> {
+        let patient_until = Instant::now() + patience;
+        while Instant::now() < patient_until {
+            if self.alive().is_empty() {
+                return Vec::new();
             }
             std::thread::sleep(LOOK);
         }
+        let mut named: Vec<(i32, String)> = Vec::new();
+        for (signal, limit) in [(Signal::TERM, GRACE), (Signal::KILL, KILLED)] {
+            let deadline = Instant::now() + limit;
+            let mut told: Vec<i32> = Vec::new();
+            loop {
+                let left = self.alive();
+                for (process, name) in &left {
+                    // One that is started meanwhile gets its signal too.
+                    if !told.contains(&process.pid) {
+                        told.push(process.pid);
+                        signal_process(process, signal);
+                    }
+                    if !named.iter().any(|(pid, _)| *pid == process.pid) {
+                        named.push((process.pid, name.clone()));
+                    }
+                }
+                if left.is_empty() {
+                    return named
+                        .into_iter()
+                        .map(|(pid, name)| format!("{name} ({pid})"))
+                        .collect();
+                }
+                if Instant::now() >= deadline {
+                    break;
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+        // What does not end by SIGKILL hangs in the kernel: it is named all the same.
+        named.into_iter().map(|(pid, name)| format!("{name} ({pid})")).collect()
     }
-    // What does not end by SIGKILL hangs in the kernel: it is named all the same.
-    named.into_iter().map(|(pid, name)| format!("{name} ({pid})")).collect()
+
+    /// Processes of the run that are alive, with their names.
+    fn alive(&self) -> Vec<(Process, String)> {
+        let all = Processes::now();
+        let own = std::process::id().cast_signed();
+        let is_of_run = |process: &Process, stat: &Stat| {
+            if stat.pid == own || has_ended(stat) {
+                return false;
+            }
+            let by_number = [stat.pgrp, stat.session].map(Some).contains(&self.leader);
+            by_number
+                || match mark(process) {
+                    Some(mark) => mark == *self.mark,
+                    None => self.before.as_ref().is_some_and(|before| all.are_below(stat, before)),
+                }
+        };
+        let left: HashSet<i32> =
+            all.0.values().filter(|(p, stat)| is_of_run(p, stat)).map(|(p, _)| p.pid).collect();
+        let left = all.0.into_values().filter(|(process, _)| left.contains(&process.pid));
+        left.map(|(process, stat)| (process, stat.comm)).collect()
+    }
 }
 
-/// Processes of the run that are alive, with their names.
-fn of_run(leader: i32, mark: &str) -> Vec<(Process, String)> {
-    let Ok(processes) = procfs::process::all_processes() else { return Vec::new() };
-    let own = std::process::id().cast_signed();
-    let is_of_run = |process: Process| {
-        let stat = process.stat().ok()?;
-        if stat.pid == own || has_ended(&stat) {
-            return None;
+/// The processes of the machine by number.
+struct Processes(HashMap<i32, (Process, Stat)>);
+
+impl Processes {
+    fn now() -> Self {
+        let all = procfs::process::all_processes().into_iter().flatten().flatten();
+        let known = |process: Process| process.stat().ok().map(|stat| (stat.pid, (process, stat)));
+        Self(all.filter_map(known).collect())
+    }
+
+    /// Whether a process is below this one, and neither it nor one between is one of `others`.
+    fn are_below(&self, stat: &Stat, others: &HashSet<(i32, u64)>) -> bool {
+        let own = std::process::id().cast_signed();
+        let mut at = stat;
+        // Read one after the other, numbers that are given again could lead in a circle.
+        for _ in 0..self.0.len() {
+            if others.contains(&identity(at)) {
+                return false;
+            }
+            if at.ppid == own {
+                return true;
+            }
+            let Some((_, parent)) = self.0.get(&at.ppid) else { return false };
+            at = parent;
         }
-        let by_number = stat.pgrp == leader || stat.session == leader;
-        let is_marked = || {
-            let environment = process.environ();
-            environment.is_ok_and(|e| e.get(OsStr::new(MARK)).is_some_and(|m| m == mark))
-        };
-        (by_number || is_marked()).then_some((process, stat.comm))
-    };
-    processes.filter_map(Result::ok).filter_map(is_of_run).collect()
+        false
+    }
+}
+
+fn identity(stat: &Stat) -> (i32, u64) {
+    (stat.pid, stat.starttime)
+}
+
+/// The mark that a process was started with.
+fn mark(process: &Process) -> Option<OsString> {
+    process.environ().ok()?.remove(OsStr::new(MARK))
+}
+
+/// Waits for the orphans that have ended: nobody else does.
+fn bury() {
+    let own = std::process::id().cast_signed();
+    for (_, stat) in Processes::now().0.into_values() {
+        if let Some(pid) = Pid::from_raw(stat.pid).filter(|_| stat.ppid == own && has_ended(&stat))
+        {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+    }
 }
 
 fn signal_process(process: &Process, signal: Signal) {

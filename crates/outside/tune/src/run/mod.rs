@@ -28,6 +28,7 @@ use crate::evidence::{Failure, Order, Outcome, Remains, Trial};
 use crate::shape::DEFAULT;
 pub use execute::{Execution, Surroundings, execute, stdin};
 pub use judge::{Judge, Limits, Metric, MetricError, NoNumber, Written, last_number};
+use leftovers::Leftovers;
 pub use number::{Decimal, NumberError, number};
 
 /// Lines kept of the output of a run that failed.
@@ -153,8 +154,7 @@ impl<'a> Runner<'a> {
         }
         let number = BEGUN.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
-        let mut marked = plan.clone();
-        marked.env.insert(leftovers::MARK.to_owned(), mark.clone());
+        let marked = marked(plan, &mark);
         let prepared = match self.prepared(&marked) {
             Ok(prepared) => prepared,
             Err(_) if order.candidate == DEFAULT => self.prepare(&marked)?,
@@ -167,10 +167,12 @@ impl<'a> Runner<'a> {
         }
         let input = stdin(self.program.stdin.as_deref(), "--stdin")?;
         let surroundings = self.surroundings(input, self.program.timeout);
-        let (mut leader, mut observer) = (0, None);
+        let mut left = Leftovers::before(mark);
+        let mut observer = None;
         let expected = prepared.expected();
         let watch = |running: &Running| {
-            leader = running.pid();
+            let leader = running.pid();
+            left.started(leader);
             if !expected.is_empty() {
                 // Without a thread nothing is seen, and nothing is denied.
                 observer = Observer::start(expected, leader, |_| {}).ok();
@@ -179,7 +181,7 @@ impl<'a> Runner<'a> {
         let execution = match execute(&prepared, surroundings, watch) {
             Ok(execution) => execution,
             Err(error @ RunError::Interrupted) => {
-                leftovers::end(leader, &mark, Duration::ZERO);
+                left.end(Duration::ZERO);
                 return Err(error);
             }
             Err(RunError::Start(error)) if order.candidate != DEFAULT => {
@@ -198,12 +200,11 @@ impl<'a> Runner<'a> {
             None => self.judge.outcome(order.candidate, text, seconds, *peak_rss_bytes),
         };
         let remains = match &outcome {
-            Outcome::Value(_) => Remains {
-                ended: leftovers::end(leader, &mark, leftovers::PATIENCE),
-                ..Remains::default()
-            },
+            Outcome::Value(_) => {
+                Remains { ended: left.end(leftovers::PATIENCE), ..Remains::default() }
+            }
             Outcome::Failed(_) => {
-                Remains { output: tail(text), ended: leftovers::end(leader, &mark, Duration::ZERO) }
+                Remains { output: tail(text), ended: left.end(Duration::ZERO) }
             }
         };
         let peak_rss_bytes = (!finished.timed_out).then_some(*peak_rss_bytes);
@@ -250,7 +251,9 @@ impl<'a> Runner<'a> {
     fn run_prepare(&self, command: &str) -> Result<(), RunError> {
         let words = ["sh", "-c", command].map(OsString::from);
         let options = Options { strict: false, new_group: true };
-        let prepared = prepare(&Plan::default(), self.machine, &words, &options)?;
+        // What it leaves is there on purpose, and must not be taken for the run's.
+        let plan = marked(&Plan::default(), "prepare");
+        let prepared = prepare(&plan, self.machine, &words, &options)?;
         let execution = execute(&prepared, self.surroundings(Stdio::null(), None), |_| {})?;
         let status = execution.finished.status;
         if status.success() {
@@ -270,6 +273,13 @@ fn default_timeout(trials: &[Trial]) -> Option<Duration> {
         .map(|t| t.seconds)
         .fold(None, |most: Option<f64>, s| Some(most.map_or(s, |m| m.max(s))))?;
     Duration::try_from_secs_f64((10.0 * slowest).max(10.0)).ok()
+}
+
+/// The plan, with the mark of a run in the environment.
+fn marked(plan: &Plan, mark: &str) -> Plan {
+    let mut marked = plan.clone();
+    marked.env.insert(leftovers::MARK.to_owned(), mark.to_owned());
+    marked
 }
 
 fn not_applied(order: Order, reason: String) -> Trial {
