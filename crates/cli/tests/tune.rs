@@ -222,6 +222,9 @@ fn what_is_measured_is_checked_before_the_first_run() {
     assert!(metric("tps").contains("no group"));
     assert!(metric("tps = ([0-9]*)").contains("empty"));
     assert!(refused(&[&["--limit", "rss=8"][..], &touch].concat(), 125).contains("unit"));
+    let stdin = |path| refused(&[&["--stdin", path][..], &touch].concat(), 125);
+    assert!(stdin(".").contains("--stdin .: it is a directory"));
+    assert!(stdin("missing").contains("--stdin missing: the file cannot be opened: No such file"));
     assert!(!folder.path().join("ran").exists());
     assert!(refused(&["--", "seq 3 | wc"], 127).contains("sh -c 'seq 3 | wc'"));
     // Runs of 0.1 s: not even one plan can be compared in 0.3 s.
@@ -344,6 +347,59 @@ fn a_signal_that_ends_it_is_in_the_status() {
         assert!(lines.count() < 1000);
         assert_eq!(child.wait().unwrap().code(), Some(status));
     }
+}
+
+/// `tune` of one plan, which changes nothing.
+fn tune_default(folder: &Path, more: &[&str], script: &str) -> Command {
+    let mut command = Command::cargo_bin("numapilot").unwrap();
+    command.current_dir(folder).args(["tune", "--state", "state", "--timeout", "60s"]);
+    for factor in ["allocator=inherit", "threads=none", "memory=inherit", "thp=inherit"] {
+        command.args(["--factor", factor]);
+    }
+    command.args(["--factor", "numa-balancing=inherit"]).args(more);
+    command.args(["--", "sh", "-c", script]);
+    command
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    stat.is_ok_and(|stat| !stat.contains(") Z"))
+}
+
+/// It has neither the group, the session nor the environment of the run, and its parent has ended.
+#[test]
+fn a_daemon_counts_in_the_memory_and_is_ended() {
+    let folder = folder(&[]);
+    // Without an end of line tail keeps all of it, until the input ends.
+    let grows = "(head -c 100000000 /dev/zero; touch grown; exec sleep 60) | tail";
+    let script = format!(
+        "rm -f grown; (setsid env -i PATH=\"$PATH\" sh -c '{grows}' </dev/null >/dev/null 2>&1 &); \
+         until test -e grown; do sleep 0.01; done"
+    );
+    let text = error(tune_default(folder.path(), &["--limit", "rss=60M"], &script), 125);
+    assert!(text.contains("peak RSS") && text.contains("limit 60.0 MiB"), "{text}");
+    let of_tail: Vec<&str> = text.split("it left tail (").skip(1).collect();
+    assert!(!of_tail.is_empty(), "{text}");
+    for rest in of_tail {
+        let pid = rest.split(')').next().unwrap();
+        assert!(!is_alive(pid), "tail {pid} lives on: {text}");
+    }
+}
+
+#[test]
+fn what_prepare_has_started_goes_on() {
+    let folder = folder(&[]);
+    let starts = "test -e server || \
+         { (setsid env -i sleep 60 </dev/null >/dev/null 2>&1 & echo $! > server); }";
+    let script = "kill -0 $(cat server)";
+    let output = tune_default(folder.path(), &["--prepare", starts], script).output().unwrap();
+    let server = fs::read_to_string(folder.path().join("server")).unwrap();
+    let lives = is_alive(&server);
+    let server = PidFd::open(server.trim().parse().unwrap());
+    let _ = server.map(|server| server.signal(libc::SIGKILL));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && lives, "{text}");
+    assert!(!text.contains("running, which was ended"), "{text}");
 }
 
 #[test]

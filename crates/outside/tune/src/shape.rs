@@ -5,6 +5,8 @@
 //! every factor. Cells of the grid come first, in mixed-radix order; candidates that the
 //! user added and that are no cell follow.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 /// One of the plans under comparison.
@@ -26,6 +28,9 @@ pub struct Shape {
     pub extras: usize,
     /// Levels that may change a setting of the whole machine, as (factor, level).
     pub machine_wide: Vec<(usize, usize)>,
+    /// Pairs of levels that cannot be had together: cells with both are no candidates.
+    #[serde(default)]
+    pub excluded: Vec<[(usize, usize); 2]>,
 }
 
 /// What a plan changes: the less, the simpler it is. Machine-wide settings weigh more than any
@@ -47,13 +52,30 @@ impl Shape {
     }
 
     /// All candidates, the default first.
-    pub fn candidates(&self) -> impl Iterator<Item = Candidate> + use<> {
-        (0..self.cells() + self.extras).map(|i| Candidate(u32::try_from(i).unwrap_or(u32::MAX)))
+    pub fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
+        let all = numbered(0..self.cells() + self.extras);
+        all.filter(|candidate| !self.is_excluded(*candidate))
     }
 
     /// Candidates that are no cell of the grid.
     pub fn extras(&self) -> impl Iterator<Item = Candidate> + use<> {
-        self.candidates().skip(self.cells())
+        numbered(self.cells()..self.cells() + self.extras)
+    }
+
+    /// Whether this is a cell that is no candidate.
+    #[must_use]
+    pub fn is_excluded(&self, candidate: Candidate) -> bool {
+        if self.excluded.is_empty() {
+            return false;
+        }
+        self.coordinates(candidate).is_some_and(|point| self.has_excluded(&point))
+    }
+
+    /// The same of the cell with these levels.
+    #[must_use]
+    pub fn has_excluded(&self, point: &[usize]) -> bool {
+        let is_at = |&(factor, level): &(usize, usize)| point.get(factor) == Some(&level);
+        self.excluded.iter().any(|pair| pair.iter().all(is_at))
     }
 
     /// The level of each factor; `None` for a candidate outside the grid.
@@ -69,6 +91,11 @@ impl Shape {
             rest /= levels;
         }
         Some(coordinates)
+    }
+
+    /// The levels of every cell by its number, those included that are no candidates.
+    pub fn cell_points(&self) -> impl Iterator<Item = Vec<usize>> + '_ {
+        numbered(0..self.cells()).filter_map(|cell| self.coordinates(cell))
     }
 
     /// What a candidate changes. One outside the grid counts as changing more than any cell, and
@@ -93,6 +120,10 @@ impl Shape {
     }
 }
 
+fn numbered(range: Range<usize>) -> impl Iterator<Item = Candidate> {
+    range.map(|i| Candidate(u32::try_from(i).unwrap_or(u32::MAX)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,12 +142,23 @@ mod tests {
 
     #[test]
     fn the_simplest_plan_changes_nothing_machine_wide_and_few_settings() {
-        let shape = Shape { levels: vec![3, 2], extras: 1, machine_wide: vec![(1, 1)] };
+        let levels = vec![3, 2];
+        let shape = Shape { levels, extras: 1, machine_wide: vec![(1, 1)], ..Shape::default() };
         let burden = |a, b| shape.burden(shape.cell(&[a, b]));
         assert_eq!(burden(0, 0), Burden { machine_wide: 0, changes: 0 });
         assert_eq!(burden(2, 1), Burden { machine_wide: 1, changes: 2 });
         assert!(burden(2, 0) < burden(2, 1) && burden(2, 0) < burden(0, 1));
         assert!(burden(2, 0) < shape.burden(Candidate(6)));
+    }
+
+    #[test]
+    fn cells_with_both_levels_of_an_excluded_pair_are_no_candidates() {
+        let excluded = vec![[(0, 2), (1, 1)]];
+        let shape = Shape { levels: vec![3, 2], extras: 1, excluded, ..Shape::default() };
+        let all: Vec<u32> = shape.candidates().map(|candidate| candidate.0).collect();
+        assert_eq!(all, [0, 1, 2, 3, 4, 6]);
+        assert!(shape.is_excluded(shape.cell(&[2, 1])));
+        assert_eq!(shape.extras().collect::<Vec<_>>(), [Candidate(6)]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 /// What the program reads.
@@ -29,15 +29,25 @@ impl Input {
     /// from: empty for a terminal or a device.
     ///
     /// # Errors
-    /// When a redirected input cannot be read or kept.
+    /// When there is no such file, or what is given cannot be read or kept.
     pub fn of(given: Option<&Path>) -> anyhow::Result<Self> {
         match given {
-            Some(path) => {
-                Ok(Self { path: Some(path.to_owned()), identity: json!(path), kept: None })
-            }
+            Some(path) => Self::given(path).with_context(|| format!("--stdin {}", path.display())),
             None if io::stdin().is_terminal() => Ok(Self::empty()),
             None => Self::redirected(io::stdin().as_fd().try_clone_to_owned()?.into()),
         }
+    }
+
+    fn given(path: &Path) -> anyhow::Result<Self> {
+        let file = File::open(path).context("the file cannot be opened")?;
+        let kind = file.metadata()?.file_type();
+        if kind.is_dir() {
+            bail!("it is a directory; give the file that each run is to read");
+        }
+        if kind.is_fifo() {
+            return Self::redirected(file);
+        }
+        Ok(Self { path: Some(path.to_owned()), identity: json!(path), kept: None })
     }
 
     fn empty() -> Self {
@@ -53,7 +63,8 @@ impl Input {
         if !kind.is_fifo() && !kind.is_socket() {
             return Ok(Self::empty());
         }
-        let keep = "keeping standard input for the runs; with --stdin FILE nothing is kept";
+        let keep =
+            "keeping standard input for the runs; of a file given with --stdin nothing is kept";
         let mut kept = tempfile::tempfile().context(keep)?;
         if io::copy(&mut file, &mut kept).context(keep)? == 0 {
             return Ok(Self::empty());
@@ -124,6 +135,27 @@ mod tests {
         assert_eq!([read(&a), read(&a)], ["12", "12"]);
         assert_eq!(a.identity, same.identity);
         assert_ne!(a.identity, other.identity);
+    }
+
+    #[test]
+    fn a_directory_and_a_missing_file_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |path: &Path| format!("{:#}", Input::of(Some(path)).unwrap_err());
+        assert!(refused(folder.path()).contains("it is a directory"));
+        assert!(refused(&folder.path().join("x")).contains("cannot be opened: No such file"));
+    }
+
+    /// `--stdin <(command)`.
+    #[test]
+    fn a_pipe_with_a_name_is_kept_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let script = ["-c", "printf 'select 1;' > \"$0\""];
+        let mut writer = Command::new("sh").args(script).arg(&pipe).spawn().unwrap();
+        let input = Input::of(Some(&pipe)).unwrap();
+        writer.wait().unwrap();
+        assert_eq!([read(&input), read(&input)], ["select 1;", "select 1;"]);
     }
 
     #[test]

@@ -171,7 +171,14 @@ fn space(
     let runner = Runner::new(machine, program.clone(), judge.clone(), &never);
     let machine_wide = RefCell::new(BTreeSet::new());
     let applies = |plan: &Plan| {
-        let changes = runner.applies(plan)?;
+        let changes = runner.applies(plan).map_err(|reason| {
+            // What is told to the user of one run is half of it here.
+            if reason.contains("run as root") && !args.space.allow_machine_wide {
+                format!("{reason}; as root, give --allow-machine-wide as well")
+            } else {
+                reason
+            }
+        })?;
         if !changes.is_empty() && !args.space.allow_machine_wide {
             return Err(format!(
                 "it sets {} for the whole machine; --allow-machine-wide lets it, for the time of \

@@ -60,7 +60,7 @@ pub fn short_list(
         let count = (left / SHORT_RACE).saturating_sub(1).max(1);
         let mut plans: Vec<Candidate> = shape.extras().collect();
         let mut cells: Vec<Candidate> =
-            shape.candidates().take(shape.cells()).filter(|plan| *plan != DEFAULT).collect();
+            shape.candidates().filter(|plan| *plan != DEFAULT && !plans.contains(plan)).collect();
         cells.shuffle(&mut StdRng::seed_from_u64(settings.seed));
         let first_changed = |plan| {
             let point = shape.coordinates(plan).unwrap_or_default();

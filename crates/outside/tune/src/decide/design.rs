@@ -24,7 +24,8 @@ const DRAWS: usize = 30;
 type Rows = Vec<Vec<usize>>;
 
 /// `blocks` blocks of `size` cells, the same for the same seed; with more blocks, the
-/// first ones stay as they were.
+/// first ones stay as they were. Cells that are no candidates are avoided as far as the balance
+/// allows.
 #[must_use]
 pub fn screening(shape: &Shape, seed: u64, blocks: usize, size: usize) -> Vec<Vec<Candidate>> {
     let mut rng = StdRng::seed_from_u64(seed);
@@ -32,12 +33,14 @@ pub fn screening(shape: &Shape, seed: u64, blocks: usize, size: usize) -> Vec<Ve
     // Levels of the current permutation that are not used yet, per factor.
     let mut rest: Vec<Vec<usize>> = vec![Vec::new(); shape.levels.len()];
     for _ in 0..blocks {
-        let mut best: Option<(usize, Rows, Rows)> = None;
+        let mut best: Option<((usize, usize), Rows, Rows)> = None;
         for _ in 0..DRAWS {
             let (rows, after) = draw(shape, &rest, size, &mut rng);
-            let clumps = clumps(&chosen, &rows);
-            if best.as_ref().is_none_or(|(least, ..)| clumps < *least) {
-                best = Some((clumps, rows, after));
+            // A cell that is no candidate is not run, and its levels are used less than others.
+            let excluded = rows.iter().filter(|row| shape.has_excluded(row)).count();
+            let badness = (excluded, clumps(&chosen, &rows));
+            if best.as_ref().is_none_or(|(least, ..)| badness < *least) {
+                best = Some((badness, rows, after));
             }
         }
         if let Some((_, rows, after)) = best {
@@ -118,6 +121,19 @@ mod tests {
             let fewer = screening(&shape, seed, blocks.saturating_sub(1), size);
             prop_assert_eq!(&design[..fewer.len()], &fewer[..]);
         }
+    }
+
+    #[test]
+    fn cells_that_are_no_candidates_are_rare() {
+        let levels = vec![4, 3, 2];
+        let excluded = vec![[(0, 1), (1, 2)], [(0, 2), (1, 2)]];
+        let without = Shape { levels: levels.clone(), ..Shape::default() };
+        let with = Shape { levels, excluded, ..Shape::default() };
+        let count = |shape: &Shape| {
+            let cells = screening(shape, 1, 6, 8).concat();
+            cells.into_iter().filter(|cell| with.is_excluded(*cell)).count()
+        };
+        assert!(2 * count(&with) < count(&without), "{} {}", count(&with), count(&without));
     }
 
     #[test]

@@ -171,7 +171,7 @@ fn screening_block(
                     made.swap_remove(i);
                     false
                 }
-                None => !out.contains(cell),
+                None => !out.contains(cell) && !shape.is_excluded(*cell),
             })
             .map(|candidate| Order { phase: Phase::Screen, block, candidate })
             .collect();

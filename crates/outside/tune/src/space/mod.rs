@@ -138,6 +138,8 @@ pub struct Space {
     pub factors: Vec<Factor>,
     /// Plans the user added.
     pub extras: Vec<Plan>,
+    /// Pairs of levels, each as (factor, level), that cannot be applied together.
+    pub excluded: Vec<[(usize, usize); 2]>,
     /// What is not compared, and why.
     pub skipped: Vec<Skipped>,
 }
@@ -186,6 +188,7 @@ impl Space {
                 space.skipped.push(Skipped { factor: name, level: None, reason });
             }
         }
+        space.exclude_pairs(&applies);
         for extra in extras {
             let known = extra == Plan::default() || space.extras.contains(&extra);
             if !known && !space.cells().any(|plan| plan == extra) {
@@ -195,6 +198,32 @@ impl Space {
         space
     }
 
+    /// Leaves out the cells with two levels each of which can be applied, but not both: an
+    /// allocator that has no switch for huge pages where the machine's may not be changed.
+    fn exclude_pairs(&mut self, applies: impl Fn(&Plan) -> Result<(), String>) {
+        for (f, first) in self.factors.iter().enumerate() {
+            for (s, second) in self.factors.iter().enumerate().skip(f + 1) {
+                for (j, level) in second.levels.iter().enumerate().skip(1) {
+                    let mut refused = Vec::new();
+                    for (i, other) in first.levels.iter().enumerate().skip(1) {
+                        let mut plan = Plan::default();
+                        other.apply(&mut plan);
+                        level.apply(&mut plan);
+                        if let Err(reason) = applies(&plan) {
+                            self.excluded.push([(f, i), (s, j)]);
+                            refused.push((other.name(), reason));
+                        }
+                    }
+                    self.skipped.extend(grouped(refused).into_iter().map(|(others, reason)| {
+                        let (level, with) = (level.name(), first.name.name());
+                        let level = Some(format!("{level} with {with} {}", others.join(", ")));
+                        Skipped { factor: second.name, level, reason }
+                    }));
+                }
+            }
+        }
+    }
+
     /// Its skeleton.
     #[must_use]
     pub fn shape(&self) -> Shape {
@@ -202,6 +231,7 @@ impl Space {
             levels: self.factors.iter().map(|f| f.levels.len()).collect(),
             extras: self.extras.len(),
             machine_wide: self.machine_wide(),
+            excluded: self.excluded.clone(),
         }
     }
 
@@ -232,20 +262,15 @@ impl Space {
 
     fn cells(&self) -> impl Iterator<Item = Plan> {
         let shape = Shape { extras: 0, ..self.shape() };
-        shape.candidates().map(|cell| self.plan(cell))
+        let cells: Vec<Candidate> = shape.candidates().collect();
+        cells.into_iter().map(|cell| self.plan(cell))
     }
 }
 
 /// Levels that cannot be applied, those with one reason together; as the whole factor when
 /// that is all of it.
 fn by_reason(factor: FactorName, refused: Vec<(String, String)>, all: bool) -> Vec<Skipped> {
-    let mut reasons: Vec<(Vec<String>, String)> = Vec::new();
-    for (level, reason) in refused {
-        match reasons.iter_mut().find(|(_, known)| *known == reason) {
-            Some((levels, _)) => levels.push(level),
-            None => reasons.push((vec![level], reason)),
-        }
-    }
+    let reasons = grouped(refused);
     let is_whole = all && reasons.len() == 1;
     let skipped = |(levels, reason): (Vec<String>, String)| Skipped {
         factor,
@@ -253,6 +278,18 @@ fn by_reason(factor: FactorName, refused: Vec<(String, String)>, all: bool) -> V
         reason,
     };
     reasons.into_iter().map(skipped).collect()
+}
+
+/// Names that were refused, those with one reason together.
+fn grouped(refused: Vec<(String, String)>) -> Vec<(Vec<String>, String)> {
+    let mut reasons: Vec<(Vec<String>, String)> = Vec::new();
+    for (name, reason) in refused {
+        match reasons.iter_mut().find(|(_, known)| *known == reason) {
+            Some((names, _)) => names.push(name),
+            None => reasons.push((vec![name], reason)),
+        }
+    }
+    reasons
 }
 
 #[cfg(test)]

@@ -68,6 +68,31 @@ fn a_level_that_cannot_be_applied_is_left_out_with_its_reason() {
 }
 
 #[test]
+fn levels_that_cannot_be_applied_together_are_left_out_together() {
+    let no_switch = |plan: &Plan| match (plan.thp, plan.allocator.to_string().as_str()) {
+        (Thp::Always, "jemalloc" | "tcmalloc") => Err("no switch".to_owned()),
+        _ => Ok(()),
+    };
+    let request = "allocator=jemalloc,mimalloc,tcmalloc".parse().unwrap();
+    let space = Space::new(&facts(1), &[request], vec![], no_switch);
+    assert_eq!(
+        names(&space),
+        ["allocator: inherit jemalloc mimalloc tcmalloc", "thp: inherit always never"]
+    );
+    let together = Skipped {
+        factor: FactorName::Thp,
+        level: Some("always with allocator jemalloc, tcmalloc".into()),
+        reason: "no switch".into(),
+    };
+    let of_thp: Vec<&Skipped> =
+        space.skipped.iter().filter(|skipped| skipped.factor == FactorName::Thp).collect();
+    assert_eq!(of_thp, [&together]);
+    let plans: Vec<Plan> = space.shape().candidates().map(|c| space.plan(c)).collect();
+    assert_eq!(plans.len(), 10);
+    assert!(plans.iter().all(|plan| no_switch(plan).is_ok()), "{plans:?}");
+}
+
+#[test]
 fn one_reason_for_all_levels_is_said_once() {
     let no_allocator = |plan: &Plan| match plan.allocator {
         AllocatorChoice::Inherit => Ok(()),

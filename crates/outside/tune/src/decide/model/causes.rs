@@ -72,7 +72,8 @@ impl Causes {
             }
         }
         if !causes.suspects.is_empty() {
-            causes.cells = shape.candidates().filter_map(|c| shape.coordinates(c)).collect();
+            // By their numbers, also those that are no candidates.
+            causes.cells = shape.cell_points().collect();
         }
         causes.accuse();
         causes
