@@ -31,10 +31,15 @@ pub fn start(terminal: &Terminal, setup: &Setup, state: &Path, done: usize) {
         plans.push("the default".to_owned());
     }
     let mut plans = plans.join(" x ");
-    if shape.extras > 0 {
-        plans = format!("{plans} and {} of your own", shape.extras);
-    }
     let count = shape.candidates().count();
+    let skipped = shape.cells() + shape.extras - count;
+    if skipped > 0 {
+        plans = format!("{plans}, less {skipped} that cannot be had here");
+    }
+    if shape.extras > 0 {
+        let comma = if skipped > 0 { "," } else { "" };
+        plans = format!("{plans}{comma} and {} of your own", shape.extras);
+    }
     let noun = if count == 1 { "plan" } else { "plans" };
     terminal.say(format_args!("{count} {noun}: {plans}"));
     for skipped in &setup.space.skipped {
