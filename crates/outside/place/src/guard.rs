@@ -273,14 +273,15 @@ mod tests {
         let steps = spawn::Steps { new_group: true, end_with_parent, ..spawn::Steps::default() };
         let note = GroupNote::new().unwrap();
         steps.install_with_note(&mut command, Some(note.file().unwrap()));
-        let _child = spawn::spawn(&mut command).unwrap();
+        let mut child = spawn::spawn(&mut command).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while !Path::new(&born).exists() && Instant::now() < deadline {
             std::thread::sleep(LOOK);
         }
         let this = PidFd::open(std::process::id().cast_signed()).unwrap();
         this.signal(libc::SIGKILL).unwrap();
-        std::thread::sleep(Duration::from_secs(60));
+        // Not reached.
+        child.wait().unwrap();
     }
 
     #[test]
