@@ -4,13 +4,18 @@
 //! library through them and compare each instruction count with a table.
 
 use core::arch::asm;
+use core::hint::black_box;
 use core::ptr::null_mut;
 
-use crate::class::{self, GRAIN, PAGE, PAGE_SHIFT, SMALL_MAX};
-use crate::heap::{self, Bins};
+use crate::cache::thread_cache::{self, Bins, ThreadCache};
+use crate::decay;
 use crate::large::{self, Block};
-use crate::space;
-use crate::{profile, report, threads, tls, without_heap};
+use crate::layout::address_space::AddressSpace;
+use crate::layout::size_class::{self, PAGE, PAGE_SHIFT, QUANTUM, SMALL_MAX};
+use crate::os::report;
+use crate::telemetry::{profile, statistics};
+use crate::threads::{self, tls, without_cache};
+use crate::{global, lifecycle, sampling};
 
 /// What happens when there is no memory. A parameter of the slow paths, so that the fast
 /// ones end with a jump.
@@ -34,9 +39,9 @@ impl NoMemory for Errno {
 #[inline(always)]
 pub fn allocate<N: NoMemory>(size: usize) -> *mut u8 {
     if size > SMALL_MAX {
-        return allocate_large::<N>(size, GRAIN);
+        return allocate_large::<N>(size, QUANTUM);
     }
-    pop::<N>(class::bin_of(size))
+    pop::<N>(size_class::bin_of(size))
 }
 
 #[inline(always)]
@@ -67,16 +72,19 @@ unsafe fn words(bins: *mut Bins) -> *mut *mut *mut u8 {
 #[cold]
 #[inline(never)]
 fn refill<N: NoMemory>(bin: usize) -> *mut u8 {
-    let size = class::of_bin(bin).size as usize;
-    let found = threads::with_heap(|space, heap| match profile::is_due(heap, size) {
-        false => (heap.refill(space, bin / 2), false),
-        true => (large::allocate(space, heap.node, size, GRAIN).start, true),
+    let size = size_class::of_bin(bin).size as usize;
+    let found = slow_path(|space, cache| {
+        if cache.countdown.is_due(size) {
+            return (large::allocate(space, cache.node, size, QUANTUM).start, true);
+        }
+        decay::pace(space, cache);
+        (cache.refill(space, bin / 2), false)
     });
-    let (object, is_sampled) = found.unwrap_or_else(|| (without_heap::object(bin / 2), false));
+    let (object, is_sampled) = found.unwrap_or_else(|| (without_cache::object(bin / 2), false));
     if is_sampled {
         profile::note(object, size);
     }
-    if object.is_null() { N::result(size, GRAIN) } else { object }
+    if object.is_null() { N::result(size, QUANTUM) } else { object }
 }
 
 #[cold]
@@ -88,16 +96,16 @@ fn allocate_large<N: NoMemory>(size: usize, align: usize) -> *mut u8 {
 /// A large block; if `old` is not null, one that will replace that one.
 fn large_block<N: NoMemory>(size: usize, align: usize, old: *mut u8) -> Block {
     let mut is_sampled = false;
-    let block = threads::with_heap(|space, heap| {
-        heap.pace(space);
-        is_sampled = profile::is_due(heap, size);
-        let region = large::region(space, size, heap.here(space));
+    let block = slow_path(|space, cache| {
+        decay::pace(space, cache);
+        is_sampled = cache.countdown.is_due(size);
+        let region = large::region(space, size, cache.here(space));
         match old.is_null() {
             true => large::allocate(space, region, size, align),
             false => large::allocate_to_replace(space, region, size, align, old),
         }
     });
-    let block = block.unwrap_or_else(|| without_heap::block(size, align));
+    let block = block.unwrap_or_else(|| without_cache::block(size, align));
     if is_sampled {
         profile::note(block.start, size);
     }
@@ -113,7 +121,7 @@ pub fn allocate_zeroed<N: NoMemory>(size: usize) -> *mut u8 {
     if size > SMALL_MAX {
         return zeroed_large::<N>(size);
     }
-    let object = pop::<N>(class::bin_of(size));
+    let object = pop::<N>(size_class::bin_of(size));
     if !object.is_null() {
         // SAFETY: the object has at least `size` bytes.
         unsafe { object.write_bytes(0, size) };
@@ -124,7 +132,7 @@ pub fn allocate_zeroed<N: NoMemory>(size: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn zeroed_large<N: NoMemory>(size: usize) -> *mut u8 {
-    let block = large_block::<N>(size, GRAIN, null_mut());
+    let block = large_block::<N>(size, QUANTUM, null_mut());
     if !block.start.is_null() && !block.zero {
         // SAFETY: the block has at least `size` bytes.
         unsafe { block.start.write_bytes(0, size) };
@@ -135,10 +143,10 @@ fn zeroed_large<N: NoMemory>(size: usize) -> *mut u8 {
 /// Allocates `size` bytes at a multiple of `align`, a power of two.
 #[inline]
 pub fn allocate_aligned<N: NoMemory>(size: usize, align: usize) -> *mut u8 {
-    if align <= GRAIN {
+    if align <= QUANTUM {
         return allocate::<N>(size);
     }
-    match class::aligned_bin_of(size, align) {
+    match size_class::aligned_bin_of(size, align) {
         Some(bin) => pop::<N>(bin),
         None => allocate_large::<N>(size, align),
     }
@@ -158,38 +166,38 @@ pub unsafe fn release(object: *mut u8) {
     // SAFETY: the thread's own bins; the map covers the payload; between a bin's words there
     // is room.
     unsafe {
-        match grain_of(bins, object) {
-            Some(grain) => push(bins, bin_at(bins, grain), object),
+        match quantum_of(bins, object) {
+            Some(quantum) => push(bins, bin_at(bins, quantum), object),
             None => release_elsewhere(object),
         }
     }
 }
 
-/// Which grain of the home node's payload an object begins at; `None` for one of another
+/// Which quantum of the home node's payload an object begins at; `None` for one of another
 /// node, or of none, or at no multiple of 16.
 ///
 /// # Safety
 /// `bins` is the thread's.
 #[inline(always)]
-unsafe fn grain_of(bins: *mut Bins, object: *mut u8) -> Option<usize> {
+unsafe fn quantum_of(bins: *mut Bins, object: *mut u8) -> Option<usize> {
     // One comparison for the range, the home node and the alignment: rotated, an address that
     // is no multiple of 16 is huge.
     // SAFETY: by contract.
     unsafe {
-        let grain =
-            (object as usize).wrapping_sub((*bins).base).rotate_right(GRAIN.trailing_zeros());
-        (grain < (*bins).limit).then_some(grain)
+        let quantum =
+            (object as usize).wrapping_sub((*bins).base).rotate_right(QUANTUM.trailing_zeros());
+        (quantum < (*bins).limit).then_some(quantum)
     }
 }
 
-/// The bin of the object at a grain; 0 for a large block.
+/// The bin of the object at a quantum; 0 for a large block.
 ///
 /// # Safety
-/// `bins` is the thread's, and `grain` below its limit.
+/// `bins` is the thread's, and `quantum` below its limit.
 #[inline(always)]
-unsafe fn bin_at(bins: *mut Bins, grain: usize) -> usize {
+unsafe fn bin_at(bins: *mut Bins, quantum: usize) -> usize {
     // SAFETY: the map covers the payload.
-    usize::from(unsafe { *(*bins).map.add(grain >> (PAGE_SHIFT - GRAIN.trailing_zeros())) })
+    usize::from(unsafe { *(*bins).map.add(quantum >> (PAGE_SHIFT - QUANTUM.trailing_zeros())) })
 }
 
 /// # Safety
@@ -203,7 +211,7 @@ unsafe fn push(bins: *mut Bins, bin: usize, object: *mut u8) {
         if top == *word.add(1) {
             return release_slowly(object, bin);
         }
-        heap::refuse_newest(top, object);
+        thread_cache::refuse_newest(top, object);
         fetch_to_write(object);
         *top = object;
         *word = top.add(1);
@@ -229,11 +237,19 @@ fn fetch_to_write(object: *mut u8) {
 #[cold]
 #[inline(never)]
 fn release_slowly(object: *mut u8, bin: usize) {
-    // SAFETY: the fast path found the object to be of the heap's node.
-    threads::with_heap(|space, heap| unsafe { heap.take_back(space, bin, object) });
+    let sample = slow_path(|space, cache| {
+        decay::pace(space, cache);
+        if bin == 0 {
+            return large::free(space, object);
+        }
+        // SAFETY: the fast path found the object to be of the cache's node.
+        unsafe { cache.take_back(space, bin, object) };
+        0
+    });
+    forget(sample.unwrap_or_default());
 }
 
-/// An object of another node, of none, or freed by a thread without a heap.
+/// An object of another node, of none, or freed by a thread without a cache.
 #[cold]
 #[inline(never)]
 fn release_elsewhere(object: *mut u8) {
@@ -241,27 +257,48 @@ fn release_elsewhere(object: *mut u8) {
         return;
     }
     let address = object as usize;
-    let found = space::existing().and_then(|space| Some((space, space.node_of(address)?)));
+    let found = global::existing().and_then(|space| Some((space, space.node_of(address)?)));
     let Some((space, home)) = found else {
         report::bad_free(address, report::FOREIGN);
     };
-    if !address.is_multiple_of(GRAIN) {
+    if !address.is_multiple_of(QUANTUM) {
         report::bad_free(address, report::MISALIGNED);
     }
     // SAFETY: the address lies in the payload.
     let bin = usize::from(unsafe { *space.map(space.page_of(address)) });
-    let done = threads::with_heap(|space, heap| {
-        if bin == 0 {
-            large::free(space, object);
-        } else if home == heap.node {
+    if bin == 0 {
+        let sample = slow_path(|space, _| large::free(space, object));
+        return forget(sample.unwrap_or_else(|| large::free(space, object)));
+    }
+    let done = slow_path(|space, cache| {
+        decay::pace(space, cache);
+        if home == cache.node {
             // SAFETY: just compared.
-            unsafe { heap.take_back(space, bin, object) };
+            unsafe { cache.take_back(space, bin, object) };
         } else {
-            heap.collect(space, home, bin / 2, object);
+            cache.collect(space, home, bin / 2, object);
         }
     });
     if done.is_none() {
-        without_heap::release(space, home, bin, object);
+        without_cache::release(space, home, object);
+    }
+}
+
+/// Runs a slow path on the calling thread's cache; `None` where it has none.
+#[inline]
+fn slow_path<T>(work: impl FnOnce(&'static AddressSpace, &mut ThreadCache) -> T) -> Option<T> {
+    let result = threads::with_cache(work);
+    if result.is_none() {
+        black_box(&raw const lifecycle::LINKED);
+    }
+    statistics::answer_if_alone();
+    result
+}
+
+/// A block was freed that the heap profile remembers under this number, if it is not 0.
+fn forget(sample: u32) {
+    if sample != 0 {
+        profile::forget(sample);
     }
 }
 
@@ -274,14 +311,14 @@ pub unsafe fn usable_size(object: *mut u8) -> usize {
     if object.is_null() {
         return 0;
     }
-    let Some(space) = space::existing().filter(|space| space.node_of(object as usize).is_some())
+    let Some(space) = global::existing().filter(|space| space.node_of(object as usize).is_some())
     else {
         report::bad_free(object as usize, report::FOREIGN);
     };
     // SAFETY: the address lies in the payload.
     match unsafe { *space.map(space.page_of(object as usize)) } {
         0 => large::usable_size(space, object),
-        bin => class::of_bin(usize::from(bin)).size as usize,
+        bin => size_class::of_bin(usize::from(bin)).size as usize,
     }
 }
 
@@ -296,12 +333,12 @@ pub unsafe fn reallocate<N: NoMemory>(object: *mut u8, size: usize, align: usize
     let bins = tls::bins();
     // SAFETY: as in `release`.
     unsafe {
-        if let Some(grain) = grain_of(bins, object) {
-            let bin = bin_at(bins, grain);
+        if let Some(quantum) = quantum_of(bins, object) {
+            let bin = bin_at(bins, quantum);
             if bin == 0 {
                 return reallocate_large::<N>(object, size, align);
             }
-            if stays(class::of_bin(bin).size as usize, size) {
+            if stays(size_class::of_bin(bin).size as usize, size) {
                 return object;
             }
         }
@@ -316,7 +353,8 @@ pub unsafe fn reallocate<N: NoMemory>(object: *mut u8, size: usize, align: usize
 /// As [`reallocate`].
 #[inline(never)]
 unsafe fn reallocate_large<N: NoMemory>(object: *mut u8, size: usize, align: usize) -> *mut u8 {
-    if size > SMALL_MAX && space::existing().is_some_and(|space| large::fits(space, object, size)) {
+    if size > SMALL_MAX && global::existing().is_some_and(|space| large::fits(space, object, size))
+    {
         return object;
     }
     // SAFETY: by contract.
@@ -327,7 +365,7 @@ unsafe fn reallocate_large<N: NoMemory>(object: *mut u8, size: usize, align: usi
 /// of the smallest class.
 #[inline(always)]
 fn stays(held: usize, size: usize) -> bool {
-    size <= held && size + GRAIN > held / 2
+    size <= held && size + QUANTUM > held / 2
 }
 
 /// # Safety
@@ -357,8 +395,8 @@ fn with_slack(held: usize, size: usize) -> usize {
 
 fn resize_large(object: *mut u8, size: usize) -> bool {
     // In a heap profile another size is another object.
-    !profile::is_wanted()
-        && threads::with_heap(|space, _| large::resize(space, object, size)).unwrap_or(false)
+    !sampling::is_wanted()
+        && slow_path(|space, _| large::resize(space, object, size)).unwrap_or(false)
 }
 
 /// # Safety
@@ -370,9 +408,9 @@ unsafe fn move_to<N: NoMemory>(object: *mut u8, held: usize, size: usize, align:
     }
     if both_large && size > held {
         let new = large_block::<N>(size, align, object).start;
-        if let Some(space) = space::existing().filter(|_| !new.is_null()) {
+        if let Some(space) = global::existing().filter(|_| !new.is_null()) {
             // SAFETY: the old block is not used any more, and the new one is longer.
-            unsafe { large::replace(space, object, new) };
+            forget(unsafe { large::replace(space, object, new) });
         }
         return new;
     }

@@ -11,9 +11,33 @@ use numapilot_bind::env::{
     ALLOC_SHARING, ALLOC_STATS, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL, ALLOC_THP,
 };
 
-use crate::output::complain;
-use crate::usage::Format;
-use crate::{kernel, profile, report};
+use crate::os::output::complain;
+use crate::os::{kernel, report};
+
+/// How statistics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Aligned tables.
+    Text,
+    /// One JSON document on one line.
+    Json,
+    /// Prometheus' text exposition format, version 0.0.4.
+    Prometheus,
+    /// As malloc_info(3).
+    Xml,
+}
+
+impl Format {
+    /// The format with this name; `None` for a name that no variable takes.
+    pub fn parse(name: &[u8]) -> Option<Self> {
+        match name {
+            b"text" => Some(Self::Text),
+            b"json" => Some(Self::Json),
+            b"prometheus" => Some(Self::Prometheus),
+            _ => None,
+        }
+    }
+}
 
 /// The settings.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +72,8 @@ pub struct Config {
 /// Blocks of at least this many bytes may be interleaved.
 pub const INTERLEAVE_FROM: usize = 1 << 20;
 
+/// Mean bytes between two samples of the heap profile, unless the user says otherwise.
+const USUAL_PERIOD: u64 = 512 << 10;
 /// Longest period of the heap profile: so that no sum of it overflows.
 const LONGEST_PERIOD: u64 = 1 << 40;
 
@@ -62,7 +88,7 @@ const DEFAULT: Config = Config {
     stats_file: None,
     stats_signal: None,
     profile: None,
-    profile_period: profile::USUAL_PERIOD,
+    profile_period: USUAL_PERIOD,
 };
 
 struct Cell {
@@ -291,5 +317,12 @@ mod tests {
         variables.note(c"NUMAPILOT_ALLOC_LARGE=");
         assert_eq!(variables.get(ALLOC_LARGE), Some(c""));
         assert!(asked_for(&variables).stats_file.is_none());
+    }
+
+    #[test]
+    fn formats_have_names() {
+        assert_eq!(Format::parse(b"json"), Some(Format::Json));
+        assert_eq!(Format::parse(b"yaml"), None);
+        assert_eq!(Format::parse(b""), None);
     }
 }

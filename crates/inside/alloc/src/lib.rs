@@ -6,30 +6,29 @@
 //! is a fast general-purpose allocator.
 //!
 //! ```text
-//!  thread: heap            node: depot, inbox         node: page heap        kernel
+//!  thread: cache           node: depot, inbox         node: page heap        kernel
 //!  | magazine | reserve |--whole magazines--| stack |--spans of 64 KiB--| runs |--2 MiB--|
 //!  | outbound |---------- to other nodes' inboxes
 //! ```
 //!
-//! | file | what |
+//! The modules are layers, from the bottom up; each uses only what stands above it in this table:
+//!
+//! | layer | what |
 //! |---|---|
-//! | `api` | the fast paths |
-//! | `class` | sizes of small objects |
-//! | `heap`, `hoard`, `tls`, `threads`, `without_heap` | what a thread holds, and how it comes and goes |
-//! | `magazine`, `stack` | free objects, many at a time, and how they move between threads |
-//! | `node`, `nodes`, `space` | what a node holds, which nodes there are, where they lie |
-//! | `cpus` | on which node a thread runs |
-//! | `small`, `large`, `pages`, `span` | runs of pages and what they are used for |
-//! | `relocate` | the way of a large block that grows |
-//! | `huge`, `density`, `advice` | which memory gets huge pages |
-//! | `mappings` | how many mappings the allocator adds to the process |
-//! | `reclaim`, `background_thread` | the way of free memory back to the kernel |
-//! | `usage`, `statistics` | what the memory is used for, told at the end and on a signal |
-//! | `profile` | which calls hold how much, sampled |
-//! | `kernel`, `process`, `lock`, `config`, `random` | system calls, a lock, settings, and such |
-//! | `bare_thread`, `rights` | threads that the C library does not know, and what they may |
-//! | `report`, `output`, `file` | messages, text, files |
-//! | `harden` | the mode that checks everything |
+//! | `os` | system calls, a lock, CPUs, random numbers, messages, threads that the C library does not know |
+//! | [`config`], `sampling` | settings; which allocations the heap profile samples |
+//! | `layout` | size classes, runs of pages, nodes, and the address space that they lie in |
+//! | `page_heap` | runs of pages of one region, huge pages, how many mappings they take |
+//! | `large` | large blocks |
+//! | `central` | what the threads of a node share: magazines, depots |
+//! | `slab` | spans of small objects |
+//! | `cache` | what a thread holds |
+//! | `global` | the one address space of the process |
+//! | `decay` | the way of idle memory back to the kernel |
+//! | `threads` | how threads come, move and end |
+//! | [`usage`], [`profile`], `statistics` (`telemetry`) | what memory is used for, and which calls hold it |
+//! | `lifecycle` | the library is loaded, the process forks, the program ends |
+//! | [`api`] | allocation and release: the fast paths |
 //!
 //! As the global allocator of a Rust program:
 //!
@@ -42,51 +41,31 @@
 //! ```
 #![no_std]
 
-mod advice;
 pub mod api;
-mod background_thread;
-mod bare_thread;
-mod class;
+mod cache;
+mod central;
 pub mod config;
-mod cpus;
-mod density;
-mod file;
-mod harden;
-mod heap;
-mod hoard;
-mod holes;
-mod huge;
-mod kernel;
+mod decay;
+mod global;
 mod large;
-mod lock;
-mod magazine;
-mod mappings;
-mod node;
-mod nodes;
-mod output;
-mod pages;
-mod process;
-pub mod profile;
-mod random;
-mod reclaim;
-mod relocate;
-pub mod report;
-mod rights;
-mod small;
-mod space;
-mod span;
-mod stack;
-mod statistics;
+mod layout;
+mod lifecycle;
+mod os;
+mod page_heap;
+mod sampling;
+mod slab;
 mod sync;
+mod telemetry;
 mod threads;
-mod tls;
-pub mod usage;
-mod without_heap;
 
 use core::alloc::{GlobalAlloc, Layout};
 
 use crate::api::Errno;
-pub use crate::kernel::page_size;
+use crate::cache::registry::NodeCaches;
+use crate::layout::size_class::QUANTUM;
+pub use crate::os::kernel::page_size;
+pub use crate::os::report;
+pub use crate::telemetry::{profile, usage};
 
 /// The allocator as a Rust global allocator.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,7 +87,7 @@ unsafe impl GlobalAlloc for Numapilot {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= class::GRAIN {
+        if layout.align() <= QUANTUM {
             return api::allocate_zeroed::<Errno>(layout.size());
         }
         let object = api::allocate_aligned::<Errno>(layout.size(), layout.align());
@@ -128,8 +107,8 @@ unsafe impl GlobalAlloc for Numapilot {
 
 /// Gives all memory that is not in use back to the kernel; whether there was any.
 pub fn trim() -> bool {
-    threads::with_heap(|space, heap| heap.flush(space));
-    space::existing().is_some_and(|space| {
-        space.all_nodes().filter(|node| reclaim::trim(space, node)).count() > 0
+    threads::with_cache(|space, cache| cache.flush(space));
+    global::existing().is_some_and(|space| {
+        NodeCaches::all(space).filter(|node| decay::trim(space, node)).count() > 0
     })
 }

@@ -1,10 +1,13 @@
 //! All interleavings of a few threads on stacks and depots, as the memory model of C11 allows
 //! them, by loom. The modules are compiled here once more, with loom's atomics.
 
-#[path = "../src/class.rs"]
+#[path = "../src/layout/size_class.rs"]
 #[allow(dead_code, reason = "of this module the stacks need one constant")]
-mod class;
-#[path = "../src/stack.rs"]
+mod size_class;
+mod layout {
+    pub(crate) use super::size_class;
+}
+#[path = "../src/central/stack.rs"]
 #[allow(dead_code, reason = "not every function has a model")]
 mod stack;
 /// What stands in place of `core`'s atomics.

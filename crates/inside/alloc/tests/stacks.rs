@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
-#[path = "../src/class.rs"]
+#[path = "../src/layout/size_class.rs"]
 #[allow(dead_code, reason = "of this module the stacks need one constant")]
-mod class;
-#[path = "../src/stack.rs"]
+mod size_class;
+mod layout {
+    pub(crate) use super::size_class;
+}
+#[path = "../src/central/stack.rs"]
 mod stack;
 #[path = "../src/sync.rs"]
 mod sync;

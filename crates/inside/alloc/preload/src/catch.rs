@@ -7,7 +7,8 @@
 
 use core::arch::global_asm;
 
-use crate::cxx::Handler;
+/// `std::new_handler`.
+pub type Handler = unsafe extern "C" fn();
 
 unsafe extern "C" {
     /// Calls a handler; false when it threw.

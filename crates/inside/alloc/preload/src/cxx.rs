@@ -13,13 +13,10 @@ use numapilot_alloc::api::{self, Errno, NoMemory};
 use numapilot_alloc::report;
 use numapilot_bind::address_of;
 
-use crate::catch;
+use crate::catch::{self, Handler};
 
 // Null in a program without libstdc++, which cannot call these operators either.
 global_asm!(".weak _ZSt15get_new_handlerv", ".weak _ZSt17__throw_bad_allocv");
-
-/// `std::new_handler`.
-pub type Handler = unsafe extern "C" fn();
 
 fn new_handler() -> Option<Handler> {
     let address = address_of!("_ZSt15get_new_handlerv");

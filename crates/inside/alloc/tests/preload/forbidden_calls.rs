@@ -94,7 +94,10 @@ const ALLOWED: [(&str, &str); 13] = [
     ("memmove", "copies memory"),
     ("memset", "fills memory"),
     ("numapilot_bind_cpus", BINDS),
-    ("pthread_setspecific", "a word of the thread; may ask us for its table, the heap being there"),
+    (
+        "pthread_setspecific",
+        "a word of the thread; may ask us for its table, the cache being there",
+    ),
     ("sched_getcpu", "asks the kernel, or the words that it shares"),
     ("strlen", "reads memory"),
 ];
@@ -113,18 +116,21 @@ const POINTERS: [(&str, &str); 16] = [
     ("<core::fmt::Formatter>::pad", FORMATS),
     ("<core::fmt::Formatter>::pad_integral", FORMATS),
     ("<core::fmt::Formatter>::pad_integral::write_prefix", FORMATS),
-    ("<numapilot_alloc::output::Output as core::fmt::Write>::write_str", WRITES),
-    ("<numapilot_alloc::output::Output as numapilot_alloc::profile::encode::Write>::put", WRITES),
+    ("<numapilot_alloc::os::output::Output as core::fmt::Write>::write_str", WRITES),
+    (
+        "<numapilot_alloc::os::output::Output as numapilot_alloc::telemetry::profile::encode::Write>::put",
+        WRITES,
+    ),
     ("core::fmt::write", FORMATS),
     ("numapilot_alloc::api::allocate_large", HANDLES),
     ("numapilot_alloc::api::refill", HANDLES),
-    ("numapilot_alloc::bare_thread::begin", BEGINS),
-    ("numapilot_alloc::bare_thread::clone", BEGINS),
-    ("numapilot_alloc::profile::note", UNWINDS),
-    ("numapilot_alloc::profile::stack::visit", UNWINDS),
-    ("numapilot_alloc::profile::write_to", WRITES),
-    ("numapilot_alloc::usage::Usage::count", WRITES),
-    ("numapilot_alloc::usage::Usage::write", WRITES),
+    ("numapilot_alloc::os::bare_thread::begin", BEGINS),
+    ("numapilot_alloc::os::bare_thread::clone", BEGINS),
+    ("numapilot_alloc::telemetry::profile::note", UNWINDS),
+    ("numapilot_alloc::telemetry::profile::stack::visit", UNWINDS),
+    ("numapilot_alloc::telemetry::profile::write_to", WRITES),
+    ("numapilot_alloc::telemetry::usage::Usage::count", WRITES),
+    ("numapilot_alloc::telemetry::usage::Usage::write", WRITES),
     ("numapilot_alloc_call", HANDLES),
 ];
 
@@ -236,7 +242,7 @@ fn is_entry(name: &str) -> bool {
     let path = name.strip_prefix("numapilot_alloc::").and_then(|path| path.rsplit_once("::"));
     path.is_some_and(|(module, function)| match function {
         "run" | "begin" => module.ends_with("thread"),
-        "answer_all" => module == "statistics",
+        "answer_all" => module == "telemetry::statistics",
         _ => false,
     })
 }

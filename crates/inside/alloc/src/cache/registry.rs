@@ -1,0 +1,131 @@
+//! The caches of a node's threads: taken by threads that come, given back by threads that end.
+
+use core::ops::Deref;
+
+use crate::cache::overflow::Overflow;
+use crate::cache::thread_cache::ThreadCache;
+use crate::central::magazine;
+use crate::central::node_state::{NodeState, SHARDS};
+use crate::central::stack::Depot;
+use crate::layout::address_space::{AddressSpace, SLOT};
+use crate::os::lock::Lock;
+
+/// All that is kept of a node. All zeroes until [`Self::start`].
+#[repr(C)]
+pub struct NodeCaches {
+    node: NodeState,
+    list: Lock<List>,
+}
+
+/// The caches of one node.
+#[repr(C)]
+struct List {
+    /// Those of threads that have ended.
+    spare: *mut ThreadCache,
+    /// All that were ever made.
+    all: *mut ThreadCache,
+    /// How many they are.
+    count: usize,
+}
+
+// SAFETY: caches are shared memory of the process; who may touch one is ruled by the lock.
+unsafe impl Send for List {}
+
+impl Deref for NodeCaches {
+    type Target = NodeState;
+    #[inline]
+    fn deref(&self) -> &NodeState {
+        &self.node
+    }
+}
+
+impl NodeCaches {
+    /// A node by its number, which is below the number of regions.
+    #[inline]
+    pub fn of(space: &AddressSpace, number: usize) -> &'static Self {
+        // SAFETY: as in `Region::of`; this begins with the node's state.
+        unsafe { &*(space.state(number) as *const Self) }
+    }
+
+    /// Those of all regions, of which only nodes' have caches.
+    pub fn all(space: &AddressSpace) -> impl Iterator<Item = &'static Self> {
+        (0..space.nodes().regions()).map(|number| Self::of(space, number))
+    }
+
+    /// Begins with nothing used in all regions.
+    ///
+    /// # Safety
+    /// The space was just made, and only the caller knows it.
+    pub unsafe fn start_all(space: &AddressSpace) {
+        for number in 0..space.nodes().regions() {
+            // SAFETY: accessible zeroes, which are a valid value, and by contract the caller's.
+            let this = unsafe { &mut *(space.state(number) as *mut Self) };
+            this.node.start(space, number, size_of::<Self>());
+        }
+    }
+
+    /// A cache for a thread: one left by a thread that ended, or a new one of zeroes.
+    pub fn take_cache(&self, space: &AddressSpace) -> Option<*mut ThreadCache> {
+        let mut list = self.list.lock();
+        let spare = list.spare;
+        if !spare.is_null() {
+            // SAFETY: caches on the list are nobody's, and the lock is held.
+            list.spare = unsafe { (*spare).next_spare };
+            return Some(spare);
+        }
+        let bytes = size_of::<ThreadCache>() + size_of::<Overflow>();
+        let slot = self.take_slots(space, bytes.div_ceil(SLOT) as u32)?;
+        let cache: *mut ThreadCache = magazine::at(space, slot).cast();
+        // SAFETY: fresh memory of zeroes, large enough for both and aligned to a slot.
+        unsafe {
+            (*cache).next = list.all;
+            (*cache).overflow = cache.add(1).cast();
+            (*cache).shard = list.count % SHARDS;
+        }
+        list.all = cache;
+        list.count += 1;
+        Some(cache)
+    }
+
+    /// Takes back the cache of a thread that ended.
+    ///
+    /// # Safety
+    /// The cache is this node's and nobody uses it any more.
+    pub unsafe fn return_cache(&self, cache: *mut ThreadCache) {
+        let mut list = self.list.lock();
+        // SAFETY: by contract.
+        unsafe { (*cache).next_spare = list.spare };
+        list.spare = cache;
+    }
+
+    /// The caches made on this node, newest first. A new one may come at any time, none goes.
+    pub fn caches(&self) -> impl Iterator<Item = *mut ThreadCache> + use<> {
+        let first = self.list.lock().all;
+        core::iter::successors((!first.is_null()).then_some(first), |&cache| {
+            // SAFETY: caches are never taken away, and their links do not change.
+            let next = unsafe { (*cache).next };
+            (!next.is_null()).then_some(next)
+        })
+    }
+
+    /// The node's magazines and those that its threads keep.
+    pub fn all_depots(&self) -> impl Iterator<Item = &Depot> {
+        let kept = self.caches().flat_map(|cache| {
+            // SAFETY: caches are never taken away.
+            unsafe { ThreadCache::overflow_of(cache) }.depots()
+        });
+        self.depots().chain(kept)
+    }
+
+    /// Takes its locks, for a fork.
+    pub fn lock_all(&self) {
+        self.list.acquire();
+        self.node.lock_all();
+    }
+
+    /// Releases its locks after a fork, in parent and child.
+    pub fn unlock_all(&self) {
+        self.node.unlock_all();
+        self.list.release();
+    }
+}

@@ -1,0 +1,51 @@
+//! The slots of a region: memory for magazines and for what threads hold.
+
+use crate::layout::address_space::{AddressSpace, FIRST_SLOTS, SLOT};
+use crate::os::kernel;
+
+/// Bytes by which the accessible part grows.
+const GROWTH: usize = 1 << 20;
+
+/// Which slots of a region are in use. All zeroes until [`Self::start`]; none is given back.
+#[repr(C)]
+pub struct Slots {
+    next: u32,
+    committed: u32,
+    end: u32,
+}
+
+impl Slots {
+    /// Begins behind the state of the region, which takes so many bytes.
+    pub fn start(&mut self, space: &AddressSpace, region: usize, state_bytes: usize) {
+        assert!(state_bytes <= FIRST_SLOTS);
+        let first = space.first_slot(region);
+        self.next = first + state_bytes.div_ceil(SLOT) as u32;
+        self.committed = first + (FIRST_SLOTS / SLOT) as u32;
+        self.end = first + space.slots_per_node();
+    }
+
+    /// Takes so many slots, which are all zeroes; the first one. `None` when there is no memory.
+    pub fn take(&mut self, space: &AddressSpace, region: usize, count: u32) -> Option<u32> {
+        let slot = self.next;
+        let end = slot + count;
+        if end > self.end {
+            return None;
+        }
+        if end > self.committed {
+            let start = space.slot(self.committed);
+            // SAFETY: slots not accessible before, within the region's share.
+            unsafe {
+                space.place(region, start, GROWTH);
+                kernel::commit(start, GROWTH).ok()?;
+            }
+            self.committed += (GROWTH / SLOT) as u32;
+        }
+        self.next = end;
+        Some(slot)
+    }
+
+    /// Bytes in use, the region's state among them.
+    pub fn used_bytes(&self, space: &AddressSpace, region: usize) -> usize {
+        (self.next - space.first_slot(region)) as usize * SLOT
+    }
+}

@@ -1,0 +1,193 @@
+//! The way back: from depots to spans, from spans to free pages, from there to the kernel.
+//!
+//! ```text
+//!  depot, inbox --idle for a tick--> free bits of the span --all free--> page heap
+//!                                                      --idle for 500 ms--> kernel
+//! ```
+//!
+//! Done in small steps by slow paths that look at a coarse clock, or by the background thread.
+
+pub mod background_thread;
+
+use core::sync::atomic::Ordering;
+
+use crate::cache::registry::NodeCaches;
+use crate::cache::thread_cache::ThreadCache;
+use crate::central::stack::Depot;
+use crate::layout::address_space::AddressSpace;
+use crate::layout::size_class;
+use crate::os::kernel;
+use crate::page_heap::Region;
+use crate::slab::{give_back, scavenge};
+
+/// Time between two looks at what was not needed.
+pub const TICK_MS: u64 = 100;
+/// Time after which free pages are given back to the kernel.
+const PAGES_IDLE_MS: u32 = 500;
+/// Idle magazines that one slow path returns: about 30 microseconds of work.
+const STEP: usize = 16;
+
+/// Every so often looks at the clock, and does what is due on the cache's node. To be called by each
+/// slow path.
+#[inline]
+pub fn pace(space: &AddressSpace, cache: &mut ThreadCache) {
+    const CALLS: u32 = 16;
+    cache.calls = cache.calls.wrapping_add(1);
+    if cache.calls.is_multiple_of(CALLS) {
+        look_at_the_clock(space, cache);
+    }
+}
+
+#[cold]
+fn look_at_the_clock(space: &AddressSpace, cache: &mut ThreadCache) {
+    let node = NodeCaches::of(space, cache.node);
+    if space.nodes().count() > 1 {
+        cache.send_home(space);
+    }
+    if background_thread::is_running() {
+        return;
+    }
+    let now_ms = kernel::now_ms();
+    if node.tick_due(now_ms, TICK_MS) {
+        tick(space, node);
+        for region in [cache.node, space.nodes().blocks(cache.node)] {
+            purge(space, Region::of(space, region), (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
+        }
+    }
+    // What the other threads keep is theirs, or the background thread's.
+    step(space, node, node.depots().chain(cache.overflow().depots()), STEP);
+}
+
+/// Does all that is due on a node; whether there is or may soon be more.
+pub fn do_all(space: &AddressSpace, node: &NodeCaches, now_ms: u64) -> bool {
+    if node.tick_due(now_ms, TICK_MS) {
+        tick(space, node);
+    }
+    let mut some = false;
+    while step(space, node, node.all_depots(), STEP) {
+        some = true;
+    }
+    some |= purge(space, node, (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
+    some |= scavenge::purge(space, node, now_ms as u32);
+    some || node.lock().is_dirty()
+}
+
+/// Finds out which magazines nobody needed since the last tick.
+fn tick(space: &AddressSpace, node: &NodeCaches) {
+    let idle: u32 = node.all_depots().map(|depot| depot.tick(space)).sum();
+    node.idle.store(idle, Ordering::Relaxed);
+}
+
+/// Returns up to `most` idle magazines to their spans; whether some are left.
+fn step<'a>(
+    space: &AddressSpace,
+    node: &NodeCaches,
+    depots: impl Iterator<Item = &'a Depot>,
+    most: usize,
+) -> bool {
+    if node.idle.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    let mut done = 0;
+    for depot in depots {
+        while let Some((magazine, objects)) = depot.take_idle(space) {
+            give_back::return_magazine(space, node.number, magazine, objects);
+            done += 1;
+            if done == most {
+                return true;
+            }
+        }
+    }
+    node.idle.store(0, Ordering::Relaxed);
+    false
+}
+
+/// Returns everything that no thread holds, and gives back all free pages.
+pub fn trim(space: &AddressSpace, node: &NodeCaches) -> bool {
+    for depot in node.all_depots() {
+        while let Some((magazine, objects)) = depot.take(space) {
+            give_back::return_magazine(space, node.number, magazine, objects);
+        }
+    }
+    purge(space, node, kernel::now_ms() as u32)
+}
+
+/// Gives free pages back to the kernel that nobody wanted since `before_ms`; whether there
+/// were any.
+fn purge(space: &AddressSpace, region: &Region, before_ms: u32) -> bool {
+    let mut some = false;
+    loop {
+        let Some(run) = region.lock().take_idle(space, before_ms) else {
+            return some;
+        };
+        let bytes = run.pages as usize * size_class::PAGE;
+        // SAFETY: the run is nobody's: it is on no list, and nothing is allocated there.
+        let given = unsafe { kernel::discard(space.address_of(run.page), bytes) };
+        let now_ms = kernel::now_ms() as u32;
+        if given.is_err() {
+            // Locked memory cannot be given back; trying again at once would not end.
+            region.lock().give_dirty(space, run, now_ms);
+            return some;
+        }
+        region.lock().give_clean(space, run, now_ms);
+        some = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::cache::hand_over;
+    use crate::central::magazine::Magazine;
+    use crate::global;
+    use crate::slab::spans::{self, Taken};
+
+    /// Sends all objects of a new span to their node, `most` to a magazine; how many.
+    fn send_a_span(
+        space: &AddressSpace,
+        node: &NodeCaches,
+        class: usize,
+        most: usize,
+    ) -> (u32, usize) {
+        let Taken::Span(start) = spans::take(space, node.number, class, &mut [], None) else {
+            panic!("nothing else has used this class");
+        };
+        let info = &size_class::TABLE[class];
+        let all: std::vec::Vec<usize> =
+            (0..info.capacity as usize).map(|index| start + index * info.size as usize).collect();
+        for objects in all.chunks(most) {
+            let magazine = node.empty_magazine(space, 0).unwrap();
+            for (index, &object) in (1..).zip(objects) {
+                // SAFETY: the magazine is ours.
+                unsafe { *Magazine::word(magazine, index) = object as *mut u8 };
+            }
+            // SAFETY: nothing else refers to it, and its objects are this node's.
+            unsafe { hand_over::send_home(space, node, magazine, objects.len()) };
+        }
+        (space.page_of(start), all.len())
+    }
+
+    /// No thread of the node allocates: what the background thread does is all that happens.
+    #[test]
+    fn what_came_home_to_a_node_without_threads_returns_to_its_pages() {
+        let space = global::get().unwrap();
+        let node = NodeCaches::of(space, 0);
+        let (page, objects) = send_a_span(space, node, 20, 100);
+        assert_eq!(node.inbox.0.objects(space), objects);
+        let now_ms = kernel::now_ms();
+        for look in 1..4 {
+            do_all(space, node, now_ms + look * TICK_MS);
+        }
+        assert_eq!(node.inbox.0.objects(space), 0);
+        // SAFETY: the map covers all pages.
+        assert_eq!(unsafe { *space.map(page) }, 0, "the span is dissolved");
+        // One by one they are more magazines than an inbox takes.
+        let (_, sent) = send_a_span(space, node, 1, 1);
+        let held = node.inbox.0.objects(space);
+        assert!(0 < held && held < sent, "{held} of {sent}");
+        trim(space, node);
+        assert_eq!(node.inbox.0.objects(space), 0);
+    }
+}

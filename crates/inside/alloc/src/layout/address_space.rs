@@ -1,0 +1,361 @@
+//! The address space: one reservation, in which a pointer's node is arithmetic.
+//!
+//! ```text
+//!  base          + stride       + 2 stride
+//!  | node 0      | node 1      | ...      || map | advice | spans | free bits | slots of node 0 | ..
+//!    payload       payload                   1 B   1 B a    32 B    128 B       1 KiB each
+//!                                                  chunk
+//!                                            -------- for every page ---------
+//! ```
+//!
+//! Nodes are counted densely here: 0 is the first one that this process may use. On machines
+//! with several there are further regions behind them, with a state of their own each, which
+//! hold large blocks only. Payload
+//! carries no headers. What describes it lies in tables by page number, out of the reach of
+//! an overflowing program, and on the same node as the pages described (numalloc section
+//! 3.1: the location of an object is computed from its address).
+//!
+//! Nothing is accessible at first; payload and tables are made so step by step, so that
+//! limits, `mlockall` and strict overcommit see only what is used.
+
+use core::ptr::{null, null_mut};
+use core::sync::atomic::AtomicU8;
+
+use crate::config;
+use crate::layout::node_map::{self, Home, MAX_REGIONS, NodeMap};
+use crate::layout::size_class::{HUGE_PAGES, PAGE, PAGE_SHIFT, QUANTUM};
+use crate::layout::span::Span;
+use crate::os::kernel;
+
+/// Words of free bits for a page: one bit for each object of the smallest class. Those of a
+/// span lie one after the other from its first page's.
+pub const BITS_WORDS: usize = PAGE / QUANTUM / 64;
+const BITS_BYTES: usize = BITS_WORDS * 8;
+/// Bytes of a slot, in which a magazine fits.
+pub const SLOT: usize = 1 << 10;
+/// Bytes of a region's slots that are accessible from the start. The first ones hold the region's
+/// own state.
+pub const FIRST_SLOTS: usize = 256 << 10;
+
+/// Address space of a node: 2^40 by default, larger than the memory of one.
+const STRIDE_SHIFT_MAX: u32 = 40;
+/// Below this there is no use in starting.
+const STRIDE_SHIFT_MIN: u32 = 24;
+/// Most room for the slots of a region.
+const SLOTS_SHIFT_MAX: u32 = 35;
+
+/// The reservation and its parts. All addresses are fixed once it is made.
+pub struct AddressSpace {
+    /// Where the payload of node 0 begins; a multiple of 2 MiB.
+    pub base: usize,
+    stride_shift: u32,
+    slots_shift: u32,
+    map: *mut u8,
+    advice: *const AtomicU8,
+    spans: *mut Span,
+    bits: *mut u64,
+    slots: usize,
+    nodes: NodeMap,
+}
+
+impl AddressSpace {
+    /// Before it is made.
+    pub const NONE: Self = Self {
+        base: 0,
+        stride_shift: 0,
+        slots_shift: 0,
+        map: null_mut(),
+        advice: null(),
+        spans: null_mut(),
+        bits: null_mut(),
+        slots: 0,
+        nodes: NodeMap::NONE,
+    };
+
+    /// Reserves the address space; whether the kernel gave any. The state of each region is all
+    /// zeroes then.
+    pub fn make(&mut self) -> bool {
+        // They decide what is made.
+        config::read();
+        self.nodes = node_map::find();
+        // Pages are numbered over all regions, in 32 bits.
+        let most = u32::BITS + PAGE_SHIFT - self.nodes.regions().next_power_of_two().ilog2();
+        let mut shift = STRIDE_SHIFT_MAX.min(most);
+        if let Some(limit) = kernel::address_space_limit() {
+            // Half of what is allowed: the program, its stacks and files need the rest.
+            let share = limit / 2 / self.nodes.regions();
+            shift = shift.min(share.max(1).ilog2());
+        }
+        while shift >= STRIDE_SHIFT_MIN {
+            if self.reserve(shift) {
+                return true;
+            }
+            shift -= 1;
+        }
+        false
+    }
+
+    /// Reserves everything for this stride.
+    fn reserve(&mut self, stride_shift: u32) -> bool {
+        const HUGE: usize = 2 << 20;
+        let count = self.nodes.regions();
+        let pages = count << (stride_shift - PAGE_SHIFT);
+        let slots_shift = (stride_shift - 2).min(SLOTS_SHIFT_MAX);
+        let map_bytes = pages + pages / HUGE_PAGES as usize + 1;
+        let parts = [
+            count << stride_shift,
+            map_bytes.next_multiple_of(HUGE),
+            (pages * size_of::<Span>()).next_multiple_of(HUGE),
+            (pages * BITS_BYTES).next_multiple_of(HUGE),
+            count << slots_shift,
+        ];
+        let bytes = parts.iter().sum::<usize>() + HUGE;
+        let Ok(start) = kernel::reserve(bytes) else { return false };
+        let mut starts = [0; 5];
+        let mut next = start.next_multiple_of(HUGE);
+        for (start, bytes) in starts.iter_mut().zip(parts) {
+            *start = next;
+            next += bytes;
+        }
+        self.base = starts[0];
+        self.map = starts[1] as *mut u8;
+        self.advice = (starts[1] + pages) as *const AtomicU8;
+        self.spans = starts[2] as *mut Span;
+        self.bits = starts[3] as *mut u64;
+        self.slots = starts[4];
+        self.stride_shift = stride_shift;
+        self.slots_shift = slots_shift;
+        // SAFETY: the range was just reserved. The tables are sparse.
+        unsafe { kernel::ask_for_small(starts[1], start + bytes - starts[1]) };
+        // The map is whole from the start, so that any pointer into the payload can be
+        // looked up, also one that was never handed out.
+        // SAFETY: the range was just reserved.
+        let mapped = unsafe { kernel::commit(starts[1], map_bytes) }.is_ok();
+        let started = mapped && (0..count).all(|region| self.prepare(region));
+        if !started {
+            // SAFETY: nothing of it has been handed out.
+            unsafe { kernel::unreserve(start, bytes) };
+        }
+        started
+    }
+
+    /// Advises a region's payload, and makes its first slots accessible; whether that was possible.
+    fn prepare(&self, region: usize) -> bool {
+        let slots = self.state(region);
+        // SAFETY: within the reservation, not yet used by anybody.
+        unsafe {
+            self.advise_as_region(region, self.payload(region), self.stride());
+            self.place(region, slots, FIRST_SLOTS);
+            kernel::commit(slots, FIRST_SLOTS).is_ok()
+        }
+    }
+
+    /// Gives a range the advice that holds for all of its region.
+    ///
+    /// # Safety
+    /// The range lies in the region's payload.
+    pub unsafe fn advise_as_region(&self, region: usize, start: usize, bytes: usize) {
+        // Of blocks that threads of several nodes touch all would lie where the first of them is.
+        if self.nodes.is_shared(region) || !config::get().huge_pages {
+            // SAFETY: by contract.
+            unsafe { kernel::ask_for_small(start, bytes) };
+        }
+    }
+
+    /// Asks that a range of a node's memory come from that node, where it makes a
+    /// difference and the user has not said otherwise.
+    ///
+    /// # Safety
+    /// The range lies in the reservation.
+    pub unsafe fn place(&self, node: usize, start: usize, bytes: usize) {
+        // Only a wish: memory is found elsewhere when it fails.
+        let _ = match self.nodes.home(node) {
+            Home::Anywhere => Ok(()),
+            // SAFETY: by contract.
+            Home::Node(id) => unsafe { kernel::prefer_node(start, bytes, id) },
+            // SAFETY: by contract.
+            Home::All(nodes) => unsafe { kernel::interleave(start, bytes, &nodes) },
+        };
+    }
+
+    /// NodeMap that memory is taken from.
+    pub fn nodes(&self) -> &NodeMap {
+        &self.nodes
+    }
+
+    /// Where the state of a region lies: at the beginning of its slots.
+    ///
+    /// `region` is below the number of regions.
+    #[inline]
+    pub fn state(&self, region: usize) -> usize {
+        debug_assert!(region < self.nodes.regions());
+        self.slots + (region << self.slots_shift)
+    }
+
+    /// Where a node's payload begins.
+    #[inline]
+    pub fn payload(&self, node: usize) -> usize {
+        self.base + (node << self.stride_shift)
+    }
+
+    /// Bytes of a node's payload.
+    #[inline]
+    pub fn stride(&self) -> usize {
+        1 << self.stride_shift
+    }
+
+    /// The node whose payload holds this address; `None` when it is not ours.
+    #[inline]
+    pub fn node_of(&self, address: usize) -> Option<usize> {
+        let node = address.wrapping_sub(self.base) >> self.stride_shift;
+        (node < self.nodes.regions()).then_some(node)
+    }
+
+    /// Page number of an address of the payload, over all nodes.
+    #[inline]
+    pub fn page_of(&self, address: usize) -> u32 {
+        ((address - self.base) >> PAGE_SHIFT) as u32
+    }
+
+    /// Address of a page.
+    #[inline]
+    pub fn address_of(&self, page: u32) -> usize {
+        self.base + ((page as usize) << PAGE_SHIFT)
+    }
+
+    /// First page of a node.
+    #[inline]
+    pub fn first_page(&self, node: usize) -> u32 {
+        (node << (self.stride_shift - PAGE_SHIFT)) as u32
+    }
+
+    /// Pages of a node.
+    #[inline]
+    pub fn pages_per_node(&self) -> u32 {
+        1 << (self.stride_shift - PAGE_SHIFT)
+    }
+
+    /// The class map from a page on: a byte a page, the bin of its objects, 0 for other.
+    #[inline]
+    pub fn map(&self, page: u32) -> *mut u8 {
+        self.map.wrapping_add(page as usize)
+    }
+
+    /// What the kernel was told of the chunk that a page lies in: see `crate::page_heap::advice`.
+    #[inline]
+    pub fn advice(&self, page: u32) -> &AtomicU8 {
+        let pages = self.nodes.regions() << (self.stride_shift - PAGE_SHIFT);
+        assert!(page as usize <= pages);
+        // SAFETY: the table has an entry for each chunk and one behind the last, and is accessible
+        // from the start; any byte is a valid one.
+        unsafe { &*self.advice.add((page / HUGE_PAGES) as usize) }
+    }
+
+    /// The description of the span that starts at a page; accessible below the node's
+    /// frontier.
+    #[inline]
+    pub fn span(&self, page: u32) -> *mut Span {
+        self.spans.wrapping_add(page as usize)
+    }
+
+    /// The free bits of the span that starts at a page; accessible as its description.
+    #[inline]
+    pub fn bits(&self, page: u32) -> *mut u64 {
+        self.bits.wrapping_add(page as usize * BITS_WORDS)
+    }
+
+    /// Makes pages and their descriptions accessible.
+    ///
+    /// # Safety
+    /// The pages are of this node and have not been accessible before; the caller holds the
+    /// node's page lock.
+    pub unsafe fn commit(&self, node: usize, first: u32, pages: u32) -> bool {
+        const SYSTEM_PAGE: usize = 64 << 10;
+        let ranges = [
+            (self.address_of(first), pages as usize * PAGE),
+            (self.span(first) as usize, pages as usize * size_of::<Span>()),
+            (self.bits(first) as usize, pages as usize * BITS_BYTES),
+        ];
+        ranges.iter().all(|&(start, bytes)| {
+            let end = (start + bytes).next_multiple_of(SYSTEM_PAGE);
+            let start = start & !(SYSTEM_PAGE - 1);
+            // SAFETY: within the reservation; table ends may be made accessible twice.
+            unsafe {
+                self.place(node, start, end - start);
+                kernel::commit(start, end - start).is_ok()
+            }
+        })
+    }
+
+    /// Address of a slot, of those of all regions.
+    #[inline]
+    pub fn slot(&self, index: u32) -> usize {
+        self.slots + index as usize * SLOT
+    }
+
+    /// Number of the slot at an address; never 0 for a magazine: the first region's state is there.
+    #[inline]
+    pub fn slot_index(&self, address: usize) -> u32 {
+        ((address - self.slots) / SLOT) as u32
+    }
+
+    /// First slot of a node.
+    #[inline]
+    pub fn first_slot(&self, node: usize) -> u32 {
+        ((node << self.slots_shift) / SLOT) as u32
+    }
+
+    /// Slots of a node.
+    #[inline]
+    pub fn slots_per_node(&self) -> u32 {
+        (1usize << self.slots_shift).div_ceil(SLOT) as u32
+    }
+
+    /// The node whose slot this is.
+    #[inline]
+    pub fn node_of_slot(&self, index: u32) -> usize {
+        (index as usize * SLOT) >> self.slots_shift
+    }
+}
+
+const _: () = assert!((MAX_REGIONS << SLOTS_SHIFT_MAX) / SLOT <= 1 << 32);
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Whether the kernel was told to keep huge pages out of the mapping that holds an address
+    /// (`VmFlags` of it, proc_pid_smaps(5)).
+    fn stays_small(address: usize) -> bool {
+        let holds = |line: &str| {
+            let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            Some((number(start)?..number(end)?).contains(&address))
+        };
+        let smaps = fs::read_to_string("/proc/self/smaps").expect("smaps of this process");
+        let mut lines = smaps.lines().skip_while(|line| holds(line) != Some(true));
+        let flags = lines.find_map(|line| line.strip_prefix("VmFlags:"));
+        flags.expect("a mapping").split_whitespace().any(|flag| flag == "nh")
+    }
+
+    #[test]
+    fn tables_are_kept_on_small_pages_and_objects_are_not() {
+        if !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            std::println!("skipped: this kernel has no transparent huge pages");
+            return;
+        }
+        let mut space = AddressSpace::NONE;
+        assert!(space.make());
+        let page = space.first_page(0) + 1;
+        assert!(stays_small(space.map(page) as usize));
+        assert!(stays_small(space.span(page) as usize));
+        assert!(stays_small(space.bits(page) as usize));
+        assert!(stays_small(space.slot(space.first_slot(0))));
+        assert!(!stays_small(space.payload(0)));
+    }
+}

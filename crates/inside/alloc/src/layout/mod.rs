@@ -1,0 +1,7 @@
+//! Where everything lies: size classes, descriptions of runs of pages, the nodes, and the address
+//! space, in which the node of a pointer is arithmetic.
+
+pub mod address_space;
+pub mod node_map;
+pub mod size_class;
+pub mod span;

@@ -1,0 +1,221 @@
+//! Size classes of small objects.
+//!
+//! Steps of 16 bytes up to 512, then four classes to a doubling up to 32 KiB: at most
+//! 6.25 % of an object above 256 bytes is lost, 25 % above 512. An object of 257 bytes takes
+//! 272, not 320: keys and rows of databases are mostly of this size.
+//!
+//! A class is spoken of in two ways. Its *number* counts from 1; 0 is "not small". Its *bin*
+//! is twice the number: the index of its first word among a cache's bins, so that the fast
+//! paths need no multiplication.
+
+/// Bytes of a page of the allocator: the unit of the class map and of large blocks.
+pub const PAGE: usize = 1 << PAGE_SHIFT;
+/// Pages in 2 MiB, the size of a huge page.
+pub const HUGE_PAGES: u32 = ((2 << 20) / PAGE) as u32;
+/// Binary logarithm of [`PAGE`].
+pub const PAGE_SHIFT: u32 = 14;
+/// Objects up to this many bytes come from classes.
+pub const SMALL_MAX: usize = 32 << 10;
+/// Every address handed out is a multiple of this.
+pub const QUANTUM: usize = 16;
+/// Numbers of classes, with 0.
+pub const CLASSES: usize = 57;
+/// Most objects in one magazine.
+pub const MAGAZINE_MAX: usize = 127;
+
+/// Least bytes of a span of small objects.
+pub const SPAN_MIN: usize = 64 << 10;
+/// Classes in steps of [`QUANTUM`].
+const FINE: usize = 32;
+
+/// Pages of so many bytes.
+pub const fn pages_in(bytes: usize) -> u32 {
+    (bytes / PAGE) as u32
+}
+
+/// What the slow paths need to know of a class.
+#[derive(Clone, Copy, Debug)]
+pub struct Class {
+    /// Bytes of an object.
+    pub size: u32,
+    /// Pages of a span: enough for eight objects, and so many that little is lost at its end.
+    pub pages: u32,
+    /// Objects in a span.
+    pub capacity: u32,
+    /// Objects in a full magazine: about 64 KiB, so that a thread keeps little back.
+    pub magazine: u32,
+    /// Most magazines in a depot: 64 MiB of objects and 4 MiB of pointers. What is freed
+    /// beyond that goes to its spans at once.
+    pub depot: u32,
+    /// Most magazines that a thread keeps for itself: 1 MiB of objects.
+    pub overflow: u32,
+    /// `2^40 / size`, rounded up: offsets in a span are divided by multiplication.
+    reciprocal: u64,
+}
+
+impl Class {
+    /// Index of the object at this offset in its span, and whether it begins there.
+    #[inline]
+    pub fn index_of(&self, offset: usize) -> (usize, bool) {
+        let index = ((offset as u64 * self.reciprocal) >> 40) as usize;
+        (index, index * self.size as usize == offset)
+    }
+}
+
+const fn size_of_class(class: usize) -> usize {
+    if class <= FINE {
+        class * QUANTUM
+    } else {
+        let step = class - FINE - 1;
+        let start = (FINE * QUANTUM) << (step / 4);
+        start + start / 4 * (step % 4 + 1)
+    }
+}
+
+const fn describe(class: usize) -> Class {
+    if class == 0 {
+        return Class {
+            size: 0,
+            pages: 0,
+            capacity: 0,
+            magazine: 0,
+            depot: 0,
+            overflow: 0,
+            reciprocal: 0,
+        };
+    }
+    let size = size_of_class(class);
+    let mut least = SPAN_MIN / PAGE;
+    while least * PAGE / size < 8 {
+        least *= 2;
+    }
+    // Up to twice as long, if less is lost at the end.
+    let mut pages = least;
+    let mut longer = least + 1;
+    while longer <= 2 * least {
+        if (longer * PAGE % size) * pages < (pages * PAGE % size) * longer {
+            pages = longer;
+        }
+        longer += 1;
+    }
+    let mut magazine = SPAN_MIN / size;
+    if magazine < 7 {
+        magazine = 7;
+    } else if magazine > MAGAZINE_MAX {
+        magazine = MAGAZINE_MAX;
+    }
+    let mut depot = (64 << 20) / (size * magazine);
+    if depot > 8192 {
+        depot = 8192;
+    }
+    Class {
+        size: size as u32,
+        pages: pages as u32,
+        capacity: (pages * PAGE / size) as u32,
+        magazine: magazine as u32,
+        depot: depot as u32,
+        overflow: (depot / 64) as u32,
+        reciprocal: (1u64 << 40).div_ceil(size as u64),
+    }
+}
+
+/// All classes by number.
+pub static TABLE: [Class; CLASSES] = {
+    let mut table = [describe(0); CLASSES];
+    let mut class = 1;
+    while class < CLASSES {
+        table[class] = describe(class);
+        class += 1;
+    }
+    table
+};
+
+/// The bin that serves a size, by `size.div_ceil(QUANTUM)`.
+static BIN_BY_QUANTA: [u8; SMALL_MAX / QUANTUM + 1] = {
+    let mut bins = [0; SMALL_MAX / QUANTUM + 1];
+    let mut class = 1;
+    let mut quanta = 0;
+    while quanta < bins.len() {
+        if size_of_class(class) < quanta * QUANTUM {
+            class += 1;
+        }
+        bins[quanta] = 2 * class as u8;
+        quanta += 1;
+    }
+    bins
+};
+
+/// The bin that serves `size` bytes, at most [`SMALL_MAX`]; zero bytes get the smallest.
+#[inline(always)]
+pub fn bin_of(size: usize) -> usize {
+    debug_assert!(size <= SMALL_MAX);
+    // SAFETY: the table has an entry for every size up to SMALL_MAX, which callers checked.
+    usize::from(unsafe { *BIN_BY_QUANTA.get_unchecked(size.div_ceil(QUANTUM)) })
+}
+
+/// The class of a bin.
+#[inline]
+pub fn of_bin(bin: usize) -> &'static Class {
+    &TABLE[bin / 2]
+}
+
+/// The bin that serves `size` bytes at multiples of `align`, a power of two; `None` when no
+/// class does. Objects lie at multiples of their size from the start of a page, and no more
+/// than that is known of where a span begins.
+pub fn aligned_bin_of(size: usize, align: usize) -> Option<usize> {
+    if align > PAGE || size > SMALL_MAX {
+        return None;
+    }
+    let first = bin_of(size.max(align)) / 2;
+    (first..CLASSES)
+        .find(|&class| (TABLE[class].size as usize).is_multiple_of(align))
+        .map(|class| 2 * class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_gets_the_smallest_class_that_holds_it() {
+        for size in 0..=SMALL_MAX {
+            let class = bin_of(size) / 2;
+            assert!(TABLE[class].size as usize >= size);
+            assert!(class == 1 || (TABLE[class - 1].size as usize) < size);
+        }
+        assert_eq!(TABLE[CLASSES - 1].size as usize, SMALL_MAX);
+    }
+
+    #[test]
+    fn offsets_are_divided_exactly() {
+        for class in &TABLE[1..] {
+            for offset in 0..class.pages as usize * PAGE {
+                let size = class.size as usize;
+                assert_eq!(class.index_of(offset), (offset / size, offset % size == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn little_is_lost_at_the_end_of_a_span() {
+        for class in &TABLE[1..] {
+            let span = class.pages as usize * PAGE;
+            let used = (class.capacity * class.size) as usize;
+            assert!(used <= span && (span - used) * 32 <= span, "{class:?}");
+            assert!(class.capacity as usize <= span / QUANTUM);
+        }
+    }
+
+    #[test]
+    fn aligned_classes_are_aligned() {
+        for shift in 4..=PAGE_SHIFT {
+            let align = 1 << shift;
+            for size in [1, 24, 100, 1000, 5000, SMALL_MAX] {
+                let bin = aligned_bin_of(size, align).unwrap();
+                let bytes = of_bin(bin).size as usize;
+                assert!(bytes >= size && bytes.is_multiple_of(align));
+            }
+        }
+        assert_eq!(aligned_bin_of(16, 2 * PAGE), None);
+    }
+}

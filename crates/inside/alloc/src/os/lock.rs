@@ -1,0 +1,117 @@
+//! A lock of one word that waits in the kernel (Drepper, "Futexes are tricky", mutex 2).
+//!
+//! A thread that forks takes all of them, so that the child finds nothing half done. It may
+//! allocate until it gives them back, in fork handlers that run after ours before the fork and
+//! before ours after it: which those are depends on the order in which libraries are loaded. So
+//! what this thread takes then counts as taken already.
+
+use core::cell::UnsafeCell;
+use core::hint::spin_loop;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::os::{kernel, thread_pointer};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const WAITED_FOR: u32 = 2;
+/// Turns before waiting in the kernel: what is done under these locks is short.
+const SPINS: u32 = 100;
+
+/// The thread that forks and holds all locks, by its [`thread_pointer::get`]; 0: none.
+static FORKER: AtomicUsize = AtomicUsize::new(0);
+
+/// The caller has taken all locks, to fork.
+pub fn begin_fork() {
+    FORKER.store(thread_pointer::get(), Ordering::Relaxed);
+}
+
+/// The caller gives them back next, in parent or child.
+pub fn end_fork() {
+    FORKER.store(0, Ordering::Relaxed);
+}
+
+#[inline]
+fn is_forker() -> bool {
+    let forker = FORKER.load(Ordering::Relaxed);
+    forker != 0 && forker == thread_pointer::get()
+}
+
+/// Data behind a lock. All zeroes is a valid, free lock of zeroed data.
+#[repr(C)]
+pub struct Lock<T> {
+    word: AtomicU32,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the data is reached only through a guard, of which there is one at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// A free lock.
+    pub const fn new(data: T) -> Self {
+        Self { word: AtomicU32::new(FREE), data: UnsafeCell::new(data) }
+    }
+
+    /// Takes the lock.
+    pub fn lock(&self) -> Guard<'_, T> {
+        self.acquire();
+        Guard { lock: self }
+    }
+
+    /// Takes the lock without a guard, for a fork: see [`Self::release`].
+    pub fn acquire(&self) {
+        for _ in 0..SPINS {
+            if self
+                .word
+                .compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+            {
+                return;
+            }
+            spin_loop();
+        }
+        if is_forker() {
+            return;
+        }
+        while self.word.swap(WAITED_FOR, Ordering::Acquire) != FREE {
+            kernel::wait(&self.word, WAITED_FOR);
+        }
+    }
+
+    /// Ends what [`Self::acquire`] began; in the child of a fork as well.
+    pub fn release(&self) {
+        if is_forker() {
+            return;
+        }
+        if self.word.swap(FREE, Ordering::Release) == WAITED_FOR {
+            kernel::wake(&self.word);
+        }
+    }
+}
+
+/// The lock is held as long as this lives.
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the guard proves that the lock is held.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed exclusively.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.lock.release();
+    }
+}

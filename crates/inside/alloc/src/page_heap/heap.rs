@@ -1,0 +1,390 @@
+//! The page heap of a node: runs of 16 KiB pages, from the frontier or used before.
+//!
+//! ```text
+//!  | small | large ..      | free | small | free (zero) ..   | never used ....
+//!                                                             ^ frontier      ^ committed
+//! ```
+//!
+//! Neighbouring free runs become one. Free runs are listed by length; those whose contents
+//! still take memory are also listed by age, and are given back to the kernel when nobody
+//! wanted them for a while. Runs are taken in the order: memory at hand, memory given back,
+//! memory never used; within that the shortest that fits. All threads of a node carve their
+//! spans from here one after the other, so that they share huge pages (numalloc section
+//! 3.4, incremental sharing).
+
+use core::sync::atomic::Ordering;
+
+use super::Region;
+use crate::layout::address_space::AddressSpace;
+use crate::layout::size_class::{CLASSES, PAGE, pages_in};
+use crate::layout::span::{Span, Use};
+use crate::os::{decay_request, kernel};
+use crate::page_heap::huge_pages::HugePages;
+use crate::page_heap::run::{Begin, Purpose, Run};
+
+/// Runs of up to this many pages have a list for each length.
+const EXACT: usize = 64;
+/// Longer ones have a list for each doubling.
+const LISTS: usize = EXACT + 26;
+/// First and smallest growth, and the largest.
+const GROWTH: core::ops::RangeInclusive<u32> = pages_in(32 << 20)..=pages_in(1 << 30);
+/// So many pages that are free and take memory are worth a thread that gives them back.
+const MUCH: u32 = pages_in(16 << 20);
+
+/// The page heap of one node. All zeroes until [`Self::start`].
+#[repr(C)]
+pub struct PageHeap {
+    node: usize,
+    first: u32,
+    /// First page never handed out.
+    frontier: u32,
+    /// First page that is not accessible yet.
+    committed: u32,
+    end: u32,
+    /// Which of its chunks get huge pages.
+    huge: HugePages,
+    /// Heads of the free runs by length.
+    lists: [u32; LISTS],
+    /// Bit l: list l is not empty.
+    filled: u128,
+    /// Oldest and youngest free run whose contents take memory.
+    oldest: u32,
+    youngest: u32,
+    /// Free pages whose contents take memory.
+    dirty: u32,
+    /// Pages in use.
+    used: u32,
+    /// Heads of the spans with free objects, by class.
+    pub partial: [u32; CLASSES],
+}
+
+/// Amounts of pages of a page heap.
+#[derive(Clone, Copy, Debug)]
+pub struct Totals {
+    /// Ever handed out.
+    pub reached: u32,
+    /// Accessible.
+    pub accessible: u32,
+    /// Free, with contents that take memory.
+    pub dirty: u32,
+    /// Free without contents.
+    pub clean: u32,
+}
+
+impl PageHeap {
+    /// Begins with nothing used.
+    pub fn start(&mut self, space: &AddressSpace, node: usize) {
+        self.node = node;
+        self.first = space.first_page(node);
+        // Page 0 stands for "none" on the lists.
+        self.frontier = self.first + 1;
+        self.committed = self.first;
+        self.end = self.first + space.pages_per_node();
+    }
+
+    /// First page that was never handed out: below it, spans are accessible.
+    pub fn frontier(&self) -> u32 {
+        self.frontier
+    }
+
+    /// What it has, in pages.
+    pub fn totals(&self) -> Totals {
+        let reached = self.frontier - self.first - 1;
+        Totals {
+            reached,
+            accessible: self.committed - self.first,
+            dirty: self.dirty,
+            // A run on its way to the kernel counts as there already.
+            clean: reached.saturating_sub(self.used).saturating_sub(self.dirty),
+        }
+    }
+
+    /// Takes a run of `pages`.
+    pub fn take(
+        &mut self,
+        space: &AddressSpace,
+        pages: u32,
+        at: Begin,
+        purpose: Purpose,
+    ) -> Option<Run> {
+        // A longer run surely contains one that begins there.
+        let wanted = pages.checked_add(at.by - 1)?;
+        let mut run = match self.unlink_fitting(space, wanted) {
+            Some(run) => run,
+            None => self.advance(space, wanted, purpose)?,
+        };
+        let skip = at.skip(space.address_of(run.page) / PAGE);
+        if skip > 0 {
+            let front = Run { pages: skip, ..run };
+            run.page += skip;
+            run.pages -= skip;
+            self.put_back(space, front);
+        }
+        let rest = Run { page: run.page + pages, pages: run.pages - pages, ..run };
+        self.put_back(space, rest);
+        run.pages = pages;
+        self.used += pages;
+        Some(run)
+    }
+
+    /// Takes the pages after a run into it, when they are free; whether they were.
+    pub fn extend(
+        &mut self,
+        space: &AddressSpace,
+        page: u32,
+        pages: u32,
+        more: u32,
+    ) -> Option<Run> {
+        let next = page + pages;
+        if next == self.frontier {
+            let run = self.advance(space, more, Purpose::Block)?;
+            self.used += more;
+            return Some(run);
+        }
+        let span = self.at(space, next)?;
+        if span.state != Use::Free || span.pages < more {
+            return None;
+        }
+        let run = self.unlink(space, next);
+        let rest = Run { page: next + more, pages: run.pages - more, ..run };
+        self.put_back(space, rest);
+        self.used += more;
+        Some(Run { pages: more, ..run })
+    }
+
+    /// Gives a run back. Its first page must not describe anything any more.
+    pub fn give(&mut self, space: &AddressSpace, run: Run, now_ms: u32) {
+        self.used -= run.pages;
+        self.insert_merged(space, run, now_ms);
+        if self.dirty > MUCH {
+            decay_request::raise();
+        }
+    }
+
+    /// A free run whose contents nobody wanted since `before_ms`, taken out of the heap so
+    /// that it can be given back to the kernel without the lock; hand it to
+    /// [`Self::give_clean`] afterwards.
+    pub fn take_idle(&mut self, space: &AddressSpace, before_ms: u32) -> Option<Run> {
+        let oldest = self.oldest;
+        let span = self.at(space, oldest).filter(|_| oldest != 0)?;
+        // The clock wraps after 49 days.
+        let idle = before_ms.wrapping_sub(span.since) as i32 >= 0;
+        idle.then(|| self.unlink(space, oldest))
+    }
+
+    /// Whether there are free pages whose contents take memory.
+    pub fn is_dirty(&self) -> bool {
+        self.oldest != 0
+    }
+
+    /// Puts back what [`Self::take_idle`] took, now without contents.
+    pub fn give_clean(&mut self, space: &AddressSpace, run: Run, now_ms: u32) {
+        self.insert_merged(space, Run { zero: true, ..run }, now_ms);
+    }
+
+    /// Puts it back with its contents, when the kernel did not take them.
+    pub fn give_dirty(&mut self, space: &AddressSpace, run: Run, now_ms: u32) {
+        self.insert_merged(space, Run { zero: false, ..run }, now_ms);
+    }
+
+    fn put_back(&mut self, space: &AddressSpace, run: Run) {
+        if run.pages > 0 {
+            let now = kernel::now_ms() as u32;
+            self.insert_merged(space, run, now);
+        }
+    }
+
+    /// Inserts a run together with free neighbours.
+    fn insert_merged(&mut self, space: &AddressSpace, mut run: Run, now_ms: u32) {
+        let mut since = now_ms;
+        if run.page > self.first + 1
+            && let Some(before) = self.at(space, run.page - 1)
+            && before.state == Use::Free
+        {
+            let first = run.page - before.pages;
+            since = self.older_of(space, first, run, since);
+            let other = self.unlink(space, first);
+            run = Run { page: first, pages: other.pages + run.pages, zero: other.zero && run.zero };
+        }
+        let after = run.page + run.pages;
+        if after < self.frontier
+            && let Some(next) = self.at(space, after)
+            && next.state == Use::Free
+        {
+            since = self.older_of(space, after, run, since);
+            let other = self.unlink(space, after);
+            run = Run { pages: run.pages + other.pages, zero: other.zero && run.zero, ..run };
+        }
+        self.insert(space, run, since);
+    }
+
+    /// Since when a merged run is idle: a long run does not become young again because a
+    /// short one joins it.
+    fn older_of(&self, space: &AddressSpace, other: u32, run: Run, since: u32) -> u32 {
+        match self.at(space, other) {
+            Some(span) if !span.zero && (run.zero || span.pages > run.pages) => span.since,
+            _ => since,
+        }
+    }
+
+    fn insert(&mut self, space: &AddressSpace, run: Run, since: u32) {
+        let list = list_of(run.pages);
+        let head = self.lists[list];
+        let last = run.page + run.pages - 1;
+        if let Some(span) = self.at_mut(space, last) {
+            span.state = Use::Free;
+            span.pages = run.pages;
+        }
+        if let Some(span) = self.at_mut(space, run.page) {
+            *span = Span {
+                state: Use::Free,
+                zero: run.zero,
+                pages: run.pages,
+                since,
+                next: head,
+                ..Span::NOTHING
+            };
+        }
+        if let Some(span) = self.at_mut(space, head).filter(|_| head != 0) {
+            span.previous = run.page;
+        }
+        self.lists[list] = run.page;
+        self.filled |= 1 << list;
+        if !run.zero {
+            self.dirty += run.pages;
+            self.enqueue(space, run.page, since);
+        }
+    }
+
+    /// Enters a run among those whose contents take memory, by age.
+    fn enqueue(&mut self, space: &AddressSpace, page: u32, since: u32) {
+        // Nearly always it is the youngest.
+        let mut older = self.youngest;
+        while older != 0
+            && let Some(span) = self.at(space, older)
+            && (since.wrapping_sub(span.since) as i32) < 0
+        {
+            older = span.older;
+        }
+        let younger = match self.at_mut(space, older).filter(|_| older != 0) {
+            Some(span) => core::mem::replace(&mut span.younger, page),
+            None => core::mem::replace(&mut self.oldest, page),
+        };
+        match self.at_mut(space, younger).filter(|_| younger != 0) {
+            Some(span) => span.older = page,
+            None => self.youngest = page,
+        }
+        if let Some(span) = self.at_mut(space, page) {
+            span.older = older;
+            span.younger = younger;
+        }
+    }
+
+    /// Takes a free run off its lists.
+    fn unlink(&mut self, space: &AddressSpace, page: u32) -> Run {
+        let Some(span) = self.at_mut(space, page) else {
+            return Run { page, pages: 0, zero: false };
+        };
+        let (pages, zero, next, previous) = (span.pages, span.zero, span.next, span.previous);
+        let (older, younger) = (span.older, span.younger);
+        span.state = Use::Nothing;
+        if let Some(span) = self.at_mut(space, page + pages - 1) {
+            span.state = Use::Nothing;
+        }
+        if let Some(span) = self.at_mut(space, next).filter(|_| next != 0) {
+            span.previous = previous;
+        }
+        match self.at_mut(space, previous).filter(|_| previous != 0) {
+            Some(span) => span.next = next,
+            None => {
+                let list = list_of(pages);
+                self.lists[list] = next;
+                if next == 0 {
+                    self.filled &= !(1 << list);
+                }
+            }
+        }
+        if !zero {
+            self.dirty -= pages;
+            match self.at_mut(space, older).filter(|_| older != 0) {
+                Some(span) => span.younger = younger,
+                None => self.oldest = younger,
+            }
+            match self.at_mut(space, younger).filter(|_| younger != 0) {
+                Some(span) => span.older = older,
+                None => self.youngest = older,
+            }
+        }
+        Run { page, pages, zero }
+    }
+
+    /// Takes out the shortest listed run that holds `pages`.
+    fn unlink_fitting(&mut self, space: &AddressSpace, pages: u32) -> Option<Run> {
+        let first = list_of(pages);
+        let mut lists = self.filled >> first << first;
+        while lists != 0 {
+            let list = lists.trailing_zeros() as usize;
+            lists &= lists - 1;
+            let mut page = self.lists[list];
+            // Runs on a list of a doubling may be too short; the other lists fit at once.
+            while page != 0
+                && let Some(span) = self.at(space, page)
+            {
+                if span.pages >= pages {
+                    return Some(self.unlink(space, page));
+                }
+                page = span.next;
+            }
+        }
+        None
+    }
+
+    /// Takes pages never used.
+    fn advance(&mut self, space: &AddressSpace, pages: u32, purpose: Purpose) -> Option<Run> {
+        let end = self.frontier.checked_add(pages).filter(|&end| end <= self.end)?;
+        if end > self.committed && !self.grow(space, end) {
+            return None;
+        }
+        let run = Run { page: self.frontier, pages, zero: true };
+        self.frontier = end;
+        Region::of(space, self.node).reached.store(end, Ordering::Release);
+        self.huge.enter(space, (self.first, self.committed), run, purpose);
+        Some(run)
+    }
+
+    /// Makes pages up to `end` accessible, and more of them the larger the heap is.
+    fn grow(&mut self, space: &AddressSpace, end: u32) -> bool {
+        let least = end - self.committed;
+        let usual = ((self.committed - self.first) / 2).clamp(*GROWTH.start(), *GROWTH.end());
+        let most = self.end - self.committed;
+        for pages in [least.max(usual).min(most), least] {
+            // SAFETY: the pages follow those that are accessible, and the lock is held: this
+            // heap is reached only through it.
+            if unsafe { space.commit(self.node, self.committed, pages) } {
+                self.committed += pages;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn at<'a>(&self, space: &'a AddressSpace, page: u32) -> Option<&'a Span> {
+        // SAFETY: spans of committed pages are accessible, and change only under the lock
+        // through which this heap is reached.
+        (page < self.committed).then(|| unsafe { &*space.span(page) })
+    }
+
+    #[expect(clippy::mut_from_ref, reason = "the table is the space's, the lock is this heap's")]
+    fn at_mut<'a>(&self, space: &'a AddressSpace, page: u32) -> Option<&'a mut Span> {
+        // SAFETY: as in `at`; no two of these references live at the same time.
+        (page < self.committed).then(|| unsafe { &mut *space.span(page) })
+    }
+}
+
+/// The list for runs of this length; for searching as well as for keeping.
+fn list_of(pages: u32) -> usize {
+    match pages as usize {
+        pages if pages < EXACT => pages,
+        _ => EXACT + (pages.ilog2() - (EXACT as u32).ilog2()) as usize,
+    }
+}

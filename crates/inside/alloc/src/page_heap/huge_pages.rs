@@ -1,0 +1,276 @@
+//! Huge pages, where the memory will be used and while they are cheap.
+//!
+//! A huge page that lies ready is cleared at the speed of memory: 2 MiB in 0.1 ms, for which
+//! 512 faults of small pages take 0.8 ms. One that the kernel makes by compaction in the
+//! middle of the fault, or that a hypervisor must find memory for, takes 8 ms. No file tells
+//! beforehand, so first touches are timed, in the thread's own CPU time: other programs do
+//! not disturb it. While huge pages cost more than small ones for the same memory, chunks
+//! keep small pages, and huge ones are tried again the more rarely the longer that lasts.
+//!
+//! The thread that takes the first span of a chunk of 2 MiB touches it, under the lock of the
+//! page heap: no two threads clear a huge page for the same chunk, and only where spans of
+//! small objects fill the memory (numalloc section 3.4, incremental sharing; [`crate::page_heap::density`]
+//! tells whether they do). Blocks
+//! belong to their owner, who may never touch them: of those only a few chunks are touched, and
+//! only if they are long.
+//!
+//! Where the machine gives huge pages unasked (`always`), objects and the blocks of a machine with
+//! one node get them as long as nothing is known. The tables, which are sparse, do not, nor do
+//! blocks where there are several nodes: a huge page lies on one of them, and the blocks in it may
+//! belong to threads of all.
+
+use crate::config;
+use crate::layout::address_space::AddressSpace;
+use crate::layout::size_class::{HUGE_PAGES, PAGE, pages_in};
+use crate::os::kernel;
+use crate::page_heap::advice::{self, Advice};
+use crate::page_heap::density::{Density, Pages};
+use crate::page_heap::run::{Purpose, Run};
+
+/// Below this many pages a heap may stay small, and its blocks with it.
+const HUGE_FROM: u32 = pages_in(16 << 20);
+/// Of blocks from this many pages on, chunks are touched to learn what the others will cost.
+const TIMED_FROM: u32 = pages_in(4 << 20);
+
+/// For so many pages of such a block another one, but for no more than a few of a block.
+const PART: u32 = pages_in(32 << 20);
+const PARTS: u32 = 8;
+
+/// What huge pages cost, and until when they are left alone. All zeroes: nothing is known.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct HugePages {
+    /// CPU time to touch a chunk for the first time in small pages, in ns, moving mean; 0 when
+    /// not measured.
+    small_ns: u64,
+    /// The same with a huge page.
+    huge_ns: u64,
+    /// Chunks that still get small pages.
+    skip: u32,
+    /// How many they were when huge pages cost too much the last time, halved with every one
+    /// that did not.
+    pause: u32,
+    /// Whether objects fill their chunks.
+    density: Density,
+}
+
+impl HugePages {
+    /// First and shortest pause, and the longest: 32 MiB, in which a page of 8 ms is not
+    /// noticed, to 2 GiB.
+    const PAUSE: core::ops::RangeInclusive<u32> = 16..=1024;
+
+    /// Decides on the chunks that begin in a run just taken from the frontier of a heap whose
+    /// pages `first..committed` are accessible. The pages of the run and those after it have
+    /// not been touched.
+    pub fn enter(
+        &mut self,
+        space: &AddressSpace,
+        (first, committed): (u32, u32),
+        run: Run,
+        purpose: Purpose,
+    ) {
+        let end = run.page + run.pages;
+        let chunk = run.page.next_multiple_of(HUGE_PAGES);
+        // What follows a block may be touched first on another node.
+        let ends_inside = purpose != Purpose::Objects && is_shared(space, run.page);
+        let stop = if ends_inside { end } else { end.next_multiple_of(HUGE_PAGES) };
+        let stop = stop.min(committed) & !(HUGE_PAGES - 1);
+        if chunk >= stop || !config::get().huge_pages {
+            return;
+        }
+        match purpose {
+            Purpose::Objects => {
+                for chunk in (chunk..stop).step_by(HUGE_PAGES as usize) {
+                    match self.density.next(chunk, |page| is_filled(space, page)) {
+                        Pages::Any => {}
+                        Pages::Huge if self.may_try(1) => self.try_one(space, chunk),
+                        Pages::Huge | Pages::Small => {
+                            advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Small);
+                            self.time_small(space, chunk);
+                        }
+                    }
+                }
+            }
+            _ if end - first < HUGE_FROM => {}
+            Purpose::Block => self.enter_block(space, run, chunk..stop),
+            Purpose::Target if self.skip == 0 => advice::give(space, chunk..stop, Advice::Huge),
+            Purpose::Target => {}
+        }
+    }
+
+    fn enter_block(&mut self, space: &AddressSpace, run: Run, mut chunks: core::ops::Range<u32>) {
+        if run.pages < TIMED_FROM {
+            if self.skip == 0 {
+                advice::give(space, chunks, Advice::Huge);
+            }
+            return;
+        }
+        if self.small_ns == 0 && run.page < chunks.start {
+            self.time_small(space, run.page);
+        }
+        // What the first costs says little of those that come 100 MiB later.
+        let part = PART.max((chunks.end - chunks.start) / PARTS).next_multiple_of(HUGE_PAGES);
+        while !chunks.is_empty() {
+            let end = chunks.end.min(chunks.start + part);
+            if self.may_try((end - chunks.start) / HUGE_PAGES) {
+                self.try_one(space, chunks.start);
+                if is_shared(space, run.page) {
+                    forget(space, chunks.start);
+                }
+                let others = chunks.start + HUGE_PAGES;
+                if self.skip == 0 && others < end {
+                    advice::give(space, others..end, Advice::Huge);
+                }
+            }
+            chunks.start = end;
+        }
+    }
+
+    /// Touches a chunk with a huge page.
+    fn try_one(&mut self, space: &AddressSpace, chunk: u32) {
+        advice::give(space, chunk..chunk + HUGE_PAGES, Advice::Huge);
+        if let Some(ns) = time_touch(space.address_of(chunk)) {
+            self.note_huge(ns);
+        }
+    }
+
+    /// Touches two small pages: the first one may need a page table as well.
+    fn time_small(&mut self, space: &AddressSpace, page: u32) {
+        let (start, bytes) = (space.address_of(page), kernel::page_size());
+        // SAFETY: nobody uses the chunk yet, and it is accessible.
+        unsafe { kernel::touch(start) };
+        if let Some(ns) = time_touch(start + bytes) {
+            self.note_small(ns * (HUGE_PAGES as usize * PAGE / bytes) as u64);
+        }
+    }
+
+    /// Whether the next chunk gets a huge page; if not, these chunks count as skipped.
+    fn may_try(&mut self, chunks: u32) -> bool {
+        let may = self.skip == 0;
+        self.skip = self.skip.saturating_sub(chunks);
+        may
+    }
+
+    fn note_small(&mut self, ns: u64) {
+        self.small_ns = mean(self.small_ns, ns);
+    }
+
+    fn note_huge(&mut self, ns: u64) {
+        self.huge_ns = mean(self.huge_ns, ns);
+        if self.small_ns != 0 && self.huge_ns > self.small_ns {
+            self.pause = (2 * self.pause).clamp(*Self::PAUSE.start(), *Self::PAUSE.end());
+            self.skip = self.pause;
+            // What comes after the pause is judged by itself.
+            self.huge_ns = 0;
+        } else {
+            self.pause /= 2;
+        }
+    }
+}
+
+/// A moving mean of the last few; the first one counts in full.
+fn mean(before: u64, now: u64) -> u64 {
+    if before == 0 { now } else { (3 * before + now) / 4 }
+}
+
+/// Whether what lies beside a page may be touched first on another node.
+fn is_shared(space: &AddressSpace, page: u32) -> bool {
+    space.node_of(space.address_of(page)).is_some_and(|region| space.nodes().is_shared(region))
+}
+
+/// Takes a chunk of a block that was only touched to time it back, for who touches it next to have
+/// it on his node.
+fn forget(space: &AddressSpace, chunk: u32) {
+    // SAFETY: nobody uses the chunk yet. Where it stays, it is full of zeroes as well.
+    let _ = unsafe { kernel::discard(space.address_of(chunk), HUGE_PAGES as usize * PAGE) };
+}
+
+/// Whether three quarters of a chunk's memory are there; taken for granted where the kernel does
+/// not tell.
+fn is_filled(space: &AddressSpace, chunk: u32) -> bool {
+    let bytes = HUGE_PAGES as usize * PAGE;
+    // SAFETY: the chunk is ours.
+    unsafe { kernel::resident(space.address_of(chunk), bytes) }
+        .map_or(true, |there| there >= bytes / 4 * 3)
+}
+
+/// The thread's CPU time for the first touch of an address that nobody uses yet; `None` when
+/// the kernel does not tell.
+fn time_touch(address: usize) -> Option<u64> {
+    let before = kernel::thread_cpu_ns();
+    // SAFETY: accessible, and nobody's so far.
+    unsafe { kernel::touch(address) };
+    Some(kernel::thread_cpu_ns().ok()?.saturating_sub(before.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL_NS: u64 = 800_000;
+
+    fn known() -> HugePages {
+        let mut pages = HugePages::default();
+        pages.note_small(SMALL_NS);
+        pages
+    }
+
+    /// Chunks that got huge pages out of `chunks`, of which each costs so much.
+    fn tried(pages: &mut HugePages, chunks: u32, ns: u64) -> u32 {
+        let mut tried = 0;
+        for _ in 0..chunks {
+            if pages.may_try(1) {
+                pages.note_huge(ns);
+                tried += 1;
+            }
+        }
+        tried
+    }
+
+    #[test]
+    fn cheap_huge_pages_are_always_used() {
+        assert_eq!(tried(&mut known(), 1000, SMALL_NS / 8), 1000);
+    }
+
+    #[test]
+    fn dear_ones_are_tried_ever_more_rarely() {
+        // After 0, 16, 48, 112, 240, 496 and 1008 others.
+        assert_eq!(tried(&mut known(), 1017, 10 * SMALL_NS), 7);
+    }
+
+    #[test]
+    fn a_pause_never_exceeds_two_gibibytes() {
+        let mut pages = known();
+        tried(&mut pages, 10_000, 10 * SMALL_NS);
+        assert!(tried(&mut pages, 1025, 10 * SMALL_NS) >= 1);
+    }
+
+    #[test]
+    fn they_are_used_again_when_they_have_become_cheap() {
+        let mut pages = known();
+        tried(&mut pages, 20, 10 * SMALL_NS);
+        tried(&mut pages, 32, SMALL_NS / 8);
+        assert_eq!(tried(&mut pages, 100, SMALL_NS / 8), 100);
+    }
+
+    #[test]
+    fn one_that_takes_somewhat_longer_is_no_reason() {
+        let mut pages = known();
+        tried(&mut pages, 5, SMALL_NS / 8);
+        tried(&mut pages, 1, 2 * SMALL_NS);
+        assert_eq!(tried(&mut pages, 10, SMALL_NS / 8), 10);
+    }
+
+    #[test]
+    fn without_a_comparison_they_are_used() {
+        assert_eq!(tried(&mut HugePages::default(), 10, 10 * SMALL_NS), 10);
+    }
+
+    #[test]
+    fn a_long_block_ends_a_pause() {
+        let mut pages = known();
+        assert_eq!(tried(&mut pages, 1, 10 * SMALL_NS), 1);
+        assert!(!pages.may_try(200));
+        assert!(pages.may_try(1));
+    }
+}

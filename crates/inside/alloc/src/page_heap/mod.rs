@@ -1,0 +1,63 @@
+//! Memory of a region by the page: runs of pages, which of them get huge pages, and how many
+//! mappings that takes.
+//!
+//! The state of a region lies at the beginning of its slots. Each layer that keeps something by
+//! region has a structure of its own for it, which begins with that of the layer below.
+
+pub mod advice;
+mod density;
+mod heap;
+mod huge_pages;
+pub mod mapping_budget;
+pub mod run;
+
+use core::sync::atomic::AtomicU32;
+
+use crate::layout::address_space::AddressSpace;
+use crate::os::cache_line::CacheAligned;
+use crate::os::lock::{Guard, Lock};
+pub use heap::PageHeap;
+
+/// The pages of a region. All zeroes until [`Self::start`].
+#[repr(C)]
+pub struct Region {
+    /// Its number: a node's is that of the region of its small objects.
+    pub number: usize,
+    /// First page that was never handed out: below it, spans are accessible. For those who
+    /// do not hold the lock.
+    pub reached: AtomicU32,
+    /// Runs of pages, and spans with free objects.
+    pages: CacheAligned<Lock<PageHeap>>,
+}
+
+impl Region {
+    /// A region by its number, which is below the number of regions.
+    #[inline]
+    pub fn of(space: &AddressSpace, number: usize) -> &'static Self {
+        // SAFETY: the state of a region begins with this, is accessible and all zeroes before the
+        // space is published, and is never taken away.
+        unsafe { &*(space.state(number) as *const Self) }
+    }
+
+    /// Begins with nothing used.
+    pub fn start(&mut self, space: &AddressSpace, number: usize) {
+        self.number = number;
+        self.pages.0.lock().start(space, number);
+    }
+
+    /// Its page heap, locked.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, PageHeap> {
+        self.pages.0.lock()
+    }
+
+    /// Takes its lock, for a fork.
+    pub fn acquire(&self) {
+        self.pages.0.acquire();
+    }
+
+    /// Releases its lock after a fork, in parent and child.
+    pub fn release(&self) {
+        self.pages.0.release();
+    }
+}

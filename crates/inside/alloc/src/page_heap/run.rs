@@ -1,0 +1,48 @@
+//! Runs of pages: what they are taken for, and where they begin.
+
+/// What a run is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Small objects, span after span: all of it will be used, and soon.
+    Objects,
+    /// A block, of which its owner may use any part, or none.
+    Block,
+    /// A block to which the contents of another one are about to be moved.
+    Target,
+}
+
+/// Where a run shall begin: at a page whose number, counted from address 0, leaves `rest` when
+/// divided by `by`, a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begin {
+    /// The divisor; 1: anywhere.
+    pub by: u32,
+    /// The remainder, below `by`.
+    pub rest: u32,
+}
+
+impl Begin {
+    /// At any page.
+    pub const ANYWHERE: Self = Self { by: 1, rest: 0 };
+
+    /// At a multiple of so many pages, a power of two.
+    pub fn at_multiple_of(pages: u32) -> Self {
+        Self { by: pages, rest: 0 }
+    }
+
+    /// Pages from this one, counted from address 0, to the first one where a run may begin.
+    pub fn skip(self, page: usize) -> u32 {
+        (self.rest.wrapping_sub(page as u32)) & (self.by - 1)
+    }
+}
+
+/// A run taken from the page heap.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Its first page.
+    pub page: u32,
+    /// Its length.
+    pub pages: u32,
+    /// Whether it is known to be all zeroes.
+    pub zero: bool,
+}

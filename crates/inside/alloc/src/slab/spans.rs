@@ -1,0 +1,149 @@
+//! Spans of small objects: taken from the page heap, carved, and searched for free objects.
+
+use crate::layout::address_space::AddressSpace;
+use crate::layout::size_class::{self, HUGE_PAGES};
+use crate::layout::span::{Span, Use};
+use crate::os::kernel;
+use crate::page_heap::run::{Begin, Purpose, Run};
+use crate::page_heap::{PageHeap, Region};
+use crate::slab::{give_back, list};
+
+/// What [`take`] found.
+pub enum Taken {
+    /// So many objects of spans in use, written to the words.
+    Objects(usize),
+    /// The address of a new span.
+    Span(usize),
+    /// There is no memory.
+    Nothing,
+}
+
+/// Finds free objects of a class in spans in use, or else takes a new span, out of the
+/// thread's own bag if it has one.
+pub fn take(
+    space: &AddressSpace,
+    node: usize,
+    class: usize,
+    words: &mut [*mut u8],
+    bag: Option<&mut Run>,
+) -> Taken {
+    let mut pages = Region::of(space, node).lock();
+    let page = pages.partial[class];
+    if page != 0 {
+        return Taken::Objects(take_listed(space, &mut pages, class, page, words));
+    }
+    let run = match bag {
+        Some(bag) => take_of_bag(space, &mut pages, size_class::TABLE[class].pages, bag),
+        None => {
+            pages.take(space, size_class::TABLE[class].pages, Begin::ANYWHERE, Purpose::Objects)
+        }
+    };
+    run.map_or(Taken::Nothing, |run| Taken::Span(describe(space, &mut pages, class, run)))
+}
+
+/// Takes a run out of 2 MiB that belong to one thread: what incremental sharing avoids.
+fn take_of_bag(
+    space: &AddressSpace,
+    pages: &mut PageHeap,
+    length: u32,
+    bag: &mut Run,
+) -> Option<Run> {
+    if bag.pages < length {
+        return_bag(space, pages, bag);
+        let at = Begin::at_multiple_of(HUGE_PAGES);
+        *bag = pages.take(space, HUGE_PAGES.max(length), at, Purpose::Objects)?;
+    }
+    let run = Run { pages: length, ..*bag };
+    bag.page += length;
+    bag.pages -= length;
+    Some(run)
+}
+
+/// Gives back what is left in a thread's bag.
+pub fn return_bag(space: &AddressSpace, pages: &mut PageHeap, bag: &mut Run) {
+    if bag.pages > 0 {
+        pages.give(space, *bag, kernel::now_ms() as u32);
+        bag.pages = 0;
+    }
+}
+
+/// Takes a new span; its address.
+pub fn take_span(space: &AddressSpace, pages: &mut PageHeap, class: usize) -> Option<usize> {
+    let run =
+        pages.take(space, size_class::TABLE[class].pages, Begin::ANYWHERE, Purpose::Objects)?;
+    Some(describe(space, pages, class, run))
+}
+
+/// Enters a run as a span of objects; its address.
+fn describe(space: &AddressSpace, _lock: &mut PageHeap, class: usize, run: Run) -> usize {
+    for back in 0..run.pages {
+        // SAFETY: the pages were just taken, and the lock is held.
+        unsafe {
+            *space.span(run.page + back) = Span {
+                state: if back == 0 { Use::Small } else { Use::Nothing },
+                back: back as u8,
+                pages: run.pages,
+                ..Span::NOTHING
+            };
+            *space.map(run.page + back) = 2 * class as u8;
+        }
+    }
+    space.address_of(run.page)
+}
+
+/// One object, when there is no memory for magazines; null when there is none at all.
+pub fn take_one(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
+    let mut word = [core::ptr::null_mut()];
+    match take(space, node, class, &mut word, None) {
+        Taken::Objects(_) => word[0],
+        Taken::Span(start) => {
+            let size = size_class::TABLE[class].size as usize;
+            let end = start + size_class::TABLE[class].capacity as usize * size;
+            give_back::return_fresh(space, node, class, start + size..end);
+            start as *mut u8
+        }
+        Taken::Nothing => core::ptr::null_mut(),
+    }
+}
+
+/// Takes free objects of the first listed span, highest address first in the words, so that
+/// they are used in the order of their addresses.
+fn take_listed(
+    space: &AddressSpace,
+    pages: &mut PageHeap,
+    class: usize,
+    page: u32,
+    words: &mut [*mut u8],
+) -> usize {
+    let info = &size_class::TABLE[class];
+    let size = info.size as usize;
+    let start = space.address_of(page);
+    let bits = space.bits(page);
+    let mut count = 0;
+    'words: for word in 0..(info.capacity as usize).div_ceil(64) {
+        // SAFETY: the free bits of a span in use, under the lock.
+        let bits = unsafe { &mut *bits.add(word) };
+        while *bits != 0 {
+            if count == words.len() {
+                break 'words;
+            }
+            let index = word * 64 + bits.trailing_zeros() as usize;
+            *bits &= *bits - 1;
+            words[count] = (start + index * size) as *mut u8;
+            count += 1;
+        }
+    }
+    words[..count].reverse();
+    took(space, pages, class, page, count as u32);
+    count
+}
+
+/// Notes that free objects of a listed span were taken.
+pub fn took(space: &AddressSpace, pages: &mut PageHeap, class: usize, page: u32, objects: u32) {
+    // SAFETY: a span in use, under the lock.
+    let span = unsafe { &mut *space.span(page) };
+    span.free -= objects;
+    if span.free == 0 {
+        list::remove(space, pages, class, page);
+    }
+}

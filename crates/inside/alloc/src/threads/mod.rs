@@ -1,0 +1,156 @@
+//! Threads come, move to other nodes, and end.
+
+pub mod tls;
+pub mod without_cache;
+
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+use crate::cache::registry::NodeCaches;
+use crate::cache::thread_cache::{Bins, EMPTY, ThreadCache};
+use crate::decay::background_thread;
+use crate::layout::address_space::AddressSpace;
+use crate::{global, sampling};
+
+/// 1 more than the key of the thread-specific value whose destructor tells that a thread ends; 0
+/// while there is none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// The calling thread's cache, if it has one.
+#[inline]
+pub fn cache() -> Option<*mut ThreadCache> {
+    let cache = tls::cache();
+    (!cache.is_null()).then_some(cache)
+}
+
+/// The calling thread's cache and the space; `None` when there is no memory for them, and for a
+/// thread at its end: what it would hold then nobody would give back.
+pub fn attach() -> Option<(&'static AddressSpace, *mut ThreadCache)> {
+    let space = global::get()?;
+    if let Some(cache) = cache() {
+        return Some((space, cache));
+    }
+    if tls::has_ended() {
+        return None;
+    }
+    let number = space.nodes().current();
+    let cache = NodeCaches::of(space, number).take_cache(space)?;
+    // SAFETY: the cache was given to this thread alone.
+    unsafe { (*cache).start(space, number) };
+    // From here on the call below may allocate.
+    hold(cache);
+    watch(cache);
+    Some((space, cache))
+}
+
+/// Makes a cache, or none, that of the calling thread. The fast paths do not see it when the
+/// heap profile must see every call.
+fn hold(cache: *mut ThreadCache) {
+    tls::set_cache(cache);
+    let hidden = cache.is_null() || sampling::is_wanted();
+    tls::set_bins(if hidden { (&raw const EMPTY).cast_mut() } else { cache.cast::<Bins>() });
+}
+
+/// Runs a slow path on the calling thread's cache; `None` where it has none: see [`attach`].
+#[inline]
+pub fn with_cache<T>(work: impl FnOnce(&'static AddressSpace, &mut ThreadCache) -> T) -> Option<T> {
+    let (space, cache) = attach()?;
+    // SAFETY: the thread's own cache; slow paths do not call each other through here.
+    let mut cache = unsafe { &mut *cache };
+    if space.nodes().count() > 1 && cache.is_away(space) {
+        // SAFETY: as above; the old cache is not used any more.
+        cache = unsafe { &mut *follow(space, cache) };
+    }
+    cache.busy.store(true, Ordering::Relaxed);
+    fence(Ordering::Release);
+    let result = work(space, cache);
+    cache.busy.store(false, Ordering::Release);
+    background_thread::start_if_requested();
+    Some(result)
+}
+
+/// The scheduler moved the thread: it leaves its cache to its old node and takes one of the
+/// new node, so that what it allocates is local again.
+#[cold]
+fn follow(space: &AddressSpace, cache: &mut ThreadCache) -> *mut ThreadCache {
+    let number = space.nodes().current();
+    let Some(new) = NodeCaches::of(space, number).take_cache(space) else { return cache };
+    // SAFETY: the new cache was given to this thread alone; the old one is given up.
+    unsafe {
+        (*new).start(space, number);
+        (*new).calls = cache.calls.wrapping_add(1);
+        hold(new);
+        release(space, cache);
+    }
+    watch(new);
+    new
+}
+
+/// Asks the C library to tell of threads that end.
+///
+/// Called once, when the library is loaded, and from nowhere else: this takes a lock of the C
+/// library's.
+pub fn prepare() {
+    let mut key = 0;
+    // SAFETY: a key with a destructor of this library, which lives until the end.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(end)) } != 0 {
+        return;
+    }
+    KEY.store(key + 1, Ordering::Release);
+    // The loader, or an earlier constructor, has allocated.
+    if let Some(cache) = cache() {
+        watch(cache);
+    }
+}
+
+/// Has [`end`] called when the thread ends. Of a thread that comes before the key the cache is not
+/// found again, which costs a few magazines once.
+fn watch(cache: *mut ThreadCache) {
+    if let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) {
+        // SAFETY: the key exists. The call takes no lock; it may allocate, but that is possible.
+        unsafe { libc::pthread_setspecific(key, cache.cast()) };
+    }
+}
+
+/// The calling thread ends: its cache goes to the next one. What runs after this, be it a
+/// destructor of the program's or the C library's own, goes straight to spans and pages.
+extern "C" fn end(cache: *mut c_void) {
+    let cache = cache.cast::<ThreadCache>();
+    let Some(space) = global::existing() else { return };
+    hold(null_mut());
+    tls::set_ended();
+    // SAFETY: the cache of the thread that ends; nobody else uses it.
+    unsafe { release(space, cache) };
+}
+
+/// # Safety
+/// The cache belongs to no running thread, or to the caller who gives it up.
+unsafe fn release(space: &AddressSpace, cache: *mut ThreadCache) {
+    // SAFETY: by contract.
+    unsafe {
+        (*cache).busy.store(true, Ordering::Relaxed);
+        fence(Ordering::Release);
+        (*cache).flush(space);
+        (*cache).busy.store(false, Ordering::Release);
+        (*cache).owned.store(false, Ordering::Release);
+        NodeCaches::of(space, (*cache).node).return_cache(cache);
+    }
+}
+
+/// In the child of a fork only the caller lives on: the caches of the other threads are nobody's,
+/// and are given up.
+pub fn release_all_but_own(space: &AddressSpace) {
+    let mine = cache().unwrap_or(null_mut());
+    for cache in NodeCaches::all(space).flat_map(|node| node.caches()) {
+        // SAFETY: caches are never taken away; this is the only thread that has one.
+        let (owned, busy) = unsafe {
+            ((*cache).owned.load(Ordering::Acquire), (*cache).busy.load(Ordering::Acquire))
+        };
+        // One that was in a slow path may be in the middle of a change: it is left alone.
+        if cache != mine && owned && !busy {
+            // SAFETY: its thread does not exist in this process.
+            unsafe { release(space, cache) };
+        }
+    }
+}
