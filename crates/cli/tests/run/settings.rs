@@ -186,3 +186,25 @@ fn without_room_for_the_journal_the_program_runs_and_what_is_lost_is_said() {
     assert!(said.contains("No space left on device"), "{said}");
     assert_eq!(fs::read_to_string(setting).unwrap(), now);
 }
+
+/// What is mapped has memory, or there is none of it: a program would end by SIGBUS later.
+#[test]
+fn without_room_in_shared_memory_the_program_runs_and_this_is_said() {
+    let script = format!(
+        "mount -t tmpfs -o size=8k,mode=1777 none /dev/shm || exit 77\n\
+         cat /dev/zero >/dev/shm/x 2>/dev/null\n\
+         TMPDIR=/dev/shm {NUMAPILOT} run --threads dense echo ran; echo $?\n\
+         {NUMAPILOT} run --threads dense echo ran; echo $?"
+    );
+    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).output();
+    let output = match output {
+        Ok(output) if output.status.success() => output,
+        _ => {
+            println!("skipped: no mount namespaces here");
+            return;
+        }
+    };
+    let said = err(&output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n0\nran\n0\n", "{said}");
+    assert_eq!(said.matches("there was no room in /dev/shm").count(), 1, "{said}");
+}

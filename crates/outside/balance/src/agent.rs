@@ -28,8 +28,7 @@ impl Agents {
     /// # Errors
     /// Those of the file system.
     pub fn new() -> io::Result<Self> {
-        let file = numapilot_place::shared_file("agent")?;
-        file.as_file().set_len((WORDS * size_of::<u64>()) as u64)?;
+        let file = numapilot_place::shared_memory("agent", WORDS * size_of::<u64>())?;
         let words = SharedWords::map(file.as_file())?;
         Ok(Self { file, words })
     }

@@ -49,7 +49,7 @@ pub use prepare::{Options, Prepared, find_program, prepare, prepare_targets};
 pub use profile::ProfileError;
 pub use running::{Finished, Running, Usage};
 pub use scratch::{
-    name_prefix, remove_stale_files, remove_stale_in, scratch_directory, shared_file,
+    name_prefix, remove_stale_files, remove_stale_in, scratch_directory, shared_file, shared_memory,
 };
 pub use supervise::Supervisor;
 pub use targets::{MemoryTarget, Reach, Targets};

@@ -5,7 +5,7 @@ use std::env;
 use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,21 @@ pub fn shared_file(kind: &str) -> io::Result<NamedTempFile> {
     let mut builder = Builder::new();
     builder.prefix(&prefix);
     builder.tempfile_in(SHARED).or_else(|_| builder.tempfile())
+}
+
+/// Makes a [shared file](shared_file) of so many bytes, all zero, to be mapped. It has memory for
+/// all of them: an access beyond what a full file system holds would end the program (SIGBUS).
+///
+/// # Errors
+/// As [`shared_file`]; also when there is no room, neither in memory nor among the temporary
+/// files.
+pub fn shared_memory(kind: &str, bytes: usize) -> io::Result<NamedTempFile> {
+    let prefix = name_prefix(kind)?;
+    let mut builder = Builder::new();
+    builder.prefix(&prefix);
+    let filled = |mut file: NamedTempFile| file.write_all(&vec![0; bytes]).map(|()| file);
+    let in_memory = builder.tempfile_in(SHARED).and_then(filled);
+    in_memory.or_else(|_| builder.tempfile().and_then(filled))
 }
 
 /// Makes a directory for this user alone (0700) among the temporary files that is removed when it

@@ -32,6 +32,8 @@ pub struct Outcome {
     /// Those the kernel refused to place: their process has other rights, or a CPU went
     /// offline or left the cpuset.
     pub refused: u32,
+    /// There was no room for what processes tell each other of the CPUs that they use.
+    pub has_no_ledger: bool,
 }
 
 impl Session {
@@ -66,9 +68,11 @@ impl Session {
     /// Call when the program has ended: what became of its threads.
     #[must_use]
     pub fn finish(self) -> Outcome {
+        let has_no_ledger = self.ledger.is_err();
         let tally = self.ledger.ok().and_then(|file| tally(file.as_file())).unwrap_or_default();
         let watched = self.watcher.map(Watcher::finish).unwrap_or_default();
         Outcome {
+            has_no_ledger,
             placed: tally.placed + watched.placed,
             pins_itself: tally.pins_itself + watched.pins_itself,
             refused: tally.refused + watched.refused,
@@ -81,6 +85,15 @@ impl Outcome {
     #[must_use]
     pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
+        if self.has_no_ledger {
+            notes.push(Note::new(
+                "threads",
+                "there was no room in /dev/shm, nor among the temporary files, for what processes \
+                 tell each other of the CPUs that they use, so that each placed its threads for \
+                 itself",
+                "make room in /dev/shm",
+            ));
+        }
         if self.pins_itself > 0 {
             notes.push(Note::new(
                 "threads",
@@ -116,9 +129,7 @@ fn tally(ledger: &File) -> Option<Tally> {
 }
 
 fn ledger_file() -> io::Result<NamedTempFile> {
-    let file = crate::shared_file("bind")?;
-    file.as_file().set_len(FILE_BYTES as u64)?;
-    Ok(file)
+    crate::shared_memory("bind", FILE_BYTES)
 }
 
 #[cfg(test)]
@@ -143,6 +154,9 @@ mod tests {
     #[test]
     fn only_what_matters_is_said() {
         assert!(Outcome { placed: 9, ..Outcome::default() }.notes().is_empty());
-        assert_eq!(Outcome { placed: 9, pins_itself: 1, refused: 1 }.notes().len(), 2);
+        assert_eq!(
+            Outcome { placed: 9, pins_itself: 1, refused: 1, has_no_ledger: true }.notes().len(),
+            3
+        );
     }
 }

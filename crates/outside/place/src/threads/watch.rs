@@ -94,7 +94,8 @@ fn watch(mut family: Family, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outco
         };
         rest = pause.max(start.elapsed() * REST);
     }
-    Outcome { placed: crew.placed, pins_itself: crew.pins_itself, refused: crew.refused }
+    let Crew { placed, pins_itself, refused, .. } = crew;
+    Outcome { placed, pins_itself, refused, ..Outcome::default() }
 }
 
 /// Places what is new; whether any process needs it.
