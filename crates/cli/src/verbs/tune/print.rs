@@ -1,5 +1,6 @@
 //! The result for people.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 
@@ -211,8 +212,10 @@ fn mark(plan: &PlanFigures, is_mixed: bool) -> &'static str {
     if is_mixed && plan.basis == Some(Basis::Model) { " *" } else { "" }
 }
 
+/// Main effects of levels. With one factor they are the plans over again.
 fn effects(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
-    if report.effects.is_empty() {
+    let factors = report.effects.iter().map(|effect| effect.factor);
+    if factors.collect::<BTreeSet<_>>().len() < 2 {
         return Ok(());
     }
     writeln!(out, "{BOLD}Main effects{BOLD:#}, averaged over the other factors")?;
