@@ -203,9 +203,7 @@ impl<'a> Runner<'a> {
             Outcome::Value(_) => {
                 Remains { ended: left.end(leftovers::PATIENCE), ..Remains::default() }
             }
-            Outcome::Failed(_) => {
-                Remains { output: tail(text), ended: left.end(Duration::ZERO) }
-            }
+            Outcome::Failed(_) => Remains { output: tail(text), ended: left.end(Duration::ZERO) },
         };
         let peak_rss_bytes = (!finished.timed_out).then_some(*peak_rss_bytes);
         Ok(Trial { peak_rss_bytes, remains, ..Trial::new(order, seconds, outcome) })
