@@ -57,3 +57,18 @@ fn the_proc_of_another_pid_namespace_is_noticed() {
     assert_eq!(output.stdout, b"ran\n");
     assert!(err(&output).contains("another PID namespace"), "{}", err(&output));
 }
+
+/// As wrappers do that have an allocator of their own.
+#[test]
+fn a_malloc_that_a_wrapper_preloads_before_ours_is_seen() {
+    let mimalloc = format!("/usr/lib/{}-linux-gnu/libmimalloc.so.2", std::env::consts::ARCH);
+    if !std::path::Path::new(&mimalloc).exists() {
+        println!("skipped: mimalloc is not installed");
+        return;
+    }
+    let script = format!("LD_PRELOAD={mimalloc}:$LD_PRELOAD exec sleep 0.5");
+    let output = run(&["--strict", "--allocator", "numapilot", "--", "sh", "-c", &script]);
+    let said = err(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("names mimalloc first, which is used instead"), "{said}");
+}

@@ -33,6 +33,17 @@ pub enum PlaceError {
         /// What execve said, or what would make it say so.
         source: io::Error,
     },
+    /// The kernel gives this user no process or no memory for one.
+    #[error(
+        "{program}: no process could be made for it; see `ulimit -u`, the pids.max of its control \
+         group, and free memory"
+    )]
+    NoProcess {
+        /// As the user wrote it.
+        program: String,
+        /// Of fork or execve.
+        source: io::Error,
+    },
     /// The machine cannot be read.
     #[error(transparent)]
     Machine(#[from] numapilot_topology::ReadError),

@@ -6,8 +6,10 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,6 +22,7 @@ use numapilot_topology::CpuSet;
 use super::expected::{Item, Policy};
 use crate::allocators::{executable_files, is_runtime, known_file};
 use crate::huge_pages::{Choice, Switches};
+use crate::prepare::malloc_in;
 use crate::prepare::own_malloc::{imports_malloc, own_malloc};
 use crate::threads::obstacle_of;
 use crate::{NumaBalancing, Thp};
@@ -186,6 +189,12 @@ impl Process {
         let real = fs::canonicalize(library);
         let real = real.as_deref().unwrap_or(library).to_string_lossy().into_owned();
         if maps.lines().any(|line| line.ends_with(&real)) {
+            if let Some(other) = self.malloc_before(library) {
+                return Ok(not(
+                    format!("LD_PRELOAD of {name} names {other} first, which is used instead"),
+                    "look for a wrapper that puts another library into LD_PRELOAD",
+                ));
+            }
             return match own_malloc_of(&exe) {
                 Some(own) => of_program(
                     format!(
@@ -212,6 +221,17 @@ impl Process {
             "see what its dynamic loader says with LD_DEBUG=libs, and whether LD_PRELOAD reaches \
              it (sudo and env -i remove it)",
         ))
+    }
+
+    /// The malloc of a library that the process preloads before this one. The environment is that
+    /// with which the program was executed, which is what its loader saw.
+    fn malloc_before(&self, library: &Path) -> Option<String> {
+        let environment = fs::read(self.path("environ")).ok()?;
+        let variables = environment.split(|byte| *byte == 0);
+        let preload = variables.filter_map(|v| v.strip_prefix(b"LD_PRELOAD=")).next()?;
+        let ours = library.as_os_str().as_bytes();
+        let at = preload.windows(ours.len()).position(|part| part == ours)?;
+        malloc_in(OsStr::from_bytes(&preload[..at]))
     }
 
     /// Whether anything in a process that has the library mapped has its memory from there. A

@@ -26,6 +26,7 @@ use crate::threads::{self, Placement, Session};
 use crate::{AllocatorChoice, Note, PlaceError, Plan, Targets, allocators};
 
 pub use program::find_program;
+pub(crate) use program::malloc_in;
 
 /// How a program is started, apart from the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,6 +213,10 @@ impl Prepared {
             SpawnError::Exec(source) => source,
             source @ SpawnError::Step { .. } => return PlaceError::Step { program, source },
         };
+        // Of fork, which says nothing of the program.
+        if matches!(source.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM)) {
+            return PlaceError::NoProcess { program, source };
+        }
         if source.kind() != io::ErrorKind::NotFound {
             return PlaceError::NotExecutable { program, source };
         }

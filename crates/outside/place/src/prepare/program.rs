@@ -112,7 +112,7 @@ impl Prepared {
 
 /// The first library of an `LD_PRELOAD` that brings a malloc: the name of its allocator, or else of
 /// its file.
-fn malloc_in(preload: &OsStr) -> Option<String> {
+pub(crate) fn malloc_in(preload: &OsStr) -> Option<String> {
     let paths = preload.as_bytes().split(|byte| b": \t\n".contains(byte));
     paths.map(|path| Path::new(OsStr::from_bytes(path))).find_map(|path| {
         let file = path.file_name()?.to_string_lossy();
