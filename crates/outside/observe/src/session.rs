@@ -149,8 +149,11 @@ impl Session {
         self.refresh();
         match &self.subject {
             Subject::Processes { tree, .. } => {
-                self.peak_rss_bytes = self.peak_rss_bytes.max(tree.peak_rss_bytes());
                 let (rss, mut nodes) = (tree.rss_bytes(), tree.node_bytes());
+                self.peak_rss_bytes = self.peak_rss_bytes.max(tree.peak_rss_bytes());
+                if rss > 0 {
+                    self.peak_rss_bytes = self.peak_rss_bytes.max(Some(rss));
+                }
                 if nodes.as_ref().is_ok_and(NodeBytes::is_empty) && tree.runs_now() {
                     nodes = Err(RUNS_UNSEEN.to_owned());
                 }
@@ -205,7 +208,12 @@ impl Session {
     /// waited for, `end` is the wall time and what wait4(2) says it used, which is exact.
     #[must_use]
     pub fn finish(mut self, end: Option<(Duration, Usage)>) -> Observation {
-        if end.is_none() {
+        // A daemon that the program has left goes on.
+        let is_there = |subject: &Subject| match subject {
+            Subject::Processes { tree, .. } => tree.runs_now(),
+            Subject::Machine => true,
+        };
+        if end.is_none() || is_there(&self.subject) {
             self.look();
         }
         let mut totals = self.totals();
@@ -214,9 +222,11 @@ impl Session {
             seconds = wall;
             used(&mut self.begin.figures, &Usage::default());
             used(&mut totals.figures, &usage);
-            // wait4(2) leaves out what is on hugetlbfs.
-            let peak = usage.peak_rss_bytes.max(self.peak_rss_bytes.unwrap_or(0));
-            totals.figures.insert(Metric::PeakRssBytes, Ok(peak as f64));
+            // wait4(2) leaves out what is on hugetlbfs, and daemons.
+            let seen = totals.figures.get(&Metric::RssBytes).and_then(|rss| rss.as_ref().ok());
+            let peak = usage.peak_rss_bytes.max(self.peak_rss_bytes.unwrap_or(0)) as f64;
+            let peak = seen.map_or(peak, |rss| peak.max(*rss));
+            totals.figures.insert(Metric::PeakRssBytes, Ok(peak));
         }
         let all = |points: &[_]| points.to_vec();
         Observation::between(&self.begin, &totals, seconds.as_secs_f64(), self.memory(all))
@@ -267,7 +277,7 @@ impl Session {
             (Metric::VoluntarySwitches, per_thread()),
             (Metric::InvoluntarySwitches, per_thread()),
             (Metric::RssBytes, seen(rss)),
-            (Metric::PeakRssBytes, seen(self.peak_rss_bytes)),
+            (Metric::PeakRssBytes, seen(self.peak_rss_bytes.max(rss))),
         ])
     }
 }
