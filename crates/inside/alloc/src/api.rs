@@ -6,8 +6,10 @@
 use core::arch::asm;
 use core::hint::black_box;
 use core::ptr::null_mut;
+use core::sync::atomic::Ordering;
 
-use crate::cache::thread_cache::{self, Bins, ThreadCache};
+use crate::cache::thread_cache::{self, Bin, Bins, ThreadCache};
+use crate::central::magazine::Magazine;
 use crate::decay;
 use crate::large::{self, Block};
 use crate::layout::address_space::AddressSpace;
@@ -47,27 +49,31 @@ pub fn allocate<N: NoMemory>(size: usize) -> *mut u8 {
 #[inline(always)]
 fn pop<N: NoMemory>(bin: usize) -> *mut u8 {
     let bins = tls::bins();
-    // SAFETY: the thread's own bins; the words of every bin below 2 * CLASSES are set, and
-    // below a bin's top lies an object or NULL.
+    // SAFETY: the thread's own bins; those of all classes are set, and below a bin's top lies an
+    // object or NULL.
     unsafe {
-        let word = words(bins).add(bin);
-        let top = (*word).sub(1);
+        let slot = bin_of(bins, bin);
+        let top = (*slot).top.load(Ordering::Relaxed).sub(1);
         let object = *top;
         if object.is_null() {
             return refill::<N>(bin);
         }
-        *word = top;
+        (*slot).top.store(top, Ordering::Relaxed);
         object
     }
 }
 
+/// A bin by its number, which is twice that of its class: no multiplication is needed.
+///
 /// # Safety
-/// `bins` is the thread's.
+/// `bins` is the thread's, and there is such a bin.
 #[inline(always)]
-unsafe fn words(bins: *mut Bins) -> *mut *mut *mut u8 {
-    // SAFETY: a field's address.
-    unsafe { (&raw mut (*bins).words).cast() }
+unsafe fn bin_of(bins: *mut Bins, bin: usize) -> *const Bin {
+    // SAFETY: a field's address; a bin is two words.
+    unsafe { (&raw const (*bins).classes).cast::<usize>().add(bin).cast() }
 }
+
+const _: () = assert!(size_of::<Bin>() == 2 * size_of::<usize>());
 
 #[cold]
 #[inline(never)]
@@ -75,7 +81,7 @@ fn refill<N: NoMemory>(bin: usize) -> *mut u8 {
     let size = size_class::of_bin(bin).size as usize;
     let found = slow_path(|space, cache| {
         if cache.countdown.is_due(size) {
-            return (large::allocate(space, cache.node, size, QUANTUM).start, true);
+            return (large::allocate(space, cache.node(), size, QUANTUM).start, true);
         }
         decay::pace(space, cache);
         (cache.refill(space, bin / 2), false)
@@ -184,9 +190,10 @@ unsafe fn quantum_of(bins: *mut Bins, object: *mut u8) -> Option<usize> {
     // is no multiple of 16 is huge.
     // SAFETY: by contract.
     unsafe {
-        let quantum =
-            (object as usize).wrapping_sub((*bins).base).rotate_right(QUANTUM.trailing_zeros());
-        (quantum < (*bins).limit).then_some(quantum)
+        let quantum = (object as usize)
+            .wrapping_sub((*bins).base.get())
+            .rotate_right(QUANTUM.trailing_zeros());
+        (quantum < (*bins).limit.get()).then_some(quantum)
     }
 }
 
@@ -197,7 +204,9 @@ unsafe fn quantum_of(bins: *mut Bins, object: *mut u8) -> Option<usize> {
 #[inline(always)]
 unsafe fn bin_at(bins: *mut Bins, quantum: usize) -> usize {
     // SAFETY: the map covers the payload.
-    usize::from(unsafe { *(*bins).map.add(quantum >> (PAGE_SHIFT - QUANTUM.trailing_zeros())) })
+    usize::from(unsafe {
+        *(*bins).map.get().add(quantum >> (PAGE_SHIFT - QUANTUM.trailing_zeros()))
+    })
 }
 
 /// # Safety
@@ -206,15 +215,15 @@ unsafe fn bin_at(bins: *mut Bins, quantum: usize) -> usize {
 unsafe fn push(bins: *mut Bins, bin: usize, object: *mut u8) {
     // SAFETY: by contract; see `release`.
     unsafe {
-        let word = words(bins).add(bin);
-        let top = *word;
-        if top == *word.add(1) {
+        let slot = bin_of(bins, bin);
+        let top = (*slot).top.load(Ordering::Relaxed);
+        if top == (*slot).end.get() {
             return release_slowly(object, bin);
         }
         thread_cache::refuse_newest(top, object);
         fetch_to_write(object);
-        *top = object;
-        *word = top.add(1);
+        Magazine::put(top, object);
+        (*slot).top.store(top.add(1), Ordering::Relaxed);
     }
 }
 
@@ -272,7 +281,7 @@ fn release_elsewhere(object: *mut u8) {
     }
     let done = slow_path(|space, cache| {
         decay::pace(space, cache);
-        if home == cache.node {
+        if home == cache.node() {
             // SAFETY: just compared.
             unsafe { cache.take_back(space, bin, object) };
         } else {
@@ -286,7 +295,7 @@ fn release_elsewhere(object: *mut u8) {
 
 /// Runs a slow path on the calling thread's cache; `None` where it has none.
 #[inline]
-fn slow_path<T>(work: impl FnOnce(&'static AddressSpace, &mut ThreadCache) -> T) -> Option<T> {
+fn slow_path<T>(work: impl FnOnce(&'static AddressSpace, &ThreadCache) -> T) -> Option<T> {
     let result = threads::with_cache(work);
     if result.is_none() {
         black_box(&raw const lifecycle::LINKED);

@@ -4,6 +4,7 @@
 //! between two samples is exponential in bytes (as in tcmalloc and jemalloc). Each thread counts
 //! down to its next sample. What is done with a sample is up to `crate::telemetry::profile`.
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config;
@@ -34,34 +35,41 @@ pub fn start() {
 #[derive(Default)]
 pub struct Countdown {
     /// Bytes until the next sample; 0: to be drawn.
-    bytes: u64,
+    bytes: Cell<u64>,
     /// A sample is being taken: what that allocates is not sampled.
-    busy: bool,
+    busy: Cell<bool>,
 }
 
 impl Countdown {
     /// Counts an allocation; whether it is to be sampled. Then nothing is sampled until
     /// [`Self::sampled`] is called.
     #[inline]
-    pub fn is_due(&mut self, bytes: usize) -> bool {
+    pub fn is_due(&self, bytes: usize) -> bool {
         is_wanted() && self.pass(bytes as u64)
     }
 
-    /// The sample has been taken.
-    pub fn sampled(&mut self) {
-        self.busy = false;
+    /// Draws the next sample anew.
+    pub fn restart(&self) {
+        self.bytes.set(0);
+        self.busy.set(false);
     }
 
-    fn pass(&mut self, bytes: u64) -> bool {
-        if self.busy || !is_running() {
+    /// The sample has been taken.
+    pub fn sampled(&self) {
+        self.busy.set(false);
+    }
+
+    fn pass(&self, bytes: u64) -> bool {
+        if self.busy.get() || !is_running() {
             return false;
         }
-        if self.bytes == 0 {
-            self.bytes = random::exponential(config::get().profile_period, random::word);
-        }
-        self.busy = bytes >= self.bytes;
+        let left = match self.bytes.get() {
+            0 => random::exponential(config::get().profile_period, random::word),
+            left => left,
+        };
+        self.busy.set(bytes >= left);
         // The distribution has no memory: whatever was left over does not matter.
-        self.bytes = self.bytes.saturating_sub(bytes);
-        self.busy
+        self.bytes.set(left.saturating_sub(bytes));
+        self.busy.get()
     }
 }

@@ -70,7 +70,7 @@ impl NodeCaches {
         let spare = list.spare;
         if !spare.is_null() {
             // SAFETY: caches on the list are nobody's, and the lock is held.
-            list.spare = unsafe { (*spare).next_spare };
+            list.spare = unsafe { (*spare).next_spare.get() };
             return Some(spare);
         }
         let bytes = size_of::<ThreadCache>() + size_of::<Overflow>();
@@ -94,7 +94,7 @@ impl NodeCaches {
     pub unsafe fn return_cache(&self, cache: *mut ThreadCache) {
         let mut list = self.list.lock();
         // SAFETY: by contract.
-        unsafe { (*cache).next_spare = list.spare };
+        unsafe { (*cache).next_spare.set(list.spare) };
         list.spare = cache;
     }
 

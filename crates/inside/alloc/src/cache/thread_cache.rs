@@ -13,9 +13,10 @@
 //! Objects of other nodes are collected and sent home, a magazine at a time (origin-aware memory,
 //! numalloc section 3.3).
 
+use core::cell::Cell;
+use core::ops::Range;
 use core::ptr::null_mut;
-use core::slice;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::cache::hand_over;
 use crate::cache::overflow::Overflow;
@@ -34,53 +35,114 @@ use crate::slab::{give_back, harden, spans};
 #[repr(C, align(64))]
 pub struct Bins {
     /// Where the payload of the home node begins.
-    pub base: usize,
+    pub base: Cell<usize>,
     /// Quanta (16 bytes) of that payload; 0 sends every free to the slow path.
-    pub limit: usize,
+    pub limit: Cell<usize>,
     /// Class map of that payload.
-    pub map: *const u8,
-    /// For each class, 2 words: where the next freed object goes, and where the active
-    /// magazine ends. Below the first lies the next object to allocate, or NULL. Equal
-    /// words, as class 0 always has, send a free to the slow path.
-    pub words: [*mut *mut u8; 2 * CLASSES],
+    pub map: Cell<*const u8>,
+    /// A bin for each class. Class 0 always has an equal top and end.
+    pub classes: [Bin; CLASSES],
 }
 
-// SAFETY: bins belong to one thread; the shared EMPTY is never written.
+/// The active magazine of a class.
+#[repr(C)]
+pub struct Bin {
+    /// Where the next freed object goes. Below lies the next object to allocate, or NULL. Other
+    /// threads read it to count objects.
+    pub top: AtomicPtr<*mut u8>,
+    /// Where the magazine ends. A free at the end takes the slow path.
+    pub end: Cell<*mut *mut u8>,
+}
+
+impl Bin {
+    /// No magazine.
+    const fn none() -> Self {
+        Self { top: AtomicPtr::new(NO_MAGAZINE), end: Cell::new(NO_MAGAZINE) }
+    }
+
+    #[inline]
+    fn top(&self) -> *mut *mut u8 {
+        self.top.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, top: *mut *mut u8, end: *mut *mut u8) {
+        self.top.store(top, Ordering::Relaxed);
+        self.end.set(end);
+    }
+}
+
+// SAFETY: bins belong to one thread, but for the tops, which are atomic; nobody writes to EMPTY.
 unsafe impl Sync for Bins {}
 
 /// A magazine that holds nothing and takes nothing, as its NULL and its end.
 static NOTHING: [usize; 2] = [0; 2];
 const NO_MAGAZINE: *mut *mut u8 = (&raw const NOTHING).cast::<*mut u8>().cast_mut().wrapping_add(1);
 
-/// Bins of a thread that has no cache.
-pub static EMPTY: Bins =
-    Bins { base: 0, limit: 0, map: core::ptr::null(), words: [NO_MAGAZINE; 2 * CLASSES] };
+/// Bins of a thread that has no cache. Read-only once the library is loaded.
+#[unsafe(link_section = ".data.rel.ro.numapilot_alloc_empty")]
+pub static EMPTY: Bins = Bins {
+    base: Cell::new(0),
+    limit: Cell::new(0),
+    map: Cell::new(core::ptr::null()),
+    classes: [const { Bin::none() }; CLASSES],
+};
 
-/// What the slow paths know of a class.
+/// What the slow paths know of a class. Other threads read the numbers to count objects.
 #[repr(C)]
 struct Cold {
     /// The second magazine; null when there is none.
-    reserve: *mut Magazine,
+    reserve: Cell<*mut Magazine>,
     /// Objects in it.
-    objects: usize,
+    objects: AtomicUsize,
     /// Memory of a span that no object has been made of yet.
-    fresh: usize,
+    fresh: AtomicUsize,
     /// Its end.
-    fresh_end: usize,
+    fresh_end: AtomicUsize,
+}
+
+impl Cold {
+    fn objects(&self) -> usize {
+        self.objects.load(Ordering::Relaxed)
+    }
+
+    /// Takes the reserve, and how many objects it has; null when there is none.
+    fn take_reserve(&self) -> (*mut Magazine, usize) {
+        let objects = self.objects();
+        self.objects.store(0, Ordering::Relaxed);
+        (self.reserve.replace(null_mut()), objects)
+    }
+
+    /// Makes a magazine with so many objects the reserve.
+    fn set_reserve(&self, magazine: *mut Magazine, objects: usize) {
+        self.reserve.set(magazine);
+        self.objects.store(objects, Ordering::Relaxed);
+    }
+
+    fn fresh(&self) -> Range<usize> {
+        self.fresh.load(Ordering::Relaxed)..self.fresh_end.load(Ordering::Relaxed)
+    }
+
+    fn set_fresh(&self, fresh: Range<usize>) {
+        self.fresh.store(fresh.start, Ordering::Relaxed);
+        self.fresh_end.store(fresh.end, Ordering::Relaxed);
+    }
 }
 
 /// A thread's cache. All zeroes until [`Self::start`].
+///
+/// Its thread works on it by shared references: others look at it meanwhile, to count what it
+/// holds. What they read is atomic.
 #[repr(C)]
 pub struct ThreadCache {
     /// First, so that a pointer to them is one to the cache.
     pub bins: Bins,
     cold: [Cold; CLASSES],
     /// Dense number of the home node.
-    pub node: usize,
+    node: AtomicUsize,
     /// Calls of slow paths by the thread, for pacing.
-    pub calls: u32,
+    pub calls: Cell<u32>,
     /// Slow paths in a row that found the thread on another node.
-    away: u32,
+    away: Cell<u32>,
     /// When the next allocation is sampled for the heap profile.
     pub countdown: Countdown,
     /// A slow path is at work: what it holds is not consistent. Read after a fork only.
@@ -90,18 +152,18 @@ pub struct ThreadCache {
     /// The next cache of the node.
     pub next: *mut ThreadCache,
     /// The next cache without a thread.
-    pub next_spare: *mut ThreadCache,
+    pub next_spare: Cell<*mut ThreadCache>,
     /// The magazines that its thread keeps beyond two of a class.
     pub overflow: *const Overflow,
     /// Where on the node those beyond that go, and are looked for first.
     pub shard: usize,
     /// Magazines without objects, one chained to the next, and how many.
-    empties: *mut Magazine,
-    empty_count: u32,
+    empties: Cell<*mut Magazine>,
+    empty_count: Cell<u32>,
     /// Pages for spans of this cache alone: only without incremental sharing.
-    bag: Run,
+    bag: Cell<Run>,
     /// For each other node, where the next object to send home goes; null: no magazine.
-    outbound: [*mut *mut u8; MAX_NODES],
+    outbound: [AtomicPtr<*mut u8>; MAX_NODES],
 }
 
 /// Most magazines without objects that a thread keeps: 128 KiB.
@@ -109,48 +171,55 @@ const EMPTIES: u32 = 128;
 
 impl ThreadCache {
     /// Makes it the cache of a thread on this node.
-    pub fn start(&mut self, space: &AddressSpace, node: usize) {
-        self.node = node;
-        self.bins.base = space.payload(node);
+    pub fn start(&self, space: &AddressSpace, node: usize) {
+        self.node.store(node, Ordering::Relaxed);
+        self.bins.base.set(space.payload(node));
         // Hardened caches accept nothing on the fast path.
-        self.bins.limit = if config::get().harden { 0 } else { space.stride() / QUANTUM };
-        self.away = 0;
-        self.calls = 0;
-        self.countdown = Countdown::default();
-        self.bins.map = space.map(space.first_page(node));
-        self.bins.words = [NO_MAGAZINE; 2 * CLASSES];
+        let limit = if config::get().harden { 0 } else { space.stride() / QUANTUM };
+        self.bins.limit.set(limit);
+        self.away.set(0);
+        self.calls.set(0);
+        self.countdown.restart();
+        self.bins.map.set(space.map(space.first_page(node)));
+        self.bins.classes.iter().for_each(|bin| bin.set(NO_MAGAZINE, NO_MAGAZINE));
         self.owned.store(true, Ordering::Relaxed);
     }
 
+    /// Dense number of the home node.
+    #[inline]
+    pub fn node(&self) -> usize {
+        self.node.load(Ordering::Relaxed)
+    }
+
     /// Gives all that it holds to the node: at a thread's end or move.
-    pub fn flush(&mut self, space: &AddressSpace) {
-        let node = NodeState::of(space, self.node);
+    pub fn flush(&self, space: &AddressSpace) {
+        let node = NodeState::of(space, self.node());
         for class in 1..CLASSES {
             let shard = self.shard_of(class);
-            let top = self.bins.words[2 * class];
             if let Some(active) = self.active(class) {
-                self.bins.words[2 * class] = NO_MAGAZINE;
-                self.bins.words[2 * class + 1] = NO_MAGAZINE;
-                let objects = Magazine::objects(active, top);
+                let objects = Magazine::objects(active, self.bins.classes[class].top());
+                self.bins.classes[class].set(NO_MAGAZINE, NO_MAGAZINE);
                 // SAFETY: the bin no longer refers to it.
                 unsafe { hand_over::to_depot(space, node, shard, active, objects) };
             }
-            let cold = &mut self.cold[class];
-            let reserve = core::mem::replace(&mut cold.reserve, null_mut());
-            let objects = core::mem::take(&mut cold.objects);
+            let cold = &self.cold[class];
+            let (reserve, objects) = cold.take_reserve();
             if !reserve.is_null() {
                 // SAFETY: nothing refers to it any more.
                 unsafe { hand_over::to_depot(space, node, shard, reserve, objects) };
             }
-            let fresh = core::mem::take(&mut cold.fresh)..core::mem::take(&mut cold.fresh_end);
-            give_back::return_fresh(space, self.node, class, fresh);
+            let fresh = cold.fresh();
+            cold.set_fresh(0..0);
+            give_back::return_fresh(space, self.node(), class, fresh);
             while let Some((magazine, objects)) = self.overflow().take(space, class) {
                 // SAFETY: taken, it is ours.
                 unsafe { hand_over::to_depot(space, node, shard, magazine, objects) };
             }
         }
-        if self.bag.pages > 0 {
-            spans::return_bag(space, &mut node.lock(), &mut self.bag);
+        let mut bag = self.bag.get();
+        if bag.pages > 0 {
+            spans::return_bag(space, &mut node.lock(), &mut bag);
+            self.bag.set(bag);
         }
         while let Some(magazine) = self.take_empty(space) {
             // SAFETY: nothing refers to it any more.
@@ -160,9 +229,10 @@ impl ThreadCache {
     }
 
     /// Sends all collected objects of other nodes home.
-    pub fn send_home(&mut self, space: &AddressSpace) {
+    pub fn send_home(&self, space: &AddressSpace) {
         for node in 0..space.nodes().count() {
-            let top = core::mem::replace(&mut self.outbound[node], null_mut());
+            let top = self.outbound[node].load(Ordering::Relaxed);
+            self.outbound[node].store(null_mut(), Ordering::Relaxed);
             if !top.is_null() {
                 let magazine = Magazine::of(top);
                 let objects = Magazine::objects(magazine, top);
@@ -200,107 +270,107 @@ impl ThreadCache {
     ///
     /// # Safety
     /// Nothing refers to it.
-    unsafe fn keep_empty(&mut self, space: &AddressSpace, magazine: *mut Magazine) {
-        let is_local = space.node_of_slot(magazine::slot_index(space, magazine)) == self.node;
-        if self.empty_count == EMPTIES || !is_local {
+    unsafe fn keep_empty(&self, space: &AddressSpace, magazine: *mut Magazine) {
+        let is_local = space.node_of_slot(magazine::slot_index(space, magazine)) == self.node();
+        if self.empty_count.get() == EMPTIES || !is_local {
             // SAFETY: by contract.
             return unsafe { NodeState::recycle(space, self.shard, magazine) };
         }
-        self.empty_count += 1;
+        self.empty_count.set(self.empty_count.get() + 1);
         // SAFETY: the magazine is ours.
-        unsafe { Magazine::chain(space, magazine, self.empties) };
-        self.empties = magazine;
+        unsafe { Magazine::chain(space, magazine, self.empties.get()) };
+        self.empties.set(magazine);
     }
 
-    fn take_empty(&mut self, space: &AddressSpace) -> Option<*mut Magazine> {
-        let magazine = self.empties;
+    fn take_empty(&self, space: &AddressSpace) -> Option<*mut Magazine> {
+        let magazine = self.empties.get();
         if magazine.is_null() {
             return None;
         }
-        self.empty_count -= 1;
+        self.empty_count.set(self.empty_count.get() - 1);
         // SAFETY: as above.
-        self.empties = unsafe { Magazine::unchain(space, magazine) };
+        self.empties.set(unsafe { Magazine::unchain(space, magazine) });
         Some(magazine)
     }
 
     /// The active magazine of a class.
     fn active(&self, class: usize) -> Option<*mut Magazine> {
-        let end = self.bins.words[2 * class + 1];
+        let end = self.bins.classes[class].end.get();
         (end != NO_MAGAZINE).then(|| Magazine::of(end))
     }
 
     /// Makes a magazine with this many objects the active one.
-    fn activate(&mut self, class: usize, magazine: *mut Magazine, objects: usize) {
+    fn activate(&self, class: usize, magazine: *mut Magazine, objects: usize) {
         let room = objects.max(size_class::TABLE[class].magazine as usize);
-        self.bins.words[2 * class] = Magazine::word(magazine, 1 + objects);
-        self.bins.words[2 * class + 1] = Magazine::word(magazine, 1 + room);
+        self.bins.classes[class]
+            .set(Magazine::word(magazine, 1 + objects), Magazine::word(magazine, 1 + room));
     }
 
     /// Pops an object of the class, if the active magazine has one.
-    fn pop(&mut self, class: usize) -> Option<*mut u8> {
-        let top = self.bins.words[2 * class].wrapping_sub(1);
+    fn pop(&self, class: usize) -> Option<*mut u8> {
+        let bin = &self.bins.classes[class];
+        let top = bin.top().wrapping_sub(1);
         // SAFETY: below the top lies an object, or the NULL of word 0.
         let object = unsafe { *top };
         if object.is_null() {
             return None;
         }
-        self.bins.words[2 * class] = top;
+        bin.top.store(top, Ordering::Relaxed);
         Some(object)
     }
 
     /// Pushes an object, if the active magazine has room.
-    fn push(&mut self, class: usize, object: *mut u8) -> bool {
-        let top = self.bins.words[2 * class];
-        if top == self.bins.words[2 * class + 1] {
+    fn push(&self, class: usize, object: *mut u8) -> bool {
+        let bin = &self.bins.classes[class];
+        let top = bin.top();
+        if top == bin.end.get() {
             return false;
         }
         // SAFETY: below the end there is room.
-        unsafe { *top = object };
-        self.bins.words[2 * class] = top.wrapping_add(1);
+        unsafe { Magazine::put(top, object) };
+        bin.top.store(top.wrapping_add(1), Ordering::Relaxed);
         true
     }
 
     /// An object of the class when the active magazine has none; null without memory.
-    pub fn refill(&mut self, space: &AddressSpace, class: usize) -> *mut u8 {
+    pub fn refill(&self, space: &AddressSpace, class: usize) -> *mut u8 {
         if let Some(object) = self.pop(class) {
             return object;
         }
-        if self.cold[class].objects > 0 {
+        if self.cold[class].objects() > 0 {
             self.use_reserve(class);
         } else if let Some((magazine, objects)) = self.overflow().take(space, class) {
             self.replace_active(space, class, magazine, objects);
         } else if config::get().harden {
-            return harden::allocate(space, self.node, class);
+            return harden::allocate(space, self.node(), class);
         } else if let Some((magazine, objects)) =
-            NodeState::of(space, self.node).take(space, self.shard_of(class))
+            NodeState::of(space, self.node()).take(space, self.shard_of(class))
         {
             self.replace_active(space, class, magazine, objects);
         } else if !self.drain_inbox(space, class) && !self.carve(space, class) {
-            return spans::take_one(space, self.node, class);
+            return spans::take_one(space, self.node(), class);
         }
         self.pop(class).unwrap_or(null_mut())
     }
 
-    fn use_reserve(&mut self, class: usize) {
+    fn use_reserve(&self, class: usize) {
         let active = self.active(class).unwrap_or(null_mut());
-        let cold = &mut self.cold[class];
-        let reserve = core::mem::replace(&mut cold.reserve, active);
-        let objects = core::mem::take(&mut cold.objects);
+        let (reserve, objects) = self.cold[class].take_reserve();
+        self.cold[class].set_reserve(active, 0);
         self.activate(class, reserve, objects);
     }
 
     /// Takes a magazine in place of the active one, which is empty.
     fn replace_active(
-        &mut self,
+        &self,
         space: &AddressSpace,
         class: usize,
         magazine: *mut Magazine,
         objects: usize,
     ) {
         if let Some(active) = self.active(class) {
-            if self.cold[class].reserve.is_null() {
-                self.cold[class].reserve = active;
-                self.cold[class].objects = 0;
+            if self.cold[class].reserve.get().is_null() {
+                self.cold[class].set_reserve(active, 0);
             } else {
                 // SAFETY: the bin refers to another one from here on.
                 unsafe { self.keep_empty(space, active) };
@@ -310,8 +380,8 @@ impl ThreadCache {
     }
 
     /// Takes objects that other nodes' threads sent home, until there is one of this class.
-    fn drain_inbox(&mut self, space: &AddressSpace, class: usize) -> bool {
-        let node = NodeState::of(space, self.node);
+    fn drain_inbox(&self, space: &AddressSpace, class: usize) -> bool {
+        let node = NodeState::of(space, self.node());
         while let Some((magazine, objects)) = node.inbox.0.take(space) {
             for index in 1..=objects {
                 // SAFETY: the magazine is ours and has that many objects.
@@ -323,7 +393,7 @@ impl ThreadCache {
             // SAFETY: nothing refers to it any more.
             unsafe { self.keep_empty(space, magazine) };
             // SAFETY: below the top lies an object, or the NULL of word 0.
-            if !unsafe { *self.bins.words[2 * class].sub(1) }.is_null() {
+            if !unsafe { *self.bins.classes[class].top().sub(1) }.is_null() {
                 return true;
             }
         }
@@ -331,7 +401,7 @@ impl ThreadCache {
     }
 
     /// Fills the active magazine with objects that are in no magazine, or never were.
-    fn carve(&mut self, space: &AddressSpace, class: usize) -> bool {
+    fn carve(&self, space: &AddressSpace, class: usize) -> bool {
         let active = match self.active(class) {
             Some(active) => active,
             None => match self.empty(space, class) {
@@ -341,68 +411,67 @@ impl ThreadCache {
         };
         let info = &size_class::TABLE[class];
         let size = info.size as usize;
-        let cold = &mut self.cold[class];
+        let cold = &self.cold[class];
         let mut objects = 0;
-        if cold.fresh == cold.fresh_end {
+        if cold.fresh().is_empty() {
             // SAFETY: the magazine is ours and has room for a full one.
-            let room = unsafe {
-                slice::from_raw_parts_mut(Magazine::word(active, 1), info.magazine as usize)
-            };
-            let bag = (!config::get().sharing).then_some(&mut self.bag);
-            match spans::take(space, self.node, class, room, bag) {
+            let room = unsafe { Magazine::words(active, info.magazine as usize) };
+            let mut bag = self.bag.get();
+            let own = (!config::get().sharing).then_some(&mut bag);
+            match spans::take(space, self.node(), class, room, own) {
                 spans::Taken::Objects(count) => objects = count,
                 spans::Taken::Span(start) => {
-                    cold.fresh = start;
-                    cold.fresh_end = start + info.capacity as usize * size;
+                    cold.set_fresh(start..start + info.capacity as usize * size);
                 }
                 spans::Taken::Nothing => {}
             }
+            self.bag.set(bag);
         }
         if objects == 0 {
-            objects = ((cold.fresh_end - cold.fresh) / size).min(info.magazine as usize);
+            let fresh = cold.fresh();
+            objects = (fresh.len() / size).min(info.magazine as usize);
             // Popped from the end: the lowest address comes last, to be used in order.
-            let mut object = cold.fresh;
+            let mut object = fresh.start;
             for index in (1..=objects).rev() {
                 // SAFETY: as above.
-                unsafe { *Magazine::word(active, index) = object as *mut u8 };
+                unsafe { Magazine::put(Magazine::word(active, index), object as *mut u8) };
                 object += size;
             }
-            cold.fresh = object;
+            cold.set_fresh(object..fresh.end);
         }
         self.activate(class, active, objects);
         objects > 0
     }
 
     /// A magazine without objects: the reserve if that is one, one of the cache's or the node's.
-    fn empty(&mut self, space: &AddressSpace, class: usize) -> Option<*mut Magazine> {
-        let cold = &mut self.cold[class];
-        if !cold.reserve.is_null() && cold.objects == 0 {
-            return Some(core::mem::replace(&mut cold.reserve, null_mut()));
+    fn empty(&self, space: &AddressSpace, class: usize) -> Option<*mut Magazine> {
+        let cold = &self.cold[class];
+        if !cold.reserve.get().is_null() && cold.objects() == 0 {
+            return Some(cold.reserve.replace(null_mut()));
         }
         self.take_empty(space)
-            .or_else(|| NodeState::of(space, self.node).empty_magazine(space, self.shard))
+            .or_else(|| NodeState::of(space, self.node()).empty_magazine(space, self.shard))
     }
 
     /// Takes back an object of this node, whether there is room or not.
-    pub fn put(&mut self, space: &AddressSpace, class: usize, object: *mut u8) {
+    pub fn put(&self, space: &AddressSpace, class: usize, object: *mut u8) {
         if self.push(class, object) {
             return;
         }
         self.make_room(space, class);
         if !self.push(class, object) {
             // No memory for a magazine: straight to its span.
-            give_back::return_objects(space, self.node, &[object]);
+            give_back::return_objects(space, self.node(), &[object]);
         }
     }
 
     /// Puts an empty magazine in place of the active one, which is full or missing.
-    fn make_room(&mut self, space: &AddressSpace, class: usize) {
+    fn make_room(&self, space: &AddressSpace, class: usize) {
         let Some(empty) = self.empty(space, class) else { return };
         if let Some(active) = self.active(class) {
-            let objects = Magazine::objects(active, self.bins.words[2 * class]);
-            let cold = &mut self.cold[class];
-            let reserve = core::mem::replace(&mut cold.reserve, active);
-            let held = core::mem::replace(&mut cold.objects, objects);
+            let objects = Magazine::objects(active, self.bins.classes[class].top());
+            let (reserve, held) = self.cold[class].take_reserve();
+            self.cold[class].set_reserve(active, objects);
             if !reserve.is_null() {
                 // SAFETY: the cache no longer refers to it.
                 unsafe { self.put_by(space, class, reserve, held) };
@@ -432,7 +501,7 @@ impl ThreadCache {
                 let shard = self.shard_of(class);
                 hand_over::to_depot(
                     space,
-                    NodeState::of(space, self.node),
+                    NodeState::of(space, self.node()),
                     shard,
                     magazine,
                     objects,
@@ -445,12 +514,12 @@ impl ThreadCache {
     ///
     /// # Safety
     /// `object` is one of the bin's class and of this cache's node.
-    pub unsafe fn take_back(&mut self, space: &AddressSpace, bin: usize, object: *mut u8) {
+    pub unsafe fn take_back(&self, space: &AddressSpace, bin: usize, object: *mut u8) {
         if config::get().harden {
-            give_back::return_objects(space, self.node, &[object]);
+            give_back::return_objects(space, self.node(), &[object]);
         } else {
             // SAFETY: the thread's own words.
-            unsafe { refuse_newest(self.bins.words[bin], object) };
+            unsafe { refuse_newest(self.bins.classes[bin / 2].top(), object) };
             self.put(space, bin / 2, object);
         }
     }
@@ -458,86 +527,68 @@ impl ThreadCache {
     /// Whether the thread has left the cache's node, and not just for a moment. A young thread
     /// follows at once: many begin on the node of their parent, before the scheduler spreads
     /// them, and allocate there what they will use for the rest of their time.
-    pub fn is_away(&mut self, space: &AddressSpace) -> bool {
+    pub fn is_away(&self, space: &AddressSpace) -> bool {
         const YOUNG: u32 = 64;
         const MOMENT: u32 = 4;
-        self.away = if space.nodes().current() == self.node { 0 } else { self.away + 1 };
-        self.away >= if self.calls < YOUNG { 1 } else { MOMENT }
+        let is_here = space.nodes().current() == self.node();
+        self.away.set(if is_here { 0 } else { self.away.get() + 1 });
+        self.away.get() >= if self.calls.get() < YOUNG { 1 } else { MOMENT }
     }
 
     /// The node on which the thread runs, be it for a moment: for blocks that it will use for
     /// long and that do not go through its magazines. To be asked after [`Self::is_away`].
     pub fn here(&self, space: &AddressSpace) -> usize {
-        if self.away == 0 { self.node } else { space.nodes().current() }
+        if self.away.get() == 0 { self.node() } else { space.nodes().current() }
     }
 
     /// Collects an object of another node, to be sent home.
-    pub fn collect(&mut self, space: &AddressSpace, home: usize, class: usize, object: *mut u8) {
+    pub fn collect(&self, space: &AddressSpace, home: usize, class: usize, object: *mut u8) {
         if config::get().harden {
             return give_back::return_objects(space, home, &[object]);
         }
         if !config::get().origin {
             return self.put(space, class, object);
         }
-        let top = match self.outbound[home] {
+        let outbound = &self.outbound[home];
+        let top = match outbound.load(Ordering::Relaxed) {
             top if !top.is_null() => top,
-            _ => match NodeState::of(space, self.node).empty_magazine(space, self.shard) {
+            _ => match NodeState::of(space, self.node()).empty_magazine(space, self.shard) {
                 Some(magazine) => Magazine::word(magazine, 1),
                 None => return give_back::return_objects(space, home, &[object]),
             },
         };
         // SAFETY: a collecting magazine is sent as soon as it is full.
-        unsafe { *top = object };
+        unsafe { Magazine::put(top, object) };
         let top = top.wrapping_add(1);
         let magazine = Magazine::of(top);
         let objects = Magazine::objects(magazine, top);
         // As many as one of this class alone would hold: few, if they are large.
         if objects >= size_class::TABLE[class].magazine as usize {
-            self.outbound[home] = null_mut();
+            outbound.store(null_mut(), Ordering::Relaxed);
             // SAFETY: nothing refers to it any more.
             unsafe { hand_over::send_home(space, NodeState::of(space, home), magazine, objects) };
         } else {
-            self.outbound[home] = top;
+            outbound.store(top, Ordering::Relaxed);
         }
     }
 
-    /// Objects of a class that a cache holds ready, for whoever counts them. Its thread may be
+    /// Objects of a class that the cache holds ready, for whoever counts them. Its thread may be
     /// at work, so that the figures may be of different moments.
-    ///
-    /// # Safety
-    /// The cache was made by a registry.
-    pub unsafe fn ready(this: *const Self, class: usize) -> usize {
-        // SAFETY: caches are never taken away. Whole words are read, and nothing is reached
-        // through them.
-        let (top, end, reserve, fresh, fresh_end) = unsafe {
-            let words = &raw const (*this).bins.words;
-            let cold = (&raw const (*this).cold).cast::<Cold>().add(class);
-            let words = words.cast::<*mut *mut u8>().add(2 * class);
-            (
-                words.read_volatile(),
-                words.add(1).read_volatile(),
-                (&raw const (*cold).objects).read_volatile(),
-                (&raw const (*cold).fresh).read_volatile(),
-                (&raw const (*cold).fresh_end).read_volatile(),
-            )
+    pub fn ready(&self, class: usize) -> usize {
+        let top = self.bins.classes[class].top();
+        let active = match top == NO_MAGAZINE {
+            true => 0,
+            false => Magazine::objects(Magazine::of(top), top),
         };
-        let magazine = Magazine::of(end);
-        let active = match end != NO_MAGAZINE && Magazine::of(top) == magazine {
-            true => Magazine::objects(magazine, top),
-            false => 0,
-        };
+        let cold = &self.cold[class];
         let info = &size_class::TABLE[class];
-        let fresh = fresh_end.saturating_sub(fresh) / info.size as usize;
-        active + reserve.min(MAGAZINE_MAX) + fresh.min(info.capacity as usize)
+        let fresh = cold.fresh().len() / info.size as usize;
+        active + cold.objects().min(MAGAZINE_MAX) + fresh.min(info.capacity as usize)
     }
 
-    /// Looks at the objects that a cache has collected for another node. As [`Self::ready`].
-    ///
-    /// # Safety
-    /// The cache was made by a registry.
-    pub unsafe fn outgoing(this: *const Self, node: usize, mut look: impl FnMut(*mut u8)) {
-        // SAFETY: as in `ready`.
-        let top = unsafe { (&raw const (*this).outbound[node]).read_volatile() };
+    /// Looks at the objects that the cache has collected for another node. As [`Self::ready`].
+    pub fn outgoing(&self, node: usize, mut look: impl FnMut(*mut u8)) {
+        let top = self.outbound[node].load(Ordering::Relaxed);
         if !top.is_null() {
             let magazine = Magazine::of(top);
             for index in 1..=Magazine::objects(magazine, top) {

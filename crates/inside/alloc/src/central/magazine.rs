@@ -12,7 +12,8 @@
 //! While a magazine is on a stack ([`crate::central::stack`]), its word 0 links to the next one.
 
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::slice;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::central::stack::Links;
 use crate::layout::address_space::{AddressSpace, SLOT};
@@ -39,6 +40,25 @@ impl Magazine {
     #[inline]
     pub fn word(this: *mut Self, index: usize) -> *mut *mut u8 {
         this.cast::<*mut u8>().wrapping_add(index)
+    }
+
+    /// Writes an object to a word, at which another thread may look (see [`Self::glance`]).
+    ///
+    /// # Safety
+    /// The word is one of a magazine that is the caller's alone.
+    #[inline]
+    pub unsafe fn put(word: *mut *mut u8, object: *mut u8) {
+        // SAFETY: by contract; words are aligned, and magazines are never taken away.
+        unsafe { AtomicPtr::from_ptr(word) }.store(object, Ordering::Relaxed);
+    }
+
+    /// The first words for objects.
+    ///
+    /// # Safety
+    /// The magazine is the caller's alone, and has that many words for objects.
+    pub unsafe fn words<'a>(this: *mut Self, count: usize) -> &'a [AtomicPtr<u8>] {
+        // SAFETY: by contract; an atomic pointer has the form of a pointer.
+        unsafe { slice::from_raw_parts(Self::word(this, 1).cast::<AtomicPtr<u8>>(), count) }
     }
 
     /// The object in a word, which another thread may be changing.

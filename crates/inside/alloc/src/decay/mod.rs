@@ -30,17 +30,18 @@ const STEP: usize = 16;
 /// Every so often looks at the clock, and does what is due on the cache's node. To be called by each
 /// slow path.
 #[inline]
-pub fn pace(space: &AddressSpace, cache: &mut ThreadCache) {
+pub fn pace(space: &AddressSpace, cache: &ThreadCache) {
     const CALLS: u32 = 16;
-    cache.calls = cache.calls.wrapping_add(1);
-    if cache.calls.is_multiple_of(CALLS) {
+    let calls = cache.calls.get().wrapping_add(1);
+    cache.calls.set(calls);
+    if calls.is_multiple_of(CALLS) {
         look_at_the_clock(space, cache);
     }
 }
 
 #[cold]
-fn look_at_the_clock(space: &AddressSpace, cache: &mut ThreadCache) {
-    let node = NodeCaches::of(space, cache.node);
+fn look_at_the_clock(space: &AddressSpace, cache: &ThreadCache) {
+    let node = NodeCaches::of(space, cache.node());
     if space.nodes().count() > 1 {
         cache.send_home(space);
     }
@@ -50,7 +51,7 @@ fn look_at_the_clock(space: &AddressSpace, cache: &mut ThreadCache) {
     let now_ms = kernel::now_ms();
     if node.tick_due(now_ms, TICK_MS) {
         tick(space, node);
-        for region in [cache.node, space.nodes().blocks(cache.node)] {
+        for region in [cache.node(), space.nodes().blocks(cache.node())] {
             purge(space, Region::of(space, region), (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
         }
     }
@@ -151,7 +152,7 @@ mod tests {
         class: usize,
         most: usize,
     ) -> (u32, usize) {
-        let Taken::Span(start) = spans::take(space, node.number, class, &mut [], None) else {
+        let Taken::Span(start) = spans::take(space, node.number, class, &[], None) else {
             panic!("nothing else has used this class");
         };
         let info = &size_class::TABLE[class];

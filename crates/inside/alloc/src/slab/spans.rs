@@ -1,5 +1,8 @@
 //! Spans of small objects: taken from the page heap, carved, and searched for free objects.
 
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
 use crate::layout::address_space::AddressSpace;
 use crate::layout::size_class::{self, HUGE_PAGES};
 use crate::layout::span::{Span, Use};
@@ -24,7 +27,7 @@ pub fn take(
     space: &AddressSpace,
     node: usize,
     class: usize,
-    words: &mut [*mut u8],
+    words: &[AtomicPtr<u8>],
     bag: Option<&mut Run>,
 ) -> Taken {
     let mut pages = Region::of(space, node).lock();
@@ -93,16 +96,16 @@ fn describe(space: &AddressSpace, _lock: &mut PageHeap, class: usize, run: Run) 
 
 /// One object, when there is no memory for magazines; null when there is none at all.
 pub fn take_one(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
-    let mut word = [core::ptr::null_mut()];
-    match take(space, node, class, &mut word, None) {
-        Taken::Objects(_) => word[0],
+    let word = [AtomicPtr::new(null_mut())];
+    match take(space, node, class, &word, None) {
+        Taken::Objects(_) => word[0].load(Ordering::Relaxed),
         Taken::Span(start) => {
             let size = size_class::TABLE[class].size as usize;
             let end = start + size_class::TABLE[class].capacity as usize * size;
             give_back::return_fresh(space, node, class, start + size..end);
             start as *mut u8
         }
-        Taken::Nothing => core::ptr::null_mut(),
+        Taken::Nothing => null_mut(),
     }
 }
 
@@ -113,7 +116,7 @@ fn take_listed(
     pages: &mut PageHeap,
     class: usize,
     page: u32,
-    words: &mut [*mut u8],
+    words: &[AtomicPtr<u8>],
 ) -> usize {
     let info = &size_class::TABLE[class];
     let size = info.size as usize;
@@ -129,13 +132,22 @@ fn take_listed(
             }
             let index = word * 64 + bits.trailing_zeros() as usize;
             *bits &= *bits - 1;
-            words[count] = (start + index * size) as *mut u8;
+            words[count].store((start + index * size) as *mut u8, Ordering::Relaxed);
             count += 1;
         }
     }
-    words[..count].reverse();
+    reverse(&words[..count]);
     took(space, pages, class, page, count as u32);
     count
+}
+
+fn reverse(words: &[AtomicPtr<u8>]) {
+    let (first, last) = words.split_at(words.len() / 2);
+    for (one, other) in first.iter().zip(last.iter().rev()) {
+        let object = one.load(Ordering::Relaxed);
+        one.store(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        other.store(object, Ordering::Relaxed);
+    }
 }
 
 /// Notes that free objects of a listed span were taken.

@@ -54,14 +54,14 @@ fn hold(cache: *mut ThreadCache) {
 
 /// Runs a slow path on the calling thread's cache; `None` where it has none: see [`attach`].
 #[inline]
-pub fn with_cache<T>(work: impl FnOnce(&'static AddressSpace, &mut ThreadCache) -> T) -> Option<T> {
-    let (space, cache) = attach()?;
-    // SAFETY: the thread's own cache; slow paths do not call each other through here.
-    let mut cache = unsafe { &mut *cache };
-    if space.nodes().count() > 1 && cache.is_away(space) {
-        // SAFETY: as above; the old cache is not used any more.
-        cache = unsafe { &mut *follow(space, cache) };
+pub fn with_cache<T>(work: impl FnOnce(&'static AddressSpace, &ThreadCache) -> T) -> Option<T> {
+    let (space, mut cache) = attach()?;
+    // SAFETY: the thread's own cache.
+    if space.nodes().count() > 1 && unsafe { &*cache }.is_away(space) {
+        cache = follow(space, cache);
     }
+    // SAFETY: as above.
+    let cache = unsafe { &*cache };
     cache.busy.store(true, Ordering::Relaxed);
     fence(Ordering::Release);
     let result = work(space, cache);
@@ -73,13 +73,13 @@ pub fn with_cache<T>(work: impl FnOnce(&'static AddressSpace, &mut ThreadCache) 
 /// The scheduler moved the thread: it leaves its cache to its old node and takes one of the
 /// new node, so that what it allocates is local again.
 #[cold]
-fn follow(space: &AddressSpace, cache: &mut ThreadCache) -> *mut ThreadCache {
+fn follow(space: &AddressSpace, cache: *mut ThreadCache) -> *mut ThreadCache {
     let number = space.nodes().current();
     let Some(new) = NodeCaches::of(space, number).take_cache(space) else { return cache };
     // SAFETY: the new cache was given to this thread alone; the old one is given up.
     unsafe {
         (*new).start(space, number);
-        (*new).calls = cache.calls.wrapping_add(1);
+        (*new).calls.set((*cache).calls.get().wrapping_add(1));
         hold(new);
         release(space, cache);
     }
@@ -134,7 +134,7 @@ unsafe fn release(space: &AddressSpace, cache: *mut ThreadCache) {
         (*cache).flush(space);
         (*cache).busy.store(false, Ordering::Release);
         (*cache).owned.store(false, Ordering::Release);
-        NodeCaches::of(space, (*cache).node).return_cache(cache);
+        NodeCaches::of(space, (*cache).node()).return_cache(cache);
     }
 }
 

@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering;
 
 use super::{NodeUsage, Place};
 use crate::cache::registry::NodeCaches;
-use crate::cache::thread_cache::ThreadCache;
 use crate::central::magazine::Magazine;
 use crate::central::node_state::NodeState;
 use crate::layout::address_space::AddressSpace;
@@ -126,20 +125,19 @@ fn count_inbox(space: &AddressSpace, node: &NodeState, usage: &mut NodeUsage) {
 
 fn count_caches(space: &AddressSpace, number: usize, usage: &mut NodeUsage) {
     for cache in NodeCaches::all(space).flat_map(|node| node.caches()) {
-        // SAFETY: caches are never taken away.
-        unsafe {
-            if (&raw const (*cache).node).read_volatile() == number {
-                usage.threads += usize::from((*cache).owned.load(Ordering::Relaxed));
-                for class in 1..CLASSES {
-                    usage.classes[class].in_threads += ThreadCache::ready(cache, class);
-                }
-                for (class, depot) in (1..).zip(ThreadCache::overflow_of(cache).depots()) {
-                    usage.classes[class].in_threads += depot.objects(space);
-                }
+        // SAFETY: caches are never taken away, and their threads use them by shared references.
+        let cache = unsafe { &*cache };
+        if cache.node() == number {
+            usage.threads += usize::from(cache.owned.load(Ordering::Relaxed));
+            for class in 1..CLASSES {
+                usage.classes[class].in_threads += cache.ready(class);
             }
-            ThreadCache::outgoing(cache, number, |object| {
-                usage.classes[class_of(space, number, object)].in_threads += 1;
-            });
+            for (class, depot) in (1..).zip(cache.overflow().depots()) {
+                usage.classes[class].in_threads += depot.objects(space);
+            }
         }
+        cache.outgoing(number, |object| {
+            usage.classes[class_of(space, number, object)].in_threads += 1;
+        });
     }
 }
