@@ -25,7 +25,7 @@ use crate::page_heap::run::{Begin, Purpose, Run};
 /// Runs of up to this many pages have a list for each length.
 const EXACT: usize = 64;
 /// Longer ones have a list for each doubling.
-const LISTS: usize = EXACT + 26;
+pub(super) const LISTS: usize = EXACT + 26;
 /// First and smallest growth, and the largest.
 const GROWTH: core::ops::RangeInclusive<u32> = pages_in(32 << 20)..=pages_in(1 << 30);
 /// So many pages that are free and take memory are worth a thread that gives them back.
@@ -35,25 +35,25 @@ const MUCH: u32 = pages_in(16 << 20);
 #[repr(C)]
 pub struct PageHeap {
     node: usize,
-    first: u32,
+    pub(super) first: u32,
     /// First page never handed out.
-    frontier: u32,
+    pub(super) frontier: u32,
     /// First page that is not accessible yet.
     committed: u32,
     end: u32,
     /// Which of its chunks get huge pages.
     huge: HugePages,
     /// Heads of the free runs by length.
-    lists: [u32; LISTS],
+    pub(super) lists: [u32; LISTS],
     /// Bit l: list l is not empty.
-    filled: u128,
+    pub(super) filled: u128,
     /// Oldest and youngest free run whose contents take memory.
-    oldest: u32,
-    youngest: u32,
+    pub(super) oldest: u32,
+    pub(super) youngest: u32,
     /// Free pages whose contents take memory.
-    dirty: u32,
+    pub(super) dirty: u32,
     /// Pages in use.
-    used: u32,
+    pub(super) used: u32,
     /// Heads of the spans with free objects, by class.
     pub partial: [u32; CLASSES],
 }
@@ -368,7 +368,7 @@ impl PageHeap {
         false
     }
 
-    fn at<'a>(&self, space: &'a AddressSpace, page: u32) -> Option<&'a Span> {
+    pub(super) fn at<'a>(&self, space: &'a AddressSpace, page: u32) -> Option<&'a Span> {
         // SAFETY: spans of committed pages are accessible, and change only under the lock
         // through which this heap is reached.
         (page < self.committed).then(|| unsafe { &*space.span(page) })
@@ -382,7 +382,7 @@ impl PageHeap {
 }
 
 /// The list for runs of this length; for searching as well as for keeping.
-fn list_of(pages: u32) -> usize {
+pub(super) fn list_of(pages: u32) -> usize {
     match pages as usize {
         pages if pages < EXACT => pages,
         _ => EXACT + (pages.ilog2() - (EXACT as u32).ilog2()) as usize,

@@ -5,6 +5,8 @@
 //! region has a structure of its own for it, which begins with that of the layer below.
 
 pub mod advice;
+#[cfg(debug_assertions)]
+mod check;
 mod density;
 mod heap;
 mod huge_pages;
