@@ -18,6 +18,8 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::cpus::MAX_CPUS;
 use crate::processes::Processes;
 
+pub use crate::processes::Holds;
+
 /// Shared state of a target; valid when zeroed, and laid out the same in every process.
 #[repr(C)]
 pub struct Ledger {
@@ -67,16 +69,6 @@ impl Tally {
             refused: at(Event::Refused)?,
         })
     }
-}
-
-/// What the ledger knows of a process: how its main thread is placed. It survives `exec`,
-/// which keeps the process and its affinity but not its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// This CPU, given by us.
-    Cpu(u16),
-    /// Whatever the program chose.
-    ItsOwn,
 }
 
 /// [`Ledger::holds`] in a copy of the file, for those who only look.

@@ -5,8 +5,6 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::ledger::Holds;
-
 const SIZE: usize = 4096;
 /// Entries looked at for one process before giving up.
 const PROBES: usize = 32;
@@ -16,6 +14,16 @@ const SWEEP: usize = 4;
 
 /// Lower half of an entry whose process pins itself; CPUs are stored as number + 1.
 const ITS_OWN: u32 = u32::MAX;
+
+/// What the ledger knows of a process: how its main thread is placed. It survives `exec`,
+/// which keeps the process and its affinity but not its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// This CPU, given by us.
+    Cpu(u16),
+    /// Whatever the program chose.
+    ItsOwn,
+}
 
 #[repr(C)]
 pub(crate) struct Processes {

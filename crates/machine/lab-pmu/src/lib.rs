@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod kinds;
 mod latency;
 mod mark;
 mod pmu;
@@ -21,7 +22,8 @@ mod samplers;
 mod shape;
 mod snapshot;
 
-pub use counters::{CpuCounters, Scalar, Vector};
+pub use counters::CpuCounters;
+pub use kinds::{Scalar, Vector};
 pub use latency::LatencyBuckets;
 pub use mark::{Mark, MarkKind, NAME_BYTES};
 pub use pmu::{Link, Pmu, PmuError};

@@ -1,6 +1,6 @@
 //! Where everything is, from the numbers of CPUs, nodes and links alone.
 
-use crate::counters::{Scalar, Vector};
+use crate::kinds::{Scalar, Vector};
 use crate::latency::LatencyBuckets;
 use crate::ring;
 

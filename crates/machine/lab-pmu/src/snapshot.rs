@@ -5,7 +5,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use crate::counters::{Scalar, Vector};
+use crate::kinds::{Scalar, Vector};
 use crate::latency::LatencyBuckets;
 use crate::pmu::{Link, Pmu};
 

@@ -8,7 +8,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use perf_event_open_sys::bindings as abi;
+use perf_event_open_sys::{bindings as abi, ioctls};
 
 use crate::aux_area::AuxArea;
 use crate::perf_area::PerfArea;
@@ -104,6 +104,16 @@ impl Ring {
 
     fn header(&self) -> NonNull<abi::perf_event_mmap_page> {
         self.area.start().cast()
+    }
+
+    /// Has the samples of another event of the same CPU written into this ring.
+    ///
+    /// # Errors
+    /// `EINVAL` when that is another CPU's.
+    pub fn add(&self, event: &SampledEvent) -> io::Result<()> {
+        // SAFETY: two open descriptors of perf events; the call changes nothing of ours.
+        let result = unsafe { ioctls::SET_OUTPUT(event.raw(), self.event.raw()) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// The event whose ring it is.
@@ -244,7 +254,7 @@ mod tests {
         };
         let mut ring = Ring::of(event).unwrap();
         let second = open().unwrap();
-        second.write_into(&ring).unwrap();
+        ring.add(&second).unwrap();
         let mut map = Mapping::anonymous(64 * 4096).unwrap();
         // Ordinary pages: one fault each.
         let _ = map.advise(libc::MADV_NOHUGEPAGE);

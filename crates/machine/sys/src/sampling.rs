@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use perf_event_open_sys::{bindings as abi, ioctls};
 
 use crate::perf::{self, Event, Scope};
-use crate::ring::Ring;
 
 /// What is sampled, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,16 +87,6 @@ impl SampledEvent {
         let group = leader.as_ref().map(AsFd::as_fd);
         let descriptor = perf::open(attr, tid, Some(cpu), group)?;
         Ok(Self { descriptor, _leader: leader })
-    }
-
-    /// Has its samples written into the ring of another event of the same CPU.
-    ///
-    /// # Errors
-    /// `EINVAL` when that is another CPU's.
-    pub fn write_into(&self, ring: &Ring) -> io::Result<()> {
-        // SAFETY: two open descriptors of perf events; the call changes nothing of ours.
-        let result = unsafe { ioctls::SET_OUTPUT(self.raw(), ring.event().raw()) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Ends sampling for now, in all threads that inherited the event.

@@ -6,7 +6,7 @@ use numapilot_topology::NodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Page, Region};
-use crate::traffic::Metrics;
+use crate::metrics::Metrics;
 
 /// Why pages are to be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use numapilot_topology::{NodeId, NodeSet};
 use serde::{Deserialize, Serialize};
 
+use crate::nodes::Nodes;
 use crate::traffic::Traffic;
 
 const PAGE_SHIFT: u32 = 12;
@@ -69,6 +70,15 @@ pub struct Access {
     pub latency_ns: Option<u32>,
 }
 
+impl Access {
+    /// Counts it where both its nodes are among these.
+    pub(crate) fn count_in(&self, traffic: &mut Traffic, nodes: &Nodes) {
+        if let (Some(from), Some(home)) = (nodes.position(self.from), nodes.position(self.home)) {
+            traffic.add(from, home);
+        }
+    }
+}
+
 /// What was seen of one process in one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
@@ -90,4 +100,14 @@ pub struct Evidence {
     pub can_split: bool,
     /// Nodes that pages may be moved to: online, with memory, and in the target's cpuset.
     pub usable: NodeSet,
+}
+
+impl Evidence {
+    /// The traffic that the samples show.
+    #[must_use]
+    pub fn sampled_traffic(&self, nodes: &Nodes) -> Traffic {
+        let mut traffic = Traffic::none(nodes.len());
+        self.accesses.iter().for_each(|access| access.count_in(&mut traffic, nodes));
+        traffic
+    }
 }

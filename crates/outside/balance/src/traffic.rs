@@ -6,9 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::{Access, Evidence};
-use crate::nodes::Nodes;
-
 /// Accesses from a node (row) to the memory of another (column), by position.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -27,19 +24,9 @@ impl Traffic {
         matrix.iter().all(|row| row.len() == matrix.len()).then_some(Self(matrix))
     }
 
-    /// Accesses seen in samples.
-    #[must_use]
-    pub fn sampled(evidence: &Evidence, nodes: &Nodes) -> Self {
-        let mut traffic = Self::none(nodes.len());
-        evidence.accesses.iter().for_each(|access| traffic.see(nodes, access));
-        traffic
-    }
-
-    fn see(&mut self, nodes: &Nodes, access: &Access) {
-        if let (Some(from), Some(home)) = (nodes.position(access.from), nodes.position(access.home))
-        {
-            self.0[from][home] += 1.0;
-        }
+    /// Counts an access.
+    pub(crate) fn add(&mut self, from: usize, home: usize) {
+        self.0[from][home] += 1.0;
     }
 
     /// The matrix.
@@ -86,56 +73,6 @@ impl Traffic {
     pub fn imbalance_beyond_chance(&self) -> Option<f64> {
         let mean = self.total() / self.0.len() as f64;
         self.imbalance().map(|all| (all * all - 1.0 / mean).max(0.0).sqrt())
-    }
-}
-
-/// The evidence of an interval in figures; `None` is what could not be measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
-    /// Sampled accesses.
-    pub samples: u64,
-    /// Share of DRAM accesses that were local.
-    pub local_access_ratio: Option<f64>,
-    /// Standard deviation of the controllers' loads over their mean.
-    pub controller_imbalance: Option<f64>,
-    /// DRAM accesses per microsecond.
-    pub maptu: Option<f64>,
-    /// Share of sampled accesses that were reads.
-    pub read_ratio: Option<f64>,
-    /// Mean latency of the samples that tell it.
-    pub latency_ns: Option<f64>,
-}
-
-impl Metrics {
-    /// The figures of an interval, and the traffic they are from.
-    #[must_use]
-    pub fn of(evidence: &Evidence, nodes: &Nodes) -> (Self, Traffic) {
-        let counted = evidence.counted.clone().filter(|t| t.0.len() == nodes.len());
-        let scale = if counted.is_some() { Some(1.0) } else { evidence.accesses_per_sample };
-        let seen_only = counted.is_none();
-        let mut traffic = counted.unwrap_or_else(|| Traffic::none(nodes.len()));
-        let microseconds = evidence.duration_ns as f64 / 1e3;
-        let accesses = &evidence.accesses;
-        // There can be a million: they are gone through once.
-        let (mut reads, mut timed, mut sum_ns) = (0u64, 0u64, 0u64);
-        for access in accesses {
-            reads += u64::from(!access.write);
-            timed += u64::from(access.latency_ns.is_some());
-            sum_ns += u64::from(access.latency_ns.unwrap_or(0));
-            if seen_only {
-                traffic.see(nodes, access);
-            }
-        }
-        let metrics = Self {
-            samples: accesses.len() as u64,
-            local_access_ratio: traffic.local_access_ratio(),
-            controller_imbalance: traffic.imbalance(),
-            maptu: scale.filter(|_| microseconds > 0.0).map(|s| traffic.total() * s / microseconds),
-            // Sources that cannot tell reads from writes say write of all.
-            read_ratio: (reads > 0).then(|| reads as f64 / accesses.len() as f64),
-            latency_ns: (timed > 0).then(|| sum_ns as f64 / timed as f64),
-        };
-        (metrics, traffic)
     }
 }
 

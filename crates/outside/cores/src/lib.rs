@@ -22,6 +22,7 @@ mod kept;
 pub mod layout;
 mod meter;
 pub mod net;
+mod pace;
 mod record;
 pub mod seats;
 pub mod share;

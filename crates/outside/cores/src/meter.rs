@@ -17,50 +17,11 @@ use numapilot_observe::Tree;
 
 use crate::decide::Load;
 use crate::kept::Kept;
+use crate::pace::{OFTEN, Pace};
 use crate::traffic::Traffic;
 
-/// A look that decides takes at most one part in so many of one CPU's time.
-pub const OFTEN: u32 = 1000;
-/// One for processes that have ended or are new.
-pub const SELDOM: u32 = 2000;
-/// One for what hardly changes.
-pub const RARELY: u32 = 4000;
 /// Waiting that is older than so many ticks is not known any more.
 const FRESH_TICKS: u32 = 3;
-
-/// Costly looks at a bounded share of the time.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    next: Instant,
-    rest: u32,
-}
-
-impl Pace {
-    /// Due at once, then for one part in `rest` of one CPU's time.
-    #[must_use]
-    pub fn of(rest: u32) -> Self {
-        Self { next: Instant::now(), rest }
-    }
-
-    /// Does what is due, and rests by the CPU time that it took: on a busy machine it lasts
-    /// longer, and just then what it sees is needed.
-    pub fn when_due<T>(&mut self, look: impl FnOnce() -> T) -> Option<T> {
-        let begin = Instant::now();
-        if begin < self.next {
-            return None;
-        }
-        let before = own_cpu_time();
-        let result = look();
-        self.next = begin + own_cpu_time().saturating_sub(before) * self.rest;
-        Some(result)
-    }
-}
-
-/// CPU time of this thread so far.
-fn own_cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
 
 /// The accounts of a group in cgroup v2.
 #[derive(Debug)]
@@ -281,22 +242,6 @@ mod tests {
         let (busy, idle) = (read("while :; do :; done"), read("read x"));
         assert!(busy > 0.05 && busy < 1.1, "{busy}");
         assert!(idle < busy, "{idle} {busy}");
-    }
-
-    #[test]
-    fn a_costly_look_is_rare() {
-        let mut pace = Pace::of(OFTEN);
-        let work = || {
-            let begin = own_cpu_time();
-            while own_cpu_time() < begin + Duration::from_millis(5) {}
-        };
-        assert!(pace.when_due(work).is_some());
-        assert!(pace.when_due(|| ()).is_none());
-        // What only waited for a CPU took nothing of it.
-        let mut pace = Pace::of(OFTEN);
-        assert!(pace.when_due(|| std::thread::sleep(Duration::from_millis(5))).is_some());
-        let rest = pace.next.saturating_duration_since(Instant::now());
-        assert!(rest < Duration::from_millis(5) * OFTEN / 2, "{rest:?}");
     }
 
     proptest! {

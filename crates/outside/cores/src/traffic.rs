@@ -13,7 +13,7 @@ use numapilot_observe::lab::{LabCounters, LabPmu};
 use numapilot_observe::pmu::{Attach, Counters};
 use numapilot_observe::{Metric, Tree};
 
-use crate::meter::{OFTEN, Pace};
+use crate::pace::{OFTEN, Pace};
 
 /// What an access to DRAM moves.
 const LINE_BYTES: f64 = 64.0;

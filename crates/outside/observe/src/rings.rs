@@ -46,7 +46,7 @@ impl Rings {
                     None if aux => ring = Some(Ring::with_aux(event)?),
                     None => ring = Some(Ring::of(event)?),
                     Some(ring) => {
-                        event.write_into(ring)?;
+                        ring.add(&event)?;
                         events.push(event);
                     }
                 }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::crew::{self, End};
+pub use crate::verify::Failure;
 use crate::{Engine, Query, Session, Verifier};
 
 /// One run of one query.
@@ -33,15 +34,6 @@ pub struct Outcome {
     pub agrees_with: Vec<String>,
     /// Why it is not run any more: the engine refused it, or its answer was wrong.
     pub failure: Option<Failure>,
-}
-
-/// Why a query failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// What the engine said.
-    Refused(String),
-    /// From what its answer differs.
-    Wrong(String),
 }
 
 impl Outcome {

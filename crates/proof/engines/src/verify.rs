@@ -11,8 +11,16 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::power::Failure;
 use crate::{Answer, Cache, Dataset, Digest, EngineError, Rounding, System};
+
+/// Why a query failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// What the engine said.
+    Refused(String),
+    /// From what its answer differs.
+    Wrong(String),
+}
 
 /// The answers of one engine to a data set's queries.
 #[derive(Debug, Default, Serialize, Deserialize)]

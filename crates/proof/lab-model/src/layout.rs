@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
-use crate::model::PAGE_BYTES;
+
+/// The smallest page: what translation leaves of an address is its place in one.
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// Where everything of the emulated machine is. Nodes are positions in the description's
 /// nodes, which are the guest's node ids.

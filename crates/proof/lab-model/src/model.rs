@@ -15,6 +15,7 @@ use numapilot_topology::description::{CacheLevel, Description, SharedBy};
 use numapilot_topology::{CacheKind, Machine};
 use serde::{Deserialize, Serialize};
 
+use crate::layout::PAGE_BYTES;
 use crate::simulation::directory;
 use crate::{Layout, MemoryRange, ModelError};
 
@@ -86,8 +87,6 @@ pub struct Link {
     pub gb_per_s: f64,
 }
 
-/// The smallest page: what translation leaves of an address is its place in one.
-pub(crate) const PAGE_BYTES: u64 = 4096;
 /// Line size of every cache; others are refused.
 pub(crate) const LINE_BYTES: u64 = 64;
 /// Virtual CPUs: the directory has one bit for each.

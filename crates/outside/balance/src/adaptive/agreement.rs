@@ -14,7 +14,7 @@
 //! huge pages are split when their base pages would be local by themselves, by samples, and when
 //! that brings 5 %.
 
-use super::accesses::One;
+use super::access::One;
 use super::lanes::sum;
 use super::owner::wilson_lower;
 use crate::nodes::Nodes;

@@ -3,14 +3,15 @@
 use numapilot_sys::prefetch;
 
 use super::Adaptive;
-use super::accesses::{Accesses, One};
+use super::access::One;
+use super::accesses::Accesses;
 use super::congestion::Controllers;
 use super::counts::AHEAD;
 use super::expected::Expected;
 use super::residence::RESIDENCE_NS;
 use super::sorted::sort_by_number;
 use super::turns::Turns;
-use super::units::Unit;
+use super::unit::Unit;
 use crate::decision::Why;
 use crate::evidence::{Evidence, Page, Region};
 use crate::nodes::Nodes;
@@ -61,7 +62,7 @@ impl View<'_> {
                 // Local is local, whatever else the node has to do.
                 let found = self
                     .candidate((at, unit), to, Why::Collocate, || self.nearer(&before, unit, to));
-                candidates.extend(found.inspect(|_| controllers.shift(unit.of(self.accesses), to)));
+                candidates.extend(found.inspect(|_| controllers.shift(self.accesses.of(unit), to)));
             }
         }
         if controllers.congested {
@@ -79,7 +80,7 @@ impl View<'_> {
                 }
                 if let Some(unit) = ahead(AHEAD) {
                     self.prepare(unit);
-                    prefetch::for_write(unit.of(self.accesses).as_ptr());
+                    prefetch::for_write(self.accesses.of(unit).as_ptr());
                 }
                 let unit = &units[at as usize];
                 let Some((home, to)) = self.taker(&controllers, &turns, unit, &usable) else {
@@ -96,7 +97,7 @@ impl View<'_> {
             let turns = Turns::new(&before.target);
             for at in shared {
                 let unit = &units[at as usize];
-                let Some(home) = home_of(unit.of(self.accesses), usable.len()) else { continue };
+                let Some(home) = home_of(self.accesses.of(unit), usable.len()) else { continue };
                 let to = turns.node(unit.start, unit.is_region(), home);
                 candidates.extend(self.candidate((at, unit), to, Why::Interleave, || {
                     self.scattered(crowding, &before, &mut expected, unit, to)
@@ -115,7 +116,7 @@ impl View<'_> {
         why: Why,
         saved_ns: impl FnOnce() -> f64,
     ) -> Option<Candidate> {
-        if unit.of(self.accesses).iter().all(|one| one.home() == to) {
+        if self.accesses.of(unit).iter().all(|one| one.home() == to) {
             return None;
         }
         let gain = saved_ns() * self.state.rate * 1e-9;
@@ -136,7 +137,7 @@ impl View<'_> {
             if let Some(unit) = units.get(at + AHEAD) {
                 self.prepare(unit);
             }
-            let accesses = unit.of(self.accesses);
+            let accesses = self.accesses.of(unit);
             match (unit.lasting(self.state), accesses.last()) {
                 (Some(lasting), Some(last)) => {
                     let [mean_ns] = expected.ns(lasting, [last.home()]);
@@ -164,7 +165,7 @@ impl View<'_> {
         unit: &Unit,
         to: usize,
     ) -> f64 {
-        let accesses = unit.of(self.accesses);
+        let accesses = self.accesses.of(unit);
         let Some(home) = accesses.last().map(One::home) else { return 0.0 };
         let stretch = controllers.stretch(home);
         let (here, there) = match unit.lasting(self.state) {
@@ -196,7 +197,7 @@ impl View<'_> {
             let idle_ns = self.nodes.latency_ns(one.from(), one.home());
             one.latency_ns().map_or(0.0, |ns| (f64::from(ns) - idle_ns).max(0.0))
         };
-        let waited: f64 = unit.of(self.accesses).iter().map(waited).sum();
+        let waited: f64 = self.accesses.of(unit).iter().map(waited).sum();
         crowding * waited + self.spread(controllers, expected, unit, to)
     }
 
@@ -216,7 +217,7 @@ impl View<'_> {
             let saved_ns = self.nodes.latency_ns(one.from(), here) - there;
             f64::from(self.accesses.waiting.of(one)) * saved_ns * controllers.stretch(here)
         };
-        unit.of(self.accesses).iter().map(of).sum()
+        self.accesses.of(unit).iter().map(of).sum()
     }
 
     /// Where a shared unit takes load off a controller that has too much: the node whose turn it is,
@@ -229,7 +230,7 @@ impl View<'_> {
         unit: &Unit,
         usable: &[bool],
     ) -> Option<(usize, usize)> {
-        let accesses = unit.of(self.accesses);
+        let accesses = self.accesses.of(unit);
         let home = home_of(accesses, usable.len())?;
         let excess = controllers.excess(home);
         if excess <= 0.0 {

@@ -7,7 +7,7 @@
 
 use numapilot_topology::NodeSet;
 
-use super::accesses::One;
+use super::access::One;
 use crate::nodes::Nodes;
 use crate::traffic::Traffic;
 

@@ -19,6 +19,7 @@
 //! - Where all moves together would save less than 2 % nothing is begun; what was begun is
 //!   finished.
 
+mod access;
 mod accesses;
 mod agreement;
 mod both;
@@ -35,6 +36,7 @@ mod residence;
 mod sorted;
 mod trial;
 mod turns;
+mod unit;
 mod units;
 mod weight;
 
@@ -46,9 +48,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::{Decision, FirstTouch, Moved, Order, State, Why};
 use crate::evidence::{Evidence, Page, Region};
+use crate::metrics::Metrics;
 use crate::nodes::Nodes;
-use crate::traffic::{Metrics, Traffic};
-use accesses::{Accesses, One};
+use access::One;
+use accesses::Accesses;
 use both::{MANY, both};
 use bucket::Bucket;
 use candidates::{Candidate, View};
@@ -158,7 +161,7 @@ impl Adaptive {
         self.residence.prune(now_ns);
         self.ordered = Cost::default();
         let traffic = match evidence.counted {
-            Some(_) => Traffic::sampled(evidence, nodes),
+            Some(_) => evidence.sampled_traffic(nodes),
             None => traffic,
         };
         let controllers =
@@ -327,7 +330,7 @@ impl Adaptive {
             if !self.bucket.take(order.bytes()) {
                 break;
             }
-            for one in unit.of(accesses) {
+            for one in accesses.of(unit) {
                 self.ordered.add(Cost::of(accesses.waiting.of(one), cost(one)));
             }
             decision.orders.push(order);

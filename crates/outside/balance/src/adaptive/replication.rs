@@ -4,7 +4,7 @@
 //! program can, and wants to know where.
 
 use super::LEAST_GAIN;
-use super::accesses::One;
+use super::access::One;
 use super::congestion::Controllers;
 use crate::decision::Replicable;
 use crate::evidence::Region;

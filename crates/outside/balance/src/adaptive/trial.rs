@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use numapilot_topology::NodeId;
 
-use super::accesses::One;
+use super::access::One;
 use super::residence::RESIDENCE_NS;
 use super::sorted::seek;
 use crate::decision::{Moved, Order, Why};

@@ -1,80 +1,18 @@
-//! What is moved as one: a page, or a region of 2 MiB when it is a huge page that is not worth
-//! splitting, or when its evidence speaks for all of it.
+//! Division of the accesses of an interval into units.
 
 use super::Adaptive;
-use super::accesses::{Accesses, One};
+use super::access::One;
+use super::accesses::Accesses;
 use super::agreement::{Agreement, sole};
 use super::both::{MANY, both, middle};
 use super::counts::{AHEAD, NO_ROOM};
-use super::expected::Lasting;
 use super::owner::owner;
 use super::residence::{Asked, RESIDENCE_NS};
 use super::sorted::seek;
+use super::unit::Unit;
 use super::weight::Weights;
-use crate::evidence::{Page, Region};
+use crate::evidence::Region;
 use crate::nodes::Nodes;
-
-/// Pages that were accessed and what they should do. There can be a million: it has no memory of
-/// its own.
-#[derive(Clone, Copy, Debug)]
-pub struct Unit {
-    pub start: Page,
-    /// Its accesses among all of the interval.
-    first: u32,
-    end: u32,
-    /// Where its page and its region are counted.
-    page: Option<u32>,
-    region: u32,
-    /// Whose it is; `None` for what several share.
-    owner: Option<u16>,
-    /// Accesses that are to be expected in an interval like this one.
-    pub weight: f32,
-    /// Whether it has not been moved lately, and was born before now: how long it will last shows by
-    /// how long it has.
-    pub movable: bool,
-    /// Whether it is part of a huge page, which has to be split before.
-    pub splits: bool,
-}
-
-impl Unit {
-    /// How many pages it moves.
-    pub const fn pages(&self) -> u32 {
-        if self.is_region() { Region::PAGES } else { 1 }
-    }
-
-    /// Whether it moves as a region.
-    pub const fn is_region(&self) -> bool {
-        self.page.is_none()
-    }
-
-    pub fn owner(&self) -> Option<usize> {
-        self.owner.map(usize::from)
-    }
-
-    /// Its accesses.
-    pub fn of<'a>(&self, accesses: &'a Accesses) -> &'a [One] {
-        &accesses.all[self.first as usize..self.end as usize]
-    }
-
-    /// Since when it is known. A page that is seen for the first time is as old as its region: it was
-    /// there before, more likely than not, and has not been sampled.
-    pub fn born_ns(&self, state: &Adaptive) -> u64 {
-        let region_ns = state.regions.known(self.region).born_ns;
-        self.page.map_or(region_ns, |page| state.pages.known(page).born_ns.min(region_ns))
-    }
-
-    /// Where a page is counted that several share.
-    pub fn shared_page(&self) -> Option<u32> {
-        self.page.filter(|_| self.owner.is_none())
-    }
-
-    /// Counts that last of a shared page and of its region.
-    pub fn lasting<'a>(&self, state: &'a Adaptive) -> Option<Lasting<'a>> {
-        let page = state.pages.known(self.shared_page()?).long;
-        let region = state.regions.known(self.region).long;
-        Some(Lasting { page, slot: self.region, region })
-    }
-}
 
 /// Divides accesses into units, in order; `cost` is what one of them takes in nanoseconds.
 pub fn divide(

@@ -1,6 +1,6 @@
 //! Which of the techniques an interval turns on.
 
-use crate::traffic::Metrics;
+use crate::metrics::Metrics;
 
 /// DRAM accesses per microsecond below which nothing is done.
 const LEAST_MAPTU: f64 = 50.0;

@@ -20,8 +20,8 @@ pub use pages::Spread;
 
 use crate::decision::{Decision, Order, State};
 use crate::evidence::Evidence;
+use crate::metrics::Metrics;
 use crate::nodes::Nodes;
-use crate::traffic::Metrics;
 use pages::{Rules, Seen};
 
 /// Pages that are kept of an interval; later ones are not looked at.

@@ -165,7 +165,7 @@ proptest! {
         let rename = |node: NodeId| NodeId((node.0 + shift) % 3);
         let renamed = accesses.iter().map(|a| Access { from: rename(a.from), home: rename(a.home), ..*a });
         let (before, after) = (evidence(accesses.clone(), 3), evidence(renamed.collect(), 3));
-        let loads = Traffic::sampled(&before, &nodes(3)).loads();
+        let loads = before.sampled_traffic(&nodes(3)).loads();
         // Nodes of the same load are told apart by nothing but their numbers.
         prop_assume!(loads[0] != loads[1] && loads[1] != loads[2] && loads[0] != loads[2]);
         let orders = Paper::new(Spread::Complement, seed).decide(&nodes(3), &before).orders;

@@ -20,7 +20,7 @@ use numapilot_sys::affinity;
 use numapilot_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use super::{ONLINE, POSSIBLE, cpuset};
+use super::{ONLINE, POSSIBLE, groups};
 use crate::CoresError;
 
 /// Passes over all threads: they may create others meanwhile.
@@ -51,9 +51,9 @@ impl Affinity {
         let fail = |error: &dyn std::fmt::Display| format!("affinity: {error}");
         let mask = affinity::get(root).map_err(|error| fail(&error))?;
         let mask = CpuSet::from_words(&mask);
-        let read = |path: &str| cpuset::read_set(path.as_ref()).map_err(|error| fail(&error));
+        let read = |path: &str| groups::read_set(path.as_ref()).map_err(|error| fail(&error));
         let (file, is_first) =
-            cpuset::bounds_of(root).unwrap_or_else(|| (PathBuf::from(ONLINE), true));
+            groups::bounds_of(root).unwrap_or_else(|| (PathBuf::from(ONLINE), true));
         let allowed = usable(&file).map_err(|error| fail(&error))?;
         let own = affinity_of(root).unwrap_or_else(|| mask.clone());
         // In the first cpuset the kernel keeps what was set. In others it narrows that to the
@@ -120,8 +120,8 @@ impl Affinity {
 /// CPUs of a cpuset that are online. Where its file is gone, because the target was moved or the
 /// controller was switched off, those of the machine.
 fn usable(cpuset: &Path) -> Result<CpuSet, CoresError> {
-    let online = cpuset::read_set(ONLINE.as_ref())?;
-    Ok(cpuset::read_set(cpuset).map_or_else(|_| online.clone(), |own| own.intersection(&online)))
+    let online = groups::read_set(ONLINE.as_ref())?;
+    Ok(groups::read_set(cpuset).map_or_else(|_| online.clone(), |own| own.intersection(&online)))
 }
 
 /// The CPUs that a thread may use, those offline left out.
@@ -226,7 +226,7 @@ pub(super) fn widen(
     for _ in 0..PASSES {
         let members: Vec<i32> = family.iter().copied().collect();
         let known = family.len();
-        family.extend(cpuset::children_of(&members));
+        family.extend(groups::children_of(&members));
         let mut changed = family.len() > known;
         for &pid in &family {
             for tid in threads_of(pid) {

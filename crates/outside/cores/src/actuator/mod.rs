@@ -11,9 +11,11 @@
 
 mod affinity;
 mod cpuset;
+mod groups;
 
 pub use affinity::Affinity;
-pub use cpuset::{Cpuset, Version};
+pub use cpuset::Cpuset;
+pub use groups::Version;
 
 use std::path::PathBuf;
 
@@ -105,7 +107,7 @@ impl Hold {
     /// # Errors
     /// [`CoresError`].
     pub fn available(&self) -> Result<CpuSet, CoresError> {
-        let online = cpuset::read_set(ONLINE.as_ref())?;
+        let online = groups::read_set(ONLINE.as_ref())?;
         let allowed = match self {
             Self::Cpuset(cpuset) => cpuset.available()?,
             Self::Affinity(affinity) => affinity.available()?,

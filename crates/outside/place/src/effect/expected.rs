@@ -6,17 +6,16 @@ use std::path::PathBuf;
 use numapilot_sys::mempolicy::{self, Mode};
 use numapilot_topology::{CpuSet, NodeSet};
 
-use crate::allocators::Found;
 use crate::prepare::memory::mode_name;
-use crate::{NumaBalancing, Plan, Prepared, Thp};
+use crate::{NumaBalancing, Thp};
 
 /// The settings of a prepared command that can be seen in the running program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expected(pub(super) Vec<Item>);
+pub struct Expected(pub(crate) Vec<Item>);
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Item {
+pub(crate) enum Item {
     /// A memory policy.
     Memory(Policy),
     /// CPUs that all threads keep to.
@@ -40,7 +39,7 @@ pub(super) enum Item {
 
 /// A policy as `numa_maps` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Policy {
+pub(crate) struct Policy {
     pub mode: Mode,
     pub flags: i32,
     pub nodes: NodeSet,
@@ -70,37 +69,6 @@ impl Policy {
 }
 
 impl Expected {
-    /// What `prepared` does of `plan`. `allocator` is a library that was preloaded and that
-    /// nothing is known to keep out.
-    pub(crate) fn new(plan: &Plan, prepared: &Prepared, allocator: Option<&Found>) -> Self {
-        let mut items = Vec::new();
-        let noted = |subject: &str| prepared.notes.iter().any(|note| note.subject == subject);
-        if let Some((mode, flags, nodes)) = &prepared.steps.memory {
-            let nodes = NodeSet::from_words(nodes);
-            items.push(Item::Memory(Policy { mode: *mode, flags: *flags, nodes }));
-        }
-        if let Some(cpus) = &prepared.steps.cpus {
-            items.push(Item::Cpus(CpuSet::from_words(cpus)));
-        }
-        if let Some(placement) = &prepared.placement {
-            items.push(Item::Threads(placement.order().iter().copied().collect()));
-        }
-        if let Some(found) = allocator {
-            items.push(Item::Allocator { name: found.to_string(), path: found.path.clone() });
-        }
-        if plan.thp != Thp::Inherit && !noted(&format!("thp {}", plan.thp.name())) {
-            items.push(Item::Thp(plan.thp));
-        }
-        let balancing = format!("numa-balancing {}", plan.numa_balancing.name());
-        if plan.numa_balancing != NumaBalancing::Inherit && !noted(&balancing) {
-            items.push(Item::NumaBalancing(plan.numa_balancing));
-        }
-        if plan.memory.balancing && !noted("memory balancing") {
-            items.push(Item::Balancing);
-        }
-        Self(items)
-    }
-
     /// Whether there is nothing to look for.
     #[must_use]
     pub fn is_empty(&self) -> bool {

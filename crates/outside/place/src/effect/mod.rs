@@ -30,6 +30,7 @@ mod tally;
 use std::fmt;
 
 pub use expected::Expected;
+pub(crate) use expected::{Item, Policy};
 pub use observer::Observer;
 
 use crate::Note;

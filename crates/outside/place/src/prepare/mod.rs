@@ -2,6 +2,7 @@
 //! before anything runs, and what cannot be done is noted.
 
 pub(crate) mod affinity;
+mod expected;
 mod kernel;
 pub(crate) mod memory;
 pub(crate) mod own_malloc;
@@ -105,7 +106,7 @@ pub fn prepare_targets(
         None => {}
     }
     prepared.set_threads(targets.order)?;
-    prepared.expected = Expected::new(plan, &prepared, allocator.as_ref().filter(|_| is_used));
+    prepared.expected = expected::of(plan, &prepared, allocator.as_ref().filter(|_| is_used));
     if options.strict && !prepared.notes.is_empty() {
         return Err(PlaceError::Strict(prepared.notes));
     }

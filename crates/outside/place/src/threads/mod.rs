@@ -18,6 +18,7 @@ mod crew;
 mod family;
 mod obstacle;
 mod order;
+mod outcome;
 mod session;
 mod watch;
 
@@ -31,7 +32,8 @@ pub(crate) use family::Family;
 pub use obstacle::{LIBRARY, Obstacle, obstacle};
 pub(crate) use obstacle::{library, obstacle_of};
 pub use order::order;
-pub use session::{Outcome, Session};
+pub use outcome::Outcome;
+pub use session::Session;
 pub use watch::Watcher;
 
 use crate::Note;

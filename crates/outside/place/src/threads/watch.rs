@@ -17,7 +17,7 @@ use numapilot_topology::{CpuId, CpuSet};
 
 use super::crew::{Crew, Order};
 use super::family::Family;
-use super::session::Outcome;
+use super::outcome::Outcome;
 use crate::check_proc;
 
 /// Before the first look. A program takes that long to be loaded; one that has ended by

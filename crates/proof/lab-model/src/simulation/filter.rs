@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::Way;
 use super::mask::each;
-use crate::model::{LINE_BYTES, PAGE_BYTES};
+use crate::layout::PAGE_BYTES;
+use crate::model::LINE_BYTES;
 
 /// Lines of a page.
 const PAGE_LINES: usize = (PAGE_BYTES / LINE_BYTES) as usize;

@@ -2,7 +2,7 @@
 //! is written back asks.
 
 use crate::MemoryRange;
-use crate::model::PAGE_BYTES;
+use crate::layout::PAGE_BYTES;
 
 /// No node: no memory is there.
 const NOWHERE: u16 = u16::MAX;

@@ -12,8 +12,8 @@
 use super::filter::Filter;
 use super::homes::Homes;
 use super::mask::each;
+use crate::layout::PAGE_BYTES;
 use crate::model;
-use crate::model::PAGE_BYTES;
 
 /// Entries of the table of recent pages and of that of regions.
 const RECENT: usize = 64;

@@ -140,7 +140,8 @@ impl Batch<'_> {
             match ended {
                 Err(RunError::Interrupted) => finished = Finished::Interrupted,
                 ended => {
-                    let trial = Trial::of(&schedule.tasks[due.task], due.round, &ended?);
+                    let task = &schedule.tasks[due.task];
+                    let trial = Trial::of(&task.command, &task.metrics, due.round, &ended?);
                     watcher.after(&trial)?;
                     schedule.made(due.task, &trial);
                 }

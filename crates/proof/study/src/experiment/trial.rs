@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use super::definition::Metric;
 use super::printed;
-use super::schedule::Task;
 
 /// Exit statuses of what cannot be done here.
 const NOT_HERE: std::ops::RangeInclusive<i32> = 125..=127;
@@ -54,18 +53,23 @@ impl Metric {
 }
 
 impl Trial {
-    /// What a task's command left.
-    pub(super) fn of(task: &Task<'_>, round: u32, execution: &Execution) -> Self {
+    /// What a command left, of which these metrics are wanted.
+    pub(super) fn of(
+        command: &str,
+        metrics: &[&Metric],
+        round: u32,
+        execution: &Execution,
+    ) -> Self {
         Self {
-            command: task.command.clone(),
+            command: command.to_owned(),
             round,
             seconds: execution.finished.wall.as_secs_f64(),
-            outcome: outcome(task, execution),
+            outcome: outcome(metrics, execution),
         }
     }
 }
 
-fn outcome(task: &Task<'_>, execution: &Execution) -> Outcome {
+fn outcome(metrics: &[&Metric], execution: &Execution) -> Outcome {
     if let Some(failure) = execution.failure() {
         let last = message(&execution.text);
         let code = execution.finished.status.code().filter(|_| !execution.finished.timed_out);
@@ -79,7 +83,7 @@ fn outcome(task: &Task<'_>, execution: &Execution) -> Outcome {
     let mut printed = vec![usage(execution)];
     printed.extend(printed::split(&execution.text).0);
     let value = |metric: &&Metric| (metric.key(), printed::metric(metric, &printed));
-    Outcome::Values(task.metrics.iter().map(value).collect())
+    Outcome::Values(metrics.iter().map(value).collect())
 }
 
 /// What the kernel counted of the command and its children, for programs that print nothing.

@@ -1,0 +1,77 @@
+//! The kinds of counters.
+
+/// A counter that a CPU has once. All count user mode unless they say otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Scalar {
+    /// Instructions.
+    Instructions,
+    /// Instructions of the guest's kernel, which take no simulated time.
+    KernelInstructions,
+    /// The CPU's simulated clock, in picoseconds.
+    ClockPs,
+    /// Simulated time in which it ran something, in picoseconds.
+    BusyPs,
+    /// Loads.
+    Reads,
+    /// Stores.
+    Writes,
+    /// Accesses that missed the first level of cache.
+    FirstMisses,
+    /// Accesses that missed the private caches and looked into the last level.
+    LastReferences,
+    /// Accesses that missed the last level: DRAM accesses and transfers from other caches.
+    LastMisses,
+    /// Misses of the TLB on 4 KiB pages.
+    Tlb4kMisses,
+    /// Misses of the TLB on 2 MiB pages.
+    Tlb2mMisses,
+    /// Writes that had to invalidate copies in other caches.
+    Invalidations,
+    /// Sum of the latencies of DRAM accesses, in picoseconds, queues included.
+    DramLatencyPs,
+    /// The part of [`Scalar::DramLatencyPs`] spent in queues.
+    QueuePs,
+}
+
+impl Scalar {
+    /// In the order of the words.
+    pub const ALL: [Self; 14] = [
+        Self::Instructions,
+        Self::KernelInstructions,
+        Self::ClockPs,
+        Self::BusyPs,
+        Self::Reads,
+        Self::Writes,
+        Self::FirstMisses,
+        Self::LastReferences,
+        Self::LastMisses,
+        Self::Tlb4kMisses,
+        Self::Tlb2mMisses,
+        Self::Invalidations,
+        Self::DramLatencyPs,
+        Self::QueuePs,
+    ];
+}
+
+/// Counters that a CPU has once for each node, or for each direction of each link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Vector {
+    /// DRAM accesses by loads, by home node.
+    DramReads,
+    /// DRAM accesses by stores, by home node.
+    DramWrites,
+    /// Modified lines written back when they left the last cache, by home node.
+    Writebacks,
+    /// Lines that came from a cache of another CPU, by that CPU's node.
+    Transfers,
+    /// Lines carried by each link: `2 * link` towards its second end, `2 * link + 1` back.
+    LinkLines,
+}
+
+impl Vector {
+    /// In the order of the words.
+    pub const ALL: [Self; 5] =
+        [Self::DramReads, Self::DramWrites, Self::Writebacks, Self::Transfers, Self::LinkLines];
+}

@@ -1,0 +1,39 @@
+//! What should be seen in the program once it runs.
+
+use numapilot_topology::{CpuSet, NodeSet};
+
+use super::Prepared;
+use crate::allocators::Found;
+use crate::effect::{Expected, Item, Policy};
+use crate::{NumaBalancing, Plan, Thp};
+
+/// What a prepared command does of a plan. `allocator` is a library that was preloaded and that
+/// nothing is known to keep out.
+pub(super) fn of(plan: &Plan, prepared: &Prepared, allocator: Option<&Found>) -> Expected {
+    let mut items = Vec::new();
+    let noted = |subject: &str| prepared.notes.iter().any(|note| note.subject == subject);
+    if let Some((mode, flags, nodes)) = &prepared.steps.memory {
+        let nodes = NodeSet::from_words(nodes);
+        items.push(Item::Memory(Policy { mode: *mode, flags: *flags, nodes }));
+    }
+    if let Some(cpus) = &prepared.steps.cpus {
+        items.push(Item::Cpus(CpuSet::from_words(cpus)));
+    }
+    if let Some(placement) = &prepared.placement {
+        items.push(Item::Threads(placement.order().iter().copied().collect()));
+    }
+    if let Some(found) = allocator {
+        items.push(Item::Allocator { name: found.to_string(), path: found.path.clone() });
+    }
+    if plan.thp != Thp::Inherit && !noted(&format!("thp {}", plan.thp.name())) {
+        items.push(Item::Thp(plan.thp));
+    }
+    let balancing = format!("numa-balancing {}", plan.numa_balancing.name());
+    if plan.numa_balancing != NumaBalancing::Inherit && !noted(&balancing) {
+        items.push(Item::NumaBalancing(plan.numa_balancing));
+    }
+    if plan.memory.balancing && !noted("memory balancing") {
+        items.push(Item::Balancing);
+    }
+    Expected(items)
+}
