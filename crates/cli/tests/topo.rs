@@ -66,7 +66,7 @@ fn bad_roots_are_named_and_end_with_125() {
     fs::write(&nonsense, "not a recording\n").unwrap();
     let nonsense = nonsense.to_str().unwrap();
     for (root, expected) in [
-        ("/nonexistent", "/nonexistent is missing"),
+        ("/nonexistent", "--root /nonexistent is not there; name a directory"),
         (empty, "sys/devices/system/cpu is missing"),
         (nonsense, "is not a recording of a machine"),
     ] {

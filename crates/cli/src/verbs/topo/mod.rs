@@ -13,7 +13,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use numapilot_topology::{Machine, description};
 
 use self::root::Root;
@@ -89,8 +88,7 @@ impl Args {
     /// The machine the arguments name.
     fn machine(&self) -> anyhow::Result<Machine> {
         match &self.machine {
-            Some(name) => description::machine_named(name)
-                .with_context(|| format!("machine description {name}")),
+            Some(name) => Ok(description::machine_named(name)?),
             None => Root::open(&self.root)?.machine(),
         }
     }

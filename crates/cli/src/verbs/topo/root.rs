@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use numapilot_topology::{Machine, Recording, bounded};
 
 /// Bytes that a recording may have.
@@ -18,7 +18,14 @@ pub enum Root {
 
 impl Root {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        // What is not there is for the reader to say.
+        if let Ok(false) = path.try_exists() {
+            bail!(
+                "--root {} is not there; name a directory with sys and proc in it, or a file that \
+                 numapilot topo --record wrote",
+                path.display()
+            );
+        }
+        // What cannot be looked at is for the reader to say.
         if !path.exists() || path.is_dir() {
             return Ok(Self::Directory(path.to_owned()));
         }

@@ -281,7 +281,9 @@ impl Description {
 /// As [`Description::read`]; for an unknown name, one that lists those there are.
 pub fn machine_named(name_or_file: &str) -> Result<Machine, DescriptionError> {
     let (name, description) = named(name_or_file)?;
-    description.machine(&name)
+    description
+        .machine(&name)
+        .map_err(|e| DescriptionError::InFile { path: name_or_file.into(), error: Box::new(e) })
 }
 
 /// As [`machine_named`], with all that a [`Machine`] leaves out; the short name comes

@@ -32,6 +32,7 @@ pub use memory::Placed;
 pub use sample::Sample;
 
 use self::memory::NodeMemory;
+use crate::description::ByteSize;
 use crate::{CpuId, CpuSet, Machine, Node, NodeId};
 
 /// What to measure with.
@@ -106,8 +107,8 @@ pub enum MeasureError {
     NoCpu,
     /// The size asked for is no use.
     #[error(
-        "{bytes} bytes are too few to measure memory with; take at least {least}, four times the \
-         last-level cache"
+        "{} is too little memory to measure with; take at least {}, four times the last-level \
+         cache", ByteSize(*bytes), ByteSize(*least)
     )]
     TooSmall {
         /// What was asked for.

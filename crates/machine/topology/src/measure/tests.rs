@@ -52,7 +52,7 @@ fn memory_that_fits_the_cache_is_refused() {
     let machine = Machine::uniform(1, 1);
     let options = Options { bytes: Some(1 << 20), ..small() };
     let error = measure(&machine, &options, &mut |_, _, _| {}).unwrap_err().to_string();
-    assert!(error.starts_with("1048576 bytes are too few"), "{error}");
+    assert!(error.starts_with("1 MiB is too little memory"), "{error}");
 }
 
 #[test]
