@@ -40,7 +40,7 @@ pub enum ObserveError {
     #[error(
         "the kernel protects process {pid}: it has made itself undumpable (prctl \
          PR_SET_DUMPABLE) or lives in another user namespace; observe it from inside that \
-         namespace, or the whole machine with -a"
+         namespace, or the whole machine (numapilot stat -a, numapilot top without -p)"
     )]
     Protected {
         /// The number asked for.

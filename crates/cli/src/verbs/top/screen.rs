@@ -10,6 +10,9 @@ use crate::terminal::{BAD, BOLD, DIM, GOOD, WARN, bytes, plural, printable, seco
 /// What stands for a figure that could not be had.
 const NOT_SUPPORTED: &str = "<not supported>";
 
+/// Where text is wrapped that no window shows: what a terminal has at least.
+const WIDTH: usize = 80;
+
 /// By what regions are ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
@@ -37,9 +40,9 @@ impl Order {
     }
 }
 
-/// The lines without what only a window needs: for scripts.
+/// The lines without what only a window needs: for scripts. Tables have all of their columns.
 pub fn text(state: &State, order: Order) -> Vec<String> {
-    drawn(state, order, usize::MAX).lines
+    drawn(state, order, WIDTH, usize::MAX).lines
 }
 
 /// A window of this size. What does not fit is left out: the last lines first, and in tables the
@@ -52,7 +55,7 @@ pub fn window(
 ) -> Vec<String> {
     let width = usize::from(width);
     let room = usize::from(height).saturating_sub(1);
-    let Screen { mut lines, columns_left_out, .. } = drawn(state, order, width);
+    let Screen { mut lines, columns_left_out, .. } = drawn(state, order, width, width);
     if lines.len() > room {
         // Empty lines first.
         lines.retain(|line| !line.is_empty());
@@ -109,13 +112,16 @@ fn visible(line: &str) -> usize {
 
 /// What is drawn.
 struct Screen {
+    /// Columns for text, which is wrapped.
     width: usize,
+    /// Columns for tables.
+    table_width: usize,
     lines: Vec<String>,
     columns_left_out: usize,
 }
 
-fn drawn(state: &State, order: Order, width: usize) -> Screen {
-    let mut screen = Screen { width, lines: Vec::new(), columns_left_out: 0 };
+fn drawn(state: &State, order: Order, width: usize, table_width: usize) -> Screen {
+    let mut screen = Screen { width, table_width, lines: Vec::new(), columns_left_out: 0 };
     screen.lines.push(format!("{BOLD}numapilot top{BOLD:#}  {}", printable(&state.target)));
     screen.figures(state);
     screen.lines.push(String::new());
@@ -171,7 +177,7 @@ impl Screen {
     /// The columns that there is room for beside `rest` characters at the end of each line.
     fn fitting(&mut self, mut columns: Vec<Column>, rest: usize) -> Vec<Column> {
         let total = |columns: &[Column]| columns.iter().map(|column| column.width).sum::<usize>();
-        while total(&columns).saturating_add(rest) > self.width {
+        while total(&columns).saturating_add(rest) > self.table_width {
             let least = (0..columns.len()).max_by_key(|at| columns[*at].rank);
             let Some(least) = least.filter(|at| columns[*at].rank > 0) else { break };
             columns.remove(least);
@@ -209,10 +215,17 @@ impl Screen {
             let row = row.iter().map(cell).collect::<Vec<_>>().join("  ");
             self.lines.push(row.trim_end().to_owned());
         }
-        let missing = all.iter().filter(|(_, value)| value.is_err()).map(|(name, _)| *name);
-        let missing = missing.collect::<Vec<_>>().join(", ");
-        if !missing.is_empty() {
-            let text = format!("{NOT_SUPPORTED} {missing} (numapilot stat says why)");
+        // Figures that are missing for one reason share it.
+        let mut missing: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (name, value) in &all {
+            let Err(why) = value else { continue };
+            match missing.iter_mut().find(|(reason, _)| reason == why) {
+                Some((_, names)) => names.push(name),
+                None => missing.push((why, vec![name])),
+            }
+        }
+        for (why, names) in missing {
+            let text = format!("{NOT_SUPPORTED} {}: {}", names.join(", "), printable(why));
             let text = wrap(&text, self.width, "", "  ");
             self.lines.extend(text.lines().map(|line| format!("{DIM}{line}{DIM:#}")));
         }
@@ -267,7 +280,7 @@ impl Screen {
             let _ = write!(head, "{:>1$}", column.title, column.width);
         }
         let caption = "  DRAM accesses/s of row to column";
-        if visible(&head) + caption.len() <= self.width {
+        if visible(&head) + caption.len() <= self.table_width {
             head += caption;
         }
         self.lines.push(head);
