@@ -8,14 +8,13 @@ use std::io;
 
 use numapilot_observe::hardware::AccessPmu;
 use numapilot_observe::lab::{LabError, LabPmu};
+use numapilot_observe::pmu::PERMIT_COUNTING;
 use numapilot_sys::perf::{Counter, Event, Scope};
 use numapilot_sys::sampling::{SampledEvent, Sampling};
 
 use super::check::{Check, Files};
 
 const PARANOID: &str = "proc/sys/kernel/perf_event_paranoid";
-const MACHINE_WIDE: &str = "run as root, or: sudo setcap cap_perfmon+ep \"$(command -v numapilot)\", \
-                            or: sudo sysctl kernel.perf_event_paranoid=0";
 
 pub fn checks(files: &Files) -> Vec<Check> {
     let open = |event, scope, user_only| Counter::open(event, scope, None, user_only).map(drop);
@@ -92,6 +91,16 @@ fn no_permission(name: &str, files: &Files, error: &io::Error, remedy: &str) -> 
     )
 }
 
+/// What the kernel says to an event that it does not have.
+fn refused(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV | libc::EOPNOTSUPP) => {
+            "the kernel knows no such event".to_owned()
+        }
+        _ => format!("perf_event_open: {error}"),
+    }
+}
+
 fn hardware(files: &Files, trial: io::Result<()>) -> Check {
     const NAME: &str = "hardware counters";
     match trial {
@@ -105,13 +114,13 @@ fn hardware(files: &Files, trial: io::Result<()>) -> Check {
         Err(error) if virtual_machine(files) => Check::missing(
             NAME,
             "tried: none",
-            format!("this virtual machine has no PMU (perf_event_open: {error})"),
+            format!("this virtual machine has no PMU ({})", refused(&error)),
             "ask for one: QEMU/KVM -cpu host,pmu=on; in a cloud: a metal or dedicated-host size",
         ),
         Err(error) => Check::missing(
             NAME,
             "tried: none",
-            format!("no driver for this processor's PMU (perf_event_open: {error})"),
+            format!("no driver for this processor's PMU ({})", refused(&error)),
             "boot a kernel that knows the processor, without nmi_watchdog or another profiler on it",
         ),
     }
@@ -141,7 +150,7 @@ fn machine_wide(files: &Files, trial: io::Result<()>) -> Check {
     const NAME: &str = "machine-wide counting";
     match trial {
         Ok(()) => Check::works(NAME, "tried: permitted"),
-        Err(error) if forbidden(&error) => no_permission(NAME, files, &error, MACHINE_WIDE),
+        Err(error) if forbidden(&error) => no_permission(NAME, files, &error, PERMIT_COUNTING),
         Err(error) => Check::missing(
             NAME,
             "tried: none",
@@ -177,9 +186,10 @@ fn samples(
     };
     match open(&pmu) {
         Ok(()) => Check::works(NAME, format!("tried: {} can be opened", pmu.name)),
-        Err(error) if forbidden(&error) => {
-            Check { found: pmu.name.to_owned(), ..no_permission(NAME, files, &error, MACHINE_WIDE) }
-        }
+        Err(error) if forbidden(&error) => Check {
+            found: pmu.name.to_owned(),
+            ..no_permission(NAME, files, &error, PERMIT_COUNTING)
+        },
         Err(error) => Check::missing(
             NAME,
             pmu.name,
@@ -193,7 +203,6 @@ fn samples(
 /// whatever it says.
 fn paranoid(files: &Files, unbound: bool) -> Check {
     const NAME: &str = "perf_event_paranoid";
-    let lower = "sudo sysctl kernel.perf_event_paranoid=0";
     match files.number::<i32>(PARANOID) {
         None => Check::missing(
             NAME,
@@ -207,19 +216,19 @@ fn paranoid(files: &Files, unbound: bool) -> Check {
             NAME,
             "1",
             "users without CAP_PERFMON count their own programs, kernel included",
-            lower,
+            PERMIT_COUNTING,
         ),
         Some(2) => Check::limited(
             NAME,
             "2",
             "users without CAP_PERFMON count their own programs, without the kernel",
-            lower,
+            PERMIT_COUNTING,
         ),
         Some(level) => Check::limited(
             NAME,
             level.to_string(),
             "users without CAP_PERFMON count nothing",
-            lower,
+            PERMIT_COUNTING,
         ),
     }
 }

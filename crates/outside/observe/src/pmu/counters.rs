@@ -188,6 +188,12 @@ fn denied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
+/// What permits counting machine-wide, too: the kernel asks for 0 or less for the events of a CPU
+/// (Documentation/admin-guide/sysctl/kernel.rst, `perf_event_paranoid`).
+pub const PERMIT_COUNTING: &str = "run as root, or: sudo setcap cap_perfmon+ep \
+                                   \"$(command -v numapilot)\", or: sudo sysctl \
+                                   kernel.perf_event_paranoid=0";
+
 /// Why an event could not be opened, and what would help.
 fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
@@ -195,9 +201,8 @@ fn reason(error: &io::Error) -> String {
             let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
                 .map_or_else(|_| "?".to_owned(), |t| t.trim().to_owned());
             format!(
-                "not permitted (perf_event_paranoid is {paranoid}): set it to -1 \
-                 (sysctl kernel.perf_event_paranoid=-1), run with CAP_PERFMON, or allow \
-                 perf_event_open in the container's seccomp filter"
+                "not permitted (perf_event_paranoid is {paranoid}): {PERMIT_COUNTING}; in a \
+                 container also allow perf_event_open in its seccomp filter"
             )
         }
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => {
@@ -253,7 +258,7 @@ mod tests {
     #[test]
     fn reasons_name_the_remedy() {
         let text = |errno| reason(&io::Error::from_raw_os_error(errno));
-        assert!(text(libc::EACCES).contains("kernel.perf_event_paranoid=-1"));
+        assert!(text(libc::EACCES).contains(PERMIT_COUNTING));
         assert!(text(libc::EMFILE).contains("ulimit -n"));
         assert!(text(libc::E2BIG).contains("perf_event_open failed"));
     }
