@@ -41,7 +41,9 @@ fn json_keeps_its_contract() {
 fn lines_for_programs_are_where_they_should_be() {
     let seconds = predicate::str::is_match(r"(?m)^seconds \d+\.\d+$").unwrap();
     let checksum = predicate::str::is_match(r"(?m)^checksum [0-9a-f]{16}$").unwrap();
-    bench(&["w2"]).args(SMALL).assert().success().stdout(seconds.and(checksum));
+    let no_blanks = predicate::str::is_match(r"(?m) $").unwrap().not();
+    let all = seconds.and(checksum).and(no_blanks);
+    bench(&["w2"]).args(SMALL).assert().success().stdout(all);
 }
 
 #[test]

@@ -80,3 +80,35 @@ fn completions_into_a_closed_pipe_are_success() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_numapilot"));
     assert!(command.args(["completions", "bash"]).stdout(writer).status().unwrap().success());
 }
+
+/// Paragraphs are as wide as the terminal, not broken a second time.
+#[test]
+fn help_fills_its_lines() {
+    for words in [&["bench"][..], &["report"], &["study", "run"], &["tune"], &["run"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_numapilot"));
+        let output = command.args(words).arg("--help").env("COLUMNS", "80").output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<&str> = help.lines().collect();
+        for pair in lines.windows(2) {
+            let is_text = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            let first = pair[1].split(' ').next().unwrap_or_default();
+            let would_fit = pair[0].chars().count() + 1 + first.chars().count() <= 80;
+            assert!(!(is_text(pair[0]) && is_text(pair[1]) && would_fit), "{words:?}: {pair:?}");
+            assert!(pair[0].chars().count() <= 80, "{words:?}: {pair:?}");
+        }
+    }
+}
+
+/// Beside the command there are running processes.
+#[test]
+fn usage_names_what_can_be_given_instead_of_a_command() {
+    for (verb, others) in
+        [("stat", &["-p PID", "-a"][..]), ("balance", &["-p PID"]), ("cores", &["-p PID"])]
+    {
+        let output = numapilot(&[verb]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        for other in others {
+            assert!(error.contains(&format!("numapilot {verb} [OPTIONS] {other}")), "{error}");
+        }
+    }
+}

@@ -44,6 +44,10 @@ const REMEDY: &str = "run as the target's user or as root, and see numapilot doc
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
+    override_usage = "\
+numapilot balance [OPTIONS] COMMAND...
+       numapilot balance [OPTIONS] -p PID[,PID]
+       numapilot balance replay [OPTIONS] FILE",
     after_help = "\
 Examples:\n  numapilot balance ./server --port 80\n  \
 numapilot balance -p $(pidof server) --dry-run\n  \

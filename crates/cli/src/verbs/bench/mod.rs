@@ -22,11 +22,10 @@ use crate::terminal::Terminal;
 /// Arguments of `bench`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Every workload prints its phases, `seconds` (all phases but the load), its peak RSS and a
-`checksum` that does not depend on threads or timing. To compare two allocators by hand:
-
-  numapilot bench w1 --data moving-cluster
-  numapilot run --allocator jemalloc -- numapilot bench w1 --data moving-cluster")]
+Every workload prints its phases, `seconds` (all phases but the load), its peak RSS and a \
+`checksum` that does not depend on threads or timing. To compare two allocators by hand:\n\n  \
+numapilot bench w1 --data moving-cluster\n  \
+numapilot run --allocator jemalloc -- numapilot bench w1 --data moving-cluster")]
 pub struct Args {
     #[command(subcommand)]
     workload: Workload,

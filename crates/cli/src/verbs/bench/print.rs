@@ -20,6 +20,15 @@ pub struct Page<'a> {
     pub checksum: u64,
 }
 
+/// How many in a second, in powers of 1000: `12.3 M`.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        n if n >= 1e6 => format!("{:.1} M", n / 1e6),
+        n if n >= 1e3 => format!("{:.1} k", n / 1e3),
+        n => format!("{n:.1}"),
+    }
+}
+
 /// Prints the phases and the result.
 pub fn outcome<A>(
     terminal: &Terminal,
@@ -39,10 +48,10 @@ pub fn outcome<A>(
             phase.name.to_owned(),
             terminal::seconds(seconds),
             terminal::seconds(phase.cpu.as_secs_f64()),
-            format!("{:.1} M", (page.items)(phase.name) as f64 / seconds / 1e6),
+            rate((page.items)(phase.name) as f64 / seconds),
         ]);
     }
-    writeln!(out, "{table}")?;
+    writeln!(out, "{}", terminal::trimmed(&table))?;
     writeln!(out)?;
     writeln!(out, "seconds {:.6}", outcome.seconds)?;
     writeln!(out, "records/s {}", Grouped(outcome.items_per_second as u64))?;
@@ -51,4 +60,14 @@ pub fn outcome<A>(
     let checked = if outcome.checked { " (checked)" } else { "" };
     writeln!(out, "checksum {:016x}{checked}", page.checksum)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_phases_have_a_rate_too() {
+        assert_eq!([4e7, 12_345.0, 7.0].map(rate), ["40.0 M", "12.3 k", "7.0"]);
+    }
 }

@@ -34,6 +34,10 @@ const SHORTEST_TICK: Duration = Duration::from_millis(10);
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
+    override_usage = "\
+numapilot cores [OPTIONS] COMMAND...
+       numapilot cores [OPTIONS] -p PID[,PID]
+       numapilot cores simulate [OPTIONS]",
     after_help = "\
 Examples:\n  numapilot cores ./server --port 80\n  \
 numapilot cores -p $(pidof server) --placement sparse\n  \

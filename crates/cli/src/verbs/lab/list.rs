@@ -7,7 +7,7 @@ use numapilot_lab::Shape;
 use numapilot_topology::description::{SHIPPED, named};
 use serde::Serialize;
 
-use crate::terminal::{Terminal, bytes, table};
+use crate::terminal::{Terminal, bytes, table, trimmed, wrap};
 
 /// Arguments of `lab list`.
 #[derive(clap::Args)]
@@ -37,9 +37,9 @@ impl Args {
             terminal.json(&entries)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let header = ["name", "nodes", "CPUs", "memory", "in the lab", "", "machine"];
+        let header = ["name", "nodes", "CPUs", "memory", "in the lab", ""];
         let mut rows = table(&header, &[1, 2, 3, 4, 5]);
-        for entry in entries {
+        for entry in &entries {
             rows.add_row([
                 entry.name.to_owned(),
                 entry.nodes.to_string(),
@@ -47,10 +47,16 @@ impl Args {
                 bytes(entry.memory_bytes),
                 format!("{} CPUs", entry.lab_cpus),
                 bytes(entry.lab_memory_bytes),
-                entry.title,
             ]);
         }
-        writeln!(terminal.out(), "{}", rows.trim_fmt())?;
+        let mut out = terminal.out();
+        let rows = trimmed(&rows);
+        let mut rows = rows.lines();
+        writeln!(out, "{}", rows.next().unwrap_or_default())?;
+        for (row, entry) in rows.zip(&entries) {
+            writeln!(out, "{row}")?;
+            write!(out, "{}", wrap(&entry.title, terminal.width(), "     ", "     "))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

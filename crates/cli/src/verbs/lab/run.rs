@@ -35,7 +35,7 @@ pub struct MachineArgs {
     /// Transparent huge pages in the guest.
     #[arg(long, value_name = "WHEN", value_parser = ["always", "madvise", "never"])]
     thp: Option<String>,
-    /// Automatic NUMA balancing in the guest.
+    /// Automatic NUMA balancing in the guest: on, off or tiering.
     #[arg(long, value_name = "MODE", value_parser = values::balancing)]
     numa_balancing: Option<u8>,
     /// Weights of nodes for weighted interleave: 0=3,1=1.
@@ -44,7 +44,7 @@ pub struct MachineArgs {
     /// Run as this user, by name or number; root when left out.
     #[arg(long, value_name = "USER", value_parser = values::user)]
     user: Option<numapilot_lab::User>,
-    /// Count nothing: the guest runs faster, and there are no figures.
+    /// Count nothing, so that there are no figures: faster for one thread, often slower for many.
     #[arg(long)]
     no_model: bool,
     /// How long the machine may take to boot.

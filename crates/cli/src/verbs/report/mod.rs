@@ -20,12 +20,10 @@ use crate::terminal::{Terminal, plural};
 /// Arguments of `report`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The page needs nothing from the network. Beside it are the results it was made from, as lines of
-JSON (page.jsonl) and as a table (page.csv).
-
-Example:
-  numapilot study run --all --output results.jsonl
-  numapilot report results.jsonl --output page.html")]
+The page needs nothing from the network. Beside it are the results it was made from, as lines of \
+JSON (page.jsonl) and as a table (page.csv).\n\n\
+Example:\n  numapilot study run --all --output results.jsonl\n  \
+numapilot report results.jsonl --output page.html")]
 pub struct Args {
     /// Results of `study run`.
     #[arg(value_name = "FILE", default_value = RESULTS)]

@@ -30,6 +30,10 @@ use crate::verbs::run::load_profile;
 
 /// Arguments of `stat`.
 #[derive(clap::Args)]
+#[command(override_usage = "\
+numapilot stat [OPTIONS] COMMAND...
+       numapilot stat [OPTIONS] -p PID[,PID] [COMMAND]...
+       numapilot stat [OPTIONS] -a [COMMAND]...")]
 pub struct Args {
     /// Repeat the run N times; figures become means, with the standard deviation of the runs.
     #[arg(short = 'r', long = "repeat", value_name = "N", default_value_t = 1,

@@ -22,14 +22,12 @@ use crate::terminal::Terminal;
 /// Arguments of `study run`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Results are in the file of --output as soon as they are there; `numapilot report` draws them. The
-exit status is 1 when something is not reproduced.
-
-Examples:
-  numapilot study run A5 A9
-  numapilot study run --paper numalloc --scale laptop
-  numapilot study run --machine lab
-  numapilot study run --all --resume && numapilot report")]
+Results are in the file of --output as soon as they are there; `numapilot report` draws them. The \
+exit status is 1 when something is not reproduced.\n\n\
+Examples:\n  numapilot study run A5 A9\n  \
+numapilot study run --paper numalloc --scale laptop\n  \
+numapilot study run --machine lab\n  \
+numapilot study run --all --resume && numapilot report")]
 pub struct Args {
     /// Experiments of `study list`, or files of your own.
     #[arg(

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::all::{Args, End, median};
 use crate::itself;
 use crate::terminal::{self, BOLD, Terminal};
+use crate::verbs::bench::print;
 
 /// What a kernel runs under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -165,7 +166,7 @@ pub fn print(terminal: &Terminal, outcomes: &[Value]) -> anyhow::Result<()> {
         ];
         for name in [WHOLE, SETTLED] {
             let ratio = alone.map(|alone| rate(outcome, name) / rate(alone, name));
-            row.push(format!("{:.1} M", rate(outcome, name) / 1e6));
+            row.push(print::rate(rate(outcome, name)));
             row.push(ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
         }
         table.add_row(row);
