@@ -169,7 +169,7 @@ pub(crate) const ONLY_IN_A_LAB: &str =
 
 fn imbalance_reason(nodes: usize) -> String {
     if nodes < 2 {
-        "this machine has one memory controller node: there is nothing to balance".to_owned()
+        "this machine has one node with memory: there is nothing to balance".to_owned()
     } else {
         "counters of the core do not tell which node's memory an access went to; that takes \
          uncore counters or access samples"

@@ -162,8 +162,8 @@ fn balancing_of(value: u32, writable: bool) -> Check {
     Check::limited(
         AUTO_NUMA,
         setting,
-        "the setting is machine-wide and this user may not change it; --numa-balancing off works \
-         without, for one program",
+        "the setting is machine-wide and this user may not change it; numapilot run \
+         --numa-balancing off keeps the pages of one program where they are without changing it",
         match AutoNuma(value) {
             now if now.is_on() => {
                 format!("to switch it off for all programs: {}", now.off().command())
