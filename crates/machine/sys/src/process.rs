@@ -55,14 +55,27 @@ impl From<&libc::rusage> for Usage {
 /// # Errors
 /// `ECHILD` when it is not a child of this process or was waited for already.
 pub fn wait(pid: i32) -> io::Result<(ExitStatus, Usage)> {
+    wait4(pid, 0).map(|(_, status, usage)| (status, usage))
+}
+
+/// Takes the status of child `pid` away if it has ended; `None` where it has not, or where a
+/// debugger gets it first.
+///
+/// # Errors
+/// As [`wait`].
+pub fn reap(pid: i32) -> io::Result<Option<Usage>> {
+    wait4(pid, libc::WNOHANG).map(|(found, _, usage)| (found != 0).then_some(usage))
+}
+
+fn wait4(pid: i32, options: i32) -> io::Result<(i64, ExitStatus, Usage)> {
     let mut status = 0;
     // SAFETY: a zeroed rusage is a valid value of a struct of integers.
     let mut raw: libc::rusage = unsafe { std::mem::zeroed() };
-    retry(|| {
+    let found = retry(|| {
         // SAFETY: both pointers are to live locals of the right types.
-        check(i64::from(unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut raw) }))
+        check(i64::from(unsafe { libc::wait4(pid, &raw mut status, options, &raw mut raw) }))
     })?;
-    Ok((ExitStatus::from_raw(status), Usage::from(&raw)))
+    Ok((found, ExitStatus::from_raw(status), Usage::from(&raw)))
 }
 
 /// Sends `signal` to every process of a group.
@@ -263,10 +276,10 @@ mod tests {
         let child = Command::new("sleep").arg("600").spawn().unwrap();
         let fd = PidFd::open(pid(&child)).unwrap();
         assert!(!fd.ended_within(Some(Duration::from_millis(1))).unwrap());
+        assert_eq!(reap(pid(&child)).unwrap(), None);
         fd.signal(libc::SIGKILL).unwrap();
         assert!(fd.ended_within(None).unwrap());
-        let (status, _) = wait(pid(&child)).unwrap();
-        assert_eq!(status.signal(), Some(libc::SIGKILL));
+        assert!(reap(pid(&child)).is_ok_and(|usage| usage.is_some()));
         assert_eq!(fd.signal(0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 

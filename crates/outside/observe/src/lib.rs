@@ -28,6 +28,7 @@ mod newcomers;
 pub mod node_counters;
 pub mod numa_maps;
 mod observation;
+pub mod orphans;
 pub mod pmu;
 mod resident;
 mod rings;

@@ -16,12 +16,11 @@ use std::time::Duration;
 use numapilot_sys::{open_files, prctl, process};
 use procfs::ProcError;
 use procfs::process::{Process, Stat};
-use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::newcomers::{Born, Newcomers};
 use crate::numa_maps::{self, NodeBytes};
 use crate::thread_group::{has_ended, lost_its_first, open_memory_file, tids};
-use crate::{Footprint, ObserveError, Resident};
+use crate::{Footprint, ObserveError, Resident, orphans};
 
 /// CPU time and faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,8 +102,8 @@ impl Member {
     /// Waits for it where nobody else will: an orphan that has ended, and whose parent this process is.
     fn bury(&self, root: Option<i32>, adopter: Option<i32>) {
         let is_orphan = adopter == Some(self.parent) && root != Some(self.process.pid);
-        if let Some(pid) = Pid::from_raw(self.process.pid).filter(|_| self.zombie && is_orphan) {
-            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        if self.zombie && is_orphan {
+            orphans::bury(self.process.pid);
         }
     }
 
