@@ -95,8 +95,9 @@ fn run_and_balance() {
 #[test]
 fn tune() {
     let Some(namespace) = Namespace::new() else { return };
-    // The trial's own child must go as well, however early it was born; the trial ends it.
-    let script = "sleep 600 & sleep 0.03; kill $!";
+    // Children of the trial must go as well, however early they were born and also when the trial has
+    // ended and tune is about to end them: one in its group, one that has left it.
+    let script = "sleep 600 & setsid sleep 600 & sleep 0.03";
     let verb = [
         "tune",
         "--allow-machine-wide",

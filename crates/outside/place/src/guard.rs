@@ -13,10 +13,11 @@
 //! numapilot does the same: for each group there is a [shared file](crate::shared_file), in which
 //! the first process of the group has noted itself. This process makes the file before the fork,
 //! and the child writes into it before the program runs, so that there is no moment at which the
-//! program has a child and nobody knows of its group.
+//! program has a child and nobody knows of its group. What has left that group is found by a
+//! [variable](RUN) in its environment, which names the process that has started the program.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, PipeWriter};
 use std::os::fd::OwnedFd;
@@ -34,14 +35,14 @@ use procfs::process::Stat;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::NamedTempFile;
 
-use crate::{check_proc, scratch, shared_file};
+use crate::{check_proc, name_prefix, scratch, shared_file};
 
 /// The running program, also when its file was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
 /// What it is called in `ps`: a signal to everything named numapilot does not hit it.
 const NAME: &str = "numapilot-guard";
 /// What finds the journals and the files of this user.
-const ENVIRONMENT: [&str; 2] = ["XDG_RUNTIME_DIR", "TMPDIR"];
+const ENVIRONMENT: [&str; 3] = ["XDG_RUNTIME_DIR", "HOME", "TMPDIR"];
 
 /// For a process that closes its files while it ends.
 const END: Duration = Duration::from_secs(60);
@@ -53,12 +54,13 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The [kind](shared_file) of the files in which groups are noted.
 const KIND: &str = "group";
 
+/// Variable that [marks](run_mark) the processes of a run that ends with this process.
+pub const RUN: &str = "NUMAPILOT_TUNE_RUN";
+
 /// Whether this program understands what a guard is started with.
 static ENABLED: AtomicBool = AtomicBool::new(false);
 /// Its end of the pipe, while there is a guard.
 static PIPE: Mutex<Option<PipeWriter>> = Mutex::new(None);
-/// A file for each group that ends with this process.
-static GROUPS: Mutex<BTreeMap<i32, GroupNote>> = Mutex::new(BTreeMap::new());
 
 /// Says that this program is `numapilot`, which can be its own guard. Other programs that use
 /// this library have none.
@@ -107,30 +109,29 @@ fn has_reader(pipe: &PipeWriter) -> bool {
 /// be killed afterwards, the group is ended; dropped, the group is this process's business no
 /// longer.
 #[derive(Debug)]
-pub(crate) struct GroupNote(NamedTempFile);
+pub struct GroupNote(NamedTempFile);
 
 impl GroupNote {
     /// An empty file, which stands for no group.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         // What the child reads of itself there would be numbers of another namespace.
         check_proc().map_err(io::Error::other)?;
         shared_file(KIND).map(Self)
     }
 
     /// For [`numapilot_sys::spawn::Steps::install_with_note`].
-    pub fn file(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn file(&self) -> io::Result<OwnedFd> {
         self.0.as_file().try_clone().map(OwnedFd::from)
     }
 }
 
-/// Keeps the note of a program that has started until [`forget_group`].
-pub(crate) fn watch_group(group: i32, note: GroupNote) {
-    whole(&GROUPS).insert(group, note);
-}
-
-/// The group is this process's business no longer.
-pub(crate) fn forget_group(group: i32) {
-    whole(&GROUPS).remove(&group);
+/// The value of [`RUN`] for the processes of a run that is to end with this process; `number`
+/// tells the runs of this process apart.
+///
+/// # Errors
+/// Those of reading `/proc`.
+pub fn run_mark(number: u64) -> io::Result<String> {
+    Ok(format!("{}{number}", name_prefix("run")?))
 }
 
 /// What a guard does first: waits until process `pid`, which began at `start_time`, has ended.
@@ -153,14 +154,54 @@ pub fn attend(pid: u32, start_time: u64) -> io::Result<bool> {
     }
 }
 
-/// Ends the groups of programs that processes of this user have left which were killed; those that
-/// somebody was left of, for people.
+/// Ends the groups of programs that processes of this user have left which were killed, and what
+/// has left these groups but carries the [mark](run_mark) of such a process; those that somebody
+/// was left of, for people.
 #[must_use]
 pub fn end_stale_groups() -> Vec<String> {
     let deadline = Instant::now() + GRACE;
-    let groups = scratch::stale_files(KIND).filter_map(|path| Group::read(&path));
+    let notes: Vec<_> = scratch::stale_files(KIND).collect();
+    if notes.is_empty() {
+        // Whoever has marked a process has a note until it has ended.
+        return Vec::new();
+    }
+    let groups = notes.iter().filter_map(|path| Group::read(path));
     let ended = groups.filter(|group| group.end(deadline));
-    ended.map(|group| format!("ended what was left in process group {}", group.leader)).collect()
+    let mut ended: Vec<String> = ended
+        .map(|group| format!("ended what was left in process group {}", group.leader))
+        .collect();
+    let marked = end_marked(deadline, scratch::is_of_dead_process);
+    ended.extend(marked.into_iter().map(|(name, pid)| format!("ended {name} ({pid})")));
+    ended
+}
+
+/// Kills the processes of this user whose [`RUN`] is chosen, and those that they start meanwhile;
+/// their names and numbers.
+fn end_marked(deadline: Instant, is_chosen: impl Fn(&str) -> bool) -> Vec<(String, i32)> {
+    let (this, user) = (std::process::id().cast_signed(), rustix::process::geteuid().as_raw());
+    let mut known = HashSet::new();
+    let mut ended = Vec::new();
+    loop {
+        let before = known.len();
+        for process in procfs::process::all_processes().into_iter().flatten().flatten() {
+            if process.pid == this || !process.uid().is_ok_and(|owner| owner == user) {
+                continue;
+            }
+            let mark = process.environ().ok().and_then(|mut all| all.remove(OsStr::new(RUN)));
+            if !mark.and_then(|mark| mark.into_string().ok()).is_some_and(|mark| is_chosen(&mark)) {
+                continue;
+            }
+            let Ok(fd) = PidFd::open(process.pid) else { continue };
+            // `process` is tied to the one that was read: while it answers, the number is its own.
+            let Ok(stat) = process.stat() else { continue };
+            if known.insert((stat.pid, stat.starttime)) && fd.signal(libc::SIGKILL).is_ok() {
+                ended.push((stat.comm, stat.pid));
+            }
+        }
+        if known.len() == before || Instant::now() >= deadline {
+            return ended;
+        }
+    }
 }
 
 /// A process group whose number may have become another's.
@@ -310,6 +351,44 @@ mod tests {
         assert!(process::start_time(stranger.id()).is_ok());
         stranger.kill().unwrap();
         stranger.wait().unwrap();
+    }
+
+    /// A program in a session of its own, whose environment is all that tells whose it is.
+    #[test]
+    fn what_has_left_the_group_is_told_by_its_mark() {
+        let this = format!("{}:", run_mark(0).unwrap());
+        let marked = |mark: &str| {
+            let mut command = Command::new("setsid");
+            command.args(["sleep", "600"]).env(RUN, mark).stdin(Stdio::null());
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let (mine, stranger) = (format!("{this}mine"), format!("{this}stranger"));
+        let mut children = [marked(&mine), marked(&stranger)];
+        let pids = children.each_ref().map(|child| child.id().cast_signed());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut ended = Vec::new();
+        // The mark is seen once the program runs.
+        while ended.is_empty() && Instant::now() < deadline {
+            ended = end_marked(deadline, |mark| mark == mine);
+        }
+        let ended: Vec<i32> = ended.into_iter().map(|(_, pid)| pid).collect();
+        let lives = process::start_time(children[1].id()).is_ok();
+        for child in &mut children {
+            let _ = child.kill();
+        }
+        let statuses = children.each_mut().map(|child| child.wait().unwrap().signal());
+        assert_eq!(ended, [pids[0]]);
+        assert!(lives, "{statuses:?}");
+    }
+
+    #[test]
+    fn marks_of_the_living_are_no_marks_of_the_dead() {
+        assert!(!scratch::is_of_dead_process(&run_mark(3).unwrap()));
+        assert!(!scratch::is_of_dead_process("prepare"));
+        let mark = run_mark(3).unwrap();
+        let (process, _) = mark.rsplit_once('.').unwrap();
+        // The same number, and another start.
+        assert!(scratch::is_of_dead_process(&format!("{process}.1-3")));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, ExitStatus};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use numapilot_sys::process::Usage;
@@ -25,6 +26,8 @@ pub struct Running {
     pid: i32,
     fd: PidFd,
     own_group: bool,
+    /// Kept until what is ended with the program has ended.
+    group: Option<Arc<GroupNote>>,
     started: Instant,
     ended: bool,
     held: Option<Held>,
@@ -68,14 +71,12 @@ impl Running {
         let pid = child.id().cast_signed();
         match PidFd::open(pid) {
             Ok(fd) => {
-                if let Some(note) = note {
-                    guard::watch_group(pid, note);
-                }
                 if let Some(session) = &mut threads {
                     // No thread to be had: what the library places is placed all the same.
                     let _ = session.watch(pid);
                 }
-                Ok(Self { pid, fd, own_group, started, ended: false, held, threads })
+                let group = note.map(Arc::new);
+                Ok(Self { pid, fd, own_group, group, started, ended: false, held, threads })
             }
             Err(error) => {
                 // Without a pidfd (kernel before 5.3, a filter of system calls) it could not be
@@ -101,6 +102,13 @@ impl Running {
     #[must_use]
     pub fn has_own_group(&self) -> bool {
         self.own_group
+    }
+
+    /// What has the guard end the rest of its group, should this process be killed: for those who
+    /// keep it longer than the program itself lives. `None` without a group of its own.
+    #[must_use]
+    pub fn group_note(&self) -> Option<Arc<GroupNote>> {
+        self.group.clone()
     }
 
     /// Sends a signal to the program, or to all of its group if it has its own.
@@ -130,7 +138,6 @@ impl Running {
                 let _ = self.signal(libc::SIGKILL);
             }
         }
-        self.leaves_group();
         let (status, usage) = process::wait(self.pid).map_err(|source| self.watch(source))?;
         let wall = self.started.elapsed();
         self.ended = true;
@@ -152,14 +159,6 @@ impl Running {
         self.fd.ended_within(limit).map_err(|source| self.watch(source))
     }
 
-    /// To be called when the program has ended or was killed, and before it is waited for:
-    /// then its number can become another's.
-    fn leaves_group(&self) {
-        if self.own_group {
-            guard::forget_group(self.pid);
-        }
-    }
-
     fn watch(&self, source: std::io::Error) -> PlaceError {
         PlaceError::Watch { pid: self.pid, source }
     }
@@ -177,7 +176,6 @@ impl Drop for Running {
         if !self.ended {
             // It may have ended already; nothing to do about an error either way.
             let _ = self.signal(libc::SIGKILL);
-            self.leaves_group();
             let _ = process::wait(self.pid);
         }
     }

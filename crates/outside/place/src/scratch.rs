@@ -84,6 +84,13 @@ pub(crate) fn stale_files(kind: &str) -> impl Iterator<Item = PathBuf> {
     stale.filter(move |stale| stale.kind == kind && stale.is_of_this_boot).map(|stale| stale.path)
 }
 
+/// Whether a name begins with the [`name_prefix`] of a process of this boot that is dead.
+pub(crate) fn is_of_dead_process(name: &str) -> bool {
+    let Ok(owner) = Owner::this() else { return false };
+    let (Ok(this), Some((_, maker))) = (Maker::of(&owner), parse(name)) else { return false };
+    maker.boot == this.boot && maker.is_dead(&this, &owner)
+}
+
 fn places() -> [PathBuf; 2] {
     [PathBuf::from(SHARED), env::temp_dir()]
 }

@@ -6,7 +6,8 @@
 //! in `/proc` counts, as last seen before the end, if the program ran long enough to be
 //! seen with its libraries loaded. Neither has huge pages of hugetlbfs, and `ru_maxrss` has nothing
 //! of processes that the program does not wait for, such as daemons: these are looked at while they
-//! run, and when the program has ended.
+//! run, and when the program has ended; where this process adopts [orphans], each is asked for its
+//! own peak when it ends.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -15,7 +16,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use numapilot_observe::{Resident, Tree};
+use numapilot_observe::{Resident, Tree, orphans};
 use numapilot_place::{Finished, Prepared, Running};
 use procfs::process::Process;
 
@@ -81,6 +82,8 @@ pub fn execute(
     let (mut capture, writer) = Capture::new().map_err(|e| io_error("cannot make a pipe", e))?;
     let stderr = writer.try_clone().map_err(|e| io_error("cannot duplicate a pipe", e))?;
     let Surroundings { stdin, directory, timeout, interrupted } = surroundings;
+    // Of earlier runs.
+    orphans::take_peak_rss_bytes();
     let start = Instant::now();
     let running = prepared.spawn(|command| {
         command.stdin(stdin).stdout(writer).stderr(stderr);
@@ -112,7 +115,8 @@ pub fn execute(
         look = (2 * look).min(TICK);
     };
     let text = capture.finish().map_err(|e| io_error("cannot read the program's output", e))?;
-    let peak_rss_bytes = peak.bytes(finished.usage.peak_rss_bytes);
+    let peak_rss_bytes =
+        peak.bytes(finished.usage.peak_rss_bytes).max(orphans::take_peak_rss_bytes());
     Ok(Execution { finished, text, peak_rss_bytes })
 }
 

@@ -5,17 +5,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use numapilot_observe::orphans;
 use numapilot_observe::thread_group::has_ended;
-use numapilot_sys::prctl;
+use numapilot_place::Running;
+use numapilot_place::guard::{self, GroupNote};
+use numapilot_sys::{prctl, process};
 use procfs::process::{Process, Stat};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
-};
-
-/// Variable that marks the processes of a run.
-pub const MARK: &str = "NUMAPILOT_TUNE_RUN";
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// How long what a successful run left may go on, to end by itself.
 pub const PATIENCE: Duration = Duration::from_millis(100);
@@ -33,6 +32,8 @@ pub struct Leftovers {
     mark: String,
     /// Number of the program's process, and so of its group, once it has started.
     leader: Option<i32>,
+    /// Has the guard end them, should this process be killed before it has.
+    note: Option<Arc<GroupNote>>,
     /// Processes below this one that were there before, by number and start; `None` where orphans
     /// do not become children of this process.
     before: Option<HashSet<(i32, u64)>>,
@@ -46,22 +47,22 @@ impl Leftovers {
             let below = all.0.values().filter(|(_, stat)| all.are_below(stat, &HashSet::new()));
             below.map(|(_, stat)| identity(stat)).collect()
         });
-        Self { mark, leader: None, before }
+        Self { mark, leader: None, note: None, before }
     }
 
     /// The program runs as this process.
-    pub fn started(&mut self, leader: i32) {
-        self.leader = Some(leader);
+    pub fn started(&mut self, program: &Running) {
+        self.leader = Some(program.pid());
+        self.note = program.group_note();
     }
 
-    /// Ends what is left after `patience`; names and process numbers of what was ended. To be
-    /// called when the program itself was waited for.
-    pub fn end(&self, patience: Duration) -> Vec<String> {
-        let ended = self.end_all(patience);
-        if self.before.is_some() {
-            bury();
+    /// Ends what is left after `patience`. To be called when the program itself was waited for.
+    pub fn end(self, patience: Duration) -> Ended {
+        let processes = self.end_all(patience);
+        if let Some(before) = &self.before {
+            bury(before);
         }
-        ended
+        Ended { processes, peak_rss_bytes: orphans::take_peak_rss_bytes() }
     }
 
     fn end_all(&self, patience: Duration) -> Vec<String> {
@@ -126,6 +127,15 @@ impl Leftovers {
     }
 }
 
+/// What was left.
+#[derive(Debug)]
+pub struct Ended {
+    /// Names and process numbers of what had to be ended.
+    pub processes: Vec<String>,
+    /// The most that one orphan had resident, also one that has ended by itself.
+    pub peak_rss_bytes: u64,
+}
+
 /// The processes of the machine by number.
 struct Processes(HashMap<i32, (Process, Stat)>);
 
@@ -161,16 +171,21 @@ fn identity(stat: &Stat) -> (i32, u64) {
 
 /// The mark that a process was started with.
 fn mark(process: &Process) -> Option<OsString> {
-    process.environ().ok()?.remove(OsStr::new(MARK))
+    process.environ().ok()?.remove(OsStr::new(guard::RUN))
 }
 
-/// Waits for the orphans that have ended: nobody else does.
-fn bury() {
+/// Waits for the orphans that have ended: nobody else does. What those of `others` have used is not
+/// the run's.
+fn bury(others: &HashSet<(i32, u64)>) {
     let own = std::process::id().cast_signed();
     for (_, stat) in Processes::now().0.into_values() {
-        if let Some(pid) = Pid::from_raw(stat.pid).filter(|_| stat.ppid == own && has_ended(&stat))
-        {
-            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        if stat.ppid != own || !has_ended(&stat) {
+            continue;
+        }
+        if others.contains(&identity(&stat)) {
+            let _ = process::reap(stat.pid);
+        } else {
+            orphans::bury(stat.pid);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod capture;
 mod execute;
+mod expression;
 mod group;
 mod judge;
 mod leftovers;
@@ -20,13 +21,16 @@ use std::time::Duration;
 
 use numapilot_place::effect::{Observer, Seen};
 use numapilot_place::journal::Change;
-use numapilot_place::{AllocatorChoice, Options, PlaceError, Plan, Prepared, Running, prepare};
+use numapilot_place::{
+    AllocatorChoice, Options, PlaceError, Plan, Prepared, Running, guard, prepare,
+};
 use numapilot_topology::Machine;
 use thiserror::Error;
 
 use crate::evidence::{Failure, Order, Outcome, Remains, Trial};
 use crate::shape::DEFAULT;
 pub use execute::{Execution, Surroundings, execute, stdin};
+pub use expression::expression;
 pub use judge::{Judge, Limits, Metric, MetricError, NoNumber, Written, last_number};
 use leftovers::Leftovers;
 pub use number::{Decimal, NumberError, number};
@@ -153,7 +157,8 @@ impl<'a> Runner<'a> {
             self.run_prepare(&command)?;
         }
         let number = BEGUN.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("{}-{number}", std::process::id());
+        let mark = guard::run_mark(number)
+            .map_err(|error| io_error("cannot read this process's start in /proc", error))?;
         let marked = marked(plan, &mark);
         let prepared = match self.prepared(&marked) {
             Ok(prepared) => prepared,
@@ -172,7 +177,7 @@ impl<'a> Runner<'a> {
         let expected = prepared.expected();
         let watch = |running: &Running| {
             let leader = running.pid();
-            left.started(leader);
+            left.started(running);
             if !expected.is_empty() {
                 // Without a thread nothing is seen, and nothing is denied.
                 observer = Observer::start(expected, leader, |_| {}).ok();
@@ -181,7 +186,7 @@ impl<'a> Runner<'a> {
         let execution = match execute(&prepared, surroundings, watch) {
             Ok(execution) => execution,
             Err(error @ RunError::Interrupted) => {
-                left.end(Duration::ZERO);
+                let _ = left.end(Duration::ZERO);
                 return Err(error);
             }
             Err(RunError::Start(error)) if order.candidate != DEFAULT => {
@@ -190,22 +195,22 @@ impl<'a> Runner<'a> {
             Err(error) => return Err(error),
         };
         let without = observer.and_then(|observer| self.without_effect(observer.finish()));
+        let failure = execution.failure().or(without.map(Failure::NotApplied));
+        let patience = if failure.is_none() { leftovers::PATIENCE } else { Duration::ZERO };
+        let left = left.end(patience);
         let Execution { finished, text, peak_rss_bytes } = &execution;
+        let peak_rss_bytes = left.peak_rss_bytes.max(*peak_rss_bytes);
         let seconds = finished.wall.as_secs_f64();
-        let outcome = match execution.failure() {
+        let outcome = match failure {
             Some(failure) => Outcome::Failed(failure),
-            None if without.is_some() => {
-                Outcome::Failed(Failure::NotApplied(without.unwrap_or_default()))
-            }
-            None => self.judge.outcome(order.candidate, text, seconds, *peak_rss_bytes),
+            None => self.judge.outcome(order.candidate, text, seconds, peak_rss_bytes),
         };
-        let remains = match &outcome {
-            Outcome::Value(_) => {
-                Remains { ended: left.end(leftovers::PATIENCE), ..Remains::default() }
-            }
-            Outcome::Failed(_) => Remains { output: tail(text), ended: left.end(Duration::ZERO) },
+        let output = match &outcome {
+            Outcome::Value(_) => String::new(),
+            Outcome::Failed(_) => tail(text),
         };
-        let peak_rss_bytes = (!finished.timed_out).then_some(*peak_rss_bytes);
+        let remains = Remains { output, ended: left.processes };
+        let peak_rss_bytes = (!finished.timed_out).then_some(peak_rss_bytes);
         Ok(Trial { peak_rss_bytes, remains, ..Trial::new(order, seconds, outcome) })
     }
 
@@ -276,7 +281,7 @@ fn default_timeout(trials: &[Trial]) -> Option<Duration> {
 /// The plan, with the mark of a run in the environment.
 fn marked(plan: &Plan, mark: &str) -> Plan {
     let mut marked = plan.clone();
-    marked.env.insert(leftovers::MARK.to_owned(), mark.to_owned());
+    marked.env.insert(guard::RUN.to_owned(), mark.to_owned());
     marked
 }
 

@@ -48,8 +48,10 @@ fn what_a_run_left_running_is_ended_and_named() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pids");
         let script = format!(
-            "setsid sleep 101 </dev/null >/dev/null 2>&1 & echo $! >> {0}; \
-             sleep 102 </dev/null >/dev/null 2>&1 & echo $! >> {0}; exit {status}",
+            "setsid sleep 101 </dev/null >/dev/null 2>&1 & one=$!; \
+             sleep 102 </dev/null >/dev/null 2>&1 & printf '%s\\n' $one $! > {0}; \
+             for it in $one $!; do until grep -qs sleep /proc/$it/comm; do :; done; done; \
+             exit {status}",
             file.display()
         );
         let trial = run(shell(&script), OTHER).unwrap();
@@ -65,6 +67,23 @@ fn what_a_run_left_running_is_ended_and_named() {
         }
         assert_eq!(trial.remains.programs().collect::<Vec<_>>(), ["sleep", "sleep"]);
     }
+}
+
+/// Should this process be killed, the guard ends what is left until it has ended.
+#[test]
+fn a_group_is_noted_until_what_is_left_of_it_has_ended() {
+    let machine = Machine::uniform(1, 1);
+    let words = ["sh", "-c", "sleep 103 >/dev/null 2>&1 & exit 0"].map(OsString::from);
+    let options = Options { strict: false, new_group: true };
+    let prepared = prepare(&Plan::default(), &machine, &words, &options).unwrap();
+    let running = prepared.spawn(|_| {}).unwrap();
+    let note = std::sync::Arc::downgrade(&running.group_note().unwrap());
+    let mut left = Leftovers::before(guard::run_mark(u64::MAX).unwrap());
+    left.started(&running);
+    assert!(running.wait(None).unwrap().status.success());
+    assert!(note.upgrade().is_some(), "the program has ended, its child has not");
+    assert_eq!(left.end(Duration::ZERO).processes.len(), 1);
+    assert!(note.upgrade().is_none());
 }
 
 #[test]
