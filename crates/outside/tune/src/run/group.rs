@@ -4,6 +4,7 @@
 //! ```text
 //!  expression          output           read
 //!  Latency ([0-9.]+)   Latency 1.10 ms  1.10 ms: a unit that follows belongs to the number
+//!  rate ([0-9.]+)      rate 9.5 Mops/s  9.5: the word is no unit, but that of all runs
 //!  v ([0-9]+)          v 1,500          refused: a part of 1,500
 //!  tps = ([0-9.]+)     tps = 1.2e+03    refused: a part of 1.2e+03
 //!  a,([0-9]+),         a,120,98         120: the expression says what follows the number
@@ -15,13 +16,15 @@ use regex::Regex;
 use regex_syntax::hir::{Hir, HirKind};
 
 use super::judge::NoNumber;
-use super::number::{Decimal, NumberError, Reading, SEPARATORS, plain, reading, unit_of};
+use super::number::{Decimal, NumberError, Reading, SEPARATORS, common, plain, reading, unit_of};
 
 /// A number of the output, and how it is written there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// With its unit.
+    /// With its unit, or the word that follows it.
     pub text: String,
+    /// What these have in [common] with those of all numbers that it can be compared with.
+    pub common: String,
     /// What that says.
     pub reading: Reading,
 }
@@ -49,16 +52,16 @@ pub fn find(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Result<Found
         return Err(NoNumber::Cut { matched: matched.to_owned(), group: group_for(&whole), whole });
     }
     let own = own.map_err(unreadable)?;
-    let (text, reading) = match beside.unit() {
-        None => (matched.to_owned(), own),
-        Some(unit) => {
-            let text = format!("{} {unit}", matched.trim());
-            let reading = reading(&text, decimal).map_err(unreadable)?;
-            (text, reading)
-        }
+    let word = beside.word();
+    let text = match &word {
+        Some(Word { text, is_within: false }) => format!("{} {text}", matched.trim()),
+        _ => matched.to_owned(),
     };
+    let unit = word.as_ref().filter(|word| !word.is_within && unit_of(&word.text).is_some());
+    let reading = unit.map_or(Ok(own), |_| reading(&text, decimal).map_err(unreadable))?;
     if reading.value.is_finite() && reading.value > 0.0 {
-        return Ok(Found { text, reading });
+        let common = word.map(|word| common(&word.text)).unwrap_or_default();
+        return Ok(Found { text, common, reading });
     }
     Err(NoNumber::NotPositive(matched.to_owned()))
 }
@@ -216,21 +219,38 @@ impl Beside<'_> {
         matches!(reading(text, self.decimal), Ok(_) | Err(NumberError::Ambiguous))
     }
 
-    /// The unit that follows a number without one: a whole word, directly or after one blank.
-    fn unit(&self) -> Option<String> {
+    /// The unit of the number, or the word that stands where one would: in the group, or after it,
+    /// directly, after blanks or in brackets of its own.
+    fn word(&self) -> Option<Word> {
+        let text = |word: &str| word.chars().map(plain).collect::<String>();
         if !self.matched.ends_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | ',')) {
-            return None;
+            let own = UNIT_AT_END.captures(self.matched)?.get(1)?.as_str();
+            let per = PER.find(self.after).map_or("", |per| per.as_str());
+            return Some(Word { text: text(&format!("{own}{per}")), is_within: true });
         }
-        let found = UNIT.captures(self.after)?;
-        let (all, word) = (found.get(0)?, found.get(1)?.as_str());
+        let found = WORD.captures(self.after)?;
+        let (all, bracket, word) = (found.get(0)?, found.get(1)?, found.get(2)?.as_str());
         let rest = &self.after[all.end()..];
         let is_label = rest.starts_with(['=', ':'])
             // `avg 3.2 min 1.1`.
             || word == "min" && rest.trim_start_matches([' ', '=']).starts_with(|c: char| c.is_ascii_digit());
         let is_longer = rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-        let word: String = word.chars().map(plain).collect();
-        (!is_label && !is_longer && unit_of(&word).is_some()).then_some(word)
+        // `950.5 (including 3 ms)`.
+        let is_remark = !bracket.is_empty() && !rest.starts_with([')', ']']);
+        let is_long = word.chars().count() > LONGEST_UNIT;
+        let is_unit = !is_label && !is_longer && !is_remark && !is_long;
+        is_unit.then(|| Word { text: text(word), is_within: false })
     }
+}
+
+/// Letters of a word that may be a unit, at most.
+const LONGEST_UNIT: usize = 12;
+
+/// A unit, or what stands in its place.
+struct Word {
+    text: String,
+    /// It is in the group.
+    is_within: bool,
 }
 
 /// An expression of this file.
@@ -241,7 +261,12 @@ macro_rules! pattern {
     };
 }
 
-pattern!(UNIT, r"^[ \t\u{a0}\u{2009}\u{202f}]?((?:[A-Za-z]|[µμ]s|%)[A-Za-z]*)");
+pattern!(
+    WORD,
+    r"^(?:\x1b\[[0-9;]*m|[ \t\u{a0}\u{2009}\u{202f}])*([(\[]?)((?:%|\p{L}+)(?:/\p{L}+)*|(?:/\p{L}+)+)"
+);
+pattern!(UNIT_AT_END, r"((?:%|\p{L}+)(?:/\p{L}+)*)$");
+pattern!(PER, r"^/\p{L}+");
 pattern!(EXPONENT, r"^([eE][-+\u{2212}]?[0-9]+)");
 pattern!(MANTISSA, r"([0-9][0-9.,]*[eE][-+\u{2212}]?)$");
 // `1m30s`, `3 min 20 s`, `1:02.5`: more than 0 of the unit above seconds.
@@ -356,6 +381,13 @@ mod tests {
             ("avg ([0-9.]+)", "avg 3.2 min 1.1 max 9", 3.2, Kind::Plain),
             ("a=([0-9]+)", "a=5 s=7", 5.0, Kind::Plain),
             ("v ([0-9.]+)", "v 5 \nms", 5.0, Kind::Plain),
+            ("v ([0-9.]+)", "v 1.1  ms", 1.1e-3, Kind::Time),
+            ("v ([0-9.]+)", "v 1.1 (ms)", 1.1e-3, Kind::Time),
+            ("v ([0-9.]+)", "v 1.1 [us], more", 1.1e-6, Kind::Time),
+            (r"v \x1b\[1m([0-9.]+)", "v \x1b[1m1.1\x1b[0m ms", 1.1e-3, Kind::Time),
+            ("v ([0-9.]+)", "v 2 hrs", 7200.0, Kind::Time),
+            ("v ([0-9.]+)", "v 2 GByte/s", 2e9, Kind::Bytes),
+            ("v ([0-9.]+)", "v 2 GBps", 2e9, Kind::Bytes),
         ] {
             let found = found(regex, text).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert!((found.reading.value / value - 1.0).abs() < 1e-12, "{text}: {found:?}");

@@ -91,6 +91,9 @@ pub struct Judge {
 pub struct Written {
     /// What the unit measures, and the first number.
     kind: Option<(Kind, String)>,
+    /// What their units or the words in their place have in common, and the first number.
+    #[serde(default)]
+    common: Option<(String, String)>,
     /// The decimal sign, and the first number that shows it.
     decimal: Option<(Decimal, String)>,
 }
@@ -107,6 +110,15 @@ impl Written {
                  with its unit",
                 name(reading.kind),
                 name(*kind)
+            ));
+        }
+        let (common, first) =
+            self.common.get_or_insert_with(|| (found.common.clone(), text.clone()));
+        if *common != found.common {
+            return Err(format!(
+                "'{text}' and '{first}' of an earlier run may differ in their units, so they \
+                 cannot be compared; have the program print one unit, or have the expression match \
+                 the unit after the group"
             ));
         }
         let Some(decimal) = reading.decimal else { return Ok(()) };
@@ -379,6 +391,55 @@ mod tests {
         assert_eq!(told.outcome(DEFAULT, "v 1.234.567", 1.0, 0), Outcome::Value(1_234_567.0));
         assert_eq!(told.outcome(OTHER, "v 1.234", 1.0, 0), Outcome::Value(1234.0));
         assert_eq!(told.outcome(OTHER, "v 1,5", 1.0, 0), Outcome::Value(1.5));
+    }
+
+    #[test]
+    fn words_that_are_no_units_are_the_same_in_all_runs() {
+        for (one, other) in [
+            ("950 kops/s", "1.10 Mops/s"),
+            ("950 kops/s", "1.10"),
+            ("950 kop (kops)", "1.10"),
+            ("950 (kops)", "1.10 (Mops)"),
+            ("950 [MFLOPS]", "1.10 [GFLOPS]"),
+            ("950\u{1b}[0m  Melem/s", "1.10\u{1b}[0m  Gelem/s"),
+            ("950 gb/s", "1.10 tb/s"),
+            ("950 GiB/s", "1.10 TiB/min"),
+            ("950 GBps", "1.10 GB/min"),
+        ] {
+            let mut judge = judge(r"v ([\d.]+)", None);
+            let first = judge.outcome(DEFAULT, &format!("v {one}"), 1.0, 0);
+            assert!(matches!(first, Outcome::Value(_)), "{one}: {first:?}");
+            let mut resumed = self::judge(r"v ([\d.]+)", None);
+            let written = serde_json::to_string(judge.written()).unwrap();
+            resumed.restore_written(serde_json::from_str(&written).unwrap());
+            for mut judge in [judge, resumed] {
+                let why = failure(judge.outcome(OTHER, &format!("v {other}"), 1.0, 0));
+                let (number, _) = other.split_once([' ', '\u{1b}']).unwrap_or((other, ""));
+                assert!(why.contains("950") && why.contains(number), "{why}");
+            }
+        }
+        for (one, other) in [
+            ("1 run", "2 runs"),
+            ("950 GB/s", "1.10 TBps"),
+            ("950 tps (excluding 3 ms)", "1.10 tps (without 3 ms)"),
+            ("950 (including 3 ms)", "1.10 (3 ms)"),
+            ("5 s=7", "6 t=7"),
+            ("5, or so", "6; fast"),
+            ("5", "6 extraordinarily"),
+            ("5 7", "6 8"),
+            ("950", "1.10M"),
+        ] {
+            let mut judge = judge(r"v ([\d.]+)", None);
+            for text in [one, other] {
+                let outcome = judge.outcome(OTHER, &format!("v {text}"), 1.0, 0);
+                assert!(matches!(outcome, Outcome::Value(_)), "{one}, {other}: {outcome:?}");
+            }
+        }
+        // Units in the group, and what they are a rate of beside it.
+        let mut within = judge(r"v ([\d.]+ \w+)", None);
+        assert_eq!(within.outcome(DEFAULT, "v 2 GB/s", 1.0, 0), Outcome::Value(2e9));
+        assert_eq!(within.outcome(OTHER, "v 2 MB/sec", 1.0, 0), Outcome::Value(2e6));
+        assert!(failure(within.outcome(OTHER, "v 2 GB/min", 1.0, 0)).contains("units"));
     }
 
     #[test]

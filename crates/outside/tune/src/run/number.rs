@@ -230,22 +230,50 @@ fn ungrouped(text: &str) -> Option<String> {
 pub fn unit_of(unit: &str) -> Option<(Kind, f64)> {
     let (hour, minute) = (3600.0, 60.0);
     let time = |seconds| Some((Kind::Time, seconds));
-    let (unit, per) = unit.split_once('/').map_or((unit, None), |(unit, per)| (unit, Some(per)));
+    let (unit, per) = parts(unit);
     if per.is_some_and(|per| per.is_empty() || !per.chars().all(char::is_alphabetic)) {
         return None;
     }
     match unit {
-        "" if per.is_none() => Some((Kind::Plain, 1.0)),
-        "h" | "hour" | "hours" => time(hour),
-        "min" | "minute" | "minutes" => time(minute),
+        "" => Some((Kind::Plain, 1.0)),
+        "h" | "hr" | "hrs" | "hour" | "hours" => time(hour),
+        "min" | "mins" | "minute" | "minutes" => time(minute),
         "s" | "sec" | "secs" | "second" | "seconds" => time(1.0),
         "ms" | "msec" | "millisecond" | "milliseconds" => time(1e-3),
         "us" | "usec" | "microsecond" | "microseconds" => time(1e-6),
         "ns" | "nsec" | "nanosecond" | "nanoseconds" => time(1e-9),
         "%" => Some((Kind::Percent, 0.01)),
         "B" | "byte" | "bytes" | "Byte" | "Bytes" => Some((Kind::Bytes, 1.0)),
+        "Bps" => Some((Kind::Bytes, 1.0)),
         "bit" | "bits" | "bps" => Some((Kind::Bits, 1.0)),
         _ => with_prefix(unit),
+    }
+}
+
+/// A unit, and what follows the stroke of a rate.
+fn parts(unit: &str) -> (&str, Option<&str>) {
+    unit.split_once('/').map_or((unit, None), |(unit, per)| (unit, Some(per)))
+}
+
+/// What two units of the same [`Kind`] have in common where their numbers can be compared: what
+/// follows the stroke, of a word that is no unit the word; plural or not.
+pub fn common(unit: &str) -> String {
+    let singular = |word: &str| match word.strip_suffix('s') {
+        Some(stem) if stem.chars().count() > 1 => stem.to_owned(),
+        _ => word.to_owned(),
+    };
+    if unit_of(unit).is_none() {
+        return unit.split('/').map(singular).collect::<Vec<_>>().join("/");
+    }
+    let per = match parts(unit) {
+        (word, None) if word.ends_with("ps") => "s",
+        (_, None) => return String::new(),
+        (_, Some(per)) => per,
+    };
+    // `/s` and `/sec` are the same, `/ms` is not.
+    match unit_of(per) {
+        Some((Kind::Time, seconds)) => format!("/{seconds}"),
+        _ => format!("/{}", singular(per)),
     }
 }
 
@@ -265,7 +293,7 @@ fn with_prefix(unit: &str) -> Option<(Kind, f64)> {
     PREFIXES.iter().find_map(|(prefix, scale)| {
         let kind = match unit.strip_prefix(prefix)? {
             "" => Kind::Plain,
-            "B" | "bytes" | "Bytes" => Kind::Bytes,
+            "B" | "byte" | "Byte" | "bytes" | "Bytes" | "Bps" => Kind::Bytes,
             "b" | "bit" | "bits" | "bps" => Kind::Bits,
             _ => return None,
         };
@@ -353,6 +381,36 @@ mod tests {
         {
             assert_eq!(read(text), Err(NumberError::Unit(unit.into())), "{text}");
         }
+    }
+
+    #[test]
+    fn units_have_in_common_what_they_are_a_rate_of() {
+        for (one, other) in [
+            ("us", "ms"),
+            ("MiB/s", "GB/sec"),
+            ("GBps", "MByte/s"),
+            ("Mbps", "kbit/s"),
+            ("ns/op", "us/ops"),
+            ("run", "runs"),
+            ("", "M"),
+            ("k/s", "/s"),
+            ("req/s", "reqs/s"),
+        ] {
+            assert_eq!(common(one), common(other), "{one} {other}");
+        }
+        for (one, other) in [
+            ("kops/s", "Mops/s"),
+            ("MFLOPS", "GFLOPS"),
+            ("TiB/min", "GiB/s"),
+            ("gb/s", "mb/s"),
+            ("ns/op", "ns"),
+            ("", "ops"),
+            ("m", "h"),
+        ] {
+            assert_ne!(common(one), common(other), "{one} {other}");
+        }
+        let units = ["hr", "hrs", "mins", "secs", "Byte/s", "GByte/s", "GBps", "kbyte"];
+        assert!(units.iter().all(|unit| unit_of(unit).is_some()));
     }
 
     proptest! {
