@@ -89,7 +89,7 @@ impl Suite {
 
 fn regex<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Regex>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    Regex::new(&text).map(Some).map_err(serde::de::Error::custom)
+    numapilot_tune::run::expression(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]
