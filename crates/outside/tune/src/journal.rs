@@ -4,12 +4,15 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use numapilot_place::Plan;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::evidence::Trial;
 use crate::lines::{Lines, LinesError, whole};
 use crate::run::Written;
+use crate::space::{Factor, Level};
 
 /// Name of the file in the state directory.
 const FILE: &str = "trials.jsonl";
@@ -75,7 +78,7 @@ impl From<LinesError> for JournalError {
 pub const PROGRAM: &str = "program";
 
 /// What is searched; two searches are the same when these are equal.
-pub type Fingerprint = serde_json::Map<String, serde_json::Value>;
+pub type Fingerprint = serde_json::Map<String, Value>;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -204,19 +207,64 @@ fn compare(path: &Path, header: &Header, search: &Fingerprint) -> Result<(), Jou
     if header.version != VERSION {
         return Err(other(format!("version {} of the file, not {VERSION}", header.version)));
     }
-    let null = serde_json::Value::Null;
+    let null = Value::Null;
     for key in header.search.keys().chain(search.keys()) {
         let (then, now) =
             (header.search.get(key).unwrap_or(&null), search.get(key).unwrap_or(&null));
         if then != now && key == PROGRAM {
-            let (then, now) = (then.to_string(), now.to_string());
+            let (then, now) = (in_words(key, then), in_words(key, now));
             return Err(JournalError::Program { path: path.to_owned(), then, now });
         }
         if then != now {
-            return Err(other(format!("its {key} is {then}, not {now}")));
+            let (were, are) = match key.ends_with('s') {
+                true => ("were", "are"),
+                false => ("was", "is"),
+            };
+            let (then, now) = (in_words(key, then), in_words(key, now));
+            return Err(other(format!("its {key} {were} {then} and {are} now {now}")));
         }
     }
     Ok(())
+}
+
+/// A field of a fingerprint as people write it.
+fn in_words(key: &str, value: &Value) -> String {
+    let joined = |parts: Vec<String>, sign: &str| match parts.is_empty() {
+        true => "none".to_owned(),
+        false => parts.join(sign),
+    };
+    match key {
+        "factors" => {
+            if let Ok(factors) = Vec::<Factor>::deserialize(value) {
+                let levels = |factor: &Factor| {
+                    factor.levels.iter().map(Level::name).collect::<Vec<_>>().join(",")
+                };
+                let factor = |f: &Factor| format!("{}={}", f.name.name(), levels(f));
+                return joined(factors.iter().map(factor).collect(), " ");
+            }
+        }
+        "plans" => {
+            if let Ok(plans) = Vec::<Plan>::deserialize(value) {
+                return joined(plans.iter().map(Plan::to_string).collect(), "; ");
+            }
+        }
+        "command" => {
+            if let Ok(words) = Vec::<String>::deserialize(value) {
+                return format!("'{}'", words.join(" "));
+            }
+        }
+        _ => {}
+    }
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => format!("'{text}'"),
+        Value::Array(parts) => joined(parts.iter().map(|part| in_words("", part)).collect(), ", "),
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, _)| format!("{name} {}", in_words("", value));
+            joined(fields.iter().map(field).collect(), ", ")
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -290,10 +338,21 @@ mod tests {
         assert!(matches!(open("a", true), Err(JournalError::Lines(LinesError::InUse(_)))));
         drop(journal);
         let error = open("b", true).unwrap_err().to_string();
-        assert!(error.contains("its command is \"a\", not \"b\""), "{error}");
+        assert!(error.contains("its command was 'a' and is now 'b'"), "{error}");
         drop(open("b", false).unwrap());
         let kept = std::fs::read_to_string(folder.path().join(EARLIER)).unwrap();
         assert_eq!(kept.lines().count(), 2);
+    }
+
+    #[test]
+    fn what_differs_is_said_in_words() {
+        let factors = serde_json::json!([{"name": "allocator",
+            "levels": [{"allocator": "inherit"}, {"allocator": "jemalloc"}]}]);
+        assert_eq!(in_words("factors", &factors), "allocator=inherit,jemalloc");
+        assert_eq!(in_words("factors", &serde_json::json!([])), "none");
+        assert_eq!(in_words("command", &serde_json::json!(["ls", "-l"])), "'ls -l'");
+        assert_eq!(in_words("stdin", &serde_json::json!({"bytes": 3})), "bytes 3");
+        assert_eq!(in_words("check", &Value::Null), "none");
     }
 
     #[test]
