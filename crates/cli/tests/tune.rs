@@ -105,6 +105,17 @@ fn more_is_better_when_maximising() {
     assert_eq!(report["best"]["plan"], "FIGURE=130");
 }
 
+/// The manual's lines for `bench`, whose output begins with other lines.
+#[test]
+fn expressions_are_matched_line_by_line() {
+    let folder = folder(&[]);
+    let script = "echo workload w1; echo seconds 1.5; echo checksum 0f; echo threads 2";
+    let more = ["--json", "--metric", r"^seconds (\S+)", "--check", r"^checksum (\w+)$"];
+    let report = json(tune_default(folder.path(), &more, script));
+    assert_eq!(report["default"]["median"], 1.5);
+    assert_eq!(report["metric"], r"^seconds (\S+)");
+}
+
 #[test]
 fn people_get_tables() {
     let folder = folder(&[("fast", "FIGURE", "80"), ("crash", "STATUS", "3")]);
@@ -116,6 +127,7 @@ fn people_get_tables() {
         "FIGURE=80  0.800",
         "2 of 2 failed: exit status 3",
         "20.0 % less, 1.25 times better",
+        "Profile: numapilot.toml\nUse it: ",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
@@ -129,7 +141,10 @@ fn when_nothing_beats_the_default_it_says_so() {
     assert!(!folder.path().join("numapilot.toml").exists());
     let mut command = tune(folder.path(), &["slow"], &[]);
     let output = command.assert().success().get_output().stdout.clone();
-    assert!(String::from_utf8(output).unwrap().contains("Nothing is shown to beat the default"));
+    let text = String::from_utf8(output).unwrap();
+    assert!(text.contains("Nothing is shown to beat the default"), "{text}");
+    let last = "No profile written: no plan is shown to beat the default.\n";
+    assert!(text.ends_with(last), "{text}");
 }
 
 #[test]
@@ -155,10 +170,14 @@ fn a_default_that_fails_is_fatal_and_shows_its_output() {
     let mut command = tune(folder.path(), &["fast"], &[]);
     command.env("STATUS", "7").env("FIGURE", "42");
     let text = error(command, 125);
-    assert!(text.contains("exit status 7") && text.contains("figure=42"), "{text}");
+    assert!(text.contains("exit status 7"), "{text}");
+    // Two runs after which it went on, and the error.
+    let last = text.lines().filter(|line| line.contains("figure=42")).count();
+    assert_eq!(last, 3, "{text}");
     let mut command = tune(folder.path(), &["fast"], &[]);
     command.env("FIGURE", "none");
-    assert!(error(command, 125).contains("--metric"));
+    let text = error(command, 125);
+    assert!(text.contains("--metric") && !text.contains("1 of 1 failed"), "{text}");
 }
 
 /// Fails in every seventh run, whatever the plan.
@@ -265,7 +284,9 @@ fn what_cannot_end_well_is_refused_before_the_first_run() {
     let refused = |more: &[&str]| error(tune(folder.path(), &["fast"], more), 125);
     assert!(refused(&["--max-runs", "3"]).contains("at least 18 runs"));
     assert!(refused(&["--output", "fast"]).contains("--force"));
-    assert!(refused(&["--output", "no/such/folder/x"]).contains("no/such/folder/x"));
+    assert!(
+        refused(&["--output", "no/such/folder/x"]).contains("(--output FILE): cannot write no/")
+    );
     assert!(refused(&["--svg", "state-is-fine/x.svg"]).contains("cannot write"));
     assert!(refused(&["--plan", "missing"]).contains("missing"));
     assert!(refused(&["--factor", "pages=huge"]).contains("numa-balancing"));
@@ -288,14 +309,16 @@ fn a_program_that_is_not_there_has_its_status() {
 fn a_killed_search_goes_on_where_it_was() {
     let folder = folder(&[("fast", "FIGURE", "80"), ("slow", "FIGURE", "130")]);
     let search = |more: &[&str]| tune(folder.path(), &["fast", "slow"], more);
-    let whole = json(search(&["--json"]));
+    let whole = json(search(&["--json", "--svg", "x.svg"]));
     let journal = folder.path().join("state/trials.jsonl");
     let text = fs::read_to_string(&journal).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     // As kill -9 leaves it: some lines, the last one cut short.
     let kept = lines[..8].join("\n") + "\n" + &lines[8][..10];
     fs::write(&journal, &kept).unwrap();
-    let resumed = json(search(&["--json", "--resume", "--force"]));
+    // What the search wrote when it stopped is replaced, without --force.
+    assert!(folder.path().join("numapilot.toml").exists());
+    let resumed = json(search(&["--json", "--resume", "--svg", "x.svg"]));
     for key in ["best", "plans", "runs", "stop"] {
         assert_eq!(resumed[key], whole[key], "{key}");
     }
@@ -303,7 +326,7 @@ fn a_killed_search_goes_on_where_it_was() {
     assert_eq!(now.lines().count(), lines.len());
     assert!(now.starts_with(&lines[..8].join("\n")));
 
-    let other = tune(folder.path(), &["fast"], &["--resume", "--force"]);
+    let other = tune(folder.path(), &["fast"], &["--resume"]);
     assert!(error(other, 125).contains("belongs to another search: its plans"));
 }
 
@@ -530,4 +553,24 @@ fn a_plan_without_effect_does_not_count() {
     let (_, err) = tuned(&[&program]);
     assert_eq!(err.matches("it is statically linked").count(), 1, "{err}");
     assert!(err.contains("skipped: allocator: ") && !err.contains("strict"), "{err}");
+}
+
+/// Its parent ends at once, and it ends before anybody has looked at it.
+#[test]
+fn the_limit_holds_for_a_daemon_that_has_ended() {
+    let folder = folder(&[]);
+    let script = "rm -f done; (sh -c 'head -c 90000000 /dev/zero | tail -c 90000000 | wc -c; \
+                  : > done' > /dev/null 2>&1 &); until [ -e done ]; do sleep 0.01; done";
+    let text = error(tune_default(folder.path(), &["--limit", "rss=60M"], script), 125);
+    assert!(text.contains("peak RSS") && text.contains("limit"), "{text}");
+}
+
+#[test]
+fn numbers_whose_units_are_not_known_are_compared_in_one_unit_only() {
+    let folder = folder(&[("scaled", "RATE", "1.10 Mops/s")]);
+    let more = ["--json", "--plan", "scaled", "--maximize", "--metric", "rate ([0-9.]+)"];
+    let script = "echo rate ${RATE:-950 kops/s}";
+    let report = json(tune_default(folder.path(), &more, script));
+    let plans = report["plans"].to_string();
+    assert!(plans.contains("'1.10 Mops/s' and '950 kops/s' of an earlier run"), "{report}");
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use numapilot_place::journal::Holder;
 use numapilot_tune::report::{PlanFigures, Report};
 
@@ -28,7 +28,7 @@ pub struct FileArgs {
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     svg: Option<PathBuf>,
 
-    /// Overwrite the profile and the picture.
+    /// Overwrite the profile and the picture; --resume does so as well.
     #[arg(short, long, help_heading = "Files")]
     force: bool,
 
@@ -37,15 +37,14 @@ pub struct FileArgs {
     #[arg(long, value_name = "DIR", help_heading = "Files")]
     state: Option<PathBuf>,
 
-    /// Go on with the search of the same command that was interrupted.
+    /// Go on with an earlier search of the same command, and overwrite its profile and picture.
     #[arg(long, help_heading = "Files")]
     pub resume: bool,
 }
 
 /// Files that can be written, as far as can be known before.
 pub struct Outputs {
-    /// The profile.
-    pub profile: PathBuf,
+    profile: PathBuf,
     svg: Option<PathBuf>,
     existing: Existing,
 }
@@ -53,8 +52,10 @@ pub struct Outputs {
 impl FileArgs {
     /// Fails now instead of after the measuring.
     pub fn check(&self) -> anyhow::Result<Outputs> {
-        for path in [Some(&self.output), self.svg.as_ref()].into_iter().flatten() {
-            file::check(path, self.existing())?;
+        let existing = self.existing();
+        file::check(&self.output, existing).context("the profile (--output FILE)")?;
+        if let Some(path) = &self.svg {
+            file::check(path, existing).context("the picture (--svg FILE)")?;
         }
         Ok(Outputs {
             profile: self.output.clone(),
@@ -64,7 +65,8 @@ impl FileArgs {
     }
 
     fn existing(&self) -> Existing {
-        if self.force { Existing::Replace } else { Existing::Keep }
+        // A search that goes on replaces what it wrote when it stopped.
+        if self.force || self.resume { Existing::Replace } else { Existing::Keep }
     }
 
     /// The directory of this command's results.
@@ -86,6 +88,39 @@ impl FileArgs {
     }
 }
 
+/// What was written.
+#[derive(Debug, Default)]
+pub struct Written {
+    profile: Option<PathBuf>,
+    picture: Option<PathBuf>,
+    /// A profile that was there before and is not this search's.
+    untouched: Option<PathBuf>,
+}
+
+impl Written {
+    /// Names the files, and says that there is no profile, and why.
+    pub fn lines(&self) -> Vec<String> {
+        let picture = self.picture.iter().map(|path| format!("Picture: {}", path.display()));
+        let mut lines: Vec<String> = picture.collect();
+        match (&self.profile, &self.untouched) {
+            (Some(path), _) => {
+                let path = path.display();
+                lines.push(format!("Profile: {path}"));
+                lines.push(format!("Use it: numapilot run --profile {path} -- COMMAND"));
+            }
+            (None, untouched) => {
+                let mut line =
+                    "No profile written: no plan is shown to beat the default".to_owned();
+                if let Some(path) = untouched {
+                    line += &format!("; {} is left as it was", path.display());
+                }
+                lines.push(line + ".");
+            }
+        }
+        lines
+    }
+}
+
 impl Outputs {
     /// Writes the winner, if there is one, and the picture, if it was asked for.
     pub fn write(
@@ -94,19 +129,24 @@ impl Outputs {
         report: &Report,
         command: &[OsString],
         held: &[Holder],
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Written> {
+        let mut written = Written::default();
         if let Some(best) = &report.best {
             let profile = origin(report, best, command, held) + &best.profile.to_profile();
             file::put(&self.profile, &profile, self.existing)?;
+            written.profile = Some(self.profile.clone());
+        } else if self.profile.is_file() {
+            written.untouched = Some(self.profile.clone());
         }
         if let Some(path) = &self.svg {
             if report.plans.iter().any(|plan| plan.ratio.is_some()) {
                 file::put(path, &picture::draw(report), self.existing)?;
+                written.picture = Some(path.clone());
             } else {
                 terminal.warn(format!("{}: no plan was measured to draw", path.display()));
             }
         }
-        Ok(())
+        Ok(written)
     }
 }
 

@@ -19,7 +19,7 @@ use numapilot_sys::prctl;
 use numapilot_tune::decide::{Settings, Stop, too_few_runs};
 use numapilot_tune::evidence::Trial;
 use numapilot_tune::report::Report;
-use numapilot_tune::run::{Decimal, Limits, RunError};
+use numapilot_tune::run::{Decimal, Limits, RunError, expression};
 use numapilot_tune::search::{SearchError, search};
 use numapilot_tune::space::Request;
 use regex::Regex;
@@ -69,8 +69,8 @@ pub struct Args {
 #[derive(clap::Args)]
 pub struct MeasureArgs {
     /// Compare the number in the first group of the last match in the output, instead of wall
-    /// time.
-    #[arg(long, value_name = "REGEX", help_heading = "Measuring")]
+    /// time; ^ and $ match at the ends of each line.
+    #[arg(long, value_name = "REGEX", value_parser = expression, help_heading = "Measuring")]
     metric: Option<Regex>,
 
     /// More is better.
@@ -82,7 +82,7 @@ pub struct MeasureArgs {
     decimal: Option<DecimalSign>,
 
     /// Exclude a plan when the text this matches differs from the default's.
-    #[arg(long, value_name = "REGEX", help_heading = "Measuring")]
+    #[arg(long, value_name = "REGEX", value_parser = expression, help_heading = "Measuring")]
     check: Option<Regex>,
 
     /// A run that exceeds rss=SIZE or time=DURATION counts as failed; may be repeated.
@@ -256,11 +256,12 @@ impl Args {
             Report::new(&setup.space, &setup.settings, &evidence, stop, setup.metric_name());
         // Also what has come since.
         let held = settle::held_settings(terminal);
-        outputs.write(terminal, &report, &self.command, &held)?;
+        let written = outputs.write(terminal, &report, &self.command, &held)?;
         if self.json {
             terminal.json(&Measured::new(terminal, &report))?;
+            written.lines().iter().for_each(|line| terminal.say(line));
         } else {
-            print::report(terminal, &report, &outputs, &held)?;
+            print::report(terminal, &report, &written, &held)?;
         }
         if stop == Stop::Interrupted {
             return Ok(interruption::status());

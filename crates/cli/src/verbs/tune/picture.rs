@@ -22,7 +22,7 @@ const TOP: f64 = 78.0;
 const MARGIN: f64 = 20.0;
 const PLOT: f64 = 460.0;
 /// Room for the figures right of the plot.
-const FIGURES: f64 = 215.0;
+const FIGURES: f64 = 230.0;
 const RADIUS: f64 = 4.5;
 /// Half the length of the arrow at the end of an interval that goes on beyond the axis.
 const ARROW: f64 = 3.0;
@@ -64,6 +64,10 @@ pub fn draw(report: &Report) -> String {
         |p: &PlanFigures| p.confidence.is_none_or(|c| c.iter().all(|&v| axis.contains(v)));
     if !drawn.iter().all(|plan| on_axis(plan)) {
         svg.text("dim small", MARGIN, foot, "arrow: the interval goes on beyond the picture");
+        foot += 20.0;
+    }
+    if drawn.iter().any(|plan| print::is_marked(plan)) {
+        svg.text("dim small", MARGIN, foot, print::ESTIMATED);
         foot += 20.0;
     }
     let missing = report.plans.len() - drawn.len();
@@ -126,7 +130,7 @@ fn draw_plan(svg: &mut Svg, axis: &RatioAxis, plan: &PlanFigures, y: f64) {
         for (end, value, outward) in [(from, low, -1.0), (to, high, 1.0)] {
             svg.path(kind, 2.0, &cap(end, y, outward, axis.contains(value)));
         }
-        figures = format!("{figures} ({low:.3} to {high:.3})");
+        figures = format!("{figures} ({low:.3} to {high:.3}){}", print::mark(plan));
     }
     svg.dot(kind, axis.x(ratio), y, RADIUS);
     let figures = format!("{figures} {}", plan.status.name());

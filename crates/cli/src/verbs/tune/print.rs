@@ -10,7 +10,7 @@ use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{Basis, PlanFigures, Report, Status};
 use numapilot_tune::space::Skipped;
 
-use super::files::Outputs;
+use super::files::Written;
 use super::setup::Setup;
 use crate::terminal::{
     BOLD, DIM, GOOD, Terminal, WARN, plural, printable, seconds, table, trimmed,
@@ -77,7 +77,7 @@ fn describe(skipped: &Skipped) -> String {
 pub fn report(
     terminal: &Terminal,
     report: &Report,
-    outputs: &Outputs,
+    written: &Written,
     held: &[Holder],
 ) -> anyhow::Result<()> {
     let mut out = terminal.out();
@@ -85,8 +85,8 @@ pub fn report(
     plans(&mut out, report)?;
     effects(&mut out, report)?;
     verdict(&mut out, report)?;
-    if report.best.is_some() {
-        writeln!(out, "Use it: numapilot run --profile {} -- COMMAND", outputs.profile.display())?;
+    for line in written.lines() {
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }
@@ -141,13 +141,9 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     let shown = |plan: &&PlanFigures| plan.status != Status::Screened;
     // Without a race the screening is all there is.
     let raced = report.plans.iter().filter(shown).count() > 1;
-    let has = |basis| {
-        let rows = report.plans.iter().filter(|plan| !raced || shown(plan));
-        rows.filter(|plan| plan.confidence.is_some()).any(|plan| plan.basis == Some(basis))
-    };
-    let is_mixed = has(Basis::Model) && has(Basis::Rounds);
+    let rows_shown = || report.plans.iter().filter(|plan| !raced || shown(plan));
     let mut told: Vec<&str> = Vec::new();
-    for plan in report.plans.iter().filter(|plan| !raced || shown(plan)) {
+    for plan in rows_shown() {
         // A cause that several plans share is told once.
         let failed = plan.status == Status::Failed;
         if failed && plan.reason.as_deref().is_some_and(|reason| told.contains(&reason)) {
@@ -160,7 +156,7 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
             // The default's ratio to itself has no doubt.
             plan.confidence.filter(|_| plan.status != Status::Default).map_or_else(
                 || unknown(plan),
-                |[low, high]| format!("{low:.3} to {high:.3}{}", mark(plan, is_mixed)),
+                |[low, high]| format!("{low:.3} to {high:.3}{}", mark(plan)),
             ),
             plan.runs.to_string(),
             status(plan, &report.plans),
@@ -168,12 +164,8 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     }
     writeln!(out, "{}", trimmed(&rows))?;
     let screened = report.plans.iter().filter(|p| p.status == Status::Screened).count();
-    if is_mixed {
-        writeln!(
-            out,
-            "{DIM}* of the model of all runs, for this plan alone; the others are of the race, which \
-             says who is tied{DIM:#}"
-        )?;
+    if rows_shown().any(is_marked) {
+        writeln!(out, "{DIM}{ESTIMATED}{DIM:#}")?;
     }
     if screened > 0 && raced {
         writeln!(out, "{DIM}screened only (in --json): {}{DIM:#}", plural(screened, "plan"))?;
@@ -207,9 +199,17 @@ fn never_ran(report: &Report) -> Option<String> {
     }
 }
 
-/// What marks the interval of the model beside those of the race.
-fn mark(plan: &PlanFigures, is_mixed: bool) -> &'static str {
-    if is_mixed && plan.basis == Some(Basis::Model) { " *" } else { "" }
+/// What the mark at an interval means.
+pub const ESTIMATED: &str = "* estimated by the model from all runs; not compared run by run";
+
+/// Whether the interval of a plan is one of the model, which shows nothing.
+pub fn is_marked(plan: &PlanFigures) -> bool {
+    plan.confidence.is_some() && plan.basis == Some(Basis::Model)
+}
+
+/// What marks the interval of the model.
+pub fn mark(plan: &PlanFigures) -> &'static str {
+    if is_marked(plan) { " *" } else { "" }
 }
 
 /// Main effects of levels. With one factor they are the plans over again.
@@ -242,7 +242,10 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
         Stop::Equivalent => "the most promising plan gains no more than the resolution",
         Stop::MaxRuns => "all runs are used up (--max-runs)",
         Stop::MaxTime => "the time is over (--max-time)",
-        Stop::NothingToCompare => "there is nothing to compare the default with",
+        Stop::NothingToCompare => {
+            "there is no other plan here to compare the default with; the lines \
+                                   beginning with \"skipped\" say why"
+        }
         Stop::TooLittleTime => "the time is too short (--max-time)",
         Stop::Interrupted => "interrupted; --resume goes on",
     };
@@ -255,7 +258,12 @@ fn verdict(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
         None => {
             writeln!(out, "{WARN}Nothing is shown to beat the default{WARN:#} ({why}).")?;
             if let Some(plan) = &report.expected {
-                writeln!(out, "Expected to be best: {}: {}.", plan.plan, result(report, plan))?;
+                let (name, result) = (printable(&plan.plan), result(report, plan));
+                let basis = match plan.basis {
+                    Some(Basis::Model) => "an estimate of the model, not shown",
+                    _ => "not shown",
+                };
+                writeln!(out, "Expected to be best ({basis}): {name}: {result}.")?;
                 writeln!(out, "--resume with a larger --max-runs or --max-time would tell.")?;
             } else if report.plans.iter().any(|plan| plan.basis.is_some()) {
                 let resolution = 100.0 * report.resolution;
@@ -353,4 +361,61 @@ fn explain(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
 
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_tune::report::DefaultFigures;
+
+    use super::*;
+
+    /// A screened space in which nothing is shown: all figures are the model's.
+    fn screened() -> Report {
+        let expected = PlanFigures {
+            plan: "mimalloc".to_owned(),
+            ratio: Some(0.486),
+            confidence: Some([0.217, 0.727]),
+            basis: Some(Basis::Model),
+            status: Status::Expected,
+            reason: None,
+            runs: 3,
+            failed: 0,
+            failures: Vec::new(),
+            profile: numapilot_place::Plan::default(),
+        };
+        Report {
+            metric: WALL_TIME.to_owned(),
+            goal: Goal::Minimize,
+            noise: Some(0.1),
+            noise_runs: 5,
+            runs: 40,
+            seconds: 4.0,
+            candidates: 12,
+            confidence: 0.95,
+            resolution: 0.02,
+            stop: Stop::MaxRuns,
+            default: DefaultFigures { median: Some(0.1), median_seconds: Some(0.1), runs: 5 },
+            plans: vec![expected.clone()],
+            effects: Vec::new(),
+            best: None,
+            expected: Some(expected),
+            skipped: Vec::new(),
+            never_ran: Vec::new(),
+            is_short: false,
+            left_running: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn an_estimate_of_the_model_is_marked_as_one() {
+        let mut text = Vec::new();
+        plans(&mut text, &screened()).unwrap();
+        verdict(&mut text, &screened()).unwrap();
+        let text = anstream::adapter::strip_str(&String::from_utf8(text).unwrap()).to_string();
+        assert!(text.contains("0.217 to 0.727 *") && text.contains(ESTIMATED), "{text}");
+        assert!(text.contains("an estimate of the model, not shown"), "{text}");
+        let picture = super::super::picture::draw(&screened());
+        assert!(picture.contains("(0.217 to 0.727) * expected"), "{picture}");
+        assert!(picture.contains(ESTIMATED), "{picture}");
+    }
 }

@@ -7,6 +7,7 @@ use numapilot_tune::decide::race::Race;
 use numapilot_tune::decide::{Findings, Settings, outlook};
 use numapilot_tune::evidence::{Failure, Order, Outcome, Phase, Trial};
 use numapilot_tune::search::Watcher;
+use numapilot_tune::shape::DEFAULT;
 use numapilot_tune::space::Space;
 use numapilot_tune::statistics::{median, robust_sigma};
 
@@ -106,6 +107,17 @@ impl Progress<'_> {
 
     /// Which run failed, how, and what it left.
     fn say_failure(&self, evidence: &[Trial], trial: &Trial, failure: &Failure) {
+        // Where the search ends with it, the error says the rest.
+        if trial.order.candidate != DEFAULT || failures::hopeless(self.settings, evidence).is_none()
+        {
+            self.say_failed(evidence, trial, failure);
+        }
+        for ended in &trial.remains.ended {
+            self.line.say(&format!("  it left {} running, which was ended", printable(ended)));
+        }
+    }
+
+    fn say_failed(&self, evidence: &[Trial], trial: &Trial, failure: &Failure) {
         let plan = self.space.plan(trial.order.candidate);
         let tally = Tally::of(evidence, trial.order.candidate);
         let is_out = failures::out(self.settings, evidence).contains(&trial.order.candidate);
@@ -120,9 +132,6 @@ impl Progress<'_> {
         let lines: Vec<&str> = trial.remains.output.lines().collect();
         for line in &lines[lines.len().saturating_sub(SHOWN_LINES)..] {
             self.line.say(&format!("  | {}", line.replace(char::is_control, " ")));
-        }
-        for ended in &trial.remains.ended {
-            self.line.say(&format!("  it left {} running, which was ended", printable(ended)));
         }
     }
 

@@ -70,9 +70,16 @@ impl Setup {
         let least = settings.least_runs(&shape);
         settings.max_runs = match args.effort.max_runs {
             Some(runs) if runs < least => bail!(
-                "--max-runs {runs} is too few: {} plans need at least {least} runs; \
-                 raise it, or compare fewer plans with --factor",
-                shape.candidates().count()
+                "--max-runs {runs} is too few: {}",
+                match shape.candidates().count() {
+                    1 => format!(
+                        "the default alone takes {least} runs (--warmup and --noise-runs); raise it"
+                    ),
+                    plans => format!(
+                        "{plans} plans need at least {least} runs; raise it, or compare fewer \
+                         plans with --factor"
+                    ),
+                }
             ),
             Some(runs) => runs,
             None => Settings::default_max_runs(&shape).max(least),

@@ -154,6 +154,10 @@ impl Settings {
     /// The least `max_runs` with which a search can come to an end.
     #[must_use]
     pub fn least_runs(&self, shape: &Shape) -> usize {
+        if shape.candidates().count() < 2 {
+            // Nothing to compare the default with.
+            return self.warm_up + self.noise_runs;
+        }
         let (screening, racers) = if is_large(shape) {
             (2 * BLOCK, 3 + shape.extras)
         } else {
