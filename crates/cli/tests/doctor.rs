@@ -37,7 +37,7 @@ fn is_root() -> bool {
 }
 
 /// Capabilities that are always examined, whatever machine this is.
-const NAMES: [(&str, &str); 29] = [
+const NAMES: [(&str, &str); 30] = [
     ("/dev/shm", "machine"),
     ("AutoNUMA", "pages"),
     ("CAP_PERFMON", "rights"),
@@ -63,6 +63,7 @@ const NAMES: [(&str, &str); 29] = [
     ("ptrace_scope", "rights"),
     ("sched_setaffinity", "placement"),
     ("seccomp", "placement"),
+    ("settings journal", "rights"),
     ("set_mempolicy", "placement"),
     ("swap", "machine"),
     ("thread placement library", "libraries"),

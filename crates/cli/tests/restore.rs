@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 const NUMAPILOT: &str = env!("CARGO_BIN_EXE_numapilot");
@@ -273,4 +275,31 @@ fn what_somebody_else_set_meanwhile_stays_and_this_is_said() {
 #[test]
 fn a_program_that_does_not_start_changes_nothing() {
     check("$N run --thp always -- no-such-program 2>/dev/null; echo $?; cat $S", "127\nmadvise");
+}
+
+/// Such a user has changed nothing, since nothing could be noted; with a home directory it can.
+#[test]
+fn a_user_without_a_runtime_directory_restores_too() {
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can start it as another user");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("numapilot");
+    fs::copy(NUMAPILOT, &program).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let home = directory.path().join("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+    for (home, said) in
+        [("/nonexistent", "XDG_RUNTIME_DIR is not set"), (home.to_str().unwrap(), "")]
+    {
+        let mut command = Command::new(&program);
+        command.arg("restore").uid(NOBODY).gid(NOBODY).env_remove("XDG_RUNTIME_DIR");
+        let output = command.env("HOME", home).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && error.contains(said), "{error}");
+        assert_eq!(output.stdout, b"nothing to restore\n");
+    }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use numapilot_cores::Records;
 use numapilot_place::guard;
-use numapilot_place::journal::{Done, Journal};
+use numapilot_place::journal::{Done, Journal, JournalError};
 
 use crate::settle;
 use crate::terminal::{Terminal, printable};
@@ -40,8 +40,18 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let ended = guard::end_stale_groups();
-        let outcomes = Journal::system()?.restore(self.force)?;
-        let cores = Records::system()?.restore(self.force)?;
+        let (mut outcomes, mut cores) = (Vec::new(), Vec::new());
+        match Journal::system() {
+            Ok(journal) => {
+                outcomes = journal.restore(self.force)?;
+                cores = Records::system()?.restore(self.force)?;
+            }
+            // Where nothing can be noted, nothing is changed.
+            Err(JournalError::NoDirectory { cause }) => terminal.say(format_args!(
+                "no run of this user has changed anything, for want of a journal: {cause}"
+            )),
+            Err(error) => return Err(error.into()),
+        }
         numapilot_place::remove_stale_files();
         let mut out = terminal.out();
         if ended.is_empty() && outcomes.is_empty() && cores.is_empty() {

@@ -1,4 +1,6 @@
-//! What this process may do: capabilities, and looking into other processes.
+//! What this process may do: capabilities, looking into other processes, noting what it changes.
+
+use numapilot_place::journal::{Directory, JournalError};
 
 use super::check::{Check, Files};
 
@@ -43,6 +45,7 @@ pub fn checks(files: &Files) -> Vec<Check> {
     let mut checks: Vec<Check> =
         CAPABILITIES.iter().map(|capability| held(capability, effective)).collect();
     checks.push(ptrace_scope(files, effective));
+    checks.push(journal());
     checks
 }
 
@@ -75,6 +78,28 @@ fn held(capability: &Capability, effective: u64) -> Check {
             format!("run as root (sudo), for this alone; docker: --cap-add {short}")
         },
     )
+}
+
+/// Where it is noted what has to be put back.
+fn journal() -> Check {
+    const NAME: &str = "settings journal";
+    let made = Directory::system("numapilot").and_then(|directory| {
+        directory.make()?;
+        Ok(directory)
+    });
+    match made {
+        Ok(directory) => Check::works(NAME, format!("tried: {}", directory.path().display())),
+        Err(error) => Check::missing(
+            NAME,
+            "tried: no directory",
+            match error {
+                JournalError::NoDirectory { cause } => cause,
+                other => other.to_string(),
+            },
+            "needed by cores, and to change machine-wide settings: set XDG_RUNTIME_DIR to a \
+             directory of this user alone (mode 0700), or run as root",
+        ),
+    }
 }
 
 /// Yama (Documentation/admin-guide/LSM/Yama.rst).

@@ -150,7 +150,7 @@ impl Owner {
     }
 }
 
-fn boot() -> io::Result<String> {
+pub(super) fn boot() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 

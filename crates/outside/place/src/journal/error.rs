@@ -12,8 +12,8 @@ use super::Setting;
 pub enum JournalError {
     /// No place for the journal.
     #[error(
-        "no place for the journal of machine-wide changes: {cause}; run as root, \
-         or in a session that has XDG_RUNTIME_DIR"
+        "no directory for the journal from which numapilot puts back what it changes: {cause}; set \
+         XDG_RUNTIME_DIR to a directory of this user alone (mode 0700), or run as root"
     )]
     NoDirectory {
         /// What is wrong with it.

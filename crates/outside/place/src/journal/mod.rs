@@ -76,11 +76,10 @@ pub struct Held {
 }
 
 impl Journal {
-    /// The journal of this machine: `/run/numapilot` for root, `$XDG_RUNTIME_DIR/numapilot`
-    /// for others.
+    /// The journal of this machine: in [`Directory::system`].
     ///
     /// # Errors
-    /// [`JournalError::NoDirectory`] when neither is there.
+    /// [`JournalError::NoDirectory`] when there is no place for it.
     pub fn system() -> Result<Self, JournalError> {
         Ok(Self { directory: Directory::system("numapilot")?, root: PathBuf::from("/") })
     }
