@@ -7,7 +7,6 @@
 mod capture;
 mod execute;
 mod expression;
-mod expression;
 mod group;
 mod judge;
 mod leftovers;
@@ -31,7 +30,6 @@ use thiserror::Error;
 use crate::evidence::{Failure, Order, Outcome, Remains, Trial};
 use crate::shape::DEFAULT;
 pub use execute::{Execution, Surroundings, execute, stdin};
-pub use expression::expression;
 pub use expression::expression;
 pub use judge::{Judge, Limits, Metric, MetricError, NoNumber, Written, last_number};
 use leftovers::Leftovers;
