@@ -98,7 +98,7 @@ set -- $C; cat /proc/$1/comm; kill $C; $N restore; ls /run/numapilot"
 fn the_guard_is_nobodys_child_and_goes_with_its_run() {
     // Of its own it has a session, no file but the pipe and /dev/null, and two variables.
     let script = format!(
-        "exec 9</etc/passwd; export MARK=x XDG_RUNTIME_DIR=/run; {START}G=$(guard $P)
+        "exec 9</etc/passwd; export MARK=x HOME=/ XDG_RUNTIME_DIR=/run; {START}G=$(guard $P)
 set -- $(cut -d')' -f2 /proc/$G/stat); [ $2 != $P ] && [ $2 != $$ ] && echo not a child
 set -- $3 $4 $(cut -d')' -f2 /proc/$P/stat); [ $1 != $5 ] && [ $2 != $6 ] && echo a session of its own
 ls -l /proc/$G/fd | sed -n 's/.*-> \\([a-z/]*\\).*/\\1/p' | grep -v anon | sort -u
@@ -107,7 +107,7 @@ kill $P; wait $P; until gone $G; do sleep 0.01; done; cat $S"
     );
     check(
         &script,
-        "not a child\na session of its own\n/dev/null\npipe\nXDG_RUNTIME_DIR=/run\n/\nmadvise",
+        "not a child\na session of its own\n/dev/null\npipe\nHOME=/\nXDG_RUNTIME_DIR=/run\n/\nmadvise",
     );
 }
 
