@@ -1,4 +1,5 @@
 //! Whether a page heap is consistent: its lists, its totals, and what the table says of its pages.
+//! For tests: a walk over all pages takes too long for a program.
 
 use super::PageHeap;
 use super::heap::{LISTS, list_of};

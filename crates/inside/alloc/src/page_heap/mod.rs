@@ -5,7 +5,7 @@
 //! region has a structure of its own for it, which begins with that of the layer below.
 
 pub mod advice;
-#[cfg(debug_assertions)]
+#[cfg(test)]
 mod check;
 mod density;
 mod heap;
