@@ -23,10 +23,7 @@ const PREFIX: &str = "numapilot-";
 /// # Errors
 /// Those of the file system, and of reading `/proc`.
 pub fn shared_file(kind: &str) -> io::Result<NamedTempFile> {
-    let prefix = name_prefix(kind)?;
-    let mut builder = Builder::new();
-    builder.prefix(&prefix);
-    builder.tempfile_in(SHARED).or_else(|_| builder.tempfile())
+    shared_with(kind, Ok)
 }
 
 /// Makes a [shared file](shared_file) of so many bytes, all zero, to be mapped. It has memory for
@@ -36,12 +33,19 @@ pub fn shared_file(kind: &str) -> io::Result<NamedTempFile> {
 /// As [`shared_file`]; also when there is no room, neither in memory nor among the temporary
 /// files.
 pub fn shared_memory(kind: &str, bytes: usize) -> io::Result<NamedTempFile> {
+    shared_with(kind, |mut file| file.write_all(&vec![0; bytes]).map(|()| file))
+}
+
+/// A shared file that was prepared, among the temporary files where it cannot be in memory.
+fn shared_with(
+    kind: &str,
+    prepare: impl Fn(NamedTempFile) -> io::Result<NamedTempFile>,
+) -> io::Result<NamedTempFile> {
     let prefix = name_prefix(kind)?;
     let mut builder = Builder::new();
     builder.prefix(&prefix);
-    let filled = |mut file: NamedTempFile| file.write_all(&vec![0; bytes]).map(|()| file);
-    let in_memory = builder.tempfile_in(SHARED).and_then(filled);
-    in_memory.or_else(|_| builder.tempfile().and_then(filled))
+    let in_memory = builder.tempfile_in(SHARED).and_then(&prepare);
+    in_memory.or_else(|_| builder.tempfile().and_then(&prepare))
 }
 
 /// Makes a directory for this user alone (0700) among the temporary files that is removed when it
