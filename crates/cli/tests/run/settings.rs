@@ -1,7 +1,7 @@
 //! What a plan sets: memory, CPUs, pages and variables, by options and by profiles.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use crate::{NUMAPILOT, compile, err, failure, out, run};
 
@@ -151,6 +151,16 @@ fn huge_pages_are_off_also_where_only_advised_memory_had_them() {
     assert_eq!(switch("never").unwrap(), "1\n");
 }
 
+/// Runs a script that mounts for itself; `None`, which is said, where it cannot.
+fn with_own_mounts(script: &str) -> Option<Output> {
+    let output = Command::new("unshare").args(["-m", "sh", "-c", script]).output();
+    let output = output.ok().filter(|output| output.status.success());
+    if output.is_none() {
+        println!("skipped: no mount namespaces here");
+    }
+    output
+}
+
 /// What is changed for the whole machine could not be put back.
 #[test]
 fn without_room_for_the_journal_the_program_runs_and_what_is_lost_is_said() {
@@ -170,14 +180,7 @@ fn without_room_for_the_journal_the_program_runs_and_what_is_lost_is_said() {
          {NUMAPILOT} run --strict --numa-balancing {wanted} echo ran; echo $?\n\
          {NUMAPILOT} run -l echo ran; echo $?"
     );
-    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).output();
-    let output = match output {
-        Ok(output) if output.status.success() => output,
-        _ => {
-            println!("skipped: no mount namespaces here");
-            return;
-        }
-    };
+    let Some(output) = with_own_mounts(&script) else { return };
     let said = err(&output);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n0\n125\nran\n0\n", "{said}");
     let lost = format!("warning: numa-balancing {wanted}: ");
@@ -196,14 +199,7 @@ fn without_room_in_shared_memory_the_program_runs_and_this_is_said() {
          TMPDIR=/dev/shm {NUMAPILOT} run --threads dense echo ran; echo $?\n\
          {NUMAPILOT} run --threads dense echo ran; echo $?"
     );
-    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).output();
-    let output = match output {
-        Ok(output) if output.status.success() => output,
-        _ => {
-            println!("skipped: no mount namespaces here");
-            return;
-        }
-    };
+    let Some(output) = with_own_mounts(&script) else { return };
     let said = err(&output);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n0\nran\n0\n", "{said}");
     assert_eq!(said.matches("there was no room in /dev/shm").count(), 1, "{said}");
