@@ -1,7 +1,7 @@
-//! Allocation and release: the fast paths, and what leads to the slow ones.
+//! Allocation and release: the fast paths, and the code that leads to the slow ones.
 //!
-//! The fast paths are written to be read with their machine code at hand; the tests lead the
-//! library through them and compare each instruction count with a table.
+//! The fast paths are designed together with their machine code. The tests step the library through
+//! them and compare each instruction count with a table.
 
 use core::arch::asm;
 use core::hint::black_box;
@@ -19,10 +19,10 @@ use crate::telemetry::{profile, statistics};
 use crate::threads::{self, tls, without_cache};
 use crate::{global, lifecycle, sampling};
 
-/// What happens when there is no memory. A parameter of the slow paths, so that the fast
-/// ones end with a jump.
+/// What to do when there is no memory. It is a parameter of the slow paths, so that the fast ones
+/// end with a jump.
 pub trait NoMemory {
-    /// The result of an allocation of `size` bytes at a multiple of `align` that failed.
+    /// The result of a failed allocation of `size` bytes at a multiple of `align`.
     fn result(size: usize, align: usize) -> *mut u8;
 }
 
@@ -49,8 +49,8 @@ pub fn allocate<N: NoMemory>(size: usize) -> *mut u8 {
 #[inline(always)]
 fn pop<N: NoMemory>(bin: usize) -> *mut u8 {
     let bins = tls::bins();
-    // SAFETY: the thread's own bins; those of all classes are set, and below a bin's top lies an
-    // object or NULL.
+    // SAFETY: the bins belong to the thread. Those of all classes are set, and below a bin's top
+    // there is an object or NULL.
     unsafe {
         let slot = bin_of(bins, bin);
         let top = (*slot).top.load(Ordering::Relaxed).sub(1);
@@ -63,10 +63,10 @@ fn pop<N: NoMemory>(bin: usize) -> *mut u8 {
     }
 }
 
-/// A bin by its number, which is twice that of its class: no multiplication is needed.
+/// A bin by its number, which is twice that of its class, so no multiplication is needed.
 ///
 /// # Safety
-/// `bins` is the thread's, and there is such a bin.
+/// `bins` belongs to the thread, and the bin exists.
 #[inline(always)]
 unsafe fn bin_of(bins: *mut Bins, bin: usize) -> *const Bin {
     // SAFETY: a field's address; a bin is two words.
@@ -99,7 +99,7 @@ fn allocate_large<N: NoMemory>(size: usize, align: usize) -> *mut u8 {
     large_block::<N>(size, align, null_mut()).start
 }
 
-/// A large block; if `old` is not null, one that will replace that one.
+/// A large block; if `old` is not null, one that will replace `old`.
 fn large_block<N: NoMemory>(size: usize, align: usize, old: *mut u8) -> Block {
     let mut is_sampled = false;
     let block = slow_path(|space, cache| {
@@ -158,19 +158,20 @@ pub fn allocate_aligned<N: NoMemory>(size: usize, align: usize) -> *mut u8 {
     }
 }
 
-/// Frees an object; null is ignored. Ends the process when it is none of this allocator's.
+/// Frees an object; null is ignored. Ends the process if the object does not belong to this
+/// allocator.
 ///
-/// The sized frees come here as well: the size that a program names is not that of the class
-/// when `realloc` left the object where it was, or when the heap profile sampled it. The
-/// look-up reads one byte for 16 KiB, which is in the cache.
+/// The sized frees come here as well. The size that a program gives is not that of the class if
+/// `realloc` left the object where it was, or if the heap profile sampled it. The lookup reads one
+/// byte for 16 KiB, which is in the cache.
 ///
 /// # Safety
-/// Nobody uses the object any more.
+/// The object is no longer used.
 #[inline(always)]
 pub unsafe fn release(object: *mut u8) {
     let bins = tls::bins();
-    // SAFETY: the thread's own bins; the map covers the payload; between a bin's words there
-    // is room.
+    // SAFETY: the bins belong to the thread, the map covers the payload, and there is room between
+    // the two words of a bin.
     unsafe {
         match quantum_of(bins, object) {
             Some(quantum) => push(bins, bin_at(bins, quantum), object),
@@ -179,15 +180,15 @@ pub unsafe fn release(object: *mut u8) {
     }
 }
 
-/// Which quantum of the home node's payload an object begins at; `None` for one of another
-/// node, or of none, or at no multiple of 16.
+/// The quantum of the home node's payload at which an object begins; `None` for an object of
+/// another node or of none, and for an address that is not a multiple of 16.
 ///
 /// # Safety
-/// `bins` is the thread's.
+/// `bins` belongs to the thread.
 #[inline(always)]
 unsafe fn quantum_of(bins: *mut Bins, object: *mut u8) -> Option<usize> {
-    // One comparison for the range, the home node and the alignment: rotated, an address that
-    // is no multiple of 16 is huge.
+    // One comparison checks the range, the home node and the alignment: after the rotation, an
+    // address that is not a multiple of 16 is huge.
     // SAFETY: by contract.
     unsafe {
         let quantum = (object as usize)
@@ -200,7 +201,7 @@ unsafe fn quantum_of(bins: *mut Bins, object: *mut u8) -> Option<usize> {
 /// The bin of the object at a quantum; 0 for a large block.
 ///
 /// # Safety
-/// `bins` is the thread's, and `quantum` below its limit.
+/// `bins` belongs to the thread, and `quantum` is below its limit.
 #[inline(always)]
 unsafe fn bin_at(bins: *mut Bins, quantum: usize) -> usize {
     // SAFETY: the map covers the payload.
@@ -210,7 +211,7 @@ unsafe fn bin_at(bins: *mut Bins, quantum: usize) -> usize {
 }
 
 /// # Safety
-/// As [`release`], and `bin` is that of the object, which is one of the home node's.
+/// As [`release`], and `bin` is that of the object, which belongs to the home node.
 #[inline(always)]
 unsafe fn push(bins: *mut Bins, bin: usize, object: *mut u8) {
     // SAFETY: by contract; see `release`.
@@ -227,11 +228,12 @@ unsafe fn push(bins: *mut Bins, bin: usize, object: *mut u8) {
     }
 }
 
-/// Has the CPU fetch an object's first line: who allocates it next, soon, will write there, and
-/// this is the last moment before that at which its address is at hand. Never faults.
+/// Prefetches an object's first line for writing. The thread that allocates it next, soon, will
+/// write there, and this is the last moment before that at which its address is known. Never
+/// faults.
 #[inline(always)]
 fn fetch_to_write(object: *mut u8) {
-    // SAFETY: a hint, which changes nothing, whatever the address.
+    // SAFETY: a hint, which changes nothing, for any address.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!("prefetchw [{0}]", in(reg) object, options(readonly, nostack, preserves_flags));
@@ -251,14 +253,14 @@ fn release_slowly(object: *mut u8, bin: usize) {
         if bin == 0 {
             return large::free(space, object);
         }
-        // SAFETY: the fast path found the object to be of the cache's node.
+        // SAFETY: the fast path found that the object belongs to the node of the cache.
         unsafe { cache.take_back(space, bin, object) };
         0
     });
     forget(sample.unwrap_or_default());
 }
 
-/// An object of another node, of none, or freed by a thread without a cache.
+/// Frees an object of another node or of none, or one that a thread without a cache frees.
 #[cold]
 #[inline(never)]
 fn release_elsewhere(object: *mut u8) {
@@ -304,14 +306,14 @@ fn slow_path<T>(work: impl FnOnce(&'static AddressSpace, &ThreadCache) -> T) -> 
     result
 }
 
-/// A block was freed that the heap profile remembers under this number, if it is not 0.
+/// Forgets a freed block that the heap profile has recorded under this number, if it is not 0.
 fn forget(sample: u32) {
     if sample != 0 {
         profile::forget(sample);
     }
 }
 
-/// Bytes that an object can hold; 0 for null.
+/// The number of bytes that an object can hold; 0 for null.
 ///
 /// # Safety
 /// The object is allocated.
@@ -331,11 +333,11 @@ pub unsafe fn usable_size(object: *mut u8) -> usize {
     }
 }
 
-/// Changes the size of an object: where it is, or else elsewhere with its contents. Null
-/// when there is no memory; then the object stays as it was.
+/// Changes the size of an object in place, or else moves it with its contents. Returns null when
+/// there is no memory; the object is then unchanged.
 ///
 /// # Safety
-/// The object is allocated, at an alignment of at most `align`; only the result may be used
+/// The object is allocated, at an alignment of at most `align`. Only the result may be used
 /// afterwards.
 #[inline]
 pub unsafe fn reallocate<N: NoMemory>(object: *mut u8, size: usize, align: usize) -> *mut u8 {
@@ -355,8 +357,8 @@ pub unsafe fn reallocate<N: NoMemory>(object: *mut u8, size: usize, align: usize
     }
 }
 
-/// A large block, which keeps its pages at most of the steps in which it grows. Guarded ones
-/// do not come here.
+/// Reallocates a large block, which keeps its pages in most of the steps in which it grows. Blocks
+/// with guard pages do not come here.
 ///
 /// # Safety
 /// As [`reallocate`].
@@ -370,8 +372,8 @@ unsafe fn reallocate_large<N: NoMemory>(object: *mut u8, size: usize, align: usi
     unsafe { reallocate_slowly::<N>(object, size, align) }
 }
 
-/// Whether an object keeps its place: while it fits and at least half of it is used, or it is
-/// of the smallest class.
+/// Whether an object keeps its place: it fits and uses at least half of its size, or it is of the
+/// smallest class.
 #[inline(always)]
 fn stays(held: usize, size: usize) -> bool {
     size <= held && size + QUANTUM > held / 2
@@ -384,7 +386,7 @@ unsafe fn reallocate_slowly<N: NoMemory>(object: *mut u8, size: usize, align: us
     // SAFETY: by contract.
     let held = unsafe { usable_size(object) };
     if stays(held, size) && (held <= SMALL_MAX) == (size <= SMALL_MAX) {
-        // A large block gives back the pages that it no longer needs.
+        // A large block returns the pages that it no longer needs.
         if held - size >= PAGE && held > SMALL_MAX {
             resize_large(object, size);
         }
@@ -394,16 +396,16 @@ unsafe fn reallocate_slowly<N: NoMemory>(object: *mut u8, size: usize, align: us
     unsafe { move_to::<N>(object, held, size, align) }
 }
 
-/// What to ask for when an object outgrows its class. One that grows in small steps will grow
-/// on: it gets half as much again, so that it moves once or twice while it doubles, not four
-/// times.
+/// The size to request when an object outgrows its class. An object that grows in small steps will
+/// continue to grow, so it gets half as much again. It then moves once or twice while it doubles,
+/// not four times.
 fn with_slack(held: usize, size: usize) -> usize {
     let grows_slowly = held < size && size <= held + held / 4 && size <= SMALL_MAX;
     if grows_slowly { size.max(held + held / 2) } else { size }
 }
 
 fn resize_large(object: *mut u8, size: usize) -> bool {
-    // In a heap profile another size is another object.
+    // In a heap profile, another size is another object.
     !sampling::is_wanted()
         && slow_path(|space, _| large::resize(space, object, size)).unwrap_or(false)
 }
@@ -425,7 +427,7 @@ unsafe fn move_to<N: NoMemory>(object: *mut u8, held: usize, size: usize, align:
     }
     let new = allocate_aligned::<N>(with_slack(held, size), align);
     if !new.is_null() {
-        // SAFETY: both objects hold that many bytes; the old one is not used any more.
+        // SAFETY: both objects hold that many bytes; the old one is no longer used.
         unsafe {
             new.copy_from_nonoverlapping(object, held.min(size));
             release(object);

@@ -1,5 +1,6 @@
-//! What the user asks for, read once from the environment: when the library is loaded, for later
-//! other threads may change it; sooner only if somebody allocates before that.
+//! The user's settings, read once from the environment when the library is loaded. Later, other
+//! threads may change the environment. They are read earlier only if the program allocates before
+//! that.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
@@ -14,7 +15,7 @@ use numapilot_bind::env::{
 use crate::os::output::complain;
 use crate::os::{kernel, report};
 
-/// How statistics are written.
+/// The format of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Aligned tables.
@@ -28,7 +29,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format with this name; `None` for a name that no variable takes.
+    /// The format with this name; `None` for a name that no variable accepts.
     pub fn parse(name: &[u8]) -> Option<Self> {
         match name {
             b"text" => Some(Self::Text),
@@ -44,37 +45,36 @@ impl Format {
 pub struct Config {
     /// Ask for huge pages where they pay.
     pub huge_pages: bool,
-    /// Have threads of the library's own: one that gives idle memory back, and one that answers a
+    /// Use threads of the library's own: one that returns idle memory, and one that responds to a
     /// signal.
     pub background_thread: bool,
     /// Spread blocks of [`INTERLEAVE_FROM`] bytes and more over all nodes.
     pub interleave: bool,
-    /// Send objects that are freed on another node home (numalloc section 3.3).
+    /// Return objects that are freed on another node to their home node (numalloc section 3.3).
     pub origin: bool,
-    /// Have the threads of a node carve their spans from the same huge pages (numalloc section
-    /// 3.4).
+    /// Let the threads of a node carve their spans from the same huge pages (numalloc section 3.4).
     pub sharing: bool,
     /// Check every free in full, and reuse memory in random order.
     pub harden: bool,
     /// Write statistics when the program ends.
     pub stats: Option<Format>,
-    /// Where to, with `%p` for the process; standard error without.
+    /// File to write them to, with `%p` for the process number; standard error if there is none.
     pub stats_file: Option<&'static CStr>,
-    /// The signal that asks for statistics.
+    /// The signal that requests statistics.
     pub stats_signal: Option<i32>,
-    /// Where the heap profile is written to when the program ends, with `%p` as above; none
-    /// without.
+    /// File to which the heap profile is written when the program ends, with `%p` as above; `None`:
+    /// no profile.
     pub profile: Option<&'static CStr>,
-    /// Mean bytes between two of its samples.
+    /// Mean number of bytes between two of its samples.
     pub profile_period: u64,
 }
 
 /// Blocks of at least this many bytes may be interleaved.
 pub const INTERLEAVE_FROM: usize = 1 << 20;
 
-/// Mean bytes between two samples of the heap profile, unless the user says otherwise.
+/// Mean number of bytes between two samples of the heap profile, unless the user sets another.
 const USUAL_PERIOD: u64 = 512 << 10;
-/// Longest period of the heap profile: so that no sum of it overflows.
+/// Longest period of the heap profile, so that no sum of periods overflows.
 const LONGEST_PERIOD: u64 = 1 << 40;
 
 const DEFAULT: Config = Config {
@@ -96,7 +96,7 @@ struct Cell {
     config: UnsafeCell<Config>,
 }
 
-// SAFETY: written by the one thread that moved the phase to BUSY, read once it is READY.
+// SAFETY: written by the one thread that moved the phase to BUSY, and read once it is READY.
 unsafe impl Sync for Cell {}
 
 const UNREAD: u32 = 0;
@@ -111,16 +111,16 @@ pub fn get() -> &'static Config {
     if CONFIG.phase.load(Ordering::Acquire) != READY {
         return &DEFAULT;
     }
-    // SAFETY: not written any more.
+    // SAFETY: no longer written.
     unsafe { &*CONFIG.config.get() }
 }
 
-/// Reads the environment, if nobody has.
+/// Reads the environment, unless it was read before.
 pub fn read() {
     let turn = CONFIG.phase.compare_exchange(UNREAD, BUSY, Ordering::Acquire, Ordering::Acquire);
     if turn.is_ok() {
         let config = asked_for(&Variables::find());
-        // SAFETY: this thread alone moved the phase to BUSY: nobody else touches it.
+        // SAFETY: only this thread moved the phase to BUSY, so no other touches it.
         unsafe { *CONFIG.config.get() = config };
         CONFIG.phase.store(READY, Ordering::Release);
     }
@@ -129,7 +129,7 @@ pub fn read() {
     }
 }
 
-/// What these variables ask for.
+/// The settings that these variables request.
 fn asked_for(variables: &Variables) -> Config {
     let mut config = DEFAULT;
     switch(variables, ALLOC_THP, &mut config.huge_pages, [b"0", b"1"]);
@@ -152,7 +152,7 @@ fn switch(variables: &Variables, name: &str, setting: &mut bool, values: [&[u8];
     }
 }
 
-/// Reads what is said about statistics.
+/// Reads the settings of statistics.
 fn statistics(variables: &Variables, config: &mut Config) {
     if let Some(value) = variables.get(ALLOC_STATS) {
         config.stats = Format::parse(value.to_bytes());
@@ -175,7 +175,7 @@ fn statistics(variables: &Variables, config: &mut Config) {
     }
 }
 
-/// Reads what is said about the heap profile.
+/// Reads the settings of the heap profile.
 fn heap_profile(variables: &Variables, config: &mut Config) {
     if let Some(value) = variables.get(ALLOC_PROFILE) {
         config.profile = path(ALLOC_PROFILE, value);
@@ -190,7 +190,7 @@ fn heap_profile(variables: &Variables, config: &mut Config) {
     }
 }
 
-/// The path that a variable names, kept for later.
+/// The path that a variable contains, kept for later.
 fn path(name: &str, value: &CStr) -> Option<&'static CStr> {
     if has_more_rights() {
         ignored(name, value, "the program has more rights than its caller");
@@ -202,7 +202,7 @@ fn path(name: &str, value: &CStr) -> Option<&'static CStr> {
     None
 }
 
-/// Whether the program runs with rights that its caller does not have (setuid).
+/// Whether the program runs with more rights than its caller (setuid).
 fn has_more_rights() -> bool {
     // SAFETY: takes a constant.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -213,11 +213,11 @@ fn ignored(name: &str, value: &CStr, cause: &str) {
     complain(format_args!("{name}={value} is ignored: {cause}"));
 }
 
-/// A copy of a value: programs overwrite their environment, to show another title.
+/// A copy of a value, because programs overwrite their environment to show another title.
 fn keep(value: &CStr) -> Option<&'static CStr> {
     let text = value.to_bytes_with_nul();
     let start = kernel::reserve(text.len()).ok()?;
-    // SAFETY: just reserved for the text, which is kept as long as the process lives.
+    // SAFETY: just reserved for the text, which is kept for the lifetime of the process.
     unsafe {
         kernel::commit(start, text.len()).ok()?;
         (start as *mut u8).copy_from_nonoverlapping(text.as_ptr(), text.len());
@@ -225,7 +225,7 @@ fn keep(value: &CStr) -> Option<&'static CStr> {
     }
 }
 
-/// All variables that are read here, by the number of their name.
+/// All variables that are read here, by the index of their name.
 const NAMES: [&str; 11] = [
     ALLOC_HARDEN,
     ALLOC_HELPER,
@@ -240,11 +240,11 @@ const NAMES: [&str; 11] = [
     ALLOC_THP,
 ];
 
-/// The values of those that the environment has.
+/// The values of the variables that the environment has.
 struct Variables([Option<&'static CStr>; NAMES.len()]);
 
 impl Variables {
-    /// Those of the block that the program was started with.
+    /// Finds them in the block with which the program was started.
     fn find() -> Self {
         unsafe extern "C" {
             static environ: *const *const c_char;
@@ -252,8 +252,8 @@ impl Variables {
         let mut found = Self([None; NAMES.len()]);
         // SAFETY: the C library's pointer; null before it has started.
         let mut entry = unsafe { environ };
-        // SAFETY: the block ends with a null pointer, at which the loop ends; entries are strings
-        // with their end.
+        // SAFETY: the block ends with a null pointer, at which the loop ends; entries are
+        // terminated strings.
         unsafe {
             while !entry.is_null() && !(*entry).is_null() {
                 found.note(CStr::from_ptr(*entry));
@@ -263,8 +263,8 @@ impl Variables {
         found
     }
 
-    /// Keeps the value of an entry, if it is one of those. Of a name that comes twice the first
-    /// one counts, as in the C library.
+    /// Keeps the value of an entry, if it is one of these variables. If a name occurs twice, the
+    /// first one counts, as in the C library.
     fn note(&mut self, entry: &'static CStr) {
         let text = entry.to_bytes_with_nul();
         if !text.starts_with(b"NUMAPILOT_ALLOC_") {

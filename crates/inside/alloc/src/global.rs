@@ -1,4 +1,4 @@
-//! The one address space of the process, made at the first call.
+//! The one address space of the process, created at the first call.
 
 use core::cell::UnsafeCell;
 use core::hint::spin_loop;
@@ -12,7 +12,7 @@ struct Cell {
     space: UnsafeCell<AddressSpace>,
 }
 
-// SAFETY: written by the one thread that moved the phase to BUSY, read once it is READY.
+// SAFETY: written by the one thread that moved the phase to BUSY, and read once it is READY.
 unsafe impl Sync for Cell {}
 
 const UNTOUCHED: u32 = 0;
@@ -23,7 +23,7 @@ const FAILED: u32 = 3;
 static SPACE: Cell =
     Cell { phase: AtomicU32::new(UNTOUCHED), space: UnsafeCell::new(AddressSpace::NONE) };
 
-/// The space, made at the first call; `None` when the kernel gives no address space.
+/// The space, created at the first call; `None` if the kernel gives no address space.
 #[inline]
 pub fn get() -> Option<&'static AddressSpace> {
     if SPACE.phase.load(Ordering::Acquire) == READY {
@@ -46,7 +46,7 @@ fn start() -> Option<&'static AddressSpace> {
     let turn = SPACE.phase.compare_exchange(UNTOUCHED, BUSY, Ordering::Acquire, Ordering::Acquire);
     match turn {
         Ok(_) => {
-            // SAFETY: this thread alone moved the phase to BUSY: nobody else touches it.
+            // SAFETY: only this thread moved the phase to BUSY, so no other touches it.
             let space = unsafe { &mut *SPACE.space.get() };
             let made = space.make();
             if made {

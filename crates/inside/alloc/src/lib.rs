@@ -71,8 +71,8 @@ pub use crate::telemetry::{profile, usage};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Numapilot;
 
-// SAFETY: `api` hands out memory of the size and alignment asked for, which is nobody
-// else's until it is released.
+// SAFETY: `api` returns memory of the requested size and alignment, which is used by no other
+// caller until it is released.
 unsafe impl GlobalAlloc for Numapilot {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -105,7 +105,7 @@ unsafe impl GlobalAlloc for Numapilot {
     }
 }
 
-/// Gives all memory that is not in use back to the kernel; whether there was any.
+/// Returns all memory that is not in use to the kernel; returns whether there was any.
 pub fn trim() -> bool {
     threads::with_cache(|space, cache| cache.flush(space));
     global::existing().is_some_and(|space| {

@@ -1,4 +1,4 @@
-//! The library is loaded, the process forks, the program ends.
+//! Loading of the library, forks of the process, and the end of the program.
 
 use crate::cache::registry::NodeCaches;
 use crate::decay::background_thread;
@@ -7,7 +7,7 @@ use crate::page_heap::mapping_budget;
 use crate::telemetry::{profile, statistics};
 use crate::{config, global, threads};
 
-/// Before the program's own constructors, and after its last destructor.
+/// Runs before the program's own constructors, and after its last destructor.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
@@ -15,19 +15,19 @@ static BEGIN: extern "C" fn() = begin;
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
-/// A word that others name, so that this module is linked: from a static library the linker takes
-/// only what something names.
+/// A word that other modules name, so that this module is linked: from a static library, the linker
+/// takes only what is referenced.
 pub static LINKED: u8 = 0;
 
 extern "C" fn begin() {
     config::read();
     mapping_budget::prepare();
-    // SAFETY: three functions of this library, which live until the end. This takes a lock of the
-    // C library's and allocates, which is possible here.
+    // SAFETY: three functions of this library, which exist until the end. The call takes a lock of
+    // the C library and allocates, which is possible here.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
     threads::prepare();
     let config = config::get();
-    // Nothing is reserved for a program that never allocates, unless it has to tell so.
+    // Reserve nothing for a program that never allocates, unless it must report statistics.
     let tells = config.stats.is_some() || config.stats_signal.is_some() || config.profile.is_some();
     if tells && global::get().is_some() {
         profile::start();
@@ -40,7 +40,7 @@ extern "C" fn end() {
 }
 
 extern "C" fn before_fork() {
-    // Made now if it is not: in the child a half-made one would stay so.
+    // Created now if it does not exist. A half-created one would stay half-created in the child.
     if let Some(space) = global::get() {
         NodeCaches::all(space).for_each(NodeCaches::lock_all);
     }
@@ -56,8 +56,8 @@ extern "C" fn after_fork() {
     }
 }
 
-/// What other threads held is given up before the locks are: threads that earlier fork handlers
-/// made wait for those.
+/// Data that other threads held is released before the locks are, because threads that earlier fork
+/// handlers created wait for the locks.
 extern "C" fn in_child() {
     mapping_budget::forked();
     background_thread::forget();

@@ -1,8 +1,8 @@
 //! Which allocations the heap profile samples.
 //!
-//! Every allocated byte is sampled with the same small probability, so that the waiting time
-//! between two samples is exponential in bytes (as in tcmalloc and jemalloc). Each thread counts
-//! down to its next sample. What is done with a sample is up to `crate::telemetry::profile`.
+//! Every allocated byte is sampled with the same small probability, so the distance between two
+//! samples is exponential in bytes (as in tcmalloc and jemalloc). Each thread counts down to its
+//! next sample. `crate::telemetry::profile` processes the samples.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::os::random;
 /// Samples are taken.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Whether a profile was asked for: then all calls take the slow paths.
+/// Whether a profile was requested. All calls then take the slow paths.
 #[inline]
 pub fn is_wanted() -> bool {
     config::get().profile.is_some()
@@ -25,36 +25,36 @@ pub fn is_running() -> bool {
     RUNNING.load(Ordering::Acquire)
 }
 
-/// Samples are taken from here on.
+/// Starts taking samples.
 pub fn start() {
     RUNNING.store(true, Ordering::Release);
 }
 
-/// What a thread knows of sampling. All zeroes: the next sample is yet to be drawn.
+/// The sampling state of a thread. All zeroes: the next sample is not drawn yet.
 #[repr(C)]
 #[derive(Default)]
 pub struct Countdown {
-    /// Bytes until the next sample; 0: to be drawn.
+    /// Bytes until the next sample; 0: not drawn yet.
     bytes: Cell<u64>,
-    /// A sample is being taken: what that allocates is not sampled.
+    /// A sample is being taken; allocations made for it are not sampled.
     busy: Cell<bool>,
 }
 
 impl Countdown {
-    /// Counts an allocation; whether it is to be sampled. Then nothing is sampled until
+    /// Counts an allocation; returns whether to sample it. If so, no other is sampled until
     /// [`Self::sampled`] is called.
     #[inline]
     pub fn is_due(&self, bytes: usize) -> bool {
         is_wanted() && self.pass(bytes as u64)
     }
 
-    /// Draws the next sample anew.
+    /// Draws the next sample again.
     pub fn restart(&self) {
         self.bytes.set(0);
         self.busy.set(false);
     }
 
-    /// The sample has been taken.
+    /// Notes that the sample has been taken.
     pub fn sampled(&self) {
         self.busy.set(false);
     }
@@ -68,7 +68,7 @@ impl Countdown {
             left => left,
         };
         self.busy.set(bytes >= left);
-        // The distribution has no memory: whatever was left over does not matter.
+        // The distribution is memoryless, so the remainder does not matter.
         self.bytes.set(left.saturating_sub(bytes));
         self.busy.get()
     }

@@ -1,4 +1,4 @@
-//! The atomics of the modules that are modelled: `tests/models.rs` compiles those once more,
-//! with the atomics of loom in this place.
+//! The atomics of the modules that are model-checked: `tests/models.rs` compiles those modules
+//! again, with loom's atomics in this place.
 
 pub use core::sync::atomic;

@@ -1,21 +1,21 @@
 //! Threads that the C library does not know.
 //!
-//! Whoever allocates or frees may hold a lock of the C library's, and pthread_create(3) takes some
-//! of them: that of its stacks, which a thread that ends holds while it frees them. So these
-//! threads are made by clone(2) itself, on memory of their own:
+//! A caller of malloc or free may hold a lock of the C library, and pthread_create(3) takes some of
+//! them. One is the lock of its stacks, which an ending thread holds while it frees them. So these
+//! threads are created by clone(2) itself, on memory of their own:
 //!
 //! ```text
 //!  | inaccessible | stack: 128 KiB <--| zeroes: 8 KiB | thread pointer | zeroes: 8 KiB |
 //! ```
 //!
-//! Nobody joins them or waits for them, no signal reaches them, the process does not live on for
-//! them and ends with them as well. They have no thread-local storage: what runs on one may call
-//! neither the allocator nor a function of the C library that sets `errno`. An access that
-//! compiled C code makes all the same, relative to the thread pointer, finds zeroes.
+//! No thread joins them or waits for them, and no signal reaches them. They do not keep the process
+//! alive, and end with it. They have no thread-local storage, so code that runs on one may call
+//! neither the allocator nor a function of the C library that sets `errno`. If compiled C code
+//! nevertheless accesses memory relative to the thread pointer, it finds zeroes.
 //!
-//! The kernel keeps account of them: it writes the thread's number when it makes one, and zero
-//! when the thread has left its stack (CLONE_CHILD_CLEARTID), also when the thread is a child's
-//! that shares our memory (vfork(2)) and goes with the child.
+//! The kernel keeps track of them. It writes the thread's number when it creates one, and zero when
+//! the thread has left its stack (CLONE_CHILD_CLEARTID). It also does so when the thread belongs to
+//! a child that shares our memory (vfork(2)) and ends with that child.
 
 use core::arch::naked_asm;
 use core::ffi::CStr;
@@ -24,13 +24,14 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::os::kernel::{self, Refused};
 use crate::os::process::{self, Signals};
 
-/// Room for what a profile takes to write, unoptimised.
+/// Room for writing a profile in an unoptimised build.
 const STACK: usize = 128 << 10;
-/// Zeroes on each side of the thread pointer: more than the C libraries' own thread structure.
+/// Zeroes on each side of the thread pointer: more than the C libraries' own thread structure
+/// needs.
 const ZEROES: usize = 8 << 10;
 
-/// A thread of the process; no more of it, and no less than what an emulator of single programs
-/// (qemu-user) wants to see of one.
+/// A thread of the process: no more flags than necessary, and no fewer than an emulator of single
+/// programs (qemu-user) requires.
 const THREAD: i32 = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_FILES
@@ -41,16 +42,16 @@ const THREAD: i32 = libc::CLONE_VM
     | libc::CLONE_PARENT_SETTID
     | libc::CLONE_CHILD_CLEARTID;
 
-/// Whoever wants may start it.
+/// Any thread may start it.
 const FREE: u32 = 0;
-/// Somebody is about to.
+/// A thread is about to start it.
 const STARTING: u32 = 1;
-/// The system lets us have none, now or later.
+/// The system refuses to create it, now and later.
 const REFUSED: u32 = 2;
 
-/// A thread that comes and goes; one at a time.
+/// A thread that starts on demand and ends when it has no more work; one at a time.
 pub struct BareThread {
-    /// Its number while it runs: the kernel's word.
+    /// Its number while it runs, written by the kernel.
     number: AtomicU32,
     turn: AtomicU32,
     /// Its memory, from the first start on.
@@ -60,7 +61,7 @@ pub struct BareThread {
 }
 
 impl BareThread {
-    /// One that does not run yet. `name` has at most 15 bytes; see the module for what `work` may
+    /// A thread that does not run yet. `name` has at most 15 bytes; the module says what `work` may
     /// do.
     pub const fn new(name: &'static CStr, work: fn()) -> Self {
         Self {
@@ -78,8 +79,8 @@ impl BareThread {
         self.number.load(Ordering::Relaxed) != 0
     }
 
-    /// Starts it unless it runs, another thread starts it, or the system has refused one before.
-    /// Takes no lock and waits for nobody, so that a signal's handler may call it too.
+    /// Starts the thread, unless it runs, another thread is starting it, or the system has refused
+    /// it before. Takes no lock and waits for no thread, so a signal handler may call it too.
     pub fn start(&'static self) {
         let turn = self.turn.compare_exchange(FREE, STARTING, Ordering::Acquire, Ordering::Relaxed);
         if turn.is_err() {
@@ -96,13 +97,14 @@ impl BareThread {
         self.turn.store(next, Ordering::Release);
     }
 
-    /// In the child of a fork it does not run, and nobody starts it; whether it did run.
+    /// Notes in the child of a fork that the thread does not run and that no thread is starting it.
+    /// Returns whether it ran before.
     pub fn forget(&self) -> bool {
         let _ = self.turn.compare_exchange(STARTING, FREE, Ordering::Relaxed, Ordering::Relaxed);
         self.number.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Where its memory begins. The caller's turn it is.
+    /// Where its memory begins. The caller has set `turn` to `STARTING`.
     fn memory(&self) -> Result<usize, Refused> {
         let known = self.memory.load(Ordering::Relaxed);
         if known != 0 {
@@ -121,13 +123,15 @@ impl BareThread {
         Ok(start)
     }
 
-    /// Has the kernel make it. The caller's turn it is, and the memory is not in use.
+    /// Asks the kernel to create it. The caller has set `turn` to `STARTING`, and the memory is
+    /// not in use.
     fn make(&'static self, memory: usize) -> Result<(), Refused> {
         let stack = memory + kernel::page_size() + STACK;
         let pointer = stack + ZEROES;
         // SAFETY: the thread's own memory, which nobody uses now.
         unsafe { fill_block(pointer) };
-        // It inherits a mask under which nothing reaches it, and the caller has its own back.
+        // The new thread inherits a mask under which no signal reaches it; the caller gets its own
+        // back.
         let before = Signals::ALL.block();
         // SAFETY: stack and block are the thread's alone until the kernel has cleared the number;
         // the thread itself is a static.
@@ -138,10 +142,10 @@ impl BareThread {
 }
 
 /// Writes what compiled code expects at the thread pointer: its own address, twice, as the System V
-/// ABI and the C libraries have it, and the word that guards stacks, which is one for all threads.
+/// ABI and the C libraries have it, and the stack guard word, which is the same for all threads.
 ///
 /// # Safety
-/// There are 48 bytes that are the caller's.
+/// The 48 bytes belong to the caller.
 #[cfg(target_arch = "x86_64")]
 unsafe fn fill_block(pointer: usize) {
     let guard: usize;
@@ -156,7 +160,7 @@ unsafe fn fill_block(pointer: usize) {
     }
 }
 
-/// Nothing lies there that is not zero: the word that guards stacks is a variable.
+/// There is nothing to write: the stack guard word is a variable.
 #[cfg(target_arch = "aarch64")]
 unsafe fn fill_block(_: usize) {}
 
@@ -165,11 +169,12 @@ extern "C" fn begin(thread: &'static BareThread) {
     (thread.work)();
 }
 
-/// clone(2): its result for the caller; the new thread calls `function` on its stack, and ends.
+/// clone(2). It returns the result to the caller; the new thread calls `function` on its stack, and
+/// ends.
 ///
 /// # Safety
-/// `stack` is the end of one, at a multiple of 16, and `pointer` the thread pointer of a block that
-/// are both the new thread's alone.
+/// `stack` is the end of a stack, at a multiple of 16, and `pointer` the thread pointer of a block.
+/// Both belong to the new thread alone.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn clone(
@@ -191,7 +196,7 @@ unsafe extern "C" fn clone(
         "test rax, rax",
         "jz 2f",
         "ret",
-        // The new thread, which has nowhere to return to.
+        // The new thread, which has no address to return to.
         "2: xor ebp, ebp",
         "pop rax",
         "pop rdi",
@@ -224,7 +229,7 @@ unsafe extern "C" fn clone(
         "svc #0",
         "cbz x0, 2f",
         "ret",
-        // The new thread, which has nowhere to return to.
+        // The new thread, which has no address to return to.
         "2: mov x29, xzr",
         "mov x30, xzr",
         "ldp x1, x0, [sp], #16",
@@ -249,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits for what comes soon, or never.
+    /// Waits for a condition that becomes true soon, or never.
     fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !is_there() {
@@ -258,7 +263,7 @@ mod tests {
         }
     }
 
-    /// A thread that counts its runs, and ends when it may.
+    /// A thread that counts its runs, and ends when it is allowed to.
     macro_rules! waiting_thread {
         ($thread:ident, $runs:ident, $may_end:ident) => {
             static $runs: AtomicU32 = AtomicU32::new(0);
@@ -375,7 +380,7 @@ mod tests {
         wait_for("its end", || !THREAD.is_running());
     }
 
-    /// How a child ends; one that hangs is killed.
+    /// How a child ends; a child that hangs is killed.
     fn end_of(child: i32) -> i32 {
         let mut status = 0;
         assert!(child > 0);
@@ -390,8 +395,8 @@ mod tests {
         }
     }
 
-    /// A child that shares our memory, as after vfork(2), starts it and ends, or is killed: the
-    /// thread is gone with it, and so is the number.
+    /// A child that shares our memory, as after vfork(2), starts the thread and ends, or is killed.
+    /// The thread ends with it, and its number is cleared.
     #[test]
     fn a_child_that_shares_our_memory_leaves_no_number_behind() {
         waiting_thread!(THREAD, RUNS, MAY_END);
@@ -417,7 +422,7 @@ mod tests {
         wait_for("its end", || !THREAD.is_running());
     }
 
-    /// In a child that may not make threads.
+    /// In a child that may not create threads.
     #[test]
     fn what_is_refused_is_not_tried_again() {
         waiting_thread!(THREAD, RUNS, MAY_END);
@@ -442,11 +447,11 @@ mod tests {
         assert_eq!((RUNS.load(Ordering::SeqCst), MAY_END.load(Ordering::SeqCst)), (0, 0));
     }
 
-    /// Has the kernel refuse clone(2) from now on; whether it does.
+    /// Makes the kernel refuse clone(2) from now on; returns whether it does.
     fn forbid_clone() -> bool {
         let filter = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
         let mut filters = [
-            // The number of the call; EPERM for clone, and everything else is allowed.
+            // The number of the call; EPERM for clone, and every other call is allowed.
             filter(0x20, 0, 0, 0),
             filter(0x15, 0, 1, libc::SYS_clone as u32),
             filter(0x06, 0, 0, 0x0005_0000 | libc::EPERM as u32),

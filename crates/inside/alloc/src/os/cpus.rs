@@ -1,29 +1,29 @@
 //! The node of the CPU that the caller runs on, without a system call.
 //!
-//! Every slow path asks for it. The C library knows the CPU: it reads the number from the
-//! thread's rseq area, which the kernel keeps up to date (Linux's include/uapi/linux/rseq.h;
-//! glibc 2.35), or asks the vDSO, as musl does. The CPU's node is asked of the kernel once, the
-//! first time that a thread is seen there.
+//! Every slow path needs it. The C library knows the CPU: it reads the number from the thread's
+//! rseq area, which the kernel keeps up to date (Linux's include/uapi/linux/rseq.h; glibc 2.35), or
+//! uses the vDSO, as musl does. The kernel is asked for the node of a CPU once, when a thread is
+//! first seen on that CPU.
 
 use core::sync::atomic::{AtomicU16, Ordering};
 
 use crate::os::kernel::{self, Refused};
 
-/// CPUs that Linux can have (CONFIG_NR_CPUS).
+/// The largest number of CPUs that Linux supports (CONFIG_NR_CPUS).
 const CPUS: usize = 8192;
 
-/// By CPU: 1 more than the id of its node; 0 where no thread was seen yet.
+/// By CPU: the ID of its node plus 1; 0 where no thread was seen yet.
 type Table = [AtomicU16; CPUS];
 
 static TABLE: Table = [const { AtomicU16::new(0) }; CPUS];
 
-/// Id of the node on which the caller runs; `None` where nobody tells.
+/// ID of the node on which the caller runs; `None` if it cannot be found.
 #[inline]
 pub fn current_node() -> Option<u32> {
     look_up(&TABLE, kernel::current_cpu(), kernel::current_cpu_and_node)
 }
 
-/// The node of this CPU; of the one that `ask` finds the caller on where that is not known.
+/// The node of this CPU. If that is not known, the node on which `ask` finds the caller.
 #[inline]
 fn look_up(
     table: &Table,
@@ -62,7 +62,7 @@ mod tests {
         let table = table();
         assert_eq!(look_up(&table, Some(5), || Ok((5, 3))), Some(3));
         assert_eq!(look_up(&table, Some(5), not_asked), Some(3));
-        // Node 0 is known as well as any other.
+        // Node 0 is distinguished from an unknown node.
         assert_eq!(look_up(&table, Some(6), || Ok((6, 0))), Some(0));
         assert_eq!(look_up(&table, Some(6), not_asked), Some(0));
     }
@@ -85,12 +85,12 @@ mod tests {
         }
     }
 
-    /// On every CPU that this thread may use the answer is the kernel's.
+    /// On every CPU that this thread may use, the answer is that of the kernel.
     #[test]
     fn the_answer_is_the_kernels() {
         let mut allowed = MaybeUninit::<libc::cpu_set_t>::uninit();
         let bytes = size_of::<libc::cpu_set_t>();
-        // SAFETY: sets of CPUs of the size that is named; those of this thread are put back.
+        // SAFETY: sets of CPUs of the named size; the thread's own set is restored.
         unsafe {
             assert_eq!(libc::sched_getaffinity(0, bytes, allowed.as_mut_ptr()), 0);
             let allowed = allowed.assume_init();

@@ -1,4 +1,4 @@
-//! Files that a library writes inside a program that knows nothing of them.
+//! Files that the library writes without the program's knowledge.
 
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
@@ -7,12 +7,12 @@ use crate::os::kernel::{self, Refused};
 use crate::os::output::Line;
 use crate::os::process;
 
-/// Longest path of a file, with its end.
+/// Longest path of a file, with its terminator.
 const PATH: usize = 4096;
 
-/// Writes a file anew: beside it first, so that readers see all or nothing, and so that no
-/// link is followed. Each `%p` of the path becomes the process's number. The error number
-/// when that fails.
+/// Replaces a file. It first writes a file next to it, so that readers see all or nothing, and so
+/// that no link is followed. Each `%p` of the path becomes the process number. Returns the error
+/// number if that fails.
 pub fn replace(path: &CStr, write: impl FnOnce(c_int) -> Result<(), i32>) -> Result<(), i32> {
     let mut target = Line::<PATH>::new();
     expand(path.to_bytes(), &mut target)?;
@@ -31,9 +31,9 @@ pub fn replace(path: &CStr, write: impl FnOnce(c_int) -> Result<(), i32>) -> Res
     result
 }
 
-/// Creates a file with a name like this one, which it writes to `draft`. Its descriptor.
+/// Creates a file with a similar name, which it writes to `draft`. Returns its descriptor.
 fn create_beside(target: &[u8], draft: &mut Line<PATH>) -> Result<i32, i32> {
-    // Another thread may be writing now, or a process of this number was killed while it did.
+    // Another thread may be writing now, or a process with this number was killed while it wrote.
     const ATTEMPTS: u32 = 100;
     let mut refused = libc::EEXIST;
     for attempt in 0..ATTEMPTS {
@@ -51,7 +51,7 @@ fn create_beside(target: &[u8], draft: &mut Line<PATH>) -> Result<i32, i32> {
     Err(refused)
 }
 
-/// The path with the process's number for each `%p`.
+/// The path with the process number for each `%p`.
 fn expand(path: &[u8], to: &mut Line<PATH>) -> Result<(), i32> {
     let mut rest = path;
     while let Some(at) = rest.windows(2).position(|two| two == b"%p") {

@@ -1,9 +1,9 @@
-//! The system calls used, without the C library: `errno` stays the program's, nothing is
-//! interposed, no lock of the C library's is taken, and they work before the program's first
+//! The system calls that are used, without the C library. So `errno` stays the program's, no call
+//! is interposed, no lock of the C library is taken, and they work before the program's first
 //! constructor.
 //!
-//! Every one is optional: where the kernel or a filter refuses, the allocator goes on with
-//! less (no policy: placed by first touch; no advice: small pages).
+//! Every call is optional. If the kernel or a filter refuses it, the allocator continues with less
+//! (without a policy, pages are placed by first touch; without advice, they are small).
 
 use core::arch::asm;
 use core::ffi::CStr;
@@ -62,7 +62,7 @@ mod number {
     pub const PRLIMIT64: usize = 261;
 }
 
-/// A call refused; the kernel's error number.
+/// A call was refused; this is the kernel's error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub i32);
 
@@ -99,7 +99,7 @@ pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Refuse
     if (-4095..0).contains(&result) { Err(Refused(-result as i32)) } else { Ok(result as usize) }
 }
 
-/// Address space that nothing may touch yet; not counted by any limit but RLIMIT_AS.
+/// Reserves address space that must not be touched yet; it counts for no limit but RLIMIT_AS.
 pub fn reserve(bytes: usize) -> Result<usize, Refused> {
     // SAFETY: a new private mapping at an address of the kernel's choice.
     unsafe { call(number::MMAP, [0, bytes, 0, PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0]) }
@@ -151,17 +151,17 @@ pub fn page_size() -> usize {
     unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }
 
-/// Whether a range is of whole pages: the kernel rounds lengths up, into what comes after.
+/// Whether a range consists of whole pages. The kernel rounds lengths up, into what follows.
 fn is_whole(start: usize, bytes: usize) -> Result<(), Refused> {
     let whole = (start | bytes).is_multiple_of(page_size());
     whole.then_some(()).ok_or(Refused(libc::EINVAL))
 }
 
-/// Turns a range into zeroes: whole pages are given back to the system, which finds zeroes
-/// for the next touch; what lies in pages with other contents is overwritten.
+/// Fills a range with zeroes. Whole pages are returned to the system, which provides zeroes at the
+/// next touch; bytes on pages with other contents are overwritten.
 ///
 /// # Safety
-/// The range is ours and committed, and nobody needs its contents.
+/// The range is ours and committed, and its contents are not needed.
 pub unsafe fn discard(start: usize, bytes: usize) -> Result<(), Refused> {
     const DONT_NEED: usize = 4;
     let (end, page) = (start + bytes, page_size());
@@ -188,8 +188,8 @@ pub unsafe fn ask_for_huge(start: usize, bytes: usize) {
     let _ = unsafe { call(number::MADVISE, [start, bytes, HUGE_PAGE, 0, 0, 0]) };
 }
 
-/// Asks for small pages in a range until [`ask_for_huge`] is called for it, also where the
-/// machine gives huge ones unasked; a refusal changes nothing.
+/// Asks for small pages in a range until [`ask_for_huge`] is called for it, even if the machine
+/// gives huge pages without being asked; a refusal changes nothing.
 ///
 /// # Safety
 /// The range is ours.
@@ -208,25 +208,25 @@ pub unsafe fn resident(start: usize, bytes: usize) -> Result<usize, Refused> {
     let count = bytes / page_size();
     is_whole(start, bytes)?;
     let pages = pages.get_mut(..count).ok_or(Refused(libc::EINVAL))?;
-    // SAFETY: the kernel writes a byte for each page, so many as the buffer has.
+    // SAFETY: the kernel writes a byte for each page, and the buffer has as many bytes.
     unsafe { call(number::MINCORE, [start, bytes, pages.as_mut_ptr() as usize, 0, 0, 0]) }?;
     Ok(pages.iter().filter(|&&page| page & 1 == 1).count() * page_size())
 }
 
-/// Writes a zero, so that there is a page.
+/// Writes a zero, so that the page exists.
 ///
 /// # Safety
-/// The word is accessible and nobody uses it: it may be zero from here on.
+/// The word is accessible and not in use: it may be zero from here on.
 pub unsafe fn touch(address: usize) {
-    // SAFETY: by contract. Volatile, for nobody reads it.
+    // SAFETY: by contract. Volatile, because no code reads it.
     unsafe { (address as *mut u64).write_volatile(0) };
 }
 
-/// Maps memory of zeroes in place of what is mapped in a range: readable and writable, with no
+/// Maps memory of zeroes in place of the current mapping of a range: readable and writable, with no
 /// advice and no policy.
 ///
 /// # Safety
-/// The range is ours, and nobody needs its contents. After a refusal it may not be mapped.
+/// The range is ours, and its contents are not needed. After a refusal it may be unmapped.
 pub unsafe fn map_anew(start: usize, bytes: usize) -> Result<(), Refused> {
     const FIXED: usize = 0x10;
     is_whole(start, bytes)?;
@@ -235,7 +235,7 @@ pub unsafe fn map_anew(start: usize, bytes: usize) -> Result<(), Refused> {
     unsafe { call(number::MMAP, [start, bytes, READ_WRITE, flags, usize::MAX, 0]) }.map(drop)
 }
 
-/// The same where nothing is mapped in all of the range (Linux 4.17).
+/// The same, provided that no part of the range is mapped (Linux 4.17).
 ///
 /// # Safety
 /// The range is ours.
@@ -252,7 +252,7 @@ pub unsafe fn map_where_nothing_is(start: usize, bytes: usize) -> Result<(), Ref
     Ok(())
 }
 
-/// Whether something is mapped everywhere in a range of whole pages.
+/// Whether all of a range of whole pages is mapped.
 ///
 /// # Safety
 /// The range is ours.
@@ -261,7 +261,7 @@ pub unsafe fn is_mapped(start: usize, bytes: usize) -> bool {
     (0..bytes).step_by(step).all(|offset| {
         // SAFETY: by contract.
         let there = unsafe { resident(start + offset, step.min(bytes - offset)) };
-        // Where the call itself is refused, nothing is known to be missing.
+        // If the call itself is refused, no part is known to be missing.
         there != Err(Refused(libc::ENOMEM))
     })
 }
@@ -269,27 +269,27 @@ pub unsafe fn is_mapped(start: usize, bytes: usize) -> bool {
 /// Whether a range lies in one mapping.
 ///
 /// # Safety
-/// The range is ours, and so is what follows it: there is no room for it to grow.
+/// The range is ours, and so is what follows it, so it has no room to grow.
 pub unsafe fn is_one_mapping(start: usize, bytes: usize) -> bool {
     let longer = bytes + page_size();
-    // SAFETY: by contract. Asked to let a range grow where it is, the kernel looks first whether
-    // it is one mapping (EFAULT), and then finds no room.
+    // SAFETY: by contract. When asked to grow a range in place, the kernel first checks whether it
+    // is one mapping (EFAULT), and then finds no room.
     match unsafe { call(number::MREMAP, [start, bytes, longer, 0, 0, 0]) } {
         Err(Refused(number)) => number != libc::EFAULT,
         Ok(_) => {
-            // SAFETY: what it grew by is not used by anybody.
+            // SAFETY: the range that it grew by is not in use.
             unsafe { unreserve(start + bytes, page_size()) };
             true
         }
     }
 }
 
-/// Moves the pages of one range to another without copying; the old range stays mapped and
-/// is empty. Needs Linux 5.7. After a refusal the new range may not be mapped any more.
+/// Moves the pages of one range to another without copying. The old range stays mapped and becomes
+/// empty. Needs Linux 5.7. After a refusal the new range may be unmapped.
 ///
 /// # Safety
-/// Both ranges are committed, ours, of `bytes` and disjoint; the old one is one mapping, and
-/// nobody needs the contents of the new one.
+/// Both ranges are committed, ours, disjoint and `bytes` long. The old one is one mapping, and the
+/// contents of the new one are not needed.
 pub unsafe fn move_pages(from: usize, to: usize, bytes: usize) -> Result<(), Refused> {
     is_whole(from | to, bytes)?;
     let arguments = [from, bytes, bytes, MREMAP_MAYMOVE_FIXED_DONTUNMAP, to, 0];
@@ -297,12 +297,12 @@ pub unsafe fn move_pages(from: usize, to: usize, bytes: usize) -> Result<(), Ref
     unsafe { call(number::MREMAP, arguments) }.map(drop)
 }
 
-/// Node numbers below 1024, one bit each: as many as Linux can have.
+/// Node numbers below 1024, one bit each, which is the largest number that Linux supports.
 pub type NodeMask = [u64; 16];
-/// Bits of a [`NodeMask`] as the kernel wants them counted.
+/// Number of bits of a [`NodeMask`], counted as the kernel expects.
 const NODE_BITS: usize = 1024 + 1;
 
-/// Asks that pages of a range come from a node, without forcing it (MPOL_PREFERRED).
+/// Requests that pages of a range come from a node, without forcing it (MPOL_PREFERRED).
 ///
 /// # Safety
 /// The range is ours.
@@ -331,7 +331,7 @@ unsafe fn bind_to(
     nodes: &NodeMask,
 ) -> Result<(), Refused> {
     let arguments = [start, bytes, mode, nodes.as_ptr() as usize, NODE_BITS, 0];
-    // SAFETY: by contract; the mask outlives the call and has the bits that are named.
+    // SAFETY: by contract; the mask outlives the call and has the named number of bits.
     unsafe { call(number::MBIND, arguments) }.map(drop)
 }
 
@@ -343,28 +343,27 @@ fn mask_of(node: u32) -> NodeMask {
     mask
 }
 
-/// Nodes that this process may use (MPOL_F_MEMS_ALLOWED): those with memory, within its
-/// cpuset.
+/// Nodes that this process may use (MPOL_F_MEMS_ALLOWED): those with memory within its cpuset.
 pub fn allowed_nodes() -> Result<NodeMask, Refused> {
     const MEMS_ALLOWED: usize = 4;
     let mut mask = NodeMask::default();
     let arguments = [0, mask.as_mut_ptr() as usize, NODE_BITS, 0, MEMS_ALLOWED, 0];
-    // SAFETY: the mask has the bits that are named and outlives the call.
+    // SAFETY: the mask has the named number of bits and outlives the call.
     unsafe { call(number::GET_MEMPOLICY, arguments) }.map(|_| mask)
 }
 
-/// Whether the process has a memory policy of its own, by its user's wish.
+/// Whether the user has given the process a memory policy of its own.
 pub fn has_policy() -> bool {
     let mut mode = 0i32;
-    // SAFETY: the kernel writes one int; no mask is asked for.
+    // SAFETY: the kernel writes one int; no mask is requested.
     let asked = unsafe { call(number::GET_MEMPOLICY, [&raw mut mode as usize, 0, 0, 0, 0, 0]) };
     asked.is_ok() && mode != 0
 }
 
-/// CPU on which the caller runs; `None` where nobody tells. The C library makes a system call
-/// only where the kernel shares the number in no other way.
+/// CPU on which the caller runs; `None` if it is unknown. The C library makes a system call only if
+/// the kernel shares the number in no other way.
 pub fn current_cpu() -> Option<usize> {
-    // SAFETY: takes nothing. When it fails it sets `errno`, which is the program's.
+    // SAFETY: takes nothing. On failure it sets `errno`, which belongs to the program.
     let cpu = unsafe {
         let errno = *libc::__errno_location();
         let cpu = libc::sched_getcpu();
@@ -376,7 +375,7 @@ pub fn current_cpu() -> Option<usize> {
     usize::try_from(cpu).ok()
 }
 
-/// CPU and id of the node on which the caller runs, by a system call.
+/// CPU on which the caller runs and the ID of its node, by a system call.
 pub fn current_cpu_and_node() -> Result<(u32, u32), Refused> {
     let (mut cpu, mut node) = (0u32, 0u32);
     let arguments = [&raw mut cpu as usize, &raw mut node as usize, 0, 0, 0, 0];
@@ -384,13 +383,13 @@ pub fn current_cpu_and_node() -> Result<(u32, u32), Refused> {
     unsafe { call(number::GETCPU, arguments) }.map(|_| (cpu, node))
 }
 
-/// Most bytes of address space the process may have; `None` without a limit.
+/// Largest address space that the process may have, in bytes; `None` without a limit.
 pub fn address_space_limit() -> Option<usize> {
     const ADDRESS_SPACE: usize = 9;
     limit_of(ADDRESS_SPACE)
 }
 
-/// Whether there is a limit to the address space of the process, or to its data.
+/// Whether the address space of the process, or its data, is limited.
 pub fn has_memory_limit() -> bool {
     const DATA: usize = 2;
     address_space_limit().or_else(|| limit_of(DATA)).is_some()
@@ -407,8 +406,8 @@ fn limit_of(resource: usize) -> Option<usize> {
 /// Milliseconds of the coarse monotonic clock: exact to a timer tick.
 pub fn now_ms() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec. The C library reads the kernel's shared page, without a
-    // system call; this clock cannot fail, so `errno` stays.
+    // SAFETY: writes one timespec. The C library reads the kernel's shared page, without a system
+    // call. This clock cannot fail, so `errno` does not change.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
@@ -437,7 +436,7 @@ pub fn wait(word: &core::sync::atomic::AtomicU32, value: u32) {
     let _ = unsafe { call(number::FUTEX, arguments) };
 }
 
-/// Wakes one that waits on the word.
+/// Wakes one thread that waits on the word.
 pub fn wake(word: &core::sync::atomic::AtomicU32) {
     const WAKE_PRIVATE: usize = 1 | 128;
     // SAFETY: the kernel uses the address only as a name.
@@ -447,48 +446,49 @@ pub fn wake(word: &core::sync::atomic::AtomicU32) {
 const CURRENT_DIRECTORY: usize = -100isize as usize;
 const CLOSE_ON_EXEC: usize = 0o2_000_000;
 
-/// Creates a file that its owner alone may read and write; refused where there is one, or a
-/// link. Its descriptor.
+/// Creates a file that only its owner may read and write. Fails if there is a file or a link with
+/// this name. Returns its descriptor.
 pub fn create_file(path: &CStr) -> Result<i32, Refused> {
     const WRITE_ONLY: usize = 0o1;
     const CREATE_NEW: usize = 0o100 | 0o200;
     const OWNER: usize = 0o600;
     let flags = WRITE_ONLY | CREATE_NEW | CLOSE_ON_EXEC;
     let arguments = [CURRENT_DIRECTORY, path.as_ptr() as usize, flags, OWNER, 0, 0];
-    // SAFETY: a string with its end.
+    // SAFETY: a terminated string.
     unsafe { call(number::OPENAT, arguments) }.map(|file| file as i32)
 }
 
-/// What is known of an open file.
+/// The status of an open file.
 pub fn file_status(descriptor: i32) -> Result<libc::stat, Refused> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     let arguments = [descriptor as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: the kernel fills the structure, which on these architectures is the C library's.
+    // SAFETY: the kernel fills the structure, which has the C library's layout on these
+    // architectures.
     unsafe { call(number::FSTAT, arguments).map(|_| status.assume_init()) }
 }
 
-/// Closes a descriptor of ours.
+/// Closes one of our descriptors.
 pub fn close(descriptor: i32) {
     // SAFETY: the descriptor is not used again.
     let _ = unsafe { call(number::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Gives a file another name, in place of what has that name.
+/// Renames a file, replacing the file that has that name.
 pub fn rename(from: &CStr, to: &CStr) -> Result<(), Refused> {
     let (from, to) = (from.as_ptr() as usize, to.as_ptr() as usize);
-    // SAFETY: two strings with their ends.
+    // SAFETY: two terminated strings.
     unsafe { call(number::RENAMEAT, [CURRENT_DIRECTORY, from, CURRENT_DIRECTORY, to, 0, 0]) }
         .map(drop)
 }
 
-/// Removes a file of ours.
+/// Removes one of our files.
 pub fn remove_file(path: &CStr) {
-    // SAFETY: a string with its end.
+    // SAFETY: a terminated string.
     let _ =
         unsafe { call(number::UNLINKAT, [CURRENT_DIRECTORY, path.as_ptr() as usize, 0, 0, 0, 0]) };
 }
 
-/// Reads a file from its start into `buffer`; the part that was filled.
+/// Reads a file from its start into `buffer`; returns the part that was filled.
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Refused> {
     let file = open_file(path)?;
     let mut filled = 0;
@@ -501,14 +501,14 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Refu
     Ok(&buffer[..filled])
 }
 
-/// Opens a file for reading. Its descriptor.
+/// Opens a file for reading. Returns its descriptor.
 pub fn open_file(path: &CStr) -> Result<i32, Refused> {
     let arguments = [CURRENT_DIRECTORY, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0];
-    // SAFETY: a string with its end.
+    // SAFETY: a terminated string.
     unsafe { call(number::OPENAT, arguments) }.map(|file| file as i32)
 }
 
-/// Reads from a descriptor; how many bytes, 0 at the end and for an empty buffer.
+/// Reads from a descriptor; returns the number of bytes, 0 at the end and for an empty buffer.
 pub fn read(descriptor: i32, buffer: &mut [u8]) -> Result<usize, Refused> {
     let arguments = [descriptor as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
     // SAFETY: the kernel writes at most the length of the buffer.

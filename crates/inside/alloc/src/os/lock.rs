@@ -1,9 +1,9 @@
 //! A lock of one word that waits in the kernel (Drepper, "Futexes are tricky", mutex 2).
 //!
-//! A thread that forks takes all of them, so that the child finds nothing half done. It may
-//! allocate until it gives them back, in fork handlers that run after ours before the fork and
-//! before ours after it: which those are depends on the order in which libraries are loaded. So
-//! what this thread takes then counts as taken already.
+//! A thread that forks takes all locks, so that the child finds no operation half done. The thread
+//! may still allocate before it releases them: in fork handlers that run after ours before the
+//! fork, and before ours after it. The order of the handlers depends on the order in which
+//! libraries are loaded. So locks that this thread takes in that time count as taken already.
 
 use core::cell::UnsafeCell;
 use core::hint::spin_loop;
@@ -15,18 +15,18 @@ use crate::os::{kernel, thread_pointer};
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const WAITED_FOR: u32 = 2;
-/// Turns before waiting in the kernel: what is done under these locks is short.
+/// Spins before waiting in the kernel, because these locks are held for a short time.
 const SPINS: u32 = 100;
 
 /// The thread that forks and holds all locks, by its [`thread_pointer::get`]; 0: none.
 static FORKER: AtomicUsize = AtomicUsize::new(0);
 
-/// The caller has taken all locks, to fork.
+/// Notes that the caller has taken all locks in order to fork.
 pub fn begin_fork() {
     FORKER.store(thread_pointer::get(), Ordering::Relaxed);
 }
 
-/// The caller gives them back next, in parent or child.
+/// Notes that the caller will release them next, in parent or child.
 pub fn end_fork() {
     FORKER.store(0, Ordering::Relaxed);
 }
@@ -79,7 +79,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Ends what [`Self::acquire`] began; in the child of a fork as well.
+    /// Releases what [`Self::acquire`] took; also in the child of a fork.
     pub fn release(&self) {
         if is_forker() {
             return;

@@ -1,4 +1,4 @@
-//! What the allocator needs from the kernel and the processor: system calls, a lock, CPUs, random
+//! The allocator's interface to the kernel and the processor: system calls, a lock, CPUs, random
 //! numbers, messages, files, and threads that the C library does not know.
 
 pub mod bare_thread;

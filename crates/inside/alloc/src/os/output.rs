@@ -5,36 +5,36 @@ use core::fmt::{self, Write};
 
 use crate::os::kernel;
 
-/// Text of at most `N` bytes; what does not fit is left out.
+/// Text of at most `N` bytes; the rest is omitted.
 pub struct Line<const N: usize> {
     text: [u8; N],
     length: usize,
 }
 
 impl<const N: usize> Line<N> {
-    /// Nothing yet.
+    /// An empty line.
     pub const fn new() -> Self {
         Self { text: [0; N], length: 0 }
     }
 
-    /// What was written.
+    /// The bytes that were written.
     pub fn bytes(&self) -> &[u8] {
         &self.text[..self.length]
     }
 
-    /// Appends all of it, or gives the error number of a path that is too long.
+    /// Appends all of the text, or returns the error number of a path that is too long.
     pub fn append_all(&mut self, text: &[u8]) -> Result<(), i32> {
         if self.append(text) == text.len() { Ok(()) } else { Err(libc::ENAMETOOLONG) }
     }
 
-    /// Ends it as a string of C, if there is room.
+    /// Terminates it as a C string, if there is room.
     pub fn c_str(&mut self) -> Result<&CStr, i32> {
         self.append_all(b"\0")?;
         self.length -= 1;
         CStr::from_bytes_until_nul(&self.text).map_err(|_| libc::EINVAL)
     }
 
-    /// Appends what there is room for: how many bytes that were.
+    /// Appends as many bytes as fit; returns their number.
     fn append(&mut self, text: &[u8]) -> usize {
         let room = &mut self.text[self.length..];
         let length = room.len().min(text.len());
@@ -51,10 +51,10 @@ impl<const N: usize> Write for Line<N> {
     }
 }
 
-/// Takes the bytes of an [`Output`], or refuses with an error number.
+/// Accepts the bytes of an [`Output`], or refuses them with an error number.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), i32>;
 
-/// A buffer in front of a sink. Ends with [`Self::finish`].
+/// A buffer in front of a sink. Call [`Self::finish`] at the end.
 pub struct Output<'a> {
     sink: Sink<'a>,
     line: Line<1024>,
@@ -62,18 +62,18 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Nothing written yet.
+    /// An empty buffer.
     pub fn new(sink: Sink<'a>) -> Self {
         Self { sink, line: Line::new(), refused: None }
     }
 
-    /// Hands the rest to the sink; the first error that it gave.
+    /// Passes the rest to the sink; returns the sink's first error.
     pub fn finish(mut self) -> Result<(), i32> {
         self.flush();
         self.refused.map_or(Ok(()), Err)
     }
 
-    /// Writes what need not be text.
+    /// Writes bytes that need not be text.
     pub fn write_bytes(&mut self, mut bytes: &[u8]) -> fmt::Result {
         while !bytes.is_empty() {
             let taken = self.line.append(bytes);
@@ -99,7 +99,7 @@ impl Write for Output<'_> {
     }
 }
 
-/// A line on standard error.
+/// Writes a line to standard error.
 pub fn complain(message: fmt::Arguments<'_>) {
     let mut line = Line::<512>::new();
     let _ = writeln!(line, "numapilot: {message}");

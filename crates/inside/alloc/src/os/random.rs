@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::os::kernel;
 
-/// A random word (xorshift64*, Vigna 2016), from a seed that differs from run to run.
+/// A random word (xorshift64*, Vigna 2016), from a seed that differs between runs.
 pub fn word() -> u64 {
     static STATE: AtomicU64 = AtomicU64::new(0);
     let mut state = STATE.load(Ordering::Relaxed);
@@ -14,16 +14,16 @@ pub fn word() -> u64 {
     state ^= state >> 12;
     state ^= state << 25;
     state ^= state >> 27;
-    // Threads that meet here get the same word, which does no harm.
+    // Threads that get here at the same time get the same word, which does no harm.
     STATE.store(state, Ordering::Relaxed);
     state.wrapping_mul(0x2545_F491_4F6C_DD1D)
 }
 
 /// An exponentially distributed number with this mean, below 2^32, rounded up.
 ///
-/// By von Neumann's comparisons ("Various techniques used in connection with random digits",
-/// 1951), which need no logarithm: of falling sequences of uniform numbers the first one of
-/// odd length yields its first number, and every one before adds 1.
+/// It uses von Neumann's comparisons ("Various techniques used in connection with random digits",
+/// 1951), which need no logarithm. Of falling sequences of uniform numbers, the first one of odd
+/// length gives its first number, and every earlier one adds 1.
 pub fn exponential(mean: u64, mut uniform: impl FnMut() -> u64) -> u64 {
     let mut whole = 0;
     loop {

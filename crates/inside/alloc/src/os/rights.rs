@@ -1,14 +1,14 @@
-//! Users and groups of the process, and of a thread of it.
+//! Users and groups of the process, and of one of its threads.
 //!
-//! To the kernel each thread has its own. When a program gives up rights, the C library has every
-//! thread that it knows do so (nptl(7), "NPTL and signals"); others must look for themselves.
-//! Source: `/proc/pid/status` (proc_pid_status(5)).
+//! To the kernel each thread has its own. When a program gives up rights, the C library makes every
+//! thread that it knows do the same (nptl(7), "NPTL and signals"). Other threads must check
+//! themselves. Source: `/proc/pid/status` (proc_pid_status(5)).
 
 use core::ffi::CStr;
 
 use crate::os::kernel;
 
-/// Enough for what comes before the groups, and for 300 of them. Those beyond are not compared.
+/// Enough for the text before the groups, and for 300 groups. Further groups are not compared.
 const STATUS: usize = 4096;
 
 /// The beginning of a status file.
@@ -18,12 +18,12 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those of the calling thread; `None` where the kernel does not tell.
+    /// The rights of the calling thread; `None` if the kernel does not report them.
     pub fn of_thread() -> Option<Self> {
         Self::read(c"/proc/thread-self/status")
     }
 
-    /// Those of the process, which are its first thread's.
+    /// The rights of the process, which are those of its first thread.
     pub fn of_process() -> Option<Self> {
         Self::read(c"/proc/self/status")
     }
@@ -34,7 +34,7 @@ impl Rights {
         Some(Self { text, filled })
     }
 
-    /// The whole lines that name users and groups.
+    /// The complete lines that name users and groups.
     fn lines(&self) -> impl Iterator<Item = &[u8]> {
         const KEYS: [&[u8]; 3] = [b"Uid:", b"Gid:", b"Groups:"];
         let lines = self.text[..self.filled].split_inclusive(|&byte| byte == b'\n');

@@ -1,12 +1,12 @@
-//! The thread pointer: an address that names the calling thread.
+//! The thread pointer: an address that identifies the calling thread.
 
 use core::arch::asm;
 
-/// An address that belongs to the calling thread alone while it lives.
+/// An address that belongs only to the calling thread while it lives.
 #[inline]
 pub fn get() -> usize {
     let address;
-    // SAFETY: a word that every thread has there: the address itself.
+    // SAFETY: every thread has a word there that contains its own address.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!("mov {}, qword ptr fs:[0]", out(reg) address,
