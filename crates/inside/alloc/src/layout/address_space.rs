@@ -1,4 +1,4 @@
-//! The address space: one reservation, in which a pointer's node is arithmetic.
+//! The address space: one reservation, in which the node of a pointer is computed from the address.
 //!
 //! ```text
 //!  base          + stride       + 2 stride
@@ -8,14 +8,13 @@
 //!                                            -------- for every page ---------
 //! ```
 //!
-//! Nodes are counted densely here: 0 is the first one that this process may use. On machines
-//! with several there are further regions behind them, with a state of their own each, which
-//! hold large blocks only. Payload
-//! carries no headers. What describes it lies in tables by page number, out of the reach of
-//! an overflowing program, and on the same node as the pages described (numalloc section
-//! 3.1: the location of an object is computed from its address).
+//! Nodes are counted densely here: 0 is the first one that this process may use. On machines with
+//! several nodes, further regions follow, each with a state of its own, which hold only large
+//! blocks. The payload has no headers. Its descriptions lie in tables by page number, out of the
+//! reach of an overflowing program, and on the same node as the pages that they describe (numalloc
+//! section 3.1: the location of an object is computed from its address).
 //!
-//! Nothing is accessible at first; payload and tables are made so step by step, so that
+//! Nothing is accessible at first. Payload and tables become accessible step by step, so that
 //! limits, `mlockall` and strict overcommit see only what is used.
 
 use core::ptr::{null, null_mut};
@@ -27,24 +26,24 @@ use crate::layout::size_class::{HUGE_PAGES, PAGE, PAGE_SHIFT, QUANTUM};
 use crate::layout::span::Span;
 use crate::os::kernel;
 
-/// Words of free bits for a page: one bit for each object of the smallest class. Those of a
-/// span lie one after the other from its first page's.
+/// Words of free bits for a page: one bit for each object of the smallest class. Those of a span
+/// follow one another, starting with its first page's.
 pub const BITS_WORDS: usize = PAGE / QUANTUM / 64;
 const BITS_BYTES: usize = BITS_WORDS * 8;
-/// Bytes of a slot, in which a magazine fits.
+/// Bytes of a slot, which holds one magazine.
 pub const SLOT: usize = 1 << 10;
-/// Bytes of a region's slots that are accessible from the start. The first ones hold the region's
+/// Bytes of a region's slots that are accessible from the start. The first slots hold the region's
 /// own state.
 pub const FIRST_SLOTS: usize = 256 << 10;
 
 /// Address space of a node: 2^40 by default, larger than the memory of one.
 const STRIDE_SHIFT_MAX: u32 = 40;
-/// Below this there is no use in starting.
+/// A smaller stride is of no use.
 const STRIDE_SHIFT_MIN: u32 = 24;
-/// Most room for the slots of a region.
+/// Most address space for the slots of a region.
 const SLOTS_SHIFT_MAX: u32 = 35;
 
-/// The reservation and its parts. All addresses are fixed once it is made.
+/// The reservation and its parts. All addresses are fixed once it exists.
 pub struct AddressSpace {
     /// Where the payload of node 0 begins; a multiple of 2 MiB.
     pub base: usize,
@@ -59,7 +58,7 @@ pub struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// Before it is made.
+    /// The state before the space is reserved.
     pub const NONE: Self = Self {
         base: 0,
         stride_shift: 0,
@@ -72,17 +71,17 @@ impl AddressSpace {
         nodes: NodeMap::NONE,
     };
 
-    /// Reserves the address space; whether the kernel gave any. The state of each region is all
-    /// zeroes then.
+    /// Reserves the address space; returns whether the kernel granted it. The state of each region
+    /// is then all zeroes.
     pub fn make(&mut self) -> bool {
-        // They decide what is made.
+        // The settings decide what is reserved.
         config::read();
         self.nodes = node_map::find();
-        // Pages are numbered over all regions, in 32 bits.
+        // Pages are numbered over all regions, with 32 bits.
         let most = u32::BITS + PAGE_SHIFT - self.nodes.regions().next_power_of_two().ilog2();
         let mut shift = STRIDE_SHIFT_MAX.min(most);
         if let Some(limit) = kernel::address_space_limit() {
-            // Half of what is allowed: the program, its stacks and files need the rest.
+            // Half of the limit: the program, its stacks and files need the rest.
             let share = limit / 2 / self.nodes.regions();
             shift = shift.min(share.max(1).ilog2());
         }
@@ -95,7 +94,7 @@ impl AddressSpace {
         false
     }
 
-    /// Reserves everything for this stride.
+    /// Reserves everything with this stride.
     fn reserve(&mut self, stride_shift: u32) -> bool {
         const HUGE: usize = 2 << 20;
         let count = self.nodes.regions();
@@ -127,22 +126,23 @@ impl AddressSpace {
         self.slots_shift = slots_shift;
         // SAFETY: the range was just reserved. The tables are sparse.
         unsafe { kernel::ask_for_small(starts[1], start + bytes - starts[1]) };
-        // The map is whole from the start, so that any pointer into the payload can be
-        // looked up, also one that was never handed out.
+        // The whole map is accessible from the start, so that any pointer into the payload can be
+        // looked up, even one that was never handed out.
         // SAFETY: the range was just reserved.
         let mapped = unsafe { kernel::commit(starts[1], map_bytes) }.is_ok();
         let started = mapped && (0..count).all(|region| self.prepare(region));
         if !started {
-            // SAFETY: nothing of it has been handed out.
+            // SAFETY: no part of it has been handed out.
             unsafe { kernel::unreserve(start, bytes) };
         }
         started
     }
 
-    /// Advises a region's payload, and makes its first slots accessible; whether that was possible.
+    /// Advises a region's payload, and makes its first slots accessible; returns whether that was
+    /// possible.
     fn prepare(&self, region: usize) -> bool {
         let slots = self.state(region);
-        // SAFETY: within the reservation, not yet used by anybody.
+        // SAFETY: within the reservation, not used yet.
         unsafe {
             self.advise_as_region(region, self.payload(region), self.stride());
             self.place(region, slots, FIRST_SLOTS);
@@ -150,25 +150,26 @@ impl AddressSpace {
         }
     }
 
-    /// Gives a range the advice that holds for all of its region.
+    /// Gives a range the advice of its region.
     ///
     /// # Safety
     /// The range lies in the region's payload.
     pub unsafe fn advise_as_region(&self, region: usize, start: usize, bytes: usize) {
-        // Of blocks that threads of several nodes touch all would lie where the first of them is.
+        // A huge page would put blocks that threads of several nodes touch on the node of the first
+        // touch.
         if self.nodes.is_shared(region) || !config::get().huge_pages {
             // SAFETY: by contract.
             unsafe { kernel::ask_for_small(start, bytes) };
         }
     }
 
-    /// Asks that a range of a node's memory come from that node, where it makes a
-    /// difference and the user has not said otherwise.
+    /// Requests that a range of a node's memory come from that node, if that makes a difference and
+    /// the user has not set another policy.
     ///
     /// # Safety
     /// The range lies in the reservation.
     pub unsafe fn place(&self, node: usize, start: usize, bytes: usize) {
-        // Only a wish: memory is found elsewhere when it fails.
+        // This is only a preference: if it fails, memory comes from elsewhere.
         let _ = match self.nodes.home(node) {
             Home::Anywhere => Ok(()),
             // SAFETY: by contract.
@@ -178,12 +179,12 @@ impl AddressSpace {
         };
     }
 
-    /// NodeMap that memory is taken from.
+    /// The nodes that memory is taken from.
     pub fn nodes(&self) -> &NodeMap {
         &self.nodes
     }
 
-    /// Where the state of a region lies: at the beginning of its slots.
+    /// The address of a region's state: the beginning of its slots.
     ///
     /// `region` is below the number of regions.
     #[inline]
@@ -192,7 +193,7 @@ impl AddressSpace {
         self.slots + (region << self.slots_shift)
     }
 
-    /// Where a node's payload begins.
+    /// The start of a node's payload.
     #[inline]
     pub fn payload(&self, node: usize) -> usize {
         self.base + (node << self.stride_shift)
@@ -204,14 +205,14 @@ impl AddressSpace {
         1 << self.stride_shift
     }
 
-    /// The node whose payload holds this address; `None` when it is not ours.
+    /// The node whose payload contains this address; `None` if it is not ours.
     #[inline]
     pub fn node_of(&self, address: usize) -> Option<usize> {
         let node = address.wrapping_sub(self.base) >> self.stride_shift;
         (node < self.nodes.regions()).then_some(node)
     }
 
-    /// Page number of an address of the payload, over all nodes.
+    /// Page number of a payload address, over all nodes.
     #[inline]
     pub fn page_of(&self, address: usize) -> u32 {
         ((address - self.base) >> PAGE_SHIFT) as u32
@@ -229,25 +230,26 @@ impl AddressSpace {
         (node << (self.stride_shift - PAGE_SHIFT)) as u32
     }
 
-    /// Pages of a node.
+    /// Number of pages of a node.
     #[inline]
     pub fn pages_per_node(&self) -> u32 {
         1 << (self.stride_shift - PAGE_SHIFT)
     }
 
-    /// The class map from a page on: a byte a page, the bin of its objects, 0 for other.
+    /// The class map from a page on: a byte per page, the bin of its objects or 0.
     #[inline]
     pub fn map(&self, page: u32) -> *mut u8 {
         self.map.wrapping_add(page as usize)
     }
 
-    /// What the kernel was told of the chunk that a page lies in: see `crate::page_heap::advice`.
+    /// The advice that the kernel was given for the chunk of a page: see
+    /// `crate::page_heap::advice`.
     #[inline]
     pub fn advice(&self, page: u32) -> &AtomicU8 {
         let pages = self.nodes.regions() << (self.stride_shift - PAGE_SHIFT);
         assert!(page as usize <= pages);
-        // SAFETY: the table has an entry for each chunk and one behind the last, and is accessible
-        // from the start; any byte is a valid one.
+        // SAFETY: the table has an entry for each chunk and one after the last, and is accessible
+        // from the start; any byte is valid.
         unsafe { &*self.advice.add((page / HUGE_PAGES) as usize) }
     }
 
@@ -258,7 +260,7 @@ impl AddressSpace {
         self.spans.wrapping_add(page as usize)
     }
 
-    /// The free bits of the span that starts at a page; accessible as its description.
+    /// The free bits of the span that starts at a page; accessible together with its description.
     #[inline]
     pub fn bits(&self, page: u32) -> *mut u64 {
         self.bits.wrapping_add(page as usize * BITS_WORDS)
@@ -267,7 +269,7 @@ impl AddressSpace {
     /// Makes pages and their descriptions accessible.
     ///
     /// # Safety
-    /// The pages are of this node and have not been accessible before; the caller holds the
+    /// The pages belong to this node and have not been accessible before; the caller holds the
     /// node's page lock.
     pub unsafe fn commit(&self, node: usize, first: u32, pages: u32) -> bool {
         const SYSTEM_PAGE: usize = 64 << 10;
@@ -279,7 +281,7 @@ impl AddressSpace {
         ranges.iter().all(|&(start, bytes)| {
             let end = (start + bytes).next_multiple_of(SYSTEM_PAGE);
             let start = start & !(SYSTEM_PAGE - 1);
-            // SAFETY: within the reservation; table ends may be made accessible twice.
+            // SAFETY: within the reservation; the ends of tables may be made accessible twice.
             unsafe {
                 self.place(node, start, end - start);
                 kernel::commit(start, end - start).is_ok()
@@ -287,13 +289,14 @@ impl AddressSpace {
         })
     }
 
-    /// Address of a slot, of those of all regions.
+    /// Address of a slot, counted over all regions.
     #[inline]
     pub fn slot(&self, index: u32) -> usize {
         self.slots + index as usize * SLOT
     }
 
-    /// Number of the slot at an address; never 0 for a magazine: the first region's state is there.
+    /// Number of the slot at an address. It is never 0 for a magazine, because the first region's
+    /// state is there.
     #[inline]
     pub fn slot_index(&self, address: usize) -> u32 {
         ((address - self.slots) / SLOT) as u32
@@ -305,13 +308,13 @@ impl AddressSpace {
         ((node << self.slots_shift) / SLOT) as u32
     }
 
-    /// Slots of a node.
+    /// Number of slots of a node.
     #[inline]
     pub fn slots_per_node(&self) -> u32 {
         (1usize << self.slots_shift).div_ceil(SLOT) as u32
     }
 
-    /// The node whose slot this is.
+    /// The node to which this slot belongs.
     #[inline]
     pub fn node_of_slot(&self, index: u32) -> usize {
         (index as usize * SLOT) >> self.slots_shift
@@ -329,8 +332,8 @@ mod tests {
 
     use super::*;
 
-    /// Whether the kernel was told to keep huge pages out of the mapping that holds an address
-    /// (`VmFlags` of it, proc_pid_smaps(5)).
+    /// Whether the kernel was advised to keep huge pages out of the mapping that contains an
+    /// address (its `VmFlags`, proc_pid_smaps(5)).
     fn stays_small(address: usize) -> bool {
         let holds = |line: &str| {
             let (start, end) = line.split_once(' ')?.0.split_once('-')?;

@@ -1,5 +1,5 @@
-//! Where everything lies: size classes, descriptions of runs of pages, the nodes, and the address
-//! space, in which the node of a pointer is arithmetic.
+//! The layout of memory: size classes, descriptions of runs of pages, the nodes, and the address
+//! space, in which the node of a pointer is computed from the address.
 
 pub mod address_space;
 pub mod node_map;

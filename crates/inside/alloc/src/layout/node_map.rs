@@ -1,14 +1,14 @@
 //! The nodes that memory is taken from, counted densely.
 //!
-//! Node ids may have holes, nodes may have no memory, a cpuset may allow few: the kernel
-//! says which ones this process may use. Where it says nothing (a seccomp filter, no NUMA
-//! support) there is one node, placed by first touch.
+//! Node IDs may have gaps, nodes may have no memory, and a cpuset may allow only a few of them. The
+//! kernel reports which ones this process may use. If it does not (a seccomp filter, no NUMA
+//! support), there is one node, placed by first touch.
 //!
-//! Where there are several, a node has two regions of memory. That of its small objects is
-//! bound to it: they are asked for and used by the same thread. That of its large blocks is
-//! not: their pages come from where they are first touched, which is not always where they were
-//! asked for. A thread asks for its buffers when it starts, before the scheduler takes it to
-//! another node; a main thread asks for the array that all others fill.
+//! If there are several nodes, each has two regions of memory. The region of its small objects is
+//! bound to it, because the same thread allocates and uses them. The region of its large blocks is
+//! not: their pages come from the node that first touches them, which is not always the node that
+//! allocates them. For example, a thread allocates its buffers when it starts, before the scheduler
+//! moves it to another node, and a main thread allocates the array that all others fill.
 
 use numapilot_bind::sysfs;
 
@@ -16,28 +16,28 @@ use crate::config;
 use crate::os::cpus;
 use crate::os::kernel::{self, NodeMask};
 
-/// Most nodes that are told apart; those beyond share the state of earlier ones.
+/// Most nodes that are distinguished; further nodes share the state of earlier ones.
 pub const MAX_NODES: usize = 63;
 /// Most regions: two for each node, and one that is interleaved.
 pub const MAX_REGIONS: usize = 2 * MAX_NODES + 1;
-/// Node ids that Linux can have.
+/// Number of node IDs that Linux supports.
 const IDS: usize = 1024;
-/// The id of a node that the kernel did not name.
+/// The ID of a node that the kernel did not report.
 const UNKNOWN: u16 = u16::MAX;
 
-/// Dense numbers of node ids and back.
+/// Translates node IDs to dense numbers and back.
 pub struct NodeMap {
     count: usize,
     /// Whether ranges are bound to their node.
     placed: bool,
-    /// Whether there is a region beside the nodes' whose pages are interleaved.
+    /// Whether there is an additional region whose pages are interleaved.
     interleaved: bool,
     ids: [u16; MAX_NODES],
     dense: [u8; IDS],
 }
 
 impl NodeMap {
-    /// Before anything is known.
+    /// The state before the kernel is asked.
     pub const NONE: Self = Self {
         count: 0,
         placed: false,
@@ -46,14 +46,14 @@ impl NodeMap {
         dense: [0; IDS],
     };
 
-    /// How many there are, at least 1.
+    /// Number of nodes, at least 1.
     #[inline]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many regions there are: those for small objects, those for large blocks, and perhaps
-    /// one that is interleaved.
+    /// Number of regions: those for small objects, those for large blocks, and possibly one that is
+    /// interleaved.
     #[inline]
     pub fn regions(&self) -> usize {
         self.blocks(self.count) + usize::from(self.interleaved)
@@ -65,18 +65,19 @@ impl NodeMap {
         if self.placed { self.count + node } else { node }
     }
 
-    /// Whether a region's pages lie on different nodes: where they are first touched, or in turns.
+    /// Whether a region's pages lie on different nodes: where they are first touched, or
+    /// interleaved.
     #[inline]
     pub fn is_shared(&self, region: usize) -> bool {
         self.count > 1 && !matches!(self.home(region), Home::Node(_))
     }
 
-    /// The region for large blocks that are to be spread.
+    /// The region for large blocks that are interleaved.
     pub fn interleaved(&self) -> Option<usize> {
         self.interleaved.then(|| self.blocks(self.count))
     }
 
-    /// Where the memory of a region is asked from.
+    /// Where the memory of a region should come from.
     pub fn home(&self, region: usize) -> Home {
         if !self.placed {
             Home::Anywhere
@@ -93,7 +94,7 @@ impl NodeMap {
         }
     }
 
-    /// Id of a dense number's node; `None` when the kernel names none.
+    /// ID of the node with a dense number; `None` if the kernel reports none.
     pub fn id(&self, node: usize) -> Option<u32> {
         let id = *self.ids[..self.count].get(node)?;
         (id != UNKNOWN).then_some(u32::from(id))
@@ -113,11 +114,11 @@ impl NodeMap {
 
 /// Where the memory of a region comes from.
 pub enum Home {
-    /// Where it is first touched, or where the process's policy says.
+    /// From the node that first touches it, or as the process's policy says.
     Anywhere,
-    /// One node.
+    /// From one node.
     Node(u32),
-    /// These nodes in turns, page by page.
+    /// From these nodes in turn, page by page.
     All(NodeMask),
 }
 
@@ -138,7 +139,7 @@ pub fn find() -> NodeMap {
     }
     if count > 1 {
         nodes.count = count;
-        // A policy of the process is its user's wish, and it reaches our memory as well.
+        // A policy of the process is the user's choice, and it applies to our memory as well.
         nodes.placed = !kernel::has_policy();
         nodes.interleaved = nodes.placed && config::get().interleave;
         for id in (0..IDS).filter(|&id| !allowed(id)) {
@@ -166,7 +167,7 @@ mod tests {
     fn regions_are_told_apart() {
         let one = NodeMap { count: 1, ..NodeMap::NONE };
         assert_eq!((one.regions(), one.blocks(0), one.interleaved()), (1, 0, None));
-        // The user's policy holds for everything.
+        // The user's policy applies to everything.
         let unplaced = NodeMap { count: 3, ..NodeMap::NONE };
         assert_eq!((unplaced.regions(), unplaced.blocks(2)), (3, 2));
         assert!((0..3).all(|region| matches!(unplaced.home(region), Home::Anywhere)));

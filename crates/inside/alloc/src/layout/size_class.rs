@@ -1,12 +1,12 @@
 //! Size classes of small objects.
 //!
-//! Steps of 16 bytes up to 512, then four classes to a doubling up to 32 KiB: at most
-//! 6.25 % of an object above 256 bytes is lost, 25 % above 512. An object of 257 bytes takes
-//! 272, not 320: keys and rows of databases are mostly of this size.
+//! There are steps of 16 bytes up to 512, then four classes per doubling up to 32 KiB. At most 6.25
+//! % of an object above 256 bytes is lost, and 25 % above 512. An object of 257 bytes takes 272,
+//! not 320: keys and rows of databases often have this size.
 //!
-//! A class is spoken of in two ways. Its *number* counts from 1; 0 is "not small". Its *bin*
-//! is twice the number: the index of its first word among a cache's bins, so that the fast
-//! paths need no multiplication.
+//! A class has two names. Its *number* counts from 1; 0 means "not small". Its *bin* is twice the
+//! number: the index of its first word among a cache's bins, so that the fast paths need no
+//! multiplication.
 
 /// Bytes of a page of the allocator: the unit of the class map and of large blocks.
 pub const PAGE: usize = 1 << PAGE_SHIFT;
@@ -16,36 +16,36 @@ pub const HUGE_PAGES: u32 = ((2 << 20) / PAGE) as u32;
 pub const PAGE_SHIFT: u32 = 14;
 /// Objects up to this many bytes come from classes.
 pub const SMALL_MAX: usize = 32 << 10;
-/// Every address handed out is a multiple of this.
+/// Every address that is handed out is a multiple of this.
 pub const QUANTUM: usize = 16;
-/// Numbers of classes, with 0.
+/// Number of classes, including 0.
 pub const CLASSES: usize = 57;
 /// Most objects in one magazine.
 pub const MAGAZINE_MAX: usize = 127;
 
-/// Least bytes of a span of small objects.
+/// Smallest span of small objects, in bytes.
 pub const SPAN_MIN: usize = 64 << 10;
 /// Classes in steps of [`QUANTUM`].
 const FINE: usize = 32;
 
-/// Pages of so many bytes.
+/// Number of pages in this many bytes.
 pub const fn pages_in(bytes: usize) -> u32 {
     (bytes / PAGE) as u32
 }
 
-/// What the slow paths need to know of a class.
+/// The properties of a class that the slow paths need.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
     /// Bytes of an object.
     pub size: u32,
-    /// Pages of a span: enough for eight objects, and so many that little is lost at its end.
+    /// Pages of a span: enough for eight objects, and enough that little is lost at its end.
     pub pages: u32,
     /// Objects in a span.
     pub capacity: u32,
-    /// Objects in a full magazine: about 64 KiB, so that a thread keeps little back.
+    /// Objects in a full magazine: about 64 KiB, so that a thread holds little free memory.
     pub magazine: u32,
-    /// Most magazines in a depot: 64 MiB of objects and 4 MiB of pointers. What is freed
-    /// beyond that goes to its spans at once.
+    /// Most magazines in a depot: 64 MiB of objects and 4 MiB of pointers. Objects freed beyond
+    /// that go to their spans at once.
     pub depot: u32,
     /// Most magazines that a thread keeps for itself: 1 MiB of objects.
     pub overflow: u32,
@@ -159,9 +159,9 @@ pub fn of_bin(bin: usize) -> &'static Class {
     &TABLE[bin / 2]
 }
 
-/// The bin that serves `size` bytes at multiples of `align`, a power of two; `None` when no
-/// class does. Objects lie at multiples of their size from the start of a page, and no more
-/// than that is known of where a span begins.
+/// The bin that serves `size` bytes at multiples of `align`, a power of two; `None` if no class
+/// does. Objects lie at multiples of their size from the start of a page, and a span can begin at
+/// any page.
 pub fn aligned_bin_of(size: usize, align: usize) -> Option<usize> {
     if align > PAGE || size > SMALL_MAX {
         return None;
