@@ -1,8 +1,8 @@
-//! Which chunks of 2 MiB were advised to have huge pages or small ones.
+//! Records which chunks of 2 MiB were advised to have huge pages or small ones.
 //!
-//! Advice is a property of a mapping: where it changes from one chunk to the next, the kernel
-//! needs two ([`crate::page_heap::mapping_budget`]). A table remembers it by chunk, for two reasons: to count
-//! those changes, and to advise a range in the same way again after it was mapped anew.
+//! Advice is a property of a mapping. Where it changes from one chunk to the next, the kernel needs
+//! two mappings ([`crate::page_heap::mapping_budget`]). A table records it by chunk, for two
+//! reasons: to count those changes, and to repeat the advice after a range was mapped anew.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -12,15 +12,15 @@ use crate::layout::size_class::{HUGE_PAGES, PAGE};
 use crate::os::kernel::{self, Refused};
 use crate::page_heap::mapping_budget;
 
-/// What the kernel was told of a chunk.
+/// The advice that the kernel was given for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Advice {
-    /// What holds for its whole region.
+    /// The advice of its whole region.
     Regions = 0,
-    /// To have a huge page.
+    /// A huge page.
     Huge = 1,
-    /// To have small pages, also where the machine gives huge ones unasked.
+    /// Small pages, even if the machine gives huge ones without being asked.
     Small = 2,
 }
 
@@ -63,12 +63,12 @@ pub fn give(space: &AddressSpace, chunks: Range<u32>, advice: Advice) {
     mapping_budget::remove(before.saturating_sub(after));
 }
 
-/// How often advice changes from one chunk to the next, in and at the ends of a range: now, and
+/// How often advice changes from one chunk to the next, within a range and at its ends: now, and
 /// once all of the range has this advice.
 fn changes(space: &AddressSpace, chunks: &Range<u32>, advice: Advice) -> (u32, u32) {
     let entry = |page: u32| Advice::of(space.advice(page));
-    // The first chunk of a region, whose first page is never handed out, is not advised; the
-    // table has an entry behind that of the last one.
+    // The first chunk of a region, whose first page is never handed out, is not advised. The table
+    // has an entry after that of the last chunk.
     let (left, right) = (entry(chunks.start - HUGE_PAGES), entry(chunks.end));
     let mut before = 0;
     let mut last = left;
@@ -80,14 +80,14 @@ fn changes(space: &AddressSpace, chunks: &Range<u32>, advice: Advice) -> (u32, u
     (before, u32::from(left != advice) + u32::from(right != advice))
 }
 
-/// Empties pages and makes their properties equal to their neighbours' again, whatever happened
-/// to them, so that they share the neighbours' mapping.
+/// Empties pages and makes their properties equal to those of their neighbours again, so that they
+/// share the neighbours' mapping.
 ///
 /// # Errors
-/// The kernel's, when it maps nothing there: then they may not be accessible.
+/// The kernel's error if it maps nothing there. The pages may then be inaccessible.
 ///
 /// # Safety
-/// The pages are committed, of this region, and nobody needs their contents.
+/// The pages are committed and belong to this region, and their contents are not needed.
 pub unsafe fn renew(space: &AddressSpace, region: usize, pages: Range<u32>) -> Result<(), Refused> {
     let start = space.address_of(pages.start);
     let bytes = (pages.end - pages.start) as usize * PAGE;
@@ -101,7 +101,7 @@ pub unsafe fn renew(space: &AddressSpace, region: usize, pages: Range<u32>) -> R
     Ok(())
 }
 
-/// Repeats what the table says of a range of pages.
+/// Repeats the advice in the table for a range of pages.
 fn repeat(space: &AddressSpace, pages: Range<u32>) {
     let mut start = pages.start;
     while start < pages.end {

@@ -1,12 +1,12 @@
-//! Whether a page heap is consistent: its lists, its totals, and what the table says of its pages.
-//! For tests: a walk over all pages takes too long for a program.
+//! Checks whether a page heap is consistent: its lists, its totals, and the table's description of
+//! its pages. For tests only, because a walk over all pages takes too long for a program.
 
 use super::PageHeap;
 use super::heap::{LISTS, list_of};
 use crate::layout::address_space::AddressSpace;
 use crate::layout::span::Use;
 
-/// What a walk over all pages ever handed out found.
+/// The result of a walk over all pages that were ever handed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
     runs: u32,
@@ -25,10 +25,11 @@ impl Found {
 }
 
 impl PageHeap {
-    /// Whether everything agrees.
+    /// Checks that everything agrees.
     ///
     /// # Errors
-    /// What does not. Pages on their way to the kernel, which are on no list, are none.
+    /// The inconsistency. Pages that are being returned to the kernel are on no list; they are not
+    /// an inconsistency.
     pub fn check(&self, space: &AddressSpace) -> Result<(), &'static str> {
         let walked = self.check_pages(space)?;
         let listed = self.check_lists(space)?;
@@ -45,8 +46,7 @@ impl PageHeap {
         self.check_ages(space, walked.dirty_runs)
     }
 
-    /// Walks over all pages: free runs say at both ends how long they are, and none follows
-    /// another.
+    /// Walks over all pages: free runs have their length at both ends, and no two are adjacent.
     fn check_pages(&self, space: &AddressSpace) -> Result<Found, &'static str> {
         let mut found = Found::default();
         let mut page = self.first + 1;
@@ -104,7 +104,7 @@ impl PageHeap {
         Ok(found)
     }
 
-    /// Walks over the free runs that take memory, the oldest first; there are so many.
+    /// Walks over the free runs that take memory, the oldest first; `runs` is their number.
     fn check_ages(&self, space: &AddressSpace, runs: u32) -> Result<(), &'static str> {
         let (mut page, mut older, mut count) = (self.oldest, 0, 0);
         let mut since = None;
@@ -142,22 +142,22 @@ mod tests {
     use crate::page_heap::Region;
     use crate::page_heap::run::{Begin, Purpose, Run};
 
-    /// A region of an address space of its own.
+    /// A region in an address space of its own.
     fn region() -> (&'static AddressSpace, &'static Region) {
         let space = std::boxed::Box::leak(std::boxed::Box::new(AddressSpace::NONE));
         assert!(space.make());
-        // SAFETY: just made, and only this test knows it.
+        // SAFETY: just created, and only this test uses it.
         unsafe { (*(space.state(0) as *mut Region)).start(space, 0) };
         (space, Region::of(space, 0))
     }
 
-    /// A number below this one.
+    /// A number below `limit`.
     fn below(limit: u64) -> u32 {
         (random::word() % limit) as u32
     }
 
-    /// Takes, extends and gives runs in any order; nothing is handed out twice, and the heap is
-    /// consistent all the time.
+    /// Takes, extends and gives runs in any order. Nothing is handed out twice, and the heap is
+    /// always consistent.
     #[test]
     fn a_heap_is_consistent_whatever_is_taken_and_given() {
         const TOUCHED: u32 = 4;

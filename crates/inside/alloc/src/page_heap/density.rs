@@ -1,15 +1,15 @@
-//! Whether the memory that spans of small objects take is written to.
+//! Whether the program writes to the memory of spans of small objects.
 //!
-//! A thread that needs a few objects of each size takes a span of each, and fills none; a program
-//! may also allocate what it never writes. A huge page would be memory for nothing there. So
-//! every so often a chunk of 2 MiB keeps small pages, and 16 MiB later, or more, the kernel tells
-//! how much of it is there.
+//! A thread that needs a few objects of each size takes a span of each, and fills none. A program
+//! may also allocate memory that it never writes. A huge page would waste memory there. So from
+//! time to time a chunk of 2 MiB keeps small pages as a probe. After 16 MiB or more, the kernel
+//! shows how much of it is in memory.
 
-/// What a chunk should get.
+/// The pages that a chunk should get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Pages {
-    /// What the machine gives unasked: nothing is known yet.
+    /// The machine's default: nothing is known yet.
     #[default]
     Any = 0,
     /// Small pages.
@@ -18,27 +18,27 @@ pub enum Pages {
     Huge,
 }
 
-/// What is known of the chunks of a heap. All zeroes: nothing.
+/// What is known about the chunks of a heap. All zeroes: nothing.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Density {
-    /// First page of the chunk on small pages that is looked at next; 0: there is none.
+    /// First page of the probe, the chunk on small pages that is checked next; 0: there is none.
     probe: u32,
-    /// Chunks to come before it is.
+    /// Chunks until it is checked.
     left: u32,
-    /// How many they were.
+    /// The number of chunks between the last two probes.
     period: u32,
-    /// What they get, by the last one that was looked at.
+    /// The pages that chunks get, by the result of the last probe.
     pages: Pages,
 }
 
 impl Density {
-    /// Chunks from one look to the next: the first after 16 MiB, later ones, while all are
-    /// filled, the more rarely the larger the heap, up to 256 MiB.
+    /// Chunks between two probes. The first probe is checked after 16 MiB. As long as all are
+    /// filled, the distance grows with the heap, up to 256 MiB.
     const PERIOD: core::ops::RangeInclusive<u32> = 8..=128;
 
-    /// What the next chunk, which begins at this page, should get; `is_filled` tells of an earlier
-    /// one whether it is in use.
+    /// The pages that the next chunk, which begins at this page, should get. `is_filled` returns
+    /// whether an earlier chunk is in use.
     pub fn next(&mut self, chunk: u32, is_filled: impl FnOnce(u32) -> bool) -> Pages {
         if self.left > 0 {
             self.left -= 1;
@@ -77,7 +77,7 @@ mod tests {
     fn chunks_that_are_filled_are_looked_at_ever_more_rarely() {
         let mut density = Density::default();
         assert_eq!(huge(&mut density, 1..9, true), 0);
-        // Looks after 8, 24, 56 and 120 chunks, and then every 128.
+        // Probes after 8, 24, 56 and 120 chunks, and then every 128.
         assert_eq!(huge(&mut density, 9..121, true), 112 - 3);
         assert_eq!(huge(&mut density, 121..121 + 1280, true), 1280 - 10);
     }

@@ -5,12 +5,11 @@
 //!                                                             ^ frontier      ^ committed
 //! ```
 //!
-//! Neighbouring free runs become one. Free runs are listed by length; those whose contents
-//! still take memory are also listed by age, and are given back to the kernel when nobody
-//! wanted them for a while. Runs are taken in the order: memory at hand, memory given back,
-//! memory never used; within that the shortest that fits. All threads of a node carve their
-//! spans from here one after the other, so that they share huge pages (numalloc section
-//! 3.4, incremental sharing).
+//! Adjacent free runs are merged. Free runs are listed by length. Those whose contents still take
+//! memory are also listed by age, and are returned to the kernel after a time without use. Runs are
+//! taken in this order: memory at hand, returned memory, memory never used; within each, the
+//! shortest that fits. All threads of a node carve their spans from here one after the other, so
+//! that they share huge pages (numalloc section 3.4, incremental sharing).
 
 use core::sync::atomic::Ordering;
 
@@ -26,9 +25,9 @@ use crate::page_heap::run::{Begin, Purpose, Run};
 const EXACT: usize = 64;
 /// Longer ones have a list for each doubling.
 pub(super) const LISTS: usize = EXACT + 26;
-/// First and smallest growth, and the largest.
+/// First and smallest growth, and the largest one.
 const GROWTH: core::ops::RangeInclusive<u32> = pages_in(32 << 20)..=pages_in(1 << 30);
-/// So many pages that are free and take memory are worth a thread that gives them back.
+/// If this many free pages take memory, it is worth starting a thread that returns them.
 const MUCH: u32 = pages_in(16 << 20);
 
 /// The page heap of one node. All zeroes until [`Self::start`].
@@ -41,7 +40,7 @@ pub struct PageHeap {
     /// First page that is not accessible yet.
     committed: u32,
     end: u32,
-    /// Which of its chunks get huge pages.
+    /// Decides which of its chunks get huge pages.
     huge: HugePages,
     /// Heads of the free runs by length.
     pub(super) lists: [u32; LISTS],
@@ -72,7 +71,7 @@ pub struct Totals {
 }
 
 impl PageHeap {
-    /// Begins with nothing used.
+    /// Starts with no page used.
     pub fn start(&mut self, space: &AddressSpace, node: usize) {
         self.node = node;
         self.first = space.first_page(node);
@@ -82,19 +81,19 @@ impl PageHeap {
         self.end = self.first + space.pages_per_node();
     }
 
-    /// First page that was never handed out: below it, spans are accessible.
+    /// First page that was never handed out; spans below it are accessible.
     pub fn frontier(&self) -> u32 {
         self.frontier
     }
 
-    /// What it has, in pages.
+    /// Its totals, in pages.
     pub fn totals(&self) -> Totals {
         let reached = self.frontier - self.first - 1;
         Totals {
             reached,
             accessible: self.committed - self.first,
             dirty: self.dirty,
-            // A run on its way to the kernel counts as there already.
+            // A run that is being returned to the kernel already counts as clean.
             clean: reached.saturating_sub(self.used).saturating_sub(self.dirty),
         }
     }
@@ -107,7 +106,7 @@ impl PageHeap {
         at: Begin,
         purpose: Purpose,
     ) -> Option<Run> {
-        // A longer run surely contains one that begins there.
+        // A longer run certainly contains one that begins there.
         let wanted = pages.checked_add(at.by - 1)?;
         let mut run = match self.unlink_fitting(space, wanted) {
             Some(run) => run,
@@ -127,7 +126,7 @@ impl PageHeap {
         Some(run)
     }
 
-    /// Takes the pages after a run into it, when they are free; whether they were.
+    /// Adds the pages after a run to it, if they are free; returns whether they were.
     pub fn extend(
         &mut self,
         space: &AddressSpace,
@@ -152,7 +151,7 @@ impl PageHeap {
         Some(Run { pages: more, ..run })
     }
 
-    /// Gives a run back. Its first page must not describe anything any more.
+    /// Gives a run back. Its first page must no longer describe a run in use.
     pub fn give(&mut self, space: &AddressSpace, run: Run, now_ms: u32) {
         self.used -= run.pages;
         self.insert_merged(space, run, now_ms);
@@ -161,9 +160,8 @@ impl PageHeap {
         }
     }
 
-    /// A free run whose contents nobody wanted since `before_ms`, taken out of the heap so
-    /// that it can be given back to the kernel without the lock; hand it to
-    /// [`Self::give_clean`] afterwards.
+    /// Takes a free run that has been idle since `before_ms` out of the heap, so that it can be
+    /// returned to the kernel without the lock. Pass it to [`Self::give_clean`] afterwards.
     pub fn take_idle(&mut self, space: &AddressSpace, before_ms: u32) -> Option<Run> {
         let oldest = self.oldest;
         let span = self.at(space, oldest).filter(|_| oldest != 0)?;
@@ -177,12 +175,12 @@ impl PageHeap {
         self.oldest != 0
     }
 
-    /// Puts back what [`Self::take_idle`] took, now without contents.
+    /// Puts back a run of [`Self::take_idle`], which now has no contents.
     pub fn give_clean(&mut self, space: &AddressSpace, run: Run, now_ms: u32) {
         self.insert_merged(space, Run { zero: true, ..run }, now_ms);
     }
 
-    /// Puts it back with its contents, when the kernel did not take them.
+    /// Puts it back with its contents, if the kernel did not take them.
     pub fn give_dirty(&mut self, space: &AddressSpace, run: Run, now_ms: u32) {
         self.insert_merged(space, Run { zero: false, ..run }, now_ms);
     }
@@ -218,7 +216,7 @@ impl PageHeap {
         self.insert(space, run, since);
     }
 
-    /// Since when a merged run is idle: a long run does not become young again because a
+    /// The time since which a merged run is idle. A long run does not become young again because a
     /// short one joins it.
     fn older_of(&self, space: &AddressSpace, other: u32, run: Run, since: u32) -> u32 {
         match self.at(space, other) {
@@ -318,7 +316,7 @@ impl PageHeap {
         Run { page, pages, zero }
     }
 
-    /// Takes out the shortest listed run that holds `pages`.
+    /// Takes the shortest listed run that holds `pages`.
     fn unlink_fitting(&mut self, space: &AddressSpace, pages: u32) -> Option<Run> {
         let first = list_of(pages);
         let mut lists = self.filled >> first << first;
@@ -326,7 +324,7 @@ impl PageHeap {
             let list = lists.trailing_zeros() as usize;
             lists &= lists - 1;
             let mut page = self.lists[list];
-            // Runs on a list of a doubling may be too short; the other lists fit at once.
+            // Runs on a list of a doubling may be too short; those on the other lists all fit.
             while page != 0
                 && let Some(span) = self.at(space, page)
             {
@@ -352,14 +350,14 @@ impl PageHeap {
         Some(run)
     }
 
-    /// Makes pages up to `end` accessible, and more of them the larger the heap is.
+    /// Makes pages up to `end` accessible, and more of them if the heap is larger.
     fn grow(&mut self, space: &AddressSpace, end: u32) -> bool {
         let least = end - self.committed;
         let usual = ((self.committed - self.first) / 2).clamp(*GROWTH.start(), *GROWTH.end());
         let most = self.end - self.committed;
         for pages in [least.max(usual).min(most), least] {
-            // SAFETY: the pages follow those that are accessible, and the lock is held: this
-            // heap is reached only through it.
+            // SAFETY: the pages follow the accessible ones, and the lock is held, because this heap
+            // is reached only through it.
             if unsafe { space.commit(self.node, self.committed, pages) } {
                 self.committed += pages;
                 return true;
@@ -381,7 +379,7 @@ impl PageHeap {
     }
 }
 
-/// The list for runs of this length; for searching as well as for keeping.
+/// The list for runs of this length, for searching as well as for keeping.
 pub(super) fn list_of(pages: u32) -> usize {
     match pages as usize {
         pages if pages < EXACT => pages,

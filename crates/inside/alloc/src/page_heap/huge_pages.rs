@@ -1,23 +1,22 @@
-//! Huge pages, where the memory will be used and while they are cheap.
+//! Huge pages, where the memory will be used and as long as they are cheap.
 //!
-//! A huge page that lies ready is cleared at the speed of memory: 2 MiB in 0.1 ms, for which
-//! 512 faults of small pages take 0.8 ms. One that the kernel makes by compaction in the
-//! middle of the fault, or that a hypervisor must find memory for, takes 8 ms. No file tells
-//! beforehand, so first touches are timed, in the thread's own CPU time: other programs do
-//! not disturb it. While huge pages cost more than small ones for the same memory, chunks
-//! keep small pages, and huge ones are tried again the more rarely the longer that lasts.
+//! A huge page that is ready is cleared at the speed of memory: 2 MiB in 0.1 ms, for which 512
+//! faults of small pages take 0.8 ms. A huge page takes 8 ms if the kernel makes it by compaction
+//! during the fault, or if a hypervisor must find memory for it. No file shows this in advance, so
+//! first touches are timed, in the thread's own CPU time, which other programs do not disturb.
+//! While huge pages cost more than small ones for the same memory, chunks keep small pages. Huge
+//! pages are tried again at intervals that grow the longer this lasts.
 //!
-//! The thread that takes the first span of a chunk of 2 MiB touches it, under the lock of the
-//! page heap: no two threads clear a huge page for the same chunk, and only where spans of
-//! small objects fill the memory (numalloc section 3.4, incremental sharing; [`crate::page_heap::density`]
-//! tells whether they do). Blocks
-//! belong to their owner, who may never touch them: of those only a few chunks are touched, and
-//! only if they are long.
+//! The thread that takes the first span of a 2 MiB chunk touches it, under the lock of the page
+//! heap. So no two threads clear a huge page for the same chunk, and this happens only where spans
+//! of small objects fill the memory (numalloc section 3.4, incremental sharing;
+//! [`crate::page_heap::density`] measures whether they do). Blocks belong to their owner, who may
+//! never touch them. Only a few chunks of a block are touched, and only if it is long.
 //!
-//! Where the machine gives huge pages unasked (`always`), objects and the blocks of a machine with
-//! one node get them as long as nothing is known. The tables, which are sparse, do not, nor do
-//! blocks where there are several nodes: a huge page lies on one of them, and the blocks in it may
-//! belong to threads of all.
+//! If the machine gives huge pages without being asked (`always`), objects get them as long as
+//! nothing is known, and so do blocks on a machine with one node. The tables, which are sparse, do
+//! not get them. Neither do blocks on machines with several nodes, because a huge page lies on one
+//! node, and the blocks in it may belong to threads of all.
 
 use crate::config;
 use crate::layout::address_space::AddressSpace;
@@ -27,41 +26,41 @@ use crate::page_heap::advice::{self, Advice};
 use crate::page_heap::density::{Density, Pages};
 use crate::page_heap::run::{Purpose, Run};
 
-/// Below this many pages a heap may stay small, and its blocks with it.
+/// A heap below this many pages may stay small, and so may its blocks.
 const HUGE_FROM: u32 = pages_in(16 << 20);
-/// Of blocks from this many pages on, chunks are touched to learn what the others will cost.
+/// In blocks of this many pages or more, chunks are touched to learn the cost of the others.
 const TIMED_FROM: u32 = pages_in(4 << 20);
 
-/// For so many pages of such a block another one, but for no more than a few of a block.
+/// One chunk is touched for each part of this many pages, but no more than a few in a block.
 const PART: u32 = pages_in(32 << 20);
 const PARTS: u32 = 8;
 
-/// What huge pages cost, and until when they are left alone. All zeroes: nothing is known.
+/// The cost of huge pages, and how long they are not used. All zeroes: nothing is known.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct HugePages {
-    /// CPU time to touch a chunk for the first time in small pages, in ns, moving mean; 0 when
-    /// not measured.
+    /// CPU time of the first touch of a chunk in small pages, in ns, as a moving mean; 0 if not
+    /// measured.
     small_ns: u64,
     /// The same with a huge page.
     huge_ns: u64,
     /// Chunks that still get small pages.
     skip: u32,
-    /// How many they were when huge pages cost too much the last time, halved with every one
-    /// that did not.
+    /// Their number at the last time that huge pages cost too much, halved each time that they did
+    /// not.
     pause: u32,
     /// Whether objects fill their chunks.
     density: Density,
 }
 
 impl HugePages {
-    /// First and shortest pause, and the longest: 32 MiB, in which a page of 8 ms is not
+    /// First and shortest pause, and the longest: from 32 MiB, in which a page of 8 ms is not
     /// noticed, to 2 GiB.
     const PAUSE: core::ops::RangeInclusive<u32> = 16..=1024;
 
-    /// Decides on the chunks that begin in a run just taken from the frontier of a heap whose
-    /// pages `first..committed` are accessible. The pages of the run and those after it have
-    /// not been touched.
+    /// Decides on the chunks that begin in a run just taken from the frontier of a heap whose pages
+    /// `first..committed` are accessible. The pages of the run and those after it have not been
+    /// touched.
     pub fn enter(
         &mut self,
         space: &AddressSpace,
@@ -71,7 +70,7 @@ impl HugePages {
     ) {
         let end = run.page + run.pages;
         let chunk = run.page.next_multiple_of(HUGE_PAGES);
-        // What follows a block may be touched first on another node.
+        // The memory after a block may be touched first on another node.
         let ends_inside = purpose != Purpose::Objects && is_shared(space, run.page);
         let stop = if ends_inside { end } else { end.next_multiple_of(HUGE_PAGES) };
         let stop = stop.min(committed) & !(HUGE_PAGES - 1);
@@ -108,7 +107,7 @@ impl HugePages {
         if self.small_ns == 0 && run.page < chunks.start {
             self.time_small(space, run.page);
         }
-        // What the first costs says little of those that come 100 MiB later.
+        // The cost of the first chunk says little about those 100 MiB later.
         let part = PART.max((chunks.end - chunks.start) / PARTS).next_multiple_of(HUGE_PAGES);
         while !chunks.is_empty() {
             let end = chunks.end.min(chunks.start + part);
@@ -137,7 +136,7 @@ impl HugePages {
     /// Touches two small pages: the first one may need a page table as well.
     fn time_small(&mut self, space: &AddressSpace, page: u32) {
         let (start, bytes) = (space.address_of(page), kernel::page_size());
-        // SAFETY: nobody uses the chunk yet, and it is accessible.
+        // SAFETY: the chunk is not used yet, and it is accessible.
         unsafe { kernel::touch(start) };
         if let Some(ns) = time_touch(start + bytes) {
             self.note_small(ns * (HUGE_PAGES as usize * PAGE / bytes) as u64);
@@ -160,7 +159,7 @@ impl HugePages {
         if self.small_ns != 0 && self.huge_ns > self.small_ns {
             self.pause = (2 * self.pause).clamp(*Self::PAUSE.start(), *Self::PAUSE.end());
             self.skip = self.pause;
-            // What comes after the pause is judged by itself.
+            // The chunks after the pause are judged by themselves.
             self.huge_ns = 0;
         } else {
             self.pause /= 2;
@@ -168,25 +167,24 @@ impl HugePages {
     }
 }
 
-/// A moving mean of the last few; the first one counts in full.
+/// A moving mean of the last few values; the first one counts in full.
 fn mean(before: u64, now: u64) -> u64 {
     if before == 0 { now } else { (3 * before + now) / 4 }
 }
 
-/// Whether what lies beside a page may be touched first on another node.
+/// Whether the memory next to a page may be touched first on another node.
 fn is_shared(space: &AddressSpace, page: u32) -> bool {
     space.node_of(space.address_of(page)).is_some_and(|region| space.nodes().is_shared(region))
 }
 
-/// Takes a chunk of a block that was only touched to time it back, for who touches it next to have
-/// it on his node.
+/// Discards a chunk of a block that was touched only to time it, so that it will lie on the node of
+/// the thread that touches it next.
 fn forget(space: &AddressSpace, chunk: u32) {
-    // SAFETY: nobody uses the chunk yet. Where it stays, it is full of zeroes as well.
+    // SAFETY: the chunk is not used yet. If it stays, it is full of zeroes as well.
     let _ = unsafe { kernel::discard(space.address_of(chunk), HUGE_PAGES as usize * PAGE) };
 }
 
-/// Whether three quarters of a chunk's memory are there; taken for granted where the kernel does
-/// not tell.
+/// Whether three quarters of a chunk are in memory; true if the kernel does not report it.
 fn is_filled(space: &AddressSpace, chunk: u32) -> bool {
     let bytes = HUGE_PAGES as usize * PAGE;
     // SAFETY: the chunk is ours.
@@ -194,11 +192,11 @@ fn is_filled(space: &AddressSpace, chunk: u32) -> bool {
         .map_or(true, |there| there >= bytes / 4 * 3)
 }
 
-/// The thread's CPU time for the first touch of an address that nobody uses yet; `None` when
-/// the kernel does not tell.
+/// The thread's CPU time for the first touch of an unused address; `None` if the kernel does not
+/// report it.
 fn time_touch(address: usize) -> Option<u64> {
     let before = kernel::thread_cpu_ns();
-    // SAFETY: accessible, and nobody's so far.
+    // SAFETY: accessible, and not used yet.
     unsafe { kernel::touch(address) };
     Some(kernel::thread_cpu_ns().ok()?.saturating_sub(before.ok()?))
 }
@@ -215,7 +213,7 @@ mod tests {
         pages
     }
 
-    /// Chunks that got huge pages out of `chunks`, of which each costs so much.
+    /// The number of chunks out of `chunks` that get huge pages if each costs `ns`.
     fn tried(pages: &mut HugePages, chunks: u32, ns: u64) -> u32 {
         let mut tried = 0;
         for _ in 0..chunks {

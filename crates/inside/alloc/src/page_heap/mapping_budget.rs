@@ -1,36 +1,37 @@
 //! How many mappings the allocator adds to those of the process, and the limit that it keeps.
 //!
-//! The kernel describes memory by mappings: neighbouring ranges with the same properties share
-//! one. A range that gets a property of its own (huge pages, no access, pages that were moved
-//! there) splits the mapping around it. A process may have `vm.max_map_count` of them, 65,530
-//! by default; beyond that every mmap of the process fails, and with it thread creation and
-//! dlopen (Documentation/admin-guide/sysctl/vm.rst). So whoever gives a range a property of its
-//! own asks here first, and does without when the answer is no; whoever makes the range equal to
-//! its neighbours again says so.
+//! The kernel describes memory by mappings: neighbouring ranges with the same properties share one.
+//! A range that gets a property of its own (huge pages, no access, pages that were moved there)
+//! splits the mapping around it. A process may have `vm.max_map_count` of them, 65,530 by default.
+//! Beyond that every mmap of the process fails, and with it thread creation and dlopen
+//! (Documentation/admin-guide/sysctl/vm.rst). So code that gives a range a property of its own asks
+//! here first, and does without it if the answer is no. Code that makes the range equal to its
+//! neighbours again reports this here.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::os::kernel;
 
-/// The part of what the system allows that the allocator may use for itself.
+/// The share of the system's limit that the allocator may use.
 const PART: u32 = 16;
-/// The most that it uses, whatever the system allows: page faults search among all mappings.
+/// The most that it uses, whatever the system's limit, because page faults search all mappings.
 const MOST: u32 = 4096;
-/// What Linux allows by default; taken for granted where the system does not tell.
+/// Linux's default limit; assumed if the system does not report its own.
 const USUAL_LIMIT: u32 = 65_530;
-/// Ranges of at least this many bytes gain the most: the second half of the limit is theirs.
+/// Ranges of at least this many bytes gain the most; the second half of the limit is reserved for
+/// them.
 const LONG: usize = 32 << 20;
 
 /// Mappings added so far.
 static ADDED: AtomicU32 = AtomicU32::new(0);
-/// The most there may be; 0 until it is known.
+/// The limit; 0 until it is known.
 static LIMIT: AtomicU32 = AtomicU32::new(0);
-/// The process was forked. A range that is mapped anew stays a mapping of its own here: the kernel
-/// merges none with those that came from the parent (mm/vma.c, is_mergeable_anon_vma).
+/// The process was forked. A range that is mapped anew then stays a mapping of its own: the kernel
+/// does not merge it with mappings that come from the parent (mm/vma.c, is_mergeable_anon_vma).
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Counts mappings that a range of so many bytes is about to add. False when that would be too
-/// many: the range must stay as it is.
+/// Counts mappings that a range of this many bytes is about to add. Returns false if that would be
+/// too many; the range must then stay as it is.
 pub fn add(mappings: u32, bytes: usize) -> bool {
     let limit = if bytes >= LONG { limit() } else { limit() / 2 };
     let raised = |added: u32| added.checked_add(mappings).filter(|&sum| sum <= limit);
@@ -42,7 +43,7 @@ pub fn remove(mappings: u32) {
     ADDED.fetch_sub(mappings, Ordering::Relaxed);
 }
 
-/// Whether a range that is mapped anew shares its neighbours' mapping. One whose protection or
+/// Whether a range that is mapped anew shares its neighbours' mapping. A range whose protection or
 /// advice becomes theirs always does.
 pub fn can_merge() -> bool {
     !FORKED.load(Ordering::Relaxed)
@@ -53,8 +54,8 @@ pub fn forked() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// Asks the system for its limit: when the library is loaded, for later the program may be no
-/// longer allowed to open files.
+/// Reads the system's limit when the library is loaded, because later the program may no longer be
+/// allowed to open files.
 pub fn prepare() {
     limit();
 }
@@ -70,7 +71,7 @@ fn limit() -> u32 {
     }
 }
 
-/// What the allocator may add where the system allows so many.
+/// The most that the allocator may add under this limit of the system.
 fn limit_from(system: u32) -> u32 {
     (system / PART).clamp(1, MOST)
 }

@@ -1,8 +1,8 @@
-//! Memory of a region by the page: runs of pages, which of them get huge pages, and how many
-//! mappings that takes.
+//! The pages of a region: runs of pages, which of them get huge pages, and how many mappings that
+//! takes.
 //!
-//! The state of a region lies at the beginning of its slots. Each layer that keeps something by
-//! region has a structure of its own for it, which begins with that of the layer below.
+//! The state of a region lies at the beginning of its slots. Each layer with data per region has a
+//! structure of its own for it, which begins with that of the layer below.
 
 pub mod advice;
 #[cfg(test)]
@@ -23,10 +23,10 @@ pub use heap::PageHeap;
 /// The pages of a region. All zeroes until [`Self::start`].
 #[repr(C)]
 pub struct Region {
-    /// Its number: a node's is that of the region of its small objects.
+    /// Its number. A node's number is that of the region of its small objects.
     pub number: usize,
-    /// First page that was never handed out: below it, spans are accessible. For those who
-    /// do not hold the lock.
+    /// First page that was never handed out; spans below it are accessible. For readers that do not
+    /// hold the lock.
     pub reached: AtomicU32,
     /// Runs of pages, and spans with free objects.
     pages: CacheAligned<Lock<PageHeap>>,
@@ -36,12 +36,12 @@ impl Region {
     /// A region by its number, which is below the number of regions.
     #[inline]
     pub fn of(space: &AddressSpace, number: usize) -> &'static Self {
-        // SAFETY: the state of a region begins with this, is accessible and all zeroes before the
-        // space is published, and is never taken away.
+        // SAFETY: the state of a region begins with this structure, is accessible and all zeroes
+        // before the space is published, and is never unmapped.
         unsafe { &*(space.state(number) as *const Self) }
     }
 
-    /// Begins with nothing used.
+    /// Starts with no page used.
     pub fn start(&mut self, space: &AddressSpace, number: usize) {
         self.number = number;
         self.pages.0.lock().start(space, number);

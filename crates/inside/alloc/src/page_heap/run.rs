@@ -1,17 +1,17 @@
-//! Runs of pages: what they are taken for, and where they begin.
+//! Runs of pages: their purpose, and where they begin.
 
-/// What a run is taken for.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Small objects, span after span: all of it will be used, and soon.
     Objects,
-    /// A block, of which its owner may use any part, or none.
+    /// A block, of which the owner may use any part, or none.
     Block,
-    /// A block to which the contents of another one are about to be moved.
+    /// A block to which the contents of another one will be moved.
     Target,
 }
 
-/// Where a run shall begin: at a page whose number, counted from address 0, leaves `rest` when
+/// Where a run must begin: at a page whose number, counted from address 0, leaves `rest` when
 /// divided by `by`, a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
@@ -25,12 +25,13 @@ impl Begin {
     /// At any page.
     pub const ANYWHERE: Self = Self { by: 1, rest: 0 };
 
-    /// At a multiple of so many pages, a power of two.
+    /// At a multiple of this many pages, a power of two.
     pub fn at_multiple_of(pages: u32) -> Self {
         Self { by: pages, rest: 0 }
     }
 
-    /// Pages from this one, counted from address 0, to the first one where a run may begin.
+    /// Number of pages from this one, counted from address 0, to the first at which a run may
+    /// begin.
     pub fn skip(self, page: usize) -> u32 {
         (self.rest.wrapping_sub(page as u32)) & (self.by - 1)
     }
