@@ -5,9 +5,9 @@
 //!        | NULL  | object | object | ...    |      |   top -> next free word
 //! ```
 //!
-//! A thread pops and pushes objects at `top`; the NULL in front ends the popping without
-//! a comparison. Objects themselves are not touched, so that memory never used stays
-//! untouched, and a program that writes past an object reaches no pointer of ours.
+//! A thread pops and pushes objects at `top`; the NULL at the front ends the popping without a
+//! comparison. Objects themselves are not touched. So memory that was never used stays untouched,
+//! and a program that writes past an object reaches no pointer of ours.
 //!
 //! While a magazine is on a stack ([`crate::central::stack`]), its word 0 links to the next one.
 
@@ -29,8 +29,8 @@ pub struct Magazine {
 }
 
 impl Magazine {
-    /// The magazine in which a bin's pointer lies, which is past word 0 and at most one past
-    /// the last.
+    /// The magazine that contains a bin's pointer, which is past word 0 and at most one past the
+    /// last.
     #[inline]
     pub fn of(pointer: *mut *mut u8) -> *mut Self {
         ((pointer as usize - 8) & !(size_of::<Self>() - 1)) as *mut Self
@@ -42,44 +42,44 @@ impl Magazine {
         this.cast::<*mut u8>().wrapping_add(index)
     }
 
-    /// Writes an object to a word, at which another thread may look (see [`Self::glance`]).
+    /// Writes an object to a word that another thread may read (see [`Self::glance`]).
     ///
     /// # Safety
-    /// The word is one of a magazine that is the caller's alone.
+    /// The magazine belongs to the caller alone.
     #[inline]
     pub unsafe fn put(word: *mut *mut u8, object: *mut u8) {
-        // SAFETY: by contract; words are aligned, and magazines are never taken away.
+        // SAFETY: by contract; words are aligned, and magazines are never unmapped.
         unsafe { AtomicPtr::from_ptr(word) }.store(object, Ordering::Relaxed);
     }
 
     /// The first words for objects.
     ///
     /// # Safety
-    /// The magazine is the caller's alone, and has that many words for objects.
+    /// The magazine belongs to the caller alone, and has that many words for objects.
     pub unsafe fn words<'a>(this: *mut Self, count: usize) -> &'a [AtomicPtr<u8>] {
-        // SAFETY: by contract; an atomic pointer has the form of a pointer.
+        // SAFETY: by contract; an atomic pointer has the layout of a pointer.
         unsafe { slice::from_raw_parts(Self::word(this, 1).cast::<AtomicPtr<u8>>(), count) }
     }
 
     /// The object in a word, which another thread may be changing.
     pub fn glance(this: *mut Self, index: usize) -> *mut u8 {
         debug_assert!(index < WORDS);
-        // SAFETY: magazines are never taken away.
+        // SAFETY: magazines are never unmapped.
         unsafe { &(*this).words[index] }.load(Ordering::Relaxed) as *mut u8
     }
 
-    /// Links a magazine without objects to another one, or to none: by its number, as on a stack,
-    /// for others may look at the word as if it were still on one.
+    /// Links a magazine without objects to another one, or to none. The link is a number, as on a
+    /// stack, because other threads may read the word as if it were still on one.
     ///
     /// # Safety
-    /// The magazine is the caller's alone.
+    /// The magazine belongs to the caller alone.
     pub unsafe fn chain(space: &AddressSpace, this: *mut Self, below: *mut Self) {
         let number = if below.is_null() { 0 } else { slot_index(space, below) };
-        // SAFETY: the caller's; atomic, for others may look at it: see `Links`.
+        // SAFETY: the magazine is the caller's; atomic, because others may read it: see `Links`.
         unsafe { &(*this).words[0] }.store(u64::from(number), Ordering::Relaxed);
     }
 
-    /// Undoes that; what it was linked to, or null.
+    /// Undoes [`Self::chain`]; returns the magazine that it was linked to, or null.
     ///
     /// # Safety
     /// As [`Self::chain`].
@@ -127,8 +127,8 @@ impl Links for AddressSpace {
 
     #[inline]
     fn word(&self, number: u32) -> &AtomicU64 {
-        // SAFETY: numbers on a stack name magazines, whose memory is never taken away; the
-        // word is only ever accessed atomically while others may look at it.
+        // SAFETY: numbers on a stack name magazines, whose memory is never unmapped. The word is
+        // only accessed atomically while others may read it.
         unsafe { &(*at(self, number)).words[0] }
     }
 }
@@ -140,7 +140,7 @@ mod tests {
     use crate::central::stack::Stack;
     use crate::global;
 
-    /// Whoever walks a stack may come by a magazine that was just taken off it.
+    /// A thread that walks a stack may reach a magazine that was just taken off it.
     #[test]
     fn a_chain_leads_nobody_astray_who_takes_it_for_a_stack() {
         let space = global::get().expect("address space");

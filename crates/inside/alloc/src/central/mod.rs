@@ -1,5 +1,5 @@
-//! What the threads of a node share: stacks of magazines without locks, depots made of them, and
-//! the memory that magazines are made of.
+//! What the threads of a node share: lock-free stacks of magazines, depots made of them, and the
+//! memory for magazines.
 
 pub mod magazine;
 pub mod node_state;

@@ -1,4 +1,4 @@
-//! What a node's threads share: depots, inbox, and magazines without objects.
+//! What a node's threads share: depots, inbox, and empty magazines.
 
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,16 +12,16 @@ use crate::os::cache_line::CacheAligned;
 use crate::os::lock::Lock;
 use crate::page_heap::Region;
 
-/// Stacks of the magazines of a class: threads with different ones do not exchange what both have
-/// enough of, and the objects' cache lines with it.
+/// Stacks of the magazines of a class. Threads with different stacks do not exchange magazines, and
+/// the objects' cache lines with them, as long as each has enough.
 pub const SHARDS: usize = 4;
 
-/// Where a thread puts its magazines of a class, and looks for them first.
+/// The stack to which a thread gives its magazines of a class, and from which it takes them first.
 #[derive(Clone, Copy, Debug)]
 pub struct Shard {
     /// The class.
     pub class: usize,
-    /// Which of the class's.
+    /// Its number within the class.
     pub number: usize,
 }
 
@@ -35,11 +35,11 @@ fn from_own<T>(shards: &[CacheAligned<T>; SHARDS], own: usize) -> impl Iterator<
 #[repr(C)]
 pub struct NodeState {
     region: Region,
-    /// Magazines by class and shard.
+    /// Full and partly full magazines, by class and shard.
     depots: [[CacheAligned<Depot>; SHARDS]; CLASSES],
     /// Objects of this node that threads of other nodes freed, of any class.
     pub inbox: CacheAligned<Depot>,
-    /// Magazines without objects, by shard.
+    /// Empty magazines, by shard.
     empties: [CacheAligned<Stack>; SHARDS],
     slots: Lock<Slots>,
     /// When the next tick is due, in milliseconds.
@@ -64,14 +64,13 @@ impl NodeState {
         unsafe { &*(space.state(number) as *const Self) }
     }
 
-    /// Begins with nothing used behind the state of the region, which takes so many bytes.
+    /// Starts with nothing used after the state of the region, which takes `state_bytes`.
     pub fn start(&mut self, space: &AddressSpace, number: usize, state_bytes: usize) {
         self.region.start(space, number);
         self.slots.lock().start(space, number, state_bytes);
     }
 
-    /// A magazine without objects, from another shard when there is none on this one; `None` when
-    /// there is no memory.
+    /// An empty magazine, from another shard if this one has none; `None` if there is no memory.
     pub fn empty_magazine(&self, space: &AddressSpace, shard: usize) -> Option<*mut Magazine> {
         let found = from_own(&self.empties, shard).find_map(|empties| empties.pop(space));
         if let Some((magazine, ..)) = found {
@@ -80,17 +79,17 @@ impl NodeState {
         self.take_slots(space, 1).map(|slot| magazine::at(space, slot))
     }
 
-    /// Takes back a magazine without objects, on a shard of its own node.
+    /// Takes back an empty magazine, on a shard of its own node.
     ///
     /// # Safety
-    /// The magazine is the caller's alone.
+    /// The magazine belongs to the caller alone.
     pub unsafe fn recycle(space: &AddressSpace, shard: usize, magazine: *mut Magazine) {
         let home = space.node_of_slot(magazine::slot_index(space, magazine));
         // SAFETY: by contract.
         unsafe { Self::of(space, home).empties[shard].0.push(space, magazine, 0) };
     }
 
-    /// Takes so many slots; the first one. See [`Slots::take`].
+    /// Takes `count` slots; returns the first one. See [`Slots::take`].
     pub fn take_slots(&self, space: &AddressSpace, count: u32) -> Option<u32> {
         self.slots.lock().take(space, self.number, count)
     }
@@ -100,15 +99,16 @@ impl NodeState {
         self.slots.lock().used_bytes(space, self.number)
     }
 
-    /// Magazines without objects that nobody holds.
+    /// Number of empty magazines that no thread holds.
     pub fn empty_magazines(&self, space: &AddressSpace) -> usize {
         self.empties.iter().map(|empties| empties.0.depth(space) as usize).sum()
     }
 
-    /// Gives it a magazine with so many objects for a shard of the class; how many there are now.
+    /// Gives a magazine with `objects` objects to a shard of its class; returns how many magazines
+    /// are there now.
     ///
     /// # Safety
-    /// The magazine is the caller's alone and holds objects of this class and node.
+    /// The magazine belongs to the caller alone and holds objects of this class and node.
     #[inline]
     pub unsafe fn give(
         &self,
@@ -121,8 +121,8 @@ impl NodeState {
         unsafe { self.depots[shard.class][shard.number].0.give(space, magazine, objects) }
     }
 
-    /// Takes a magazine of a class and its number of objects, from another shard when there is none
-    /// on this one.
+    /// Takes a magazine of a class and its number of objects, from another shard if this one has
+    /// none.
     #[inline]
     pub fn take(&self, space: &AddressSpace, shard: Shard) -> Option<(*mut Magazine, usize)> {
         from_own(&self.depots[shard.class], shard.number).find_map(|depot| depot.take(space))
@@ -139,13 +139,13 @@ impl NodeState {
         self.depots[class].iter().map(|depot| depot.0.objects(space)).sum()
     }
 
-    /// Its magazines, class by class, and those that came home: no thread of the node may ever
-    /// ask for them.
+    /// Its depots, class by class, and the inbox, because no thread of the node may ever take
+    /// magazines from them.
     pub fn depots(&self) -> impl Iterator<Item = &Depot> {
         self.depots[1..].iter().flatten().chain([&self.inbox]).map(|depot| &depot.0)
     }
 
-    /// Whether a tick is due; then the caller, alone, does it.
+    /// Whether a tick is due. If so, only the caller performs it.
     #[inline]
     pub fn tick_due(&self, now_ms: u64, every_ms: u64) -> bool {
         let due = self.next_tick.load(Ordering::Relaxed);
@@ -180,8 +180,8 @@ mod tests {
         let node = NodeState::of(space, 0);
         let [first, second] = [1, 2].map(|number| Shard { class: CLASSES - 1, number });
         let [one, other] = [1, 2].map(|shard| node.empty_magazine(space, shard).expect("memory"));
-        // Without objects, in case that reclamation comes by.
-        // SAFETY: both are the test's alone.
+        // Without objects, in case that reclamation takes it.
+        // SAFETY: both belong to the test alone.
         unsafe {
             node.give(space, first, one, 0);
             node.give(space, second, other, 0);

@@ -1,4 +1,4 @@
-//! The slots of a region: memory for magazines and for what threads hold.
+//! The slots of a region: memory for magazines and for the state of threads.
 
 use crate::layout::address_space::{AddressSpace, FIRST_SLOTS, SLOT};
 use crate::os::kernel;
@@ -6,7 +6,8 @@ use crate::os::kernel;
 /// Bytes by which the accessible part grows.
 const GROWTH: usize = 1 << 20;
 
-/// Which slots of a region are in use. All zeroes until [`Self::start`]; none is given back.
+/// Which slots of a region are in use. All zeroes until [`Self::start`]; slots are never given
+/// back.
 #[repr(C)]
 pub struct Slots {
     next: u32,
@@ -15,7 +16,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Begins behind the state of the region, which takes so many bytes.
+    /// Starts after the state of the region, which takes `state_bytes`.
     pub fn start(&mut self, space: &AddressSpace, region: usize, state_bytes: usize) {
         assert!(state_bytes <= FIRST_SLOTS);
         let first = space.first_slot(region);
@@ -24,7 +25,8 @@ impl Slots {
         self.end = first + space.slots_per_node();
     }
 
-    /// Takes so many slots, which are all zeroes; the first one. `None` when there is no memory.
+    /// Takes `count` slots, which are all zeroes; returns the first one. `None` if there is no
+    /// memory.
     pub fn take(&mut self, space: &AddressSpace, region: usize, count: u32) -> Option<u32> {
         let slot = self.next;
         let end = slot + count;
@@ -33,7 +35,7 @@ impl Slots {
         }
         if end > self.committed {
             let start = space.slot(self.committed);
-            // SAFETY: slots not accessible before, within the region's share.
+            // SAFETY: slots that were not accessible before, within the region's share.
             unsafe {
                 space.place(region, start, GROWTH);
                 kernel::commit(start, GROWTH).ok()?;
@@ -44,7 +46,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// Bytes in use, the region's state among them.
+    /// Bytes in use, including the region's state.
     pub fn used_bytes(&self, space: &AddressSpace, region: usize) -> usize {
         (self.next - space.first_slot(region)) as usize * SLOT
     }

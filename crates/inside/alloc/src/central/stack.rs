@@ -1,17 +1,17 @@
-//! Stacks of magazines without locks, and depots made of them.
+//! Lock-free stacks of magazines, and depots made of them.
 //!
-//! One compare-and-swap moves a whole magazine (numalloc section 3.2 moves sub-lists for the
-//! same reason). While a magazine is on a stack, a word of it links to the next one.
-//! Magazines are named by number, which leaves half of the stack's word for a tag against
-//! reuse between a read and the swap (Treiber 1986, with the tag of IBM's System/370).
+//! One compare-and-swap moves a whole magazine (numalloc section 3.2 moves sub-lists for the same
+//! reason). While a magazine is on a stack, one of its words links to the next one. Magazines are
+//! named by number, which leaves half of the stack's word for a tag. The tag detects reuse between
+//! a read and the swap (Treiber 1986, with the tag of IBM's System/370).
 //!
-//! Nothing here knows what a magazine is, but for its number and its word: so all
-//! interleavings can be tried in small models.
+//! This module knows nothing about magazines but their number and their word, so that small models
+//! can try all interleavings.
 
 use crate::layout::size_class::MAGAZINE_MAX;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Where magazines and their words are found.
+/// Where to find magazines and their words.
 pub trait Links {
     /// A magazine.
     type Magazine: Copy;
@@ -19,18 +19,18 @@ pub trait Links {
     fn number(&self, magazine: Self::Magazine) -> u32;
     /// The magazine of a number.
     fn magazine(&self, number: u32) -> Self::Magazine;
-    /// Its word, which may be looked at as long as the process lives.
+    /// Its word, which may be read for the lifetime of the process.
     fn word(&self, number: u32) -> &AtomicU64;
 }
 
-/// What a magazine's word says while it is on a stack.
+/// The contents of a magazine's word while it is on a stack.
 #[derive(Clone, Copy)]
 struct Link {
     /// Number of the magazine below; 0 at the end.
     below: u32,
     /// Objects in this one.
     objects: u32,
-    /// Magazines on the stack up to and with this one, as far as the field goes.
+    /// Number of magazines on the stack up to and including this one, up to the size of the field.
     depth: u32,
 }
 
@@ -59,10 +59,10 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Puts a magazine with this many objects on top; how many there are now.
+    /// Puts a magazine with `objects` objects on top; returns how many magazines there are now.
     ///
     /// # Safety
-    /// The magazine is the caller's alone.
+    /// The magazine belongs to the caller alone.
     pub unsafe fn push<L: Links>(&self, links: &L, magazine: L::Magazine, objects: usize) -> u32 {
         let number = links.number(magazine);
         let mut top = self.top.load(Ordering::Acquire);
@@ -84,13 +84,13 @@ impl Stack {
     pub fn pop<L: Links>(&self, links: &L) -> Option<(L::Magazine, usize, u32)> {
         let mut top = self.top.load(Ordering::Acquire);
         while top as u32 != 0 {
-            // Another thread may take this magazine now and change the word; then the tag
-            // has changed too and what was read is not used.
+            // Another thread may take this magazine now and change the word. The tag has then
+            // changed too, and the value read here is not used.
             let link = Link::of(links, top as u32);
             let next = tagged(link.below, top);
             match self.top.compare_exchange_weak(top, next, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => {
-                    // Taken off the stack, it is ours alone.
+                    // The magazine is off the stack and belongs to this thread alone.
                     links.word(top as u32).store(0, Ordering::Relaxed);
                     let left = link.depth.saturating_sub(1);
                     return Some((links.magazine(top as u32), link.objects as usize, left));
@@ -101,17 +101,17 @@ impl Stack {
         None
     }
 
-    /// Whether there is nothing on it, at this moment.
+    /// Whether the stack is empty at this moment.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.top.load(Ordering::Relaxed) as u32 == 0
     }
 
-    /// Looks at every magazine on it and its number of objects, and takes none. What other
-    /// threads move meanwhile may be missed or seen twice.
+    /// Visits every magazine on it and its number of objects, and takes none. Magazines that other
+    /// threads move meanwhile may be missed or visited twice.
     pub fn look<L: Links>(&self, links: &L, mut look: impl FnMut(L::Magazine, usize)) {
         let mut number = self.top.load(Ordering::Acquire) as u32;
-        // A magazine that was moved leads into another stack: not for ever.
+        // A magazine that was moved leads into another stack, so the number of steps is limited.
         let mut left = self.depth(links);
         while number != 0 && left > 0 {
             let link = Link::of(links, number);
@@ -121,7 +121,7 @@ impl Stack {
         }
     }
 
-    /// Magazines on it, at this moment.
+    /// Number of magazines on it at this moment.
     pub fn depth(&self, links: &impl Links) -> u32 {
         match self.top.load(Ordering::Acquire) as u32 {
             0 => 0,
@@ -135,23 +135,23 @@ fn tagged(number: u32, before: u64) -> u64 {
     u64::from(number) | (before & !u64::from(u32::MAX)).wrapping_add(1 << 32)
 }
 
-/// Full and partly full magazines: of one class, of a node or of a thread, or of all classes
-/// on their way home. All zeroes is an empty one.
+/// Full and partly full magazines: of one class, of a node or of a thread, or of all classes in an
+/// inbox. All zeroes is an empty depot.
 #[derive(Default)]
 #[repr(C)]
 pub struct Depot {
     stack: Stack,
-    /// Fewest magazines since the last tick: so many were not needed.
+    /// Fewest magazines since the last tick: this many were not needed.
     low: AtomicU32,
-    /// Magazines to return to their pages, because nobody needed them during a tick.
+    /// Magazines to return to their pages, because no thread needed them during a tick.
     idle: AtomicU32,
 }
 
 impl Depot {
-    /// Gives it a magazine; how many there are now.
+    /// Gives it a magazine; returns how many magazines there are now.
     ///
     /// # Safety
-    /// The magazine is the caller's alone and holds objects of this class and node.
+    /// The magazine belongs to the caller alone and holds objects of this class and node.
     #[inline]
     pub unsafe fn give<L: Links>(&self, links: &L, magazine: L::Magazine, objects: usize) -> u32 {
         // SAFETY: by contract.
@@ -171,7 +171,8 @@ impl Depot {
         Some((magazine, objects))
     }
 
-    /// Ends a tick: what was never needed during it is idle from now on. How many that are.
+    /// Ends a tick: magazines that were never needed during it are idle from now on. Returns their
+    /// number.
     pub fn tick(&self, links: &impl Links) -> u32 {
         let depth = self.stack.depth(links);
         let idle = self.low.swap(depth, Ordering::Relaxed).min(depth);
@@ -179,18 +180,18 @@ impl Depot {
         idle
     }
 
-    /// Magazines in it, at this moment.
+    /// Number of magazines in it at this moment.
     #[inline]
     pub fn depth(&self, links: &impl Links) -> u32 {
         self.stack.depth(links)
     }
 
-    /// Looks at every magazine in it and its number of objects; see [`Stack::look`].
+    /// Visits every magazine in it and its number of objects; see [`Stack::look`].
     pub fn look<L: Links>(&self, links: &L, look: impl FnMut(L::Magazine, usize)) {
         self.stack.look(links, look);
     }
 
-    /// Objects in it, at this moment.
+    /// Number of objects in it at this moment.
     pub fn objects(&self, links: &impl Links) -> usize {
         let mut sum = 0;
         self.look(links, |_, objects| sum += objects);
@@ -202,7 +203,7 @@ impl Depot {
         if self.idle.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        // A race may take one more than was idle, which costs nothing but a refill.
+        // A race may take one more than was idle, which costs only a refill.
         let idle = self.idle.load(Ordering::Relaxed).saturating_sub(1);
         self.idle.store(idle, Ordering::Relaxed);
         self.take(links)
