@@ -1,5 +1,5 @@
-//! The way back of small objects: from magazines to the bits of their spans, and from spans that are
-//! all free to the page heap.
+//! The way back of small objects: from magazines to the bits of their spans, and from free spans to
+//! the page heap.
 
 use core::ops::Range;
 
@@ -15,18 +15,19 @@ use crate::slab::list;
 
 /// Returns all objects of a magazine to their spans.
 ///
-/// The magazine is the caller's, and holds that many objects of this node.
+/// The magazine belongs to the caller, and holds that many objects of this node.
 pub fn return_magazine(space: &AddressSpace, node: usize, magazine: *mut Magazine, objects: usize) {
-    // SAFETY: taken from a stack, the magazine is ours; that many words hold objects.
+    // SAFETY: the magazine was taken from a stack and is ours; that many words hold objects.
     let objects = unsafe { core::slice::from_raw_parts(Magazine::word(magazine, 1), objects) };
     return_objects(space, node, objects);
-    // SAFETY: nothing refers to it any more.
+    // SAFETY: nothing refers to it.
     unsafe { NodeState::recycle(space, 0, magazine) };
 }
 
-/// Marks objects as free in their spans. A span that is all free goes back to the page heap.
+/// Marks objects as free in their spans. A span that is entirely free goes back to the page heap.
 ///
-/// They are of this node, but for those that stayed here because they are not sent home.
+/// The objects belong to this node, except for those that stayed here because they are not sent
+/// home.
 pub fn return_objects(space: &AddressSpace, node: usize, objects: &[*mut u8]) {
     let now_ms = kernel::now_ms() as u32;
     let mut held = node;
@@ -43,7 +44,7 @@ pub fn return_objects(space: &AddressSpace, node: usize, objects: &[*mut u8]) {
     }
 }
 
-/// Returns memory of a span that no object was made of.
+/// Returns memory of a span that was never divided into objects.
 pub fn return_fresh(space: &AddressSpace, node: usize, class: usize, fresh: Range<usize>) {
     if !fresh.is_empty() {
         return_fresh_locked(space, &mut Region::of(space, node).lock(), class, fresh);
@@ -96,7 +97,7 @@ unsafe fn return_object(space: &AddressSpace, pages: &mut PageHeap, object: usiz
     }
 }
 
-/// Gives a span that is all free to the page heap.
+/// Gives a span that is entirely free to the page heap.
 fn dissolve(space: &AddressSpace, pages: &mut PageHeap, class: usize, page: u32, now_ms: u32) {
     let info = &size_class::TABLE[class];
     for back in 0..info.pages {

@@ -1,8 +1,8 @@
 //! Hardened mode: every object goes through its span's bits.
 //!
-//! The bins of hardened caches hold nothing, so that every call takes the slow path; there
-//! the bits know exactly which objects are free. A second free, or one of a pointer into an
-//! object, ends the process. Freed memory is reused in random order, and not at once.
+//! The bins of hardened caches are empty, so every call takes the slow path. There, the bits show
+//! exactly which objects are free. A second free, or a free of a pointer into an object, ends the
+//! process. Freed memory is reused in random order, and not at once.
 
 use core::ptr::null_mut;
 
@@ -12,15 +12,15 @@ use crate::os::random;
 use crate::page_heap::{PageHeap, Region};
 use crate::slab::{give_back, spans};
 
-/// An object of a class, chosen at random among those that are free; null without memory.
+/// An object of a class, chosen at random among the free ones; null if there is no memory.
 pub fn allocate(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
     let mut pages = Region::of(space, node).lock();
     if pages.partial[class] == 0 {
         let size = size_class::TABLE[class].size as usize;
         let Some(start) = spans::take_span(space, &mut pages, class) else { return null_mut() };
         let end = start + size_class::TABLE[class].capacity as usize * size;
-        // The last one stays out until the others are in: a span that is all free would go
-        // straight back.
+        // The last object stays out until the others are in, because a span that is entirely free
+        // would go straight back.
         let last = end - size;
         give_back::return_fresh_locked(space, &mut pages, class, start..last);
         return last as *mut u8;
@@ -29,7 +29,7 @@ pub fn allocate(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
     pick(space, &mut pages, class, page)
 }
 
-/// Takes a free object of a listed span, the first from a random place on.
+/// Takes a free object of a listed span: the first one from a random position on.
 fn pick(space: &AddressSpace, pages: &mut PageHeap, class: usize, page: u32) -> *mut u8 {
     let info = &size_class::TABLE[class];
     let words = (info.capacity as usize).div_ceil(64);

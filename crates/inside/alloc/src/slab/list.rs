@@ -19,7 +19,7 @@ pub fn add(space: &AddressSpace, pages: &mut PageHeap, class: usize, page: u32) 
     }
 }
 
-/// Takes a span off that list.
+/// Removes a span from that list.
 pub fn remove(space: &AddressSpace, pages: &mut PageHeap, class: usize, page: u32) {
     debug_assert!(class < CLASSES);
     // SAFETY: spans in use, under the lock.

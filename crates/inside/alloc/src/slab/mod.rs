@@ -1,5 +1,5 @@
-//! Small objects: spans of them are taken from the page heap, carved, searched for free objects,
-//! and given back.
+//! Small objects: their spans are taken from the page heap, carved, searched for free objects, and
+//! given back.
 
 pub mod give_back;
 pub mod harden;

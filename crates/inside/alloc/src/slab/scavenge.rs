@@ -1,7 +1,7 @@
-//! Memory between the objects of a span: given back system page by system page.
+//! Scavenging: returns the free memory between the objects of a span, one system page at a time.
 //!
-//! When few objects of many are kept, spans do not become free, but most of their pages
-//! hold no object. As free objects carry no links, those pages can be given back alone.
+//! If a few objects of many are kept, spans do not become free, but most of their pages hold no
+//! object. Free objects contain no links, so those pages can be returned alone.
 
 use crate::layout::address_space::AddressSpace;
 use crate::layout::size_class::{self, PAGE};
@@ -9,12 +9,12 @@ use crate::layout::span::Use;
 use crate::os::kernel;
 use crate::page_heap::{PageHeap, Region};
 
-/// Time without a returned object after which a span's holes are given back.
+/// Time without a returned object after which a span is scavenged.
 const IDLE_MS: u32 = 2000;
-/// Spans looked at under the lock at a time.
+/// Number of spans that are examined each time the lock is taken.
 const BATCH: u32 = 1024;
 
-/// Gives the holes of idle spans back; whether some spans are not idle long enough.
+/// Scavenges idle spans; returns whether some spans are not idle long enough.
 pub fn purge(space: &AddressSpace, region: &Region, now_ms: u32) -> bool {
     let first = space.first_page(region.number);
     let mut waiting = false;
@@ -47,7 +47,7 @@ pub fn purge(space: &AddressSpace, region: &Region, now_ms: u32) -> bool {
     }
 }
 
-/// Gives the holes of one span back.
+/// Scavenges one span.
 fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
     let start = space.address_of(page);
     // SAFETY: the span is in use, and under the lock.
@@ -59,7 +59,7 @@ fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
         index >= info.capacity as usize
             || unsafe { *space.bits(page).add(index / 64) } >> (index % 64) & 1 == 1
     };
-    // The smallest piece that can be given back.
+    // The smallest piece that can be returned.
     let bytes = kernel::page_size();
     let end = start + pages as usize * PAGE;
     let mut hole = start..start;
@@ -77,7 +77,7 @@ fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
 
 fn give_back(hole: &core::ops::Range<usize>) {
     if !hole.is_empty() {
-        // SAFETY: no object lies there, and none can be handed out while the lock is held.
+        // SAFETY: there is no object in it, and none can be handed out while the lock is held.
         let _ = unsafe { kernel::discard(hole.start, hole.len()) };
     }
 }

@@ -11,9 +11,9 @@ use crate::page_heap::run::{Begin, Purpose, Run};
 use crate::page_heap::{PageHeap, Region};
 use crate::slab::{give_back, list};
 
-/// What [`take`] found.
+/// The result of [`take`].
 pub enum Taken {
-    /// So many objects of spans in use, written to the words.
+    /// This many objects of spans in use, written to the words.
     Objects(usize),
     /// The address of a new span.
     Span(usize),
@@ -21,8 +21,8 @@ pub enum Taken {
     Nothing,
 }
 
-/// Finds free objects of a class in spans in use, or else takes a new span, out of the
-/// thread's own bag if it has one.
+/// Finds free objects of a class in spans in use, or else takes a new span, from the thread's own
+/// bag if it has one.
 pub fn take(
     space: &AddressSpace,
     node: usize,
@@ -44,7 +44,7 @@ pub fn take(
     run.map_or(Taken::Nothing, |run| Taken::Span(describe(space, &mut pages, class, run)))
 }
 
-/// Takes a run out of 2 MiB that belong to one thread: what incremental sharing avoids.
+/// Takes a run out of 2 MiB that belong to one thread, which incremental sharing avoids.
 fn take_of_bag(
     space: &AddressSpace,
     pages: &mut PageHeap,
@@ -62,7 +62,7 @@ fn take_of_bag(
     Some(run)
 }
 
-/// Gives back what is left in a thread's bag.
+/// Gives back the rest of a thread's bag.
 pub fn return_bag(space: &AddressSpace, pages: &mut PageHeap, bag: &mut Run) {
     if bag.pages > 0 {
         pages.give(space, *bag, kernel::now_ms() as u32);
@@ -70,14 +70,14 @@ pub fn return_bag(space: &AddressSpace, pages: &mut PageHeap, bag: &mut Run) {
     }
 }
 
-/// Takes a new span; its address.
+/// Takes a new span; returns its address.
 pub fn take_span(space: &AddressSpace, pages: &mut PageHeap, class: usize) -> Option<usize> {
     let run =
         pages.take(space, size_class::TABLE[class].pages, Begin::ANYWHERE, Purpose::Objects)?;
     Some(describe(space, pages, class, run))
 }
 
-/// Enters a run as a span of objects; its address.
+/// Enters a run as a span of objects; returns its address.
 fn describe(space: &AddressSpace, _lock: &mut PageHeap, class: usize, run: Run) -> usize {
     for back in 0..run.pages {
         // SAFETY: the pages were just taken, and the lock is held.
@@ -94,7 +94,7 @@ fn describe(space: &AddressSpace, _lock: &mut PageHeap, class: usize, run: Run) 
     space.address_of(run.page)
 }
 
-/// One object, when there is no memory for magazines; null when there is none at all.
+/// One object, if there is no memory for magazines; null if there is none at all.
 pub fn take_one(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
     let word = [AtomicPtr::new(null_mut())];
     match take(space, node, class, &word, None) {
@@ -109,8 +109,8 @@ pub fn take_one(space: &AddressSpace, node: usize, class: usize) -> *mut u8 {
     }
 }
 
-/// Takes free objects of the first listed span, highest address first in the words, so that
-/// they are used in the order of their addresses.
+/// Takes free objects of the first listed span. The highest address comes first in the words, so
+/// that objects are used in the order of their addresses.
 fn take_listed(
     space: &AddressSpace,
     pages: &mut PageHeap,
