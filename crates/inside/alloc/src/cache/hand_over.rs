@@ -1,4 +1,5 @@
-//! Where magazines go that a thread does not keep: to a depot of their class, or home.
+//! Hands over magazines that a thread does not keep: to a depot of their class, or to their home
+//! node.
 
 use crate::central::magazine::Magazine;
 use crate::central::node_state::{NodeState, Shard};
@@ -7,17 +8,16 @@ use crate::layout::size_class;
 use crate::os::decay_request;
 use crate::slab::give_back;
 
-/// So many magazines in a depot, 256 KiB to 2 MiB or more, may be worth giving back.
+/// With this many magazines in a depot, 256 KiB to 2 MiB or more, it may be worth returning memory.
 const MANY: u32 = 32;
 
-/// Most magazines in an inbox, 64 MiB of objects: what comes beyond that goes to its spans at
-/// once.
+/// Most magazines in an inbox, 64 MiB of objects. Objects beyond that go to their spans at once.
 const INBOX: u32 = 1024;
 
-/// Gives a magazine to a shard of its class; an empty one to the empties.
+/// Gives a magazine to a shard of its class, or an empty one to the empty magazines.
 ///
 /// # Safety
-/// The magazine is the caller's alone, with objects of this node and class.
+/// The magazine belongs to the caller alone, with objects of this node and class.
 pub unsafe fn to_depot(
     space: &AddressSpace,
     node: &NodeState,
@@ -40,11 +40,11 @@ pub unsafe fn to_depot(
     }
 }
 
-/// Gives a magazine with objects of any class to the inbox of their node. What is there for a
-/// while returns to its spans: nobody on that node may ever ask for it.
+/// Gives a magazine with objects of any class to the inbox of their node. Objects that stay there
+/// for a while return to their spans, because no thread of that node may ever ask for them.
 ///
 /// # Safety
-/// The magazine is the caller's alone, with objects of this node.
+/// The magazine belongs to the caller alone, with objects of this node.
 pub unsafe fn send_home(
     space: &AddressSpace,
     node: &NodeState,

@@ -1,5 +1,5 @@
-//! What a thread holds: magazines of each class that it alone uses, and where those go that it does
-//! not keep.
+//! A thread's cache: magazines of each class that only this thread uses, and the way of those that
+//! it does not keep.
 
 pub mod hand_over;
 pub mod overflow;

@@ -1,9 +1,9 @@
-//! The magazines that a thread keeps beyond two of a class.
+//! The magazines that a thread keeps in addition to two of a class.
 //!
-//! Threads that free much and then allocate as much find their own objects again: those lie
-//! in the caches of the CPU that they run on, and no other thread's magazines mix with them.
-//! What is beyond a limit goes to the node, and so does what was not needed during a tick:
-//! the stacks are shared, so that the background thread can empty those of an idle thread.
+//! A thread that frees much and then allocates as much gets its own objects again. They are in the
+//! caches of its CPU, and the magazines of other threads do not mix with them. Magazines beyond a
+//! limit go to the node, and so do those that were not needed during a tick. The stacks are shared,
+//! so that the background thread can empty those of an idle thread.
 
 use crate::central::magazine::Magazine;
 use crate::central::stack::Depot;
@@ -32,7 +32,7 @@ impl Overflow {
     /// Keeps a magazine.
     ///
     /// # Safety
-    /// The magazine is the caller's alone and holds objects of this class and of the node of
+    /// The magazine belongs to the caller alone and holds objects of this class and of the node of
     /// the thread's cache.
     #[inline]
     pub unsafe fn keep(
@@ -46,7 +46,7 @@ impl Overflow {
         unsafe { self.depots[class].give(space, magazine, objects) };
     }
 
-    /// What is kept of each class, from the first one on.
+    /// The depots of the classes, from the first one on.
     pub fn depots(&self) -> &[Depot] {
         &self.depots[1..]
     }

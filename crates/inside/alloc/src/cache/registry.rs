@@ -1,4 +1,4 @@
-//! The caches of a node's threads: taken by threads that come, given back by threads that end.
+//! The caches of a node: new threads take them, and ending threads give them back.
 
 use core::ops::Deref;
 
@@ -10,7 +10,7 @@ use crate::central::stack::Depot;
 use crate::layout::address_space::{AddressSpace, SLOT};
 use crate::os::lock::Lock;
 
-/// All that is kept of a node. All zeroes until [`Self::start`].
+/// All state of a node. All zeroes until [`Self::start`].
 #[repr(C)]
 pub struct NodeCaches {
     node: NodeState,
@@ -20,15 +20,15 @@ pub struct NodeCaches {
 /// The caches of one node.
 #[repr(C)]
 struct List {
-    /// Those of threads that have ended.
+    /// The caches of threads that have ended.
     spare: *mut ThreadCache,
-    /// All that were ever made.
+    /// All caches that were ever made.
     all: *mut ThreadCache,
-    /// How many they are.
+    /// Their number.
     count: usize,
 }
 
-// SAFETY: caches are shared memory of the process; who may touch one is ruled by the lock.
+// SAFETY: caches are shared memory of the process; the lock decides who may access one.
 unsafe impl Send for List {}
 
 impl Deref for NodeCaches {
@@ -47,15 +47,15 @@ impl NodeCaches {
         unsafe { &*(space.state(number) as *const Self) }
     }
 
-    /// Those of all regions, of which only nodes' have caches.
+    /// Those of all regions; only regions of nodes have caches.
     pub fn all(space: &AddressSpace) -> impl Iterator<Item = &'static Self> {
         (0..space.nodes().regions()).map(|number| Self::of(space, number))
     }
 
-    /// Begins with nothing used in all regions.
+    /// Starts with nothing used in all regions.
     ///
     /// # Safety
-    /// The space was just made, and only the caller knows it.
+    /// The space was just created, and only the caller uses it.
     pub unsafe fn start_all(space: &AddressSpace) {
         for number in 0..space.nodes().regions() {
             // SAFETY: accessible zeroes, which are a valid value, and by contract the caller's.
@@ -64,12 +64,12 @@ impl NodeCaches {
         }
     }
 
-    /// A cache for a thread: one left by a thread that ended, or a new one of zeroes.
+    /// A cache for a thread: one of a thread that has ended, or a new one of zeroes.
     pub fn take_cache(&self, space: &AddressSpace) -> Option<*mut ThreadCache> {
         let mut list = self.list.lock();
         let spare = list.spare;
         if !spare.is_null() {
-            // SAFETY: caches on the list are nobody's, and the lock is held.
+            // SAFETY: no thread uses the caches on the list, and the lock is held.
             list.spare = unsafe { (*spare).next_spare.get() };
             return Some(spare);
         }
@@ -90,7 +90,7 @@ impl NodeCaches {
     /// Takes back the cache of a thread that ended.
     ///
     /// # Safety
-    /// The cache is this node's and nobody uses it any more.
+    /// The cache belongs to this node and is no longer used.
     pub unsafe fn return_cache(&self, cache: *mut ThreadCache) {
         let mut list = self.list.lock();
         // SAFETY: by contract.
@@ -98,11 +98,12 @@ impl NodeCaches {
         list.spare = cache;
     }
 
-    /// The caches made on this node, newest first. A new one may come at any time, none goes.
+    /// The caches made on this node, newest first. New ones may be added at any time; none is
+    /// removed.
     pub fn caches(&self) -> impl Iterator<Item = *mut ThreadCache> + use<> {
         let first = self.list.lock().all;
         core::iter::successors((!first.is_null()).then_some(first), |&cache| {
-            // SAFETY: caches are never taken away, and their links do not change.
+            // SAFETY: caches are never unmapped, and their links do not change.
             let next = unsafe { (*cache).next };
             (!next.is_null()).then_some(next)
         })
@@ -111,7 +112,7 @@ impl NodeCaches {
     /// The node's magazines and those that its threads keep.
     pub fn all_depots(&self) -> impl Iterator<Item = &Depot> {
         let kept = self.caches().flat_map(|cache| {
-            // SAFETY: caches are never taken away.
+            // SAFETY: caches are never unmapped.
             unsafe { ThreadCache::overflow_of(cache) }.depots()
         });
         self.depots().chain(kept)

@@ -1,4 +1,4 @@
-//! A thread's cache: magazines of each class, and objects of other nodes that go home.
+//! A thread's cache: magazines of each class, and objects of other nodes on their way home.
 //!
 //! ```text
 //!  bins (hot)            cold                   overflow      shared by the node
@@ -6,12 +6,12 @@
 //!    active magazine       second magazine        more
 //! ```
 //!
-//! An allocation pops from the active magazine, a free pushes to it. When that is empty
-//! (or full), the reserve takes its place; when both are, a whole magazine is exchanged
-//! with the thread's overflow, or with a shard of the node's depot when that is empty (or full), its
-//! own first. So a thread that allocates and frees in turns stays by itself, whatever the pattern.
-//! Objects of other nodes are collected and sent home, a magazine at a time (origin-aware memory,
-//! numalloc section 3.3).
+//! An allocation pops from the active magazine, and a free pushes to it. When it is empty (or
+//! full), the reserve takes its place. When both are, a whole magazine is exchanged with the
+//! thread's overflow. If that is empty (or full), a shard of the node's depot is used, the thread's
+//! own first. So a thread that alternates between allocating and freeing keeps to itself, whatever
+//! the pattern. Objects of other nodes are collected and sent home, a magazine at a time
+//! (origin-aware memory, numalloc section 3.3).
 
 use core::cell::Cell;
 use core::ops::Range;
@@ -31,7 +31,7 @@ use crate::page_heap::run::Run;
 use crate::sampling::Countdown;
 use crate::slab::{give_back, harden, spans};
 
-/// What the fast paths read: a few cache lines of the thread's own.
+/// The data that the fast paths read: a few cache lines of the thread's own.
 #[repr(C, align(64))]
 pub struct Bins {
     /// Where the payload of the home node begins.
@@ -47,7 +47,7 @@ pub struct Bins {
 /// The active magazine of a class.
 #[repr(C)]
 pub struct Bin {
-    /// Where the next freed object goes. Below lies the next object to allocate, or NULL. Other
+    /// Where the next freed object goes. Below it is the next object to allocate, or NULL. Other
     /// threads read it to count objects.
     pub top: AtomicPtr<*mut u8>,
     /// Where the magazine ends. A free at the end takes the slow path.
@@ -71,14 +71,14 @@ impl Bin {
     }
 }
 
-// SAFETY: bins belong to one thread, but for the tops, which are atomic; nobody writes to EMPTY.
+// SAFETY: bins belong to one thread, except for the tops, which are atomic; EMPTY is never written.
 unsafe impl Sync for Bins {}
 
-/// A magazine that holds nothing and takes nothing, as its NULL and its end.
+/// A magazine that is both empty and full, as its NULL and its end.
 static NOTHING: [usize; 2] = [0; 2];
 const NO_MAGAZINE: *mut *mut u8 = (&raw const NOTHING).cast::<*mut u8>().cast_mut().wrapping_add(1);
 
-/// Bins of a thread that has no cache. Read-only once the library is loaded.
+/// Bins of a thread without a cache. Read-only once the library is loaded.
 #[unsafe(link_section = ".data.rel.ro.numapilot_alloc_empty")]
 pub static EMPTY: Bins = Bins {
     base: Cell::new(0),
@@ -87,14 +87,14 @@ pub static EMPTY: Bins = Bins {
     classes: [const { Bin::none() }; CLASSES],
 };
 
-/// What the slow paths know of a class. Other threads read the numbers to count objects.
+/// The data of a class that the slow paths use. Other threads read the numbers to count objects.
 #[repr(C)]
 struct Cold {
-    /// The second magazine; null when there is none.
+    /// The second magazine; null if there is none.
     reserve: Cell<*mut Magazine>,
-    /// Objects in it.
+    /// Number of objects in it.
     objects: AtomicUsize,
-    /// Memory of a span that no object has been made of yet.
+    /// Memory of a span that was not divided into objects yet.
     fresh: AtomicUsize,
     /// Its end.
     fresh_end: AtomicUsize,
@@ -105,14 +105,14 @@ impl Cold {
         self.objects.load(Ordering::Relaxed)
     }
 
-    /// Takes the reserve, and how many objects it has; null when there is none.
+    /// Takes the reserve and its number of objects; null if there is none.
     fn take_reserve(&self) -> (*mut Magazine, usize) {
         let objects = self.objects();
         self.objects.store(0, Ordering::Relaxed);
         (self.reserve.replace(null_mut()), objects)
     }
 
-    /// Makes a magazine with so many objects the reserve.
+    /// Makes a magazine with this many objects the reserve.
     fn set_reserve(&self, magazine: *mut Magazine, objects: usize) {
         self.reserve.set(magazine);
         self.objects.store(objects, Ordering::Relaxed);
@@ -130,22 +130,22 @@ impl Cold {
 
 /// A thread's cache. All zeroes until [`Self::start`].
 ///
-/// Its thread works on it by shared references: others look at it meanwhile, to count what it
-/// holds. What they read is atomic.
+/// Its thread uses shared references, because other threads read it meanwhile, to count its
+/// objects. The fields that they read are atomic.
 #[repr(C)]
 pub struct ThreadCache {
-    /// First, so that a pointer to them is one to the cache.
+    /// The first field, so that a pointer to it is one to the cache.
     pub bins: Bins,
     cold: [Cold; CLASSES],
     /// Dense number of the home node.
     node: AtomicUsize,
-    /// Calls of slow paths by the thread, for pacing.
+    /// Calls of slow paths by the thread, to pace decay.
     pub calls: Cell<u32>,
-    /// Slow paths in a row that found the thread on another node.
+    /// Consecutive slow paths that found the thread on another node.
     away: Cell<u32>,
     /// When the next allocation is sampled for the heap profile.
     pub countdown: Countdown,
-    /// A slow path is at work: what it holds is not consistent. Read after a fork only.
+    /// A slow path is running, and the cache may be inconsistent. Only read after a fork.
     pub busy: AtomicBool,
     /// A thread uses it.
     pub owned: AtomicBool,
@@ -153,20 +153,20 @@ pub struct ThreadCache {
     pub next: *mut ThreadCache,
     /// The next cache without a thread.
     pub next_spare: Cell<*mut ThreadCache>,
-    /// The magazines that its thread keeps beyond two of a class.
+    /// The magazines that its thread keeps in addition to two of a class.
     pub overflow: *const Overflow,
-    /// Where on the node those beyond that go, and are looked for first.
+    /// The node's shard to which it gives further magazines, and from which it takes them first.
     pub shard: usize,
-    /// Magazines without objects, one chained to the next, and how many.
+    /// Empty magazines, linked to one another, and their number.
     empties: Cell<*mut Magazine>,
     empty_count: Cell<u32>,
-    /// Pages for spans of this cache alone: only without incremental sharing.
+    /// Pages for spans of this cache alone, only without incremental sharing.
     bag: Cell<Run>,
     /// For each other node, where the next object to send home goes; null: no magazine.
     outbound: [AtomicPtr<*mut u8>; MAX_NODES],
 }
 
-/// Most magazines without objects that a thread keeps: 128 KiB.
+/// Most empty magazines that a thread keeps: 128 KiB.
 const EMPTIES: u32 = 128;
 
 impl ThreadCache {
@@ -191,7 +191,7 @@ impl ThreadCache {
         self.node.load(Ordering::Relaxed)
     }
 
-    /// Gives all that it holds to the node: at a thread's end or move.
+    /// Gives all of its magazines to the node, when the thread ends or moves.
     pub fn flush(&self, space: &AddressSpace) {
         let node = NodeState::of(space, self.node());
         for class in 1..CLASSES {
@@ -205,14 +205,14 @@ impl ThreadCache {
             let cold = &self.cold[class];
             let (reserve, objects) = cold.take_reserve();
             if !reserve.is_null() {
-                // SAFETY: nothing refers to it any more.
+                // SAFETY: nothing refers to it.
                 unsafe { hand_over::to_depot(space, node, shard, reserve, objects) };
             }
             let fresh = cold.fresh();
             cold.set_fresh(0..0);
             give_back::return_fresh(space, self.node(), class, fresh);
             while let Some((magazine, objects)) = self.overflow().take(space, class) {
-                // SAFETY: taken, it is ours.
+                // SAFETY: the magazine was taken and is ours.
                 unsafe { hand_over::to_depot(space, node, shard, magazine, objects) };
             }
         }
@@ -222,7 +222,7 @@ impl ThreadCache {
             self.bag.set(bag);
         }
         while let Some(magazine) = self.take_empty(space) {
-            // SAFETY: nothing refers to it any more.
+            // SAFETY: nothing refers to it.
             unsafe { NodeState::recycle(space, self.shard, magazine) };
         }
         self.send_home(space);
@@ -236,7 +236,7 @@ impl ThreadCache {
             if !top.is_null() {
                 let magazine = Magazine::of(top);
                 let objects = Magazine::objects(magazine, top);
-                // SAFETY: nothing refers to the magazine any more.
+                // SAFETY: nothing refers to the magazine.
                 unsafe {
                     hand_over::send_home(space, NodeState::of(space, node), magazine, objects)
                 };
@@ -244,13 +244,13 @@ impl ThreadCache {
         }
     }
 
-    /// The magazines that a cache's thread keeps beyond two of a class.
+    /// The magazines that a cache's thread keeps in addition to two of a class.
     ///
     /// # Safety
     /// The cache was made by a registry.
     #[inline]
     pub unsafe fn overflow_of(this: *const Self) -> &'static Overflow {
-        // SAFETY: set when the cache was made, and never taken away.
+        // SAFETY: set when the cache was made, and never unmapped.
         unsafe { &*(*this).overflow }
     }
 
@@ -265,8 +265,8 @@ impl ThreadCache {
         unsafe { Self::overflow_of(self) }
     }
 
-    /// Keeps a magazine without objects, here or on its node. One of another node, in which
-    /// objects came home, goes back there: it will be read and written often.
+    /// Keeps an empty magazine, here or on its node. One of another node, in which objects came
+    /// home, returns there, because it will be read and written often.
     ///
     /// # Safety
     /// Nothing refers to it.
@@ -310,7 +310,7 @@ impl ThreadCache {
     fn pop(&self, class: usize) -> Option<*mut u8> {
         let bin = &self.bins.classes[class];
         let top = bin.top().wrapping_sub(1);
-        // SAFETY: below the top lies an object, or the NULL of word 0.
+        // SAFETY: below the top there is an object, or the NULL of word 0.
         let object = unsafe { *top };
         if object.is_null() {
             return None;
@@ -332,7 +332,7 @@ impl ThreadCache {
         true
     }
 
-    /// An object of the class when the active magazine has none; null without memory.
+    /// An object of the class when the active magazine has none; null if there is no memory.
     pub fn refill(&self, space: &AddressSpace, class: usize) -> *mut u8 {
         if let Some(object) = self.pop(class) {
             return object;
@@ -360,7 +360,7 @@ impl ThreadCache {
         self.activate(class, reserve, objects);
     }
 
-    /// Takes a magazine in place of the active one, which is empty.
+    /// Replaces the active magazine, which is empty.
     fn replace_active(
         &self,
         space: &AddressSpace,
@@ -372,27 +372,27 @@ impl ThreadCache {
             if self.cold[class].reserve.get().is_null() {
                 self.cold[class].set_reserve(active, 0);
             } else {
-                // SAFETY: the bin refers to another one from here on.
+                // SAFETY: from here on the bin refers to another one.
                 unsafe { self.keep_empty(space, active) };
             }
         }
         self.activate(class, magazine, objects);
     }
 
-    /// Takes objects that other nodes' threads sent home, until there is one of this class.
+    /// Takes objects that threads of other nodes sent home, until there is one of this class.
     fn drain_inbox(&self, space: &AddressSpace, class: usize) -> bool {
         let node = NodeState::of(space, self.node());
         while let Some((magazine, objects)) = node.inbox.0.take(space) {
             for index in 1..=objects {
                 // SAFETY: the magazine is ours and has that many objects.
                 let object = unsafe { *Magazine::word(magazine, index) };
-                // SAFETY: objects in magazines are small ones.
+                // SAFETY: objects in magazines are small.
                 let bin = unsafe { *space.map(space.page_of(object as usize)) };
                 self.put(space, usize::from(bin) / 2, object);
             }
-            // SAFETY: nothing refers to it any more.
+            // SAFETY: nothing refers to it.
             unsafe { self.keep_empty(space, magazine) };
-            // SAFETY: below the top lies an object, or the NULL of word 0.
+            // SAFETY: below the top there is an object, or the NULL of word 0.
             if !unsafe { *self.bins.classes[class].top().sub(1) }.is_null() {
                 return true;
             }
@@ -400,7 +400,7 @@ impl ThreadCache {
         false
     }
 
-    /// Fills the active magazine with objects that are in no magazine, or never were.
+    /// Fills the active magazine with objects that are in no magazine, or that are new.
     fn carve(&self, space: &AddressSpace, class: usize) -> bool {
         let active = match self.active(class) {
             Some(active) => active,
@@ -430,7 +430,8 @@ impl ThreadCache {
         if objects == 0 {
             let fresh = cold.fresh();
             objects = (fresh.len() / size).min(info.magazine as usize);
-            // Popped from the end: the lowest address comes last, to be used in order.
+            // Objects are popped from the end. The lowest address is there, so that they are used
+            // in order.
             let mut object = fresh.start;
             for index in (1..=objects).rev() {
                 // SAFETY: as above.
@@ -443,7 +444,7 @@ impl ThreadCache {
         objects > 0
     }
 
-    /// A magazine without objects: the reserve if that is one, one of the cache's or the node's.
+    /// An empty magazine: the reserve if it is empty, or one of the cache's or the node's.
     fn empty(&self, space: &AddressSpace, class: usize) -> Option<*mut Magazine> {
         let cold = &self.cold[class];
         if !cold.reserve.get().is_null() && cold.objects() == 0 {
@@ -453,19 +454,19 @@ impl ThreadCache {
             .or_else(|| NodeState::of(space, self.node()).empty_magazine(space, self.shard))
     }
 
-    /// Takes back an object of this node, whether there is room or not.
+    /// Takes back an object of this node, even if there is no room for it.
     pub fn put(&self, space: &AddressSpace, class: usize, object: *mut u8) {
         if self.push(class, object) {
             return;
         }
         self.make_room(space, class);
         if !self.push(class, object) {
-            // No memory for a magazine: straight to its span.
+            // There is no memory for a magazine, so the object goes straight to its span.
             give_back::return_objects(space, self.node(), &[object]);
         }
     }
 
-    /// Puts an empty magazine in place of the active one, which is full or missing.
+    /// Replaces the active magazine, which is full or missing, by an empty one.
     fn make_room(&self, space: &AddressSpace, class: usize) {
         let Some(empty) = self.empty(space, class) else { return };
         if let Some(active) = self.active(class) {
@@ -480,10 +481,10 @@ impl ThreadCache {
         self.activate(class, empty, 0);
     }
 
-    /// Keeps a magazine with this many objects, or hands it to the node.
+    /// Keeps a magazine with this many objects, or gives it to the node.
     ///
     /// # Safety
-    /// The magazine is the caller's alone, with objects of this node and class.
+    /// The magazine belongs to the caller alone, with objects of this node and class.
     unsafe fn put_by(
         &self,
         space: &AddressSpace,
@@ -513,7 +514,7 @@ impl ThreadCache {
     /// Takes back an object of this node for which the active magazine may have no room.
     ///
     /// # Safety
-    /// `object` is one of the bin's class and of this cache's node.
+    /// `object` has the bin's class and belongs to this cache's node.
     pub unsafe fn take_back(&self, space: &AddressSpace, bin: usize, object: *mut u8) {
         if config::get().harden {
             give_back::return_objects(space, self.node(), &[object]);
@@ -524,9 +525,9 @@ impl ThreadCache {
         }
     }
 
-    /// Whether the thread has left the cache's node, and not just for a moment. A young thread
-    /// follows at once: many begin on the node of their parent, before the scheduler spreads
-    /// them, and allocate there what they will use for the rest of their time.
+    /// Whether the thread has left the cache's node for more than a moment. A young thread follows
+    /// at once: many threads start on the node of their parent before the scheduler spreads them,
+    /// and would allocate their long-lived data there.
     pub fn is_away(&self, space: &AddressSpace) -> bool {
         const YOUNG: u32 = 64;
         const MOMENT: u32 = 4;
@@ -535,8 +536,8 @@ impl ThreadCache {
         self.away.get() >= if self.calls.get() < YOUNG { 1 } else { MOMENT }
     }
 
-    /// The node on which the thread runs, be it for a moment: for blocks that it will use for
-    /// long and that do not go through its magazines. To be asked after [`Self::is_away`].
+    /// The node on which the thread runs, even if only for a moment. For blocks that it will use
+    /// for a long time and that do not go through its magazines. Call it after [`Self::is_away`].
     pub fn here(&self, space: &AddressSpace) -> usize {
         if self.away.get() == 0 { self.node() } else { space.nodes().current() }
     }
@@ -562,18 +563,18 @@ impl ThreadCache {
         let top = top.wrapping_add(1);
         let magazine = Magazine::of(top);
         let objects = Magazine::objects(magazine, top);
-        // As many as one of this class alone would hold: few, if they are large.
+        // As many as a magazine of this class alone would hold: few, if they are large.
         if objects >= size_class::TABLE[class].magazine as usize {
             outbound.store(null_mut(), Ordering::Relaxed);
-            // SAFETY: nothing refers to it any more.
+            // SAFETY: nothing refers to it.
             unsafe { hand_over::send_home(space, NodeState::of(space, home), magazine, objects) };
         } else {
             outbound.store(top, Ordering::Relaxed);
         }
     }
 
-    /// Objects of a class that the cache holds ready, for whoever counts them. Its thread may be
-    /// at work, so that the figures may be of different moments.
+    /// Number of free objects of a class in the cache, for statistics. Its thread may be running,
+    /// so the figures may be from different moments.
     pub fn ready(&self, class: usize) -> usize {
         let top = self.bins.classes[class].top();
         let active = match top == NO_MAGAZINE {
@@ -586,7 +587,7 @@ impl ThreadCache {
         active + cold.objects().min(MAGAZINE_MAX) + fresh.min(info.capacity as usize)
     }
 
-    /// Looks at the objects that the cache has collected for another node. As [`Self::ready`].
+    /// Visits the objects that the cache has collected for another node. As [`Self::ready`].
     pub fn outgoing(&self, node: usize, mut look: impl FnMut(*mut u8)) {
         let top = self.outbound[node].load(Ordering::Relaxed);
         if !top.is_null() {
@@ -598,13 +599,13 @@ impl ThreadCache {
     }
 }
 
-/// Ends the process when an object is the newest below a magazine's top: freed just before.
+/// Ends the process if an object is the newest below a magazine's top, that is, freed just before.
 ///
 /// # Safety
-/// `top` is that of a bin, whose magazine is the caller's.
+/// `top` is that of a bin, and its magazine belongs to the caller.
 #[inline(always)]
 pub unsafe fn refuse_newest(top: *mut *mut u8, object: *mut u8) {
-    // SAFETY: below the top lies an object, or the NULL of word 0.
+    // SAFETY: below the top there is an object, or the NULL of word 0.
     if unsafe { *top.sub(1) } == object {
         freed_twice(object);
     }
