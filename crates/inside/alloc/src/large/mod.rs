@@ -1,4 +1,4 @@
-//! Large blocks: runs of pages straight from the page heap of a region.
+//! Large blocks: runs of pages directly from the page heap of a region.
 
 mod relocate;
 
@@ -18,7 +18,7 @@ use relocate::MOVE_FROM;
 /// A block, and whether it is known to be all zeroes.
 #[derive(Clone, Copy)]
 pub struct Block {
-    /// Its start; null when there is no memory.
+    /// Its start; null if there is no memory.
     pub start: *mut u8,
     /// Whether it is all zeroes.
     pub zero: bool,
@@ -29,24 +29,25 @@ impl Block {
     pub const NOTHING: Self = Self { start: null_mut(), zero: false };
 }
 
-/// Pages at the end of a block that nobody may touch.
+/// Number of guard pages at the end of a block.
 fn guard_pages() -> u32 {
     u32::from(config::get().harden)
 }
 
-/// Mappings that an inaccessible end adds to the process: its own, and that of what follows.
+/// Mappings that guard pages add to the process: their own, and that of the memory after them.
 const GUARD_MAPPINGS: u32 = 2;
 
-/// Makes the end of a block inaccessible, or accessible again; whether that was possible.
+/// Makes the guard pages of a block inaccessible, or accessible again; returns whether that was
+/// possible.
 fn guard(space: &AddressSpace, page: u32, pages: u32, accessible: bool) -> bool {
     let guard = guard_pages();
     let start = space.address_of(page + pages - guard);
-    // SAFETY: those pages are the block's, beyond what its owner may use.
+    // SAFETY: those pages belong to the block, beyond the part that its owner may use.
     unsafe { kernel::protect(start, guard as usize * PAGE, accessible) }.is_ok()
 }
 
-/// The pages of a block whose end is accessible again. Where the kernel refuses that (RLIMIT_DATA),
-/// the end is left out: nobody may get it.
+/// The pages of a block whose guard pages are accessible again. If the kernel refuses that
+/// (RLIMIT_DATA), the guard pages are left out, because nobody may get them.
 fn open_end(space: &AddressSpace, run: Run) -> Run {
     match guard_pages() {
         0 => run,
@@ -55,7 +56,7 @@ fn open_end(space: &AddressSpace, run: Run) -> Run {
     }
 }
 
-/// The region that a block of `size` bytes comes from which a thread on this node asks for.
+/// The region for a block of `size` bytes that a thread on this node allocates.
 pub fn region(space: &AddressSpace, size: usize, node: usize) -> usize {
     match space.nodes().interleaved() {
         Some(region) if size >= INTERLEAVE_FROM => region,
@@ -63,8 +64,8 @@ pub fn region(space: &AddressSpace, size: usize, node: usize) -> usize {
     }
 }
 
-/// Takes a block for `size` bytes at a multiple of `align`, a power of two, from this node
-/// or, when that has no room, from another one.
+/// Takes a block for `size` bytes at a multiple of `align`, a power of two, from this node or, if
+/// that has no room, from another one.
 pub fn allocate(space: &AddressSpace, node: usize, size: usize, align: usize) -> Block {
     let at = pages_of(space, align).map(Begin::at_multiple_of);
     at.map_or(Block::NOTHING, |at| take(space, node, size, at, Purpose::Block))
@@ -82,10 +83,10 @@ pub fn allocate_to_replace(
     if pages < MOVE_FROM || align > PAGE {
         return allocate(space, node, size, align);
     }
-    // Huge pages move whole where the new block lies as the old one does in 2 MiB.
+    // Huge pages move whole if the new block has the same position within 2 MiB as the old one.
     let rest = (space.address_of(page) / PAGE) as u32 % HUGE_PAGES;
     let block = take(space, node, size, Begin { by: HUGE_PAGES, rest }, Purpose::Target);
-    // Where memory is short there may be room for one that lies otherwise.
+    // If memory is short, there may be room for a block at another position.
     if block.start.is_null() { allocate(space, node, size, align) } else { block }
 }
 
@@ -103,13 +104,13 @@ fn take(space: &AddressSpace, node: usize, size: usize, at: Begin, purpose: Purp
     Block::NOTHING
 }
 
-/// Pages for so many bytes, at least one; `None` when a node cannot have them.
+/// Pages for this many bytes, at least one; `None` if they exceed a node.
 fn pages_of(space: &AddressSpace, bytes: usize) -> Option<u32> {
     (bytes <= space.stride()).then(|| bytes.div_ceil(PAGE).max(1) as u32)
 }
 
-/// Enters a block into the table, and guards its end if that is wanted. The caller holds the
-/// lock, or owns the pages.
+/// Enters a block into the table, and makes its guard pages inaccessible if it has any. The caller
+/// holds the lock, or owns the pages.
 fn describe(space: &AddressSpace, page: u32, pages: u32) {
     let mut since = 0;
     if guard_pages() > 0 && mapping_budget::add(GUARD_MAPPINGS, PAGE) {
@@ -122,7 +123,7 @@ fn describe(space: &AddressSpace, page: u32, pages: u32) {
     }
 }
 
-/// The block at an address: node, first page and pages; `None` when none starts there.
+/// The block at an address: node, first page and pages; `None` if no block starts there.
 #[inline(always)]
 fn look(space: &AddressSpace, pointer: *mut u8) -> Option<(usize, u32, u32)> {
     let address = pointer as usize;
@@ -133,13 +134,13 @@ fn look(space: &AddressSpace, pointer: *mut u8) -> Option<(usize, u32, u32)> {
     {
         return None;
     }
-    // SAFETY: below the frontier spans are accessible; of a block only its owner, the caller,
-    // changes the description.
+    // SAFETY: below the frontier spans are accessible; only the owner of a block, the caller,
+    // changes its description.
     let span = unsafe { &*space.span(page) };
     (span.state == Use::Large).then_some((node, page, span.pages))
 }
 
-/// The same; ends the process when none starts there.
+/// The same; ends the process if no block starts there.
 fn find(space: &AddressSpace, pointer: *mut u8) -> (usize, u32, u32) {
     look(space, pointer).unwrap_or_else(|| match space.node_of(pointer as usize) {
         Some(_) => report::bad_free(pointer as usize, explain(pointer as usize)),
@@ -147,13 +148,13 @@ fn find(space: &AddressSpace, pointer: *mut u8) -> (usize, u32, u32) {
     })
 }
 
-/// Whether a block without a guard holds `size` bytes in as few pages as it has.
+/// Whether a block without guard pages has exactly the pages that `size` bytes need.
 #[inline(always)]
 pub fn fits(space: &AddressSpace, pointer: *mut u8, size: usize) -> bool {
     look(space, pointer).is_some_and(|(_, _, pages)| size.div_ceil(PAGE) == pages as usize)
 }
 
-/// What is wrong with a pointer into the payload at which nothing starts.
+/// The error for a pointer into the payload at which no block starts.
 fn explain(address: usize) -> &'static str {
     if !address.is_multiple_of(QUANTUM) {
         report::MISALIGNED
@@ -162,13 +163,13 @@ fn explain(address: usize) -> &'static str {
     }
 }
 
-/// Frees a block; the number under which the heap profile remembers it, or 0.
+/// Frees a block; returns the number under which the heap profile has recorded it, or 0.
 #[must_use]
 pub fn free(space: &AddressSpace, pointer: *mut u8) -> u32 {
     free_with(space, find(space, pointer), pointer, false)
 }
 
-/// Frees a block, of which nothing is in memory if `is_empty`; as [`free`].
+/// Frees a block; if `is_empty`, no part of it is in memory. Returns the same as [`free`].
 fn free_with(
     space: &AddressSpace,
     (node, page, pages): (usize, u32, u32),
@@ -176,7 +177,7 @@ fn free_with(
     is_empty: bool,
 ) -> u32 {
     let mut heap = Region::of(space, node).lock();
-    // SAFETY: the block is the caller's until here; the lock is held.
+    // SAFETY: the block belongs to the caller until here; the lock is held.
     let span = unsafe { &mut *space.span(page) };
     if span.state != Use::Large {
         report::bad_free(pointer as usize, "it was freed by another thread at the same time");
@@ -198,15 +199,15 @@ fn free_with(
     sample
 }
 
-/// Gives back pages of a block whose mapping is not that of its neighbours, after it was made
-/// theirs again.
+/// Gives back pages of a block with a mapping of its own, after merging it with that of its
+/// neighbours.
 fn give_renewed(space: &AddressSpace, node: usize, run: Run, added: u32) {
     let Some(run) = renew(space, node, run, added) else { return };
     Region::of(space, node).lock().give(space, run, kernel::now_ms() as u32);
 }
 
-/// Makes the mapping of pages that are nobody's that of their neighbours; what of them may be used
-/// again. `None` when they may not be mapped any more.
+/// Merges the mapping of unused pages with that of their neighbours. Returns the part of them that
+/// may be used again; `None` if they may be unmapped now.
 fn renew(space: &AddressSpace, node: usize, run: Run, added: u32) -> Option<Run> {
     if !mapping_budget::can_merge() {
         return Some(open_end(space, run));
@@ -217,7 +218,7 @@ fn renew(space: &AddressSpace, node: usize, run: Run, added: u32) -> Option<Run>
         return Some(Run { zero: true, ..run });
     }
     let bytes = run.pages as usize * PAGE;
-    // SAFETY: as above. What is locked stays; where something is missing, it says ENOMEM.
+    // SAFETY: as above. Locked pages stay. If a part is not mapped, the kernel returns ENOMEM.
     let zero = match unsafe { kernel::discard(space.address_of(run.page), bytes) } {
         Ok(()) => true,
         Err(Refused(libc::ENOMEM)) => return None,
@@ -231,10 +232,10 @@ pub fn usable_size(space: &AddressSpace, pointer: *mut u8) -> usize {
     (find(space, pointer).2 - guard_pages()) as usize * PAGE
 }
 
-/// Makes a block shorter or longer where it is; whether that was possible.
+/// Makes a block shorter or longer in place; returns whether that was possible.
 pub fn resize(space: &AddressSpace, pointer: *mut u8, size: usize) -> bool {
     let (node, page, pages) = find(space, pointer);
-    // A guarded end cannot move.
+    // Guard pages cannot move.
     let Some(wanted) = pages_of(space, size).filter(|_| guard_pages() == 0) else { return false };
     if wanted > pages {
         let mut heap = Region::of(space, node).lock();
@@ -250,13 +251,14 @@ pub fn resize(space: &AddressSpace, pointer: *mut u8, size: usize) -> bool {
         let was_moved = unsafe {
             let span = &mut *space.span(page);
             span.pages = wanted;
-            // One that lies behind the end moves there: what the block grows by is not moved.
+            // A cut beyond the end moves to the end: the pages by which the block grows are not
+            // moved pages.
             span.set_cuts(span.cuts().map(|cut| cut.min(wanted)));
             span.listed
         };
         let rest = Run { page: page + wanted, pages: pages - wanted, zero: false };
         if was_moved {
-            // What the rest of the block adds to the mappings stays.
+            // The mappings that the rest of the block adds stay.
             give_renewed(space, node, rest, 0);
         } else {
             Region::of(space, node).lock().give(space, rest, kernel::now_ms() as u32);
@@ -265,10 +267,10 @@ pub fn resize(space: &AddressSpace, pointer: *mut u8, size: usize) -> bool {
     true
 }
 
-/// Moves the contents of a block to a larger one, and frees it; as [`free`].
+/// Moves the contents of a block to a larger one, and frees it. Returns the same as [`free`].
 ///
 /// # Safety
-/// Both blocks are the caller's, and `to` is longer.
+/// Both blocks belong to the caller, and `to` is longer.
 #[must_use]
 pub unsafe fn replace(space: &AddressSpace, from: *mut u8, to: *mut u8) -> u32 {
     let block = find(space, from);
@@ -277,7 +279,7 @@ pub unsafe fn replace(space: &AddressSpace, from: *mut u8, to: *mut u8) -> u32 {
     // SAFETY: by contract.
     unsafe {
         let is_empty = relocate::transfer(space, page, to, bytes);
-        // What lies in a guarded end stays there.
+        // The contents of guard pages stay there.
         free_with(space, block, from, is_empty && guard_pages() == 0)
     }
 }

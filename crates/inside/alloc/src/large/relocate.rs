@@ -1,9 +1,9 @@
-//! Moving the contents of a large block by the page tables instead of copying them.
+//! Moves the contents of a large block by the page tables instead of copying them.
 //!
-//! mremap(2) takes pages out of one range and puts them into another (MREMAP_DONTUNMAP, Linux
-//! 5.7). The kernel numbers the pages of a mapping in the order of their addresses, and pages
-//! keep their numbers when they move. So a block that was moved is a mapping of its own, and
-//! each time that it grows and moves on it is one more:
+//! mremap(2) takes pages out of one range and puts them into another (MREMAP_DONTUNMAP, Linux 5.7).
+//! The kernel numbers the pages of a mapping in the order of their addresses, and pages keep their
+//! numbers when they move. So a block that was moved is a mapping of its own, and each time that it
+//! grows and moves again it adds one more:
 //!
 //! ```text
 //!  after the first move    | moved ........ | grown |
@@ -11,12 +11,12 @@
 //!                                           ^       ^ cuts
 //! ```
 //!
-//! [`crate::page_heap::mapping_budget`] counts them; when there are too many, blocks are copied. A block that is
-//! freed is mapped anew, which makes it part of its neighbours' mapping again.
+//! [`crate::page_heap::mapping_budget`] counts them. If there are too many, blocks are copied. A
+//! block that is freed is mapped anew, which merges it with its neighbours' mapping again.
 //!
-//! One call moves one mapping: before Linux 6.17 the kernel refuses a range of several, but only
-//! after it has unmapped the target; since then it may move some of them and then refuse. So
-//! each part is looked at before anything is moved.
+//! One call moves one mapping. Before Linux 6.17 the kernel refuses a range of several, but only
+//! after it has unmapped the target. Since then it may move some of them and then refuse. So each
+//! part is checked before anything is moved.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -29,24 +29,24 @@ use crate::os::kernel::{self, Refused};
 use crate::os::report;
 use crate::page_heap::mapping_budget;
 
-/// From this many pages on, a block is moved instead of copied.
+/// A block of this many pages or more is moved instead of copied.
 pub const MOVE_FROM: u32 = pages_in(2 << 20);
 
-/// Mappings that a move adds where the block goes: the one that arrives, and that of what
-/// follows.
+/// Mappings that a move adds at the destination: the one that arrives, and that of the memory after
+/// it.
 const TARGET: u32 = 2;
-/// Mappings that it adds where the block was, until that is mapped anew.
+/// Mappings that it adds at the source, until that is mapped anew.
 const SOURCE: u32 = 2;
 
-/// The kernel moves nothing.
+/// The kernel does not move pages.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Transfers the first `bytes` of the block that begins at a page to another one; whether that
-/// left nothing in memory where they were. The descriptions of both blocks then say what is to be
-/// undone when they are freed.
+/// Moves the first `bytes` of the block that begins at a page to another one; returns whether no
+/// memory is left at the source. The descriptions of both blocks then record what to undo when they
+/// are freed.
 ///
 /// # Safety
-/// Both blocks are the caller's, have that many bytes, of whole pages, and `to` has more.
+/// Both blocks belong to the caller and have that many bytes, in whole pages, and `to` has more.
 pub unsafe fn transfer(space: &AddressSpace, page: u32, to: *mut u8, bytes: usize) -> bool {
     let from = space.address_of(page);
     // SAFETY: only their owner, the caller, changes the descriptions of blocks.
@@ -80,13 +80,13 @@ fn parts(span: &Span, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<
             Some(&cut) if cut != 0 => (cut as usize * PAGE).min(bytes),
             _ => bytes,
         };
-        // No cut is 0: behind the last one, nothing begins.
+        // No cut is 0, and no part begins after the last cut.
         (start < end && (index == 0 || start > 0)).then_some(start..end)
     })
 }
 
-/// Whether a block may be moved; then what that adds is counted, and what is to be undone where
-/// it was is in its description.
+/// Whether a block may be moved. If so, the added mappings are counted, and its description records
+/// what to undo at the source.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -102,7 +102,7 @@ unsafe fn prepare(
         || space.node_of(from) != space.node_of(to)
         || source.cuts()[CUTS - 1] != 0
         || REFUSED.load(Ordering::Relaxed)
-        // The kernel counts the pages twice, after it has unmapped the target.
+        // The kernel would count the pages twice, after it has unmapped the target.
         || kernel::has_memory_limit()
     {
         return false;
@@ -111,7 +111,7 @@ unsafe fn prepare(
     if !mapping_budget::add(added + SOURCE, bytes) {
         return false;
     }
-    // Of a block whose chunks were advised differently this makes one mapping.
+    // This makes one mapping of a block whose chunks were advised differently.
     if config::get().huge_pages {
         // SAFETY: by contract.
         unsafe { kernel::ask_for_huge(from, bytes) };
@@ -128,10 +128,10 @@ unsafe fn prepare(
     may_move
 }
 
-/// Transfers a part of a block, which is one mapping; whether that left nothing where it was.
+/// Moves a part of a block that is one mapping; returns whether nothing is left at the source.
 ///
 /// # Safety
-/// Both ranges are ours, and of whole pages; nobody needs the contents of `to`.
+/// Both ranges are ours and consist of whole pages; the contents of `to` are not needed.
 unsafe fn transfer_part(from: usize, to: usize, bytes: usize) -> bool {
     // SAFETY: by contract.
     let Err(Refused(number)) = (unsafe { kernel::move_pages(from, to, bytes) }) else {
@@ -142,8 +142,8 @@ unsafe fn transfer_part(from: usize, to: usize, bytes: usize) -> bool {
     }
     // SAFETY: by contract.
     unsafe {
-        // The kernel may have unmapped the target before it refused, and may not map it again;
-        // or another thread's mapping may have come there.
+        // The kernel may have unmapped the target before it refused, and may not map it again. Or
+        // another thread's mapping may be there now.
         if kernel::map_where_nothing_is(to, bytes).is_err() && !kernel::is_mapped(to, bytes) {
             report::lost_range(to, number);
         }
@@ -160,7 +160,7 @@ mod tests {
 
     const BYTES: usize = 5 << 20;
 
-    /// Two blocks, the first of which is full, the second longer and empty.
+    /// Two blocks: the first is full, the second is longer and empty.
     fn blocks(space: &AddressSpace) -> (*mut u8, *mut u8) {
         let Block { start: from, .. } = large::allocate(space, 0, BYTES, 16);
         let Block { start: to, .. } = large::allocate_to_replace(space, 0, 2 * BYTES, 16, from);
@@ -192,7 +192,7 @@ mod tests {
         let space = global::get().expect("address space");
         let (mut from, mut to) = blocks(space);
         for round in 2..20 {
-            // SAFETY: both blocks are the test's, and the second is longer.
+            // SAFETY: both blocks belong to the test, and the second is longer.
             assert_eq!(unsafe { large::replace(space, from, to) }, 0);
             check(to);
             from = to;
