@@ -1,11 +1,11 @@
-//! The background thread: gives idle memory back while the program does something else.
+//! The background thread: returns idle memory while the program does something else.
 //!
-//! It starts when there is much to give back, looks ten times a second, and ends when
-//! nothing is left. Without it, memory is given back only by threads that allocate.
+//! It starts when there is much to return, checks ten times a second, and ends when nothing is
+//! left. Without it, only threads that allocate return memory.
 //!
-//! The C library does not know it ([`BareThread`]), and therefore tells it nothing when the
-//! program gives up rights (setuid(2)). It has no capabilities, and ends as soon as its users and
-//! groups are no longer those of the process; the next one that is wanted has the new ones.
+//! The C library does not know this thread ([`BareThread`]), so it does not inform it when the
+//! program gives up rights (setuid(2)). The thread has no capabilities, and ends as soon as its
+//! users and groups differ from those of the process. The next one has the new ones.
 
 use core::arch::global_asm;
 use numapilot_bind::address_of;
@@ -21,16 +21,16 @@ use crate::{config, global};
 
 static THREAD: BareThread = BareThread::new(c"numapilot-decay", run);
 
-/// Looks in vain, one after the other, before it ends.
+/// Consecutive checks without work before it ends.
 const PATIENCE: u32 = 10;
 
-/// Whether there is one, so that nobody else needs to give memory back.
+/// Whether the thread runs, so that no other thread needs to return memory.
 #[inline]
 pub fn is_running() -> bool {
     THREAD.is_running()
 }
 
-/// Starts it when that was requested and there is none.
+/// Starts the thread if that was requested and it does not run.
 #[inline]
 pub fn start_if_requested() {
     if decay_request::is_raised() && !THREAD.is_running() {
@@ -46,20 +46,21 @@ fn start() {
     }
 }
 
-/// In the child of a fork there is none; it is wanted there if it ran.
+/// Notes in the child of a fork that the thread does not run. If it ran in the parent, it is
+/// requested again.
 pub fn forget() {
     if THREAD.forget() {
         decay_request::raise();
     }
 }
 
-/// What the thread does. It allocates nothing, so that it has no cache.
+/// The work of the thread. It allocates nothing, so it has no cache.
 fn run() {
-    // Where that is refused there is little to lose: capabilities are given up, not asked for.
+    // A refusal costs little: capabilities are given up, not requested.
     let _ = process::drop_capabilities();
     process::leave_directories();
     leave_the_creators_cpu();
-    // Files that it opens for a moment must not take a number that the program counts on.
+    // Files that it opens for a moment must not use a number that the program relies on.
     let rights = process::leave_files().ok().and_then(|()| Rights::of_thread());
     let mut in_vain = 0;
     while in_vain < PATIENCE
@@ -74,34 +75,34 @@ fn run() {
     }
 }
 
-/// Does what is due on all nodes; whether there may be something to do soon.
+/// Does what is due on all nodes; returns whether there may be more work soon.
 fn look(space: &AddressSpace) -> bool {
     let now_ms = kernel::now_ms();
     NodeCaches::all(space).filter(|node| do_all(space, node, now_ms)).count() > 0
 }
 
-/// Whether the process has other rights than these. Not where the kernel does not tell, nor where
-/// this thread may open no files.
+/// Whether the rights of the process have changed. Returns false if the kernel does not report
+/// them, or if this thread may open no files.
 fn gave_up(rights: Option<&Rights>) -> bool {
     rights.zip(Rights::of_process()).is_some_and(|(own, process)| *own != process)
 }
 
 global_asm!(".weak numapilot_bind_cpus");
 
-/// Where libnumapilot_bind puts each thread of the program on one CPU, this one may run on all of
-/// the program's: the one that it has inherited is its creator's. Otherwise an inherited mask is
-/// the user's wish.
+/// If libnumapilot_bind pins each thread of the program to one CPU, this thread may run on all CPUs
+/// of the program: its inherited CPU is its creator's. Otherwise an inherited mask is the user's
+/// choice.
 fn leave_the_creators_cpu() {
     let address = address_of!("numapilot_bind_cpus");
     if address == 0 {
         return;
     }
-    // SAFETY: that library's function of this name and signature; its result is null, or points to
-    // a bit for each CPU that stay as they are.
+    // SAFETY: that library's function of this name and signature. Its result is null, or points to
+    // a bit for each CPU; the bits do not change.
     unsafe {
         let cpus = core::mem::transmute::<usize, extern "C" fn() -> *const u64>(address)();
         if !cpus.is_null() {
-            // Refused, it stays where it is.
+            // If this is refused, it stays on its CPU.
             let _ = process::allow_cpus(cpus, MAX_CPUS / 8);
         }
     }

@@ -1,11 +1,12 @@
-//! The way back: from depots to spans, from spans to free pages, from there to the kernel.
+//! Decay: from depots to spans, from spans to free pages, and from there to the kernel.
 //!
 //! ```text
 //!  depot, inbox --idle for a tick--> free bits of the span --all free--> page heap
 //!                                                      --idle for 500 ms--> kernel
 //! ```
 //!
-//! Done in small steps by slow paths that look at a coarse clock, or by the background thread.
+//! Slow paths, which read a coarse clock, do this in small steps; the background thread does it as
+//! well.
 
 pub mod background_thread;
 
@@ -20,15 +21,15 @@ use crate::os::kernel;
 use crate::page_heap::Region;
 use crate::slab::{give_back, scavenge};
 
-/// Time between two looks at what was not needed.
+/// Time between two checks of what was not needed.
 pub const TICK_MS: u64 = 100;
-/// Time after which free pages are given back to the kernel.
+/// Time after which free pages are returned to the kernel.
 const PAGES_IDLE_MS: u32 = 500;
 /// Idle magazines that one slow path returns: about 30 microseconds of work.
 const STEP: usize = 16;
 
-/// Every so often looks at the clock, and does what is due on the cache's node. To be called by each
-/// slow path.
+/// From time to time reads the clock, and does what is due on the cache's node. Each slow path
+/// calls this.
 #[inline]
 pub fn pace(space: &AddressSpace, cache: &ThreadCache) {
     const CALLS: u32 = 16;
@@ -55,11 +56,11 @@ fn look_at_the_clock(space: &AddressSpace, cache: &ThreadCache) {
             purge(space, Region::of(space, region), (now_ms as u32).wrapping_sub(PAGES_IDLE_MS));
         }
     }
-    // What the other threads keep is theirs, or the background thread's.
+    // The overflow of the other threads is left to them or to the background thread.
     step(space, node, node.depots().chain(cache.overflow().depots()), STEP);
 }
 
-/// Does all that is due on a node; whether there is or may soon be more.
+/// Does all that is due on a node; returns whether there is or may soon be more.
 pub fn do_all(space: &AddressSpace, node: &NodeCaches, now_ms: u64) -> bool {
     if node.tick_due(now_ms, TICK_MS) {
         tick(space, node);
@@ -73,13 +74,13 @@ pub fn do_all(space: &AddressSpace, node: &NodeCaches, now_ms: u64) -> bool {
     some || node.lock().is_dirty()
 }
 
-/// Finds out which magazines nobody needed since the last tick.
+/// Finds the magazines that no thread has needed since the last tick.
 fn tick(space: &AddressSpace, node: &NodeCaches) {
     let idle: u32 = node.all_depots().map(|depot| depot.tick(space)).sum();
     node.idle.store(idle, Ordering::Relaxed);
 }
 
-/// Returns up to `most` idle magazines to their spans; whether some are left.
+/// Returns up to `most` idle magazines to their spans; returns whether some are left.
 fn step<'a>(
     space: &AddressSpace,
     node: &NodeCaches,
@@ -103,7 +104,7 @@ fn step<'a>(
     false
 }
 
-/// Returns everything that no thread holds, and gives back all free pages.
+/// Returns everything that no thread holds to the kernel, including all free pages.
 pub fn trim(space: &AddressSpace, node: &NodeCaches) -> bool {
     for depot in node.all_depots() {
         while let Some((magazine, objects)) = depot.take(space) {
@@ -113,7 +114,7 @@ pub fn trim(space: &AddressSpace, node: &NodeCaches) -> bool {
     purge(space, node, kernel::now_ms() as u32)
 }
 
-/// Gives free pages back to the kernel that nobody wanted since `before_ms`; whether there
+/// Returns free pages that have been idle since `before_ms` to the kernel; returns whether there
 /// were any.
 fn purge(space: &AddressSpace, region: &Region, before_ms: u32) -> bool {
     let mut some = false;
@@ -122,11 +123,11 @@ fn purge(space: &AddressSpace, region: &Region, before_ms: u32) -> bool {
             return some;
         };
         let bytes = run.pages as usize * size_class::PAGE;
-        // SAFETY: the run is nobody's: it is on no list, and nothing is allocated there.
+        // SAFETY: the run is unused: it is on no list, and nothing is allocated there.
         let given = unsafe { kernel::discard(space.address_of(run.page), bytes) };
         let now_ms = kernel::now_ms() as u32;
         if given.is_err() {
-            // Locked memory cannot be given back; trying again at once would not end.
+            // Locked memory cannot be returned. Trying again at once would never end.
             region.lock().give_dirty(space, run, now_ms);
             return some;
         }
@@ -145,7 +146,7 @@ mod tests {
     use crate::global;
     use crate::slab::spans::{self, Taken};
 
-    /// Sends all objects of a new span to their node, `most` to a magazine; how many.
+    /// Sends all objects of a new span to their node, `most` to a magazine; returns their number.
     fn send_a_span(
         space: &AddressSpace,
         node: &NodeCaches,
@@ -164,13 +165,13 @@ mod tests {
                 // SAFETY: the magazine is ours.
                 unsafe { *Magazine::word(magazine, index) = object as *mut u8 };
             }
-            // SAFETY: nothing else refers to it, and its objects are this node's.
+            // SAFETY: nothing else refers to it, and its objects belong to this node.
             unsafe { hand_over::send_home(space, node, magazine, objects.len()) };
         }
         (space.page_of(start), all.len())
     }
 
-    /// No thread of the node allocates: what the background thread does is all that happens.
+    /// No thread of the node allocates, so only the background thread's work happens.
     #[test]
     fn what_came_home_to_a_node_without_threads_returns_to_its_pages() {
         let space = global::get().unwrap();
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(node.inbox.0.objects(space), 0);
         // SAFETY: the map covers all pages.
         assert_eq!(unsafe { *space.map(page) }, 0, "the span is dissolved");
-        // One by one they are more magazines than an inbox takes.
+        // One by one, they are more magazines than an inbox accepts.
         let (_, sent) = send_a_span(space, node, 1, 1);
         let held = node.inbox.0.objects(space);
         assert!(0 < held && held < sent, "{held} of {sent}");
