@@ -1,4 +1,4 @@
-//! Threads come, move to other nodes, and end.
+//! Threads start, move to other nodes, and end.
 
 pub mod tls;
 pub mod without_cache;
@@ -13,8 +13,8 @@ use crate::decay::background_thread;
 use crate::layout::address_space::AddressSpace;
 use crate::{global, sampling};
 
-/// 1 more than the key of the thread-specific value whose destructor tells that a thread ends; 0
-/// while there is none.
+/// The key of the thread-specific value whose destructor runs when a thread ends, plus 1; 0 while
+/// there is none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
 /// The calling thread's cache, if it has one.
@@ -24,8 +24,8 @@ pub fn cache() -> Option<*mut ThreadCache> {
     (!cache.is_null()).then_some(cache)
 }
 
-/// The calling thread's cache and the space; `None` when there is no memory for them, and for a
-/// thread at its end: what it would hold then nobody would give back.
+/// The calling thread's cache and the space. `None` if there is no memory for them, and for a
+/// thread at its end, because nobody would return what its cache would hold.
 pub fn attach() -> Option<(&'static AddressSpace, *mut ThreadCache)> {
     let space = global::get()?;
     if let Some(cache) = cache() {
@@ -36,7 +36,7 @@ pub fn attach() -> Option<(&'static AddressSpace, *mut ThreadCache)> {
     }
     let number = space.nodes().current();
     let cache = NodeCaches::of(space, number).take_cache(space)?;
-    // SAFETY: the cache was given to this thread alone.
+    // SAFETY: the cache was given only to this thread.
     unsafe { (*cache).start(space, number) };
     // From here on the call below may allocate.
     hold(cache);
@@ -44,15 +44,15 @@ pub fn attach() -> Option<(&'static AddressSpace, *mut ThreadCache)> {
     Some((space, cache))
 }
 
-/// Makes a cache, or none, that of the calling thread. The fast paths do not see it when the
-/// heap profile must see every call.
+/// Makes a cache, or none, that of the calling thread. The fast paths do not see it if the heap
+/// profile must see every call.
 fn hold(cache: *mut ThreadCache) {
     tls::set_cache(cache);
     let hidden = cache.is_null() || sampling::is_wanted();
     tls::set_bins(if hidden { (&raw const EMPTY).cast_mut() } else { cache.cast::<Bins>() });
 }
 
-/// Runs a slow path on the calling thread's cache; `None` where it has none: see [`attach`].
+/// Runs a slow path on the calling thread's cache; `None` if it has none: see [`attach`].
 #[inline]
 pub fn with_cache<T>(work: impl FnOnce(&'static AddressSpace, &ThreadCache) -> T) -> Option<T> {
     let (space, mut cache) = attach()?;
@@ -70,13 +70,13 @@ pub fn with_cache<T>(work: impl FnOnce(&'static AddressSpace, &ThreadCache) -> T
     Some(result)
 }
 
-/// The scheduler moved the thread: it leaves its cache to its old node and takes one of the
-/// new node, so that what it allocates is local again.
+/// The scheduler has moved the thread. It leaves its cache to its old node and takes one of the new
+/// node, so that its allocations are local again.
 #[cold]
 fn follow(space: &AddressSpace, cache: *mut ThreadCache) -> *mut ThreadCache {
     let number = space.nodes().current();
     let Some(new) = NodeCaches::of(space, number).take_cache(space) else { return cache };
-    // SAFETY: the new cache was given to this thread alone; the old one is given up.
+    // SAFETY: the new cache was given only to this thread; the old one is released.
     unsafe {
         (*new).start(space, number);
         (*new).calls.set((*cache).calls.get().wrapping_add(1));
@@ -87,13 +87,13 @@ fn follow(space: &AddressSpace, cache: *mut ThreadCache) -> *mut ThreadCache {
     new
 }
 
-/// Asks the C library to tell of threads that end.
+/// Asks the C library to report the end of threads.
 ///
-/// Called once, when the library is loaded, and from nowhere else: this takes a lock of the C
-/// library's.
+/// Called once, when the library is loaded, and from nowhere else, because it takes a lock of the C
+/// library.
 pub fn prepare() {
     let mut key = 0;
-    // SAFETY: a key with a destructor of this library, which lives until the end.
+    // SAFETY: a key with a destructor of this library, which exists until the end.
     if unsafe { libc::pthread_key_create(&raw mut key, Some(end)) } != 0 {
         return;
     }
@@ -104,28 +104,28 @@ pub fn prepare() {
     }
 }
 
-/// Has [`end`] called when the thread ends. Of a thread that comes before the key the cache is not
-/// found again, which costs a few magazines once.
+/// Makes the C library call [`end`] when the thread ends. The cache of a thread that starts before
+/// the key exists is not found again, which costs a few magazines once.
 fn watch(cache: *mut ThreadCache) {
     if let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) {
-        // SAFETY: the key exists. The call takes no lock; it may allocate, but that is possible.
+        // SAFETY: the key exists. The call takes no lock. It may allocate, which is possible here.
         unsafe { libc::pthread_setspecific(key, cache.cast()) };
     }
 }
 
-/// The calling thread ends: its cache goes to the next one. What runs after this, be it a
-/// destructor of the program's or the C library's own, goes straight to spans and pages.
+/// The calling thread ends, and another thread may take its cache. Code that runs after this, such
+/// as a destructor of the program or of the C library, allocates from spans and pages directly.
 extern "C" fn end(cache: *mut c_void) {
     let cache = cache.cast::<ThreadCache>();
     let Some(space) = global::existing() else { return };
     hold(null_mut());
     tls::set_ended();
-    // SAFETY: the cache of the thread that ends; nobody else uses it.
+    // SAFETY: the cache of the ending thread; no other thread uses it.
     unsafe { release(space, cache) };
 }
 
 /// # Safety
-/// The cache belongs to no running thread, or to the caller who gives it up.
+/// The cache belongs to no running thread, or to the caller, who releases it.
 unsafe fn release(space: &AddressSpace, cache: *mut ThreadCache) {
     // SAFETY: by contract.
     unsafe {
@@ -138,16 +138,16 @@ unsafe fn release(space: &AddressSpace, cache: *mut ThreadCache) {
     }
 }
 
-/// In the child of a fork only the caller lives on: the caches of the other threads are nobody's,
-/// and are given up.
+/// In the child of a fork only the caller lives on. The caches of the other threads have no owner,
+/// and are released.
 pub fn release_all_but_own(space: &AddressSpace) {
     let mine = cache().unwrap_or(null_mut());
     for cache in NodeCaches::all(space).flat_map(|node| node.caches()) {
-        // SAFETY: caches are never taken away; this is the only thread that has one.
+        // SAFETY: caches are never unmapped; this is the only thread that has one.
         let (owned, busy) = unsafe {
             ((*cache).owned.load(Ordering::Acquire), (*cache).busy.load(Ordering::Acquire))
         };
-        // One that was in a slow path may be in the middle of a change: it is left alone.
+        // A cache that was in a slow path may be inconsistent, so it is left alone.
         if cache != mine && owned && !busy {
             // SAFETY: its thread does not exist in this process.
             unsafe { release(space, cache) };

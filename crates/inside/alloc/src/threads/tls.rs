@@ -1,11 +1,10 @@
 //! The calling thread's bins: words of thread-local storage.
 //!
-//! Stable Rust has no thread-local statics without `std`, hence the assembler: a word in
-//! `.tdata`, read by the initial-exec model (two loads; `@GOTTPOFF`, ELF Handling For
-//! Thread-Local Storage, section 4.3.6). It starts as the address of [`EMPTY`], bins that
-//! hold nothing and accept nothing, so that the fast paths need no test for a thread's
-//! first call. A second word, for the slow paths, is the cache itself; a third one tells that the
-//! thread is at its end.
+//! Stable Rust has no thread-local statics without `std`, hence the assembler: a word in `.tdata`,
+//! read by the initial-exec model (two loads; `@GOTTPOFF`, ELF Handling For Thread-Local Storage,
+//! section 4.3.6). It starts as the address of [`EMPTY`], bins that hold nothing and accept
+//! nothing, so that the fast paths need no test for a thread's first call. A second word, for the
+//! slow paths, is the cache itself. A third one shows that the thread is at its end.
 
 use core::arch::{asm, global_asm};
 
@@ -39,7 +38,7 @@ global_asm!(
     empty = sym EMPTY,
 );
 
-/// Reads a word of the calling thread's.
+/// Reads a word of the calling thread.
 macro_rules! read {
     ($symbol:literal) => {{
         let value;
@@ -70,7 +69,7 @@ macro_rules! read {
     }};
 }
 
-/// Writes a word of the calling thread's.
+/// Writes a word of the calling thread.
 macro_rules! write {
     ($symbol:literal, $value:expr) => {
         // SAFETY: writes the thread's own word.
@@ -101,14 +100,14 @@ macro_rules! write {
     };
 }
 
-/// What the fast paths of the calling thread work on; [`EMPTY`] before its first and after
-/// its last allocation, and where they shall do nothing.
+/// The bins for the fast paths of the calling thread. [`EMPTY`] before its first and after its last
+/// allocation, and where the fast paths must do nothing.
 #[inline(always)]
 pub fn bins() -> *mut Bins {
     read!("numapilot_alloc_bins")
 }
 
-/// Gives the calling thread other bins.
+/// Gives the calling thread new bins.
 pub fn set_bins(bins: *mut Bins) {
     write!("numapilot_alloc_bins", bins);
 }
@@ -119,19 +118,19 @@ pub fn cache() -> *mut ThreadCache {
     read!("numapilot_alloc_cache")
 }
 
-/// Gives the calling thread another cache, or none.
+/// Gives the calling thread a new cache, or none.
 pub fn set_cache(cache: *mut ThreadCache) {
     write!("numapilot_alloc_cache", cache);
 }
 
-/// Whether the calling thread is at its end: it gave up its cache and takes no other.
+/// Whether the calling thread is at its end: it released its cache and takes no other.
 #[inline]
 pub fn has_ended() -> bool {
     let word: usize = read!("numapilot_alloc_ended");
     word != 0
 }
 
-/// The calling thread is at its end.
+/// Notes that the calling thread is at its end.
 pub fn set_ended() {
     write!("numapilot_alloc_ended", 1_usize);
 }

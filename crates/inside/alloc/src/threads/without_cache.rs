@@ -1,9 +1,9 @@
-//! Allocation and release for threads without a cache: straight from and to spans and pages, under
+//! Allocation and release for threads without a cache: directly from and to spans and pages, under
 //! the node's lock.
 //!
-//! A thread has none when it is at its end (`crate::threads`), where the C library and the program
-//! still free what they kept for it; and when there was no memory for one. Neither is sampled for
-//! the heap profile.
+//! A thread has no cache at its end (`crate::threads`), when the C library and the program still
+//! free what they kept for it, and if there was no memory for one. Its allocations are not sampled
+//! for the heap profile.
 
 use core::ptr::null_mut;
 
@@ -12,7 +12,7 @@ use crate::layout::address_space::AddressSpace;
 use crate::slab::{give_back, harden, spans};
 use crate::{config, global};
 
-/// An object of a class; null when there is no memory.
+/// An object of a class; null if there is no memory.
 pub fn object(class: usize) -> *mut u8 {
     let Some(space) = global::get() else { return null_mut() };
     let node = space.nodes().current();
@@ -22,7 +22,7 @@ pub fn object(class: usize) -> *mut u8 {
     }
 }
 
-/// A block of this size and alignment; null when there is no memory.
+/// A block of this size and alignment; null if there is no memory.
 pub fn block(size: usize, align: usize) -> Block {
     let Some(space) = global::get() else { return Block::NOTHING };
     let region = large::region(space, size, space.nodes().current());
