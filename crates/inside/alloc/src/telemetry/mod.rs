@@ -1,4 +1,4 @@
-//! What the allocator tells of itself: how much memory is used for what, and which calls hold it.
+//! The allocator's reports: how much memory is used for what, and which calls hold it.
 
 pub mod profile;
 pub mod statistics;

@@ -1,9 +1,9 @@
-//! Statistics and the heap profile without a call: when the program ends, and when a signal
-//! asks for them.
+//! Statistics and the heap profile without a call by the program: when it ends, and when a signal
+//! requests them.
 //!
-//! Nothing of this runs unless a variable asks for it. The program may be anywhere in the
-//! allocator when the signal's handler runs, so that a thread writes, which the handler starts
-//! and which ends when it has written. Where it may start none, the next slow path does.
+//! Nothing of this runs unless a variable requests it. The program may be anywhere in the allocator
+//! when the signal handler runs. So the handler starts a thread that writes the statistics and then
+//! ends. If it may start none, the next slow path writes them.
 
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
@@ -19,24 +19,24 @@ use crate::os::{file, kernel};
 use crate::sampling;
 use crate::telemetry::{profile, usage};
 
-/// Nobody asked, or all was written.
+/// There is no request, or everything was written.
 const QUIET: u32 = 0;
-/// A signal asked.
+/// A signal has requested statistics.
 const ASKED: u32 = 1;
-/// The thread writes what was asked for.
+/// The thread writes the requested statistics.
 const WRITING: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(QUIET);
-/// It lives for one answer and has the rights of the thread that the signal interrupted.
+/// It lives for one request and has the rights of the thread that the signal interrupted.
 static WRITER: BareThread = BareThread::new(c"numapilot-stats", answer_all);
-/// A second descriptor of standard error, for many programs close theirs before they end;
-/// and the file that it was.
+/// A second descriptor of standard error, because many programs close theirs before they end, and
+/// the file that it referred to.
 static ERRORS: AtomicI32 = AtomicI32::new(-1);
 static ERRORS_DEVICE: AtomicU64 = AtomicU64::new(0);
 static ERRORS_FILE: AtomicU64 = AtomicU64::new(0);
 
-/// Prepares to answer a signal and to write when the program ends, if that was asked for. Called
-/// once, when the library is loaded.
+/// Prepares to respond to a signal and to write when the program ends, if that was requested.
+/// Called once, when the library is loaded.
 pub fn prepare() {
     let config = config::get();
     if config.stats.is_none() && config.stats_signal.is_none() {
@@ -50,7 +50,7 @@ pub fn prepare() {
     }
 }
 
-/// The program ends: writes what was asked for.
+/// The program ends: writes the requested statistics.
 pub fn finish() {
     if let Some(format) = config::get().stats {
         write(format);
@@ -58,7 +58,7 @@ pub fn finish() {
     write_profile();
 }
 
-/// Has a signal ask for statistics.
+/// Makes a signal request statistics.
 fn watch(signal: c_int) {
     // SAFETY: all zeroes is an action without flags and with an empty mask.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -71,13 +71,13 @@ fn watch(signal: c_int) {
 }
 
 extern "C" fn asked(_: c_int) {
-    /// A thread that found nothing more to write needs less to end.
+    /// A thread that found nothing more to write ends within this time.
     const END_MS: u32 = 100;
     let before = STATE.swap(ASKED, Ordering::AcqRel);
     if !config::get().background_thread || (before != QUIET && WRITER.is_running()) {
         return;
     }
-    // One that runs all the same either sees the new state or is about to end.
+    // A thread that still runs either sees the new state or is about to end.
     for _ in 0..END_MS {
         if !WRITER.is_running() || STATE.load(Ordering::Acquire) != ASKED {
             break;
@@ -87,7 +87,7 @@ extern "C" fn asked(_: c_int) {
     WRITER.start();
 }
 
-/// What the thread does.
+/// The work of the thread.
 fn answer_all() {
     while change(ASKED, WRITING) {
         answer();
@@ -95,7 +95,7 @@ fn answer_all() {
     }
 }
 
-/// Writes what a signal asked for, if nobody else will.
+/// Writes what a signal requested, if no other thread will.
 #[inline]
 pub fn answer_if_alone() {
     if STATE.load(Ordering::Relaxed) == ASKED && !WRITER.is_running() {
@@ -110,20 +110,20 @@ fn answer_here() {
     }
 }
 
-/// Whether the state was this one, and is the other now.
+/// Changes the state from one value to another; returns whether it had the first.
 fn change(from: u32, to: u32) -> bool {
     STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 fn answer() {
-    // Who has a profile made wants tables only when asking for them.
+    // With a profile, tables are written only if they are requested explicitly.
     if config::get().stats.is_some() || !sampling::is_wanted() {
         write(config::get().stats.unwrap_or(Format::Text));
     }
     write_profile();
 }
 
-/// In the child of a fork nobody writes.
+/// Notes that no thread writes in the child of a fork.
 pub fn forget() {
     WRITER.forget();
 }
@@ -161,22 +161,22 @@ fn put(variable: &str, path: &CStr, write: impl FnOnce(c_int) -> Result<(), i32>
 /// Keeps standard error open for the end.
 fn keep_errors() {
     let Some((device, file)) = identity(libc::STDERR_FILENO) else { return };
-    // SAFETY: makes a descriptor; the result says whether. Far from the numbers that shells
-    // and programs choose themselves.
+    // SAFETY: makes a descriptor; the result shows whether that succeeded. Its number is far from
+    // those that shells and programs choose themselves.
     let kept = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, 100) };
     ERRORS.store(kept, Ordering::Relaxed);
     ERRORS_DEVICE.store(device, Ordering::Relaxed);
     ERRORS_FILE.store(file, Ordering::Relaxed);
 }
 
-/// The descriptor that was kept, unless the program closed it and it is another file now.
+/// The descriptor that was kept, unless the program closed it and it now refers to another file.
 fn errors() -> Option<i32> {
     let kept = ERRORS.load(Ordering::Relaxed);
     let was = (ERRORS_DEVICE.load(Ordering::Relaxed), ERRORS_FILE.load(Ordering::Relaxed));
     (identity(kept)? == was).then_some(kept)
 }
 
-/// Device and number of an open file.
+/// Device and inode number of an open file.
 fn identity(descriptor: i32) -> Option<(u64, u64)> {
     let status = kernel::file_status(descriptor).ok()?;
     Some((status.st_dev, status.st_ino))

@@ -1,20 +1,20 @@
-//! Protocol buffers' wire format, as far as a profile needs it.
+//! The wire format of protocol buffers, as far as a profile needs it.
 //!
-//! Source: protobuf.dev, "Encoding". A message is a sequence of fields, each a key
-//! (`number << 3 | type`) and a value: a variable-length integer (type 0), or bytes behind
-//! their length (type 2), which may be a message.
+//! Source: protobuf.dev, "Encoding". A message is a sequence of fields, each a key (`number << 3 |
+//! type`) and a value: a variable-length integer (type 0), or bytes after their length (type 2),
+//! which may be a message.
 
 use crate::os::output::{Line, Output};
 
 const VARINT: u64 = 0;
 const BYTES: u64 = 2;
 
-/// Where fields are written to.
+/// A destination for fields.
 pub trait Write {
     /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
 
-    /// An integer, seven bits a byte, the lowest first.
+    /// An integer, seven bits per byte, the lowest first.
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.put(&[value as u8 | 0x80]);
@@ -23,7 +23,7 @@ pub trait Write {
         self.put(&[value as u8]);
     }
 
-    /// A field that is an integer; 0 is what a field that is left out means.
+    /// A field that is an integer. A missing field means 0.
     fn integer(&mut self, field: u64, value: u64) {
         if value != 0 {
             self.varint(field << 3 | VARINT);
@@ -57,12 +57,12 @@ pub trait Write {
     }
 }
 
-/// A message within another one: those of a profile are short.
+/// A message within another one; those of a profile are short.
 pub type Message = Line<1024>;
 
 impl<const N: usize> Write for Line<N> {
     fn put(&mut self, bytes: &[u8]) {
-        // Longest is a sample: 48 locations of 3 bytes and four values of 10.
+        // The longest is a sample: 48 locations of 3 bytes and four values of 10.
         let _ = self.append_all(bytes);
     }
 }

@@ -12,13 +12,13 @@ pub struct Mapping<'a> {
     pub start: usize,
     /// Its end.
     pub end: usize,
-    /// Where in the file it begins.
+    /// Its position in the file.
     pub offset: usize,
-    /// The file; empty or in brackets for memory that is none.
+    /// The file; empty or in brackets for memory without a file.
     pub path: &'a [u8],
 }
 
-/// Looks at every mapping with code, in the order of their addresses.
+/// Visits every mapping with code, in the order of their addresses.
 pub fn each(mut look: impl FnMut(Mapping<'_>)) {
     let Ok(file) = kernel::open_file(c"/proc/self/maps") else { return };
     let mut buffer = [0; LINE];
@@ -40,7 +40,7 @@ pub fn each(mut look: impl FnMut(Mapping<'_>)) {
     kernel::close(file);
 }
 
-/// A line of the file, if it is of code.
+/// A line of the file, if it describes code.
 fn parse(line: &[u8]) -> Option<Mapping<'_>> {
     let mut rest = line;
     let mut word = || {

@@ -1,22 +1,21 @@
 //! Sampling heap profile: which calls hold how much memory, in pprof's format.
 //!
-//! Every allocated byte is sampled with the same small probability, so that the waiting time
-//! between two samples is exponential in bytes (as in tcmalloc and jemalloc). The stack of
-//! the sampled call is taken, and the object is remembered until it is freed. What a sample
-//! stands for follows from its size: an object of `s` bytes is sampled with probability
-//! `1 - exp(-s / period)`.
+//! Every allocated byte is sampled with the same small probability, so the distance between two
+//! samples is exponential in bytes (as in tcmalloc and jemalloc). The stack of the sampled call is
+//! taken, and the object is recorded until it is freed. The size of a sample determines what it
+//! represents: an object of `s` bytes is sampled with probability `1 - exp(-s / period)`.
 //!
-//! The fast paths know nothing of this. When a profile is asked for, threads show them bins
-//! that hold and take nothing (`crate::threads`), so that every call takes the slow path,
-//! behind which magazines work as ever. So each allocation is counted. A sampled small
-//! object is served as a large block, of pages of its own: its free leads to the block's
-//! description, which names the stack.
+//! The fast paths know nothing about this. If a profile is requested, threads give them bins that
+//! hold and accept nothing (`crate::threads`). So every call takes the slow path, behind which
+//! magazines work as usual, and each allocation is counted. A sampled small object is served as a
+//! large block, with pages of its own. When it is freed, the description of the block identifies
+//! the stack.
 //!
 //! | file | what |
 //! |---|---|
 //! | `stack` | takes the stack of a call, without allocation |
-//! | `table` | stacks, and how many objects came and went |
-//! | `mappings` | the program's code, for the addresses to make sense elsewhere |
+//! | `table` | stacks, and how many objects were allocated and freed |
+//! | `mappings` | the program's code, so that the addresses are meaningful elsewhere |
 //! | `encode`, `write` | protocol buffers, and the profile in them |
 
 mod encode;
@@ -35,8 +34,8 @@ use table::Table;
 
 static TABLE: Lock<Table> = Lock::new(Table::NONE);
 
-/// Starts to sample, if a profile was asked for. Called once, before the program's main
-/// function; may allocate.
+/// Starts to sample, if a profile was requested. Called once, before the program's main function;
+/// may allocate.
 pub fn start() {
     if !sampling::is_wanted() {
         return;
@@ -48,30 +47,30 @@ pub fn start() {
     }
 }
 
-/// Remembers a block that was just taken for the caller, large whatever its size, because
-/// `crate::sampling` said so; null when there was no memory.
+/// Records a block that was just taken for the caller, because `crate::sampling` chose it. The
+/// block is large whatever its size. Returns null if there was no memory.
 #[cold]
 #[inline(never)]
 pub fn note(block: *mut u8, size: usize) {
     if let Some(space) = global::existing().filter(|_| !block.is_null()) {
         let stack = stack::take();
         let number = TABLE.lock().enter(stack.addresses(), size as u64);
-        // SAFETY: the block is the caller's, so that nobody else changes its description.
+        // SAFETY: the block belongs to the caller, so no other thread changes its description.
         unsafe { (*space.span(space.page_of(block as usize))).free = number };
     }
     threads::with_cache(|_, cache| cache.countdown.sampled());
 }
 
-/// A block ends that was remembered under this number.
+/// Notes that the block recorded under this number was freed.
 #[cold]
 pub fn forget(number: u32) {
     TABLE.lock().leave(number);
 }
 
-/// Writes the profile at this moment to a descriptor.
+/// Writes the current profile to a descriptor.
 ///
 /// # Errors
-/// EINVAL when there is none, or the error number of the write.
+/// EINVAL if there is none, or the error number of the write.
 pub fn write_to(descriptor: i32) -> Result<(), i32> {
     if !sampling::is_running() {
         return Err(libc::EINVAL);

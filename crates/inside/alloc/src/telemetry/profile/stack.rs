@@ -1,15 +1,16 @@
-//! The stack of a call, by the unwind tables of the code on it.
+//! The stack of a call, by the unwind tables of its code.
 //!
-//! Most programs are compiled without frame pointers, so that the tables are the only way
-//! (`_Unwind_Backtrace`, Itanium C++ ABI: Exception Handling, level 1). C++ and Rust programs
-//! have the unwinder; for others it is loaded when the profile starts.
+//! Most programs are compiled without frame pointers, so the tables are the only way
+//! (`_Unwind_Backtrace`, Itanium C++ ABI: Exception Handling, level 1). C++ and Rust programs have
+//! the unwinder. For others it is loaded when the profile starts.
 //!
 //! A stack is taken in malloc, whatever lock the caller holds, and never in free. GCC 12 and glibc
 //! 2.35 find the tables without a lock (`_dl_find_object`). Older ones take that of the loader's
-//! list of objects (dl_iterate_phdr(3)), under which the loader does not allocate; who allocates in
-//! a callback may take it again. What is left is a program that registers tables of its own
-//! (`__register_frame`, as some JIT compilers do): for those GCC's unwinder has a mutex, under which
-//! it allocates when it sees them first. Sampled there, the program hangs; the manual says so.
+//! list of objects (dl_iterate_phdr(3)). The loader does not allocate under that lock, and a
+//! callback that allocates may take it again. One case remains: a program that registers tables of
+//! its own (`__register_frame`, as some JIT compilers do). For those GCC's unwinder has a mutex,
+//! under which it allocates when it first sees them. If that allocation is sampled, the program
+//! hangs; the manual says so.
 
 use core::arch::global_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -17,15 +18,15 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use numapilot_bind::address_of;
 
-/// Most calls that are remembered; those further out are left out.
+/// Most calls that are recorded; further ones are left out.
 pub const DEPTH: usize = 48;
 
-// Null where the program has no unwinder, or no dynamic loader.
+// Null if the program has no unwinder, or no dynamic loader.
 global_asm!(".weak _Unwind_Backtrace", ".weak _Unwind_GetIP", ".weak dlopen", ".weak dlsym");
 
 const LIBRARY: &CStr = c"libgcc_s.so.1";
 
-/// What the unwinder calls for every frame; another result than 0 ends it.
+/// The function that the unwinder calls for every frame; a result other than 0 ends it.
 type Visit = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 type Backtrace = unsafe extern "C" fn(Visit, *mut c_void) -> c_int;
 type InstructionPointer = unsafe extern "C" fn(*mut c_void) -> usize;
@@ -46,8 +47,8 @@ impl Stack {
     }
 }
 
-/// Finds the unwinder and runs it once, so that it has everything it needs from then on. The
-/// cause when there is none.
+/// Finds the unwinder and runs it once, so that it has everything it needs from then on. Returns
+/// the cause if there is none.
 pub fn start() -> Result<(), &'static str> {
     let found = linked().or_else(loaded);
     let (backtrace, pointer) =
@@ -60,7 +61,7 @@ pub fn start() -> Result<(), &'static str> {
     }
 }
 
-/// The unwinder that the program is linked with.
+/// The unwinder with which the program is linked.
 fn linked() -> Option<(usize, usize)> {
     both(address_of!("_Unwind_Backtrace"), address_of!("_Unwind_GetIP"))
 }
@@ -69,12 +70,12 @@ fn both(one: usize, other: usize) -> Option<(usize, usize)> {
     (one != 0 && other != 0).then_some((one, other))
 }
 
-/// That of the compiler's library, loaded for good.
+/// The unwinder of the compiler's library, which stays loaded.
 fn loaded() -> Option<(usize, usize)> {
     type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
     type Symbol = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
     let (open, symbol) = both(address_of!("dlopen"), address_of!("dlsym"))?;
-    // SAFETY: the C library's functions of these names, called as dlopen(3) says; the library
+    // SAFETY: the C library's functions of these names, called as dlopen(3) documents; the library
     // stays loaded.
     unsafe {
         let open = core::mem::transmute::<usize, Open>(open);
@@ -95,7 +96,7 @@ pub fn take() -> Stack {
     let mut stack = Stack { addresses: [0; DEPTH], depth: 0 };
     let backtrace = BACKTRACE.load(Ordering::Relaxed);
     if backtrace != 0 {
-        // SAFETY: the unwinder's function, found by its name; `visit` gets the stack back.
+        // SAFETY: the unwinder's function, found by its name, which passes the stack to `visit`.
         unsafe {
             let backtrace = core::mem::transmute::<usize, Backtrace>(backtrace);
             backtrace(visit, (&raw mut stack).cast());
@@ -108,7 +109,7 @@ unsafe extern "C" fn visit(frame: *mut c_void, stack: *mut c_void) -> c_int {
     /// End of stack (_URC_END_OF_STACK): the unwinder stops.
     const ENOUGH: c_int = 5;
     let pointer = INSTRUCTION_POINTER.load(Ordering::Relaxed);
-    // SAFETY: the unwinder's function, with the frame that it gave us; `take` lent the stack.
+    // SAFETY: the unwinder's function, with the frame that it passed; `take` lent the stack.
     let (address, stack) = unsafe {
         let pointer = core::mem::transmute::<usize, InstructionPointer>(pointer);
         (pointer(frame), &mut *stack.cast::<Stack>())
@@ -116,7 +117,7 @@ unsafe extern "C" fn visit(frame: *mut c_void, stack: *mut c_void) -> c_int {
     let Some(slot) = stack.addresses.get_mut(stack.depth).filter(|_| address != 0) else {
         return ENOUGH;
     };
-    // Into the call, not behind it: the last call of a function may end it.
+    // An address within the call, not after it: a call may be the last instruction of a function.
     *slot = address - 1;
     stack.depth += 1;
     0

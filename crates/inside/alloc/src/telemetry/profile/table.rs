@@ -1,7 +1,7 @@
 //! Stacks of sampled calls, and how many objects were allocated and freed there.
 //!
-//! Two tables that only grow, in memory of their own: addresses, so that a stack is a list of
-//! small numbers, and stacks, which differ in addresses or in the size of the object.
+//! There are two tables that only grow, in memory of their own: addresses, so that a stack is a
+//! list of small numbers, and stacks, which differ in addresses or in the size of the object.
 
 use super::stack::DEPTH;
 use crate::os::kernel;
@@ -10,17 +10,17 @@ use crate::os::kernel;
 const LOCATIONS: usize = 1 << 16;
 /// Most different stacks.
 const STACKS: usize = 1 << 16;
-/// Slots of a hash table for so many.
+/// Slots of a hash table for this many.
 const SLOTS: usize = 2 << 16;
 
-/// A stack, and what was allocated there.
+/// A stack, and the allocations made there.
 #[repr(C)]
 pub struct Entry {
     /// Bytes of an object.
     pub size: u64,
-    /// Samples ever taken.
+    /// Number of samples taken.
     pub allocated: u64,
-    /// Those that were freed again.
+    /// Number of those that were freed.
     pub freed: u64,
     depth: u32,
     locations: [u32; DEPTH],
@@ -56,11 +56,11 @@ pub struct Table {
 unsafe impl Send for Table {}
 
 impl Table {
-    /// Before [`Self::start`].
+    /// The state before [`Self::start`].
     pub const NONE: Self =
         Self { memory: core::ptr::null_mut(), locations: 0, entries: 0, lost: 0 };
 
-    /// Takes memory; the cause when there is none.
+    /// Takes memory; returns the cause if there is none.
     pub fn start(&mut self) -> Result<(), &'static str> {
         let bytes = size_of::<Memory>();
         let start = kernel::reserve(bytes).map_err(|_| "there is no address space for it")?;
@@ -85,8 +85,8 @@ impl Table {
         self.memory().map_or(&[], |memory| &memory.entries[..self.entries])
     }
 
-    /// Counts a sampled object of `size` bytes: the number to give back when it is freed, or 0
-    /// when there is no room.
+    /// Counts a sampled object of `size` bytes. Returns the number to pass to [`Self::leave`] when
+    /// it is freed, or 0 if there is no room.
     pub fn enter(&mut self, addresses: &[usize], size: u64) -> u32 {
         let number = self.find(addresses, size).unwrap_or(0);
         match self.entry(number) {
@@ -96,7 +96,7 @@ impl Table {
         number
     }
 
-    /// Counts the end of an object.
+    /// Counts a freed object.
     pub fn leave(&mut self, number: u32) {
         if let Some(entry) = self.entry(number) {
             entry.freed += 1;
@@ -109,7 +109,7 @@ impl Table {
         memory.entries[..self.entries].get_mut((number as usize).checked_sub(1)?)
     }
 
-    /// The number of a stack, which may be new.
+    /// The number of a stack, which is added if it is new.
     fn find(&mut self, addresses: &[usize], size: u64) -> Option<u32> {
         let mut locations = [0; DEPTH];
         let depth = addresses.len().min(DEPTH);
@@ -139,7 +139,7 @@ impl Table {
         None
     }
 
-    /// The number of an address, which may be new.
+    /// The number of an address, which is added if it is new.
     fn locate(&mut self, address: usize) -> Option<u32> {
         // SAFETY: as in `memory`, and the table is borrowed exclusively.
         let memory = unsafe { self.memory.as_mut() }?;

@@ -1,6 +1,6 @@
-//! The profile as pprof reads it.
+//! Writes the profile in pprof's format.
 //!
-//! Source: `proto/profile.proto` of github.com/google/pprof, whose field numbers these are.
+//! Source: `proto/profile.proto` of github.com/google/pprof, which defines these field numbers.
 //! Functions have no names here: pprof finds them in the mapped files.
 
 use super::encode::Write;
@@ -23,7 +23,7 @@ mod field {
     pub const DEFAULT_SAMPLE_TYPE: u64 = 14;
 }
 
-/// Texts by number. The first must be empty; behind them come the mapped files.
+/// Texts by number. The first must be empty; after them come the mapped files.
 const STRINGS: [&str; 10] = [
     "",
     "alloc_objects",
@@ -33,7 +33,7 @@ const STRINGS: [&str; 10] = [
     "inuse_objects",
     "inuse_space",
     "space",
-    // Where the library is linked statically, its own functions are not told apart by file.
+    // In a statically linked program, the library's functions cannot be recognised by their file.
     "numapilot_alloc::.*|(aligned_|re|m|c|p?v)alloc|reallocarray|(posix_)?memalign|operator new.*",
     "samples were lost: more different stacks than the profile has room for",
 ];
@@ -46,13 +46,13 @@ const LOST: u64 = 9;
 /// Kinds of values, in their order in a sample.
 const VALUES: [(u64, u64); 4] = [(1, COUNT), (3, BYTES), (5, COUNT), (IN_USE_SPACE, BYTES)];
 
-/// The shared library's file begins so: its own calls are left out of the stacks.
+/// How the name of the shared library's file begins; its own calls are left out of the stacks.
 const OWN_FILE: &[u8] = b"libnumapilot_alloc";
 
-/// Most mappings whose addresses are told apart.
+/// Most mappings whose addresses are distinguished.
 const MAPPINGS: usize = 1024;
 
-/// Where code lies.
+/// A range of code.
 #[derive(Clone, Copy)]
 struct Code {
     start: usize,
@@ -137,7 +137,7 @@ fn write_mappings<'a>(output: &mut Output<'_>, code: &'a mut [Code]) -> &'a [Cod
     &code[..count]
 }
 
-/// What the samples of an entry stand for.
+/// The values that the samples of an entry represent.
 fn values(entry: &Entry, period: u64) -> [u64; 4] {
     let share = 1.0 - exp_of_negative(entry.size as f64 / period as f64);
     let of = |samples: u64| {
@@ -191,12 +191,12 @@ mod tests {
             let _ = table.enter(&[1], 64);
         }
         table.leave(1);
-        // Very nearly the period itself for small objects.
+        // Very close to the period itself for small objects.
         let [objects, bytes, held, held_bytes] = values(&table.entries()[0], 512 << 10);
         assert_eq!((objects, held), (81_925, 73_733));
         assert!((bytes as i64 - 10 * (512 << 10)).abs() < 400, "{bytes}");
         assert!((held_bytes as i64 - 9 * (512 << 10)).abs() < 400, "{held_bytes}");
-        // Far above the period all are sampled.
+        // All objects far above the period are sampled.
         let _ = table.enter(&[1], 1 << 30);
         assert_eq!(values(&table.entries()[1], 512 << 10), [1, 1 << 30, 1, 1 << 30]);
     }

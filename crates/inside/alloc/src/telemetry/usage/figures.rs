@@ -7,7 +7,7 @@ use super::{ClassUsage, NodeUsage};
 pub struct NodeFigure {
     /// Its name, which ends with the unit.
     pub name: &'static str,
-    /// What it is.
+    /// Its meaning.
     pub help: &'static str,
     /// Its value.
     pub of: fn(&NodeUsage) -> usize,
@@ -15,15 +15,15 @@ pub struct NodeFigure {
 
 /// A figure of a class.
 pub struct ClassFigure {
-    /// Its name, in objects where it does not say otherwise.
+    /// Its name; in objects unless it says otherwise.
     pub name: &'static str,
-    /// What it is.
+    /// Its meaning.
     pub help: &'static str,
     /// Its value.
     pub of: fn(&ClassUsage) -> usize,
 }
 
-/// Of each node.
+/// The figures of each node.
 pub const NODE: [NodeFigure; 12] = [
     NodeFigure {
         name: "in_use_bytes",
@@ -83,7 +83,7 @@ pub const NODE: [NodeFigure; 12] = [
     NodeFigure { name: "threads", help: "Threads that allocate here.", of: |node| node.threads },
 ];
 
-/// Of each class on each node.
+/// The figures of each class on each node.
 pub const CLASS: [ClassFigure; 6] = [
     ClassFigure {
         name: "spans",

@@ -1,14 +1,14 @@
-//! What the memory is used for, by node and by class of objects.
+//! How the memory is used, by node and by class of objects.
 //!
-//! Nothing is counted while the program runs: when somebody asks, the state is walked. So
-//! the figures cost nothing until then; of a program that goes on meanwhile they are of
-//! slightly different moments, of one that stands still they are exact.
+//! Nothing is counted while the program runs. When statistics are requested, the state is walked,
+//! so the figures cost nothing until then. If the program continues meanwhile, they are from
+//! slightly different moments; if it stands still, they are exact.
 //!
 //! | file | what |
 //! |---|---|
 //! | `walk` | counts a node |
 //! | `figures` | the names of the figures, for JSON and Prometheus |
-//! | `text`, `json`, `prometheus`, `xml` | the ways of writing them |
+//! | `text`, `json`, `prometheus`, `xml` | the output formats |
 
 mod figures;
 mod json;
@@ -32,13 +32,13 @@ use crate::os::output::{Output, Sink};
 pub struct ClassUsage {
     /// Runs of pages that hold them.
     pub spans: usize,
-    /// Objects that have room there.
+    /// Number of objects for which they have room.
     pub capacity: usize,
-    /// Those free in their spans.
+    /// Free objects in their spans.
     pub in_spans: usize,
-    /// Those free in magazines that no thread holds.
+    /// Free objects in magazines that no thread holds.
     pub in_depots: usize,
-    /// Those free and held ready by threads.
+    /// Free objects that threads hold.
     pub in_threads: usize,
 }
 
@@ -62,14 +62,14 @@ impl Add for ClassUsage {
     }
 }
 
-/// Where memory lies.
+/// The place of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On the node with this id.
+    /// The node with this ID.
     Node(u32),
-    /// On a node that the kernel does not name.
+    /// A node that the kernel does not report.
     Unknown,
-    /// Page by page on all nodes.
+    /// All nodes, page by page.
     Interleaved,
 }
 
@@ -83,14 +83,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// Memory of one node, or of the region that is interleaved. What was ever handed out,
-/// `reached_bytes`, is the sum of [`Self::in_use_bytes`], [`Self::cached_bytes`], `free_bytes`
-/// and `returned_bytes`.
+/// Memory of one node, or of the region that is interleaved. All memory that was ever handed out,
+/// `reached_bytes`, is the sum of [`Self::in_use_bytes`], [`Self::cached_bytes`], `free_bytes` and
+/// `returned_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeUsage {
-    /// Where it lies.
+    /// The place of the memory.
     pub place: Place,
-    /// Threads whose cache is here.
+    /// Threads with a cache here.
     pub threads: usize,
     /// Runs of pages of small objects.
     pub span_bytes: usize,
@@ -102,20 +102,20 @@ pub struct NodeUsage {
     pub free_bytes: usize,
     /// Free pages given back to the kernel, or never touched.
     pub returned_bytes: usize,
-    /// Address space ever handed out.
+    /// Address space that was ever handed out.
     pub reached_bytes: usize,
     /// Address space made accessible.
     pub accessible_bytes: usize,
     /// Magazines, caches of threads, and the node's own state.
     pub overhead_bytes: usize,
-    /// Magazines among them without objects.
+    /// Empty magazines among them.
     pub empty_magazines: usize,
-    /// Small objects by class; of number 0 there are none.
+    /// Small objects by class; class 0 has none.
     pub classes: [ClassUsage; CLASSES],
 }
 
 impl NodeUsage {
-    /// Before anything is counted.
+    /// The state before anything is counted.
     const NONE: Self = Self {
         place: Place::Unknown,
         threads: 0,
@@ -142,7 +142,7 @@ impl NodeUsage {
         self.small_bytes() + self.large_bytes
     }
 
-    /// Bytes of spans that are in no object in use: free objects, and the rest at the end.
+    /// Bytes of spans that are not in an object in use: free objects, and the rest at the end.
     pub fn cached_bytes(&self) -> usize {
         self.span_bytes.saturating_sub(self.small_bytes())
     }
@@ -159,13 +159,13 @@ impl NodeUsage {
     }
 }
 
-/// The classes of which there are objects, with the size of one in bytes.
+/// The classes that have objects, with the size of an object in bytes.
 fn sized(classes: &[ClassUsage; CLASSES]) -> impl Iterator<Item = (usize, &ClassUsage)> {
     let sizes = TABLE.iter().map(|info| info.size as usize);
     sizes.zip(classes).filter(|(_, class)| class.spans > 0)
 }
 
-/// Memory of all nodes. Lies in memory of its own, so that to ask changes no figure.
+/// Memory of all nodes. It is in memory of its own, so that a request changes no figure.
 pub struct Usage {
     nodes: *mut NodeUsage,
     count: usize,
@@ -175,7 +175,7 @@ impl Usage {
     /// Counts everything.
     ///
     /// # Errors
-    /// The error number when there is no memory for the result.
+    /// The error number if there is no memory for the result.
     pub fn count() -> Result<Self, i32> {
         let space = global::get().ok_or(libc::ENOMEM)?;
         let count = walk::places(space.nodes());
@@ -192,15 +192,15 @@ impl Usage {
         Ok(usage)
     }
 
-    /// Of all nodes together.
+    /// The sum over all nodes.
     pub fn sum(&self, figure: impl Fn(&NodeUsage) -> usize) -> usize {
         self.iter().map(figure).sum()
     }
 
-    /// Writes it all.
+    /// Writes everything.
     ///
     /// # Errors
-    /// The first error number that the sink gave.
+    /// The first error number of the sink.
     pub fn write(&self, format: Format, sink: Sink<'_>) -> Result<(), i32> {
         let mut output = Output::new(sink);
         let _: fmt::Result = match format {
@@ -223,15 +223,15 @@ impl Deref for Usage {
 
 impl Drop for Usage {
     fn drop(&mut self) {
-        // SAFETY: mapped by `count` for this alone.
+        // SAFETY: mapped by `count` only for this.
         unsafe { kernel::unreserve(self.nodes as usize, self.count * size_of::<NodeUsage>()) };
     }
 }
 
-/// Writes the usage at this moment to a descriptor.
+/// Writes the current usage to a descriptor.
 ///
 /// # Errors
-/// The error number of the write, or when there is no memory.
+/// The error number of the write, or that of missing memory.
 pub fn write_to(descriptor: i32, format: Format) -> Result<(), i32> {
     let sink = &mut |text: &[u8]| kernel::write(descriptor, text).map_err(|Refused(number)| number);
     Usage::count()?.write(format, sink)
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(class(&held, SIZE).in_use() - class(&before, SIZE).in_use(), 1000);
         assert!(held.sum(|node| node.large_bytes) >= 300 << 20);
         for &object in &small {
-            // SAFETY: just allocated, and not used any more.
+            // SAFETY: just allocated, and no longer used.
             unsafe { api::release(object) };
         }
         assert_eq!(class(&Usage::count().unwrap(), SIZE).in_use(), class(&before, SIZE).in_use());
@@ -286,7 +286,7 @@ mod tests {
     fn tables_fit_a_terminal() {
         let object = api::allocate::<Errno>(100);
         assert!(written(Format::Text).lines().all(|line| line.len() <= 80));
-        // SAFETY: just allocated, and not used any more.
+        // SAFETY: just allocated, and no longer used.
         unsafe { api::release(object) };
     }
 }

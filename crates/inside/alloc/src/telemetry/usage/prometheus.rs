@@ -1,8 +1,8 @@
-//! Prometheus' text exposition format, version 0.0.4: for the text file collector of its
-//! node exporter, or for a program that serves its own metrics.
+//! Prometheus' text exposition format, version 0.0.4, for the text file collector of its node
+//! exporter, or for a program that serves its own metrics.
 //!
-//! Every sample has the process's number and command as labels: the collector refuses all files
-//! of its directory when two have a sample of the same name and labels.
+//! Every sample has the process number and the command as labels, because the collector refuses all
+//! files of its directory if two have a sample of the same name and labels.
 
 use core::fmt::{self, Display, Write};
 
@@ -12,7 +12,7 @@ use crate::os::kernel;
 use crate::os::output::Output;
 use crate::os::process;
 
-/// Writes each metric with its samples by node, and by size of objects.
+/// Writes each metric with its samples by node, and by object size.
 pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
     let mut name = [0; COMMAND];
     let of = Labels { pid: process::id(), command: command(&mut name) };
@@ -47,8 +47,8 @@ fn head(to: &mut Output<'_>, name: impl Display, help: &str) -> fmt::Result {
 /// Room for the longest name of a thread (proc_pid_comm(5)), with its end of line.
 const COMMAND: usize = 16;
 
-/// The name of the process's first thread; whole characters only, as the kernel cuts it anywhere.
-/// Empty where `/proc` does not tell.
+/// The name of the process's first thread, in complete characters only, because the kernel cuts it
+/// anywhere. Empty if `/proc` does not show it.
 fn command(buffer: &mut [u8; COMMAND]) -> &str {
     let name = kernel::read_file(c"/proc/self/comm", buffer).unwrap_or_default();
     let name = name.strip_suffix(b"\n").unwrap_or(name);
@@ -58,7 +58,7 @@ fn command(buffer: &mut [u8; COMMAND]) -> &str {
     }
 }
 
-/// Labels that tell the samples of one process from another's.
+/// Labels that distinguish the samples of one process from another's.
 struct Labels<'a> {
     pid: i32,
     command: &'a str,

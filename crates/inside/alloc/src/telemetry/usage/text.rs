@@ -6,7 +6,7 @@ use super::{ClassUsage, NodeUsage, Usage, sized};
 use crate::os::output::{Bytes, Output};
 use crate::os::process;
 
-/// Writes a row for each node, and of each node a row for each size of objects.
+/// Writes a row for each node, and for each node a row for each object size.
 pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
     let process = process::id();
     writeln!(to, "numapilot: allocator of process {process}")?;

@@ -1,5 +1,5 @@
-//! Counts what a node has: its spans under the lock, in batches so that a large heap does
-//! not stop the program; magazines and caches without one.
+//! Counts the memory of a node: its spans under the lock, in batches so that a large heap does not
+//! stop the program, and magazines and caches without a lock.
 
 use core::sync::atomic::Ordering;
 
@@ -12,15 +12,15 @@ use crate::layout::node_map::NodeMap;
 use crate::layout::size_class::{CLASSES, PAGE, TABLE};
 use crate::layout::span::Use;
 
-/// Runs looked at under the lock at a time.
+/// Number of runs that are examined each time the lock is taken.
 const BATCH: usize = 1024;
 
-/// How many places memory is counted by: the nodes, and what is interleaved.
+/// Number of places by which memory is counted: the nodes, and the interleaved region.
 pub fn places(nodes: &NodeMap) -> usize {
     nodes.count() + usize::from(nodes.interleaved().is_some())
 }
 
-/// Counts a place: a node with both its regions, or what is interleaved.
+/// Counts a place: a node with both its regions, or the interleaved region.
 pub fn place(space: &AddressSpace, number: usize) -> NodeUsage {
     let nodes = space.nodes();
     if let Some(region) = nodes.interleaved().filter(|_| number == nodes.count()) {
@@ -44,7 +44,7 @@ pub fn place(space: &AddressSpace, number: usize) -> NodeUsage {
     usage
 }
 
-/// Adds the pages of a region and what they are used for.
+/// Adds the pages of a region and their use.
 fn count_region(space: &AddressSpace, region: &NodeState, usage: &mut NodeUsage) {
     count_runs(space, region, usage);
     let pages = region.lock().totals();
@@ -92,8 +92,8 @@ fn count_runs(space: &AddressSpace, node: &NodeState, usage: &mut NodeUsage) {
     }
 }
 
-/// Whether a free page may be the last of its run, not the first: where one batch ended,
-/// free runs may have become one before the next began. Then the rest is walked page by page.
+/// Whether a free page may be the last of its run, not the first: free runs may have been merged at
+/// the end of one batch before the next began. The rest is then walked page by page.
 fn may_be_last(space: &AddressSpace, first: u32, page: u32, pages: u32) -> bool {
     if pages == 1 || page + 1 < first + pages {
         return false;
@@ -105,7 +105,7 @@ fn may_be_last(space: &AddressSpace, first: u32, page: u32, pages: u32) -> bool 
 
 /// The class of a freed object of this node.
 fn class_of(space: &AddressSpace, node: usize, object: *mut u8) -> usize {
-    // What was read while it changed may be anything.
+    // A value that was read while it changed may be anything.
     if space.node_of(object as usize) != Some(node) {
         return 0;
     }
@@ -125,7 +125,7 @@ fn count_inbox(space: &AddressSpace, node: &NodeState, usage: &mut NodeUsage) {
 
 fn count_caches(space: &AddressSpace, number: usize, usage: &mut NodeUsage) {
     for cache in NodeCaches::all(space).flat_map(|node| node.caches()) {
-        // SAFETY: caches are never taken away, and their threads use them by shared references.
+        // SAFETY: caches are never unmapped, and their threads use them by shared references.
         let cache = unsafe { &*cache };
         if cache.node() == number {
             usage.threads += usize::from(cache.owned.load(Ordering::Relaxed));

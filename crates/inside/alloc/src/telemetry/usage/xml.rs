@@ -6,7 +6,7 @@ use core::fmt::{self, Write};
 use super::{NodeUsage, Usage, sized};
 use crate::os::output::Output;
 
-/// Writes the elements that the GNU C library writes, as far as there is something to say.
+/// Writes the elements that the GNU C library writes, as far as there are values for them.
 pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
     writeln!(to, r#"<malloc version="1">"#)?;
     for (number, node) in usage.iter().enumerate() {
@@ -28,7 +28,7 @@ pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
     writeln!(to, "</malloc>")
 }
 
-/// The elements that are the same for a node and for all.
+/// The elements that a node and the totals have in common.
 fn sums(to: &mut Output<'_>, of: impl Fn(fn(&NodeUsage) -> usize) -> usize) -> fmt::Result {
     let (objects, cached) = (of(NodeUsage::free_objects), of(NodeUsage::cached_bytes));
     let (blocks, large) = (of(|node| node.large_blocks), of(|node| node.large_bytes));
@@ -43,7 +43,7 @@ fn sums(to: &mut Output<'_>, of: impl Fn(fn(&NodeUsage) -> usize) -> usize) -> f
     writeln!(to, r#"<aspace type="mprotect" size="{accessible}"/>"#)
 }
 
-/// What was not given back.
+/// Memory that was not returned to the kernel.
 fn held_bytes(node: &NodeUsage) -> usize {
     node.reached_bytes.saturating_sub(node.returned_bytes)
 }
