@@ -1,5 +1,5 @@
-//! The allocator as the global one of a Rust program: everything that the standard library's
-//! collections ask for comes from it.
+//! The allocator as the global one of a Rust program: all memory of the standard library's
+//! collections comes from it.
 //!
 //!     cargo run --release -p numapilot-alloc --example global
 
@@ -9,7 +9,7 @@ use std::thread;
 #[global_allocator]
 static ALLOCATOR: numapilot_alloc::Numapilot = numapilot_alloc::Numapilot;
 
-/// Words counted in a map, longest names sorted, a queue that turns over.
+/// Counts words in a map, sorts the longest names, and cycles a queue.
 fn work(seed: u64) -> u64 {
     let mut counts = HashMap::new();
     let mut queue = VecDeque::new();

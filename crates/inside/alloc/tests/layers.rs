@@ -1,4 +1,4 @@
-//! The layers of the allocator: a module names only modules of its own layer and of those below.
+//! The layers of the allocator: a module names only modules of its own layer and of lower ones.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
@@ -27,8 +27,7 @@ fn layer_of(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
 }
 
-/// The modules at the top of the crate that a file's code names by `crate::`, tests and comments
-/// left out.
+/// The top-level modules that a file's code names by `crate::`, without tests and comments.
 fn named_modules(text: &str) -> Vec<&str> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let mut names = Vec::new();
@@ -47,13 +46,13 @@ fn named_modules(text: &str) -> Vec<&str> {
     names
 }
 
-/// The identifier that a text begins with.
+/// The identifier at the beginning of a text.
 fn identifier(text: &str) -> &str {
     let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
     &text[..end]
 }
 
-/// The first identifier of each member of a list in braces, of which the opening one is left out.
+/// The first identifier of each member of a list in braces, without the opening brace.
 fn top_of_list(list: &str) -> Vec<&str> {
     let (mut depth, mut start, mut names) = (0, 0, Vec::new());
     for (at, c) in list.char_indices() {
@@ -85,7 +84,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What names a higher layer, or is in none.
+/// References to a higher layer, and modules that are in no layer.
 fn arrows_up(file: &str, text: &str) -> Vec<String> {
     let own = file.split(['/', '.']).next().unwrap();
     let Some(layer) = layer_of(own) else {
@@ -126,7 +125,7 @@ fn an_arrow_that_goes_up_is_seen() {
         ("fn f() { crate::api::allocate(); }", 1),
         ("//! See `crate::api`.\n", 0),
         ("#[cfg(test)]\nmod tests {\n    use crate::api;\n}", 0),
-        // A layer of the same height is none below.
+        // Another layer of the same height is not a lower one.
         ("use crate::large::free;", 1),
         ("use crate::new_module::free;", 1),
     ] {

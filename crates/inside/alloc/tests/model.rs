@@ -1,4 +1,4 @@
-//! Any sequence of calls against a model: a map of the blocks that are live.
+//! Any sequence of calls, checked against a model: a map of the live blocks.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
@@ -10,7 +10,7 @@ use model::calls::{Call, Heap};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Sizes around those where something changes: classes, the largest small size, pages.
+/// Sizes close to those where the behaviour changes: classes, the largest small size, pages.
 fn size() -> impl Strategy<Value = usize> {
     prop_oneof![
         6 => 0usize..600,
@@ -49,7 +49,7 @@ proptest! {
     }
 }
 
-/// A block that shrank where it was is of a larger class than its size tells: released, it
+/// A block that shrank in place has a larger class than its size implies. When it is released, it
 /// must not be taken for one of the smaller class, whose blocks may be aligned.
 #[test]
 fn a_shrunk_block_goes_back_to_its_own_class() {

@@ -1,5 +1,5 @@
-//! All interleavings of a few threads on stacks and depots, as the memory model of C11 allows
-//! them, by loom. The modules are compiled here once more, with loom's atomics.
+//! All interleavings of a few threads on stacks and depots, as the memory model of C11 allows them,
+//! by loom. The modules are compiled here again, with loom's atomics.
 
 #[path = "../src/layout/size_class.rs"]
 #[allow(dead_code, reason = "of this module the stacks need one constant")]
@@ -10,7 +10,7 @@ mod layout {
 #[path = "../src/central/stack.rs"]
 #[allow(dead_code, reason = "not every function has a model")]
 mod stack;
-/// What stands in place of `core`'s atomics.
+/// Replaces `core`'s atomics.
 mod sync {
     pub use loom::sync::atomic;
 }
@@ -22,8 +22,8 @@ use loom::thread;
 
 use stack::{Depot, Links, Stack};
 
-/// Magazines 1 to `N` with their words; the contents are plain memory, so that loom tells
-/// when two threads have the same magazine at a time, or one does not see what another wrote.
+/// Magazines 1 to `N` with their words. The contents are plain memory, so that loom detects when
+/// two threads have the same magazine at a time, or when one does not see what another wrote.
 struct Magazines<const N: usize> {
     words: [AtomicU64; N],
     contents: [UnsafeCell<u32>; N],
@@ -37,9 +37,9 @@ impl<const N: usize> Magazines<N> {
         }
     }
 
-    /// Changes the contents of a magazine that the caller has alone.
+    /// Changes the contents of a magazine that only the caller has.
     fn change(&self, magazine: u32, change: impl FnOnce(&mut u32)) {
-        // SAFETY: loom checks that nobody else has it now.
+        // SAFETY: loom checks that no other thread has it now.
         self.contents[magazine as usize - 1].with_mut(|contents| change(unsafe { &mut *contents }));
     }
 }
@@ -57,15 +57,15 @@ impl<const N: usize> Links for Magazines<N> {
     }
 }
 
-/// Tries all interleavings with at most three preemptions of a running thread: more than that
-/// no known defect of such structures needs (Musuvathi, Qadeer 2007).
+/// Tries all interleavings with at most three preemptions of a running thread. No known defect of
+/// such structures needs more (Musuvathi, Qadeer 2007).
 fn model(interleaved: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(interleaved);
 }
 
-/// Objects of a magazine: here they only must not get lost.
+/// Objects of a magazine; the models only check that none is lost.
 fn objects(magazine: u32) -> usize {
     10 * magazine as usize
 }
@@ -77,7 +77,7 @@ struct Shared<const N: usize, T> {
 
 impl<const N: usize> Shared<N, Stack> {
     fn push(&self, magazine: u32) {
-        // SAFETY: the models push what they made or popped.
+        // SAFETY: the models push only what they made or popped.
         unsafe { self.place.push(&self.magazines, magazine, objects(magazine)) };
     }
 
@@ -88,7 +88,7 @@ impl<const N: usize> Shared<N, Stack> {
         Some(magazine)
     }
 
-    /// Everything left, in order of the numbers.
+    /// Everything that is left, in order of the numbers.
     fn rest(&self) -> Vec<u32> {
         let mut rest: Vec<u32> = std::iter::from_fn(|| self.pop()).collect();
         rest.sort_unstable();
@@ -128,8 +128,8 @@ fn a_magazine_is_one_threads_at_a_time() {
     });
 }
 
-/// A magazine comes back to the top while another thread is about to replace it, and the one
-/// below it is gone meanwhile: without a tag that thread would put it back on the stack.
+/// A magazine comes back to the top while another thread is about to replace it, and the one below
+/// it is gone meanwhile. Without a tag that thread would put the lower one back on the stack.
 #[test]
 fn reuse_between_a_read_and_the_swap_is_noticed() {
     model(|| {
@@ -149,7 +149,7 @@ fn reuse_between_a_read_and_the_swap_is_noticed() {
     });
 }
 
-/// The way of objects home: what a thread wrote is seen by the one that takes it.
+/// The way of objects to their home node: the thread that takes them sees what was written.
 #[test]
 fn an_inbox_delivers_what_was_written() {
     model(|| {
@@ -161,7 +161,7 @@ fn an_inbox_delivers_what_was_written() {
                 shared.push(magazine);
             })
         });
-        // The owner takes what is there already, and at the end the rest.
+        // The owner takes what is there already, and the rest at the end.
         let early = shared.pop();
         senders.into_iter().for_each(|sender| sender.join().unwrap());
         let mut all = shared.rest();
@@ -174,8 +174,8 @@ fn an_inbox_delivers_what_was_written() {
     });
 }
 
-/// A depot whose idle magazines are returned while threads take and give: each is returned
-/// once or still there, whatever the racing marks say.
+/// The idle magazines of a depot are returned while threads take and give. Each magazine is
+/// returned once or is still there, whatever values the racing marks have.
 #[test]
 fn a_depot_loses_nothing_when_it_is_emptied() {
     model(|| {

@@ -1,5 +1,5 @@
-//! Stacks and depots by themselves: on this machine's threads, and under Miri, which knows
-//! nothing of the system calls and the assembler of the rest.
+//! Stacks and depots alone: on this machine's threads, and under Miri, which does not support the
+//! system calls and the assembler of the rest.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
@@ -35,7 +35,7 @@ impl Links for Words {
 }
 
 fn push(stack: &Stack, words: &Words, magazine: u32) -> u32 {
-    // SAFETY: the tests push what they made or popped.
+    // SAFETY: the tests push only what they made or popped.
     unsafe { stack.push(words, magazine, magazine as usize) }
 }
 
@@ -65,7 +65,7 @@ fn what_was_not_needed_during_a_tick_is_idle() {
     assert_eq!((depot.tick(&words), depot.objects(&words)), (0, 21));
     let taken = depot.take(&words).map(|(magazine, _)| magazine);
     assert_eq!(taken, Some(3));
-    // Two were left at least.
+    // At least two were left.
     assert_eq!(depot.tick(&words), 2);
     assert!(depot.take_idle(&words).is_some() && depot.take_idle(&words).is_some());
     assert!(depot.take_idle(&words).is_none());

@@ -9,7 +9,7 @@ use std::thread;
 
 use numapilot_alloc::Numapilot;
 
-/// What a block begins with; the rest repeats the seed.
+/// The beginning of a block; the rest repeats the seed.
 #[repr(C)]
 struct Header {
     size: usize,
@@ -28,7 +28,7 @@ impl Random {
         self.0.wrapping_mul(2_685_821_657_736_338_717)
     }
 
-    /// Mostly small, now and then large.
+    /// Mostly small, sometimes large.
     fn size(&mut self) -> usize {
         let r = self.next();
         let bits = match r % 64 {
@@ -46,7 +46,7 @@ fn layout(size: usize) -> Layout {
 
 fn obtain(random: &mut Random) -> *mut u8 {
     let (size, seed) = (random.size(), random.next());
-    // SAFETY: the size is not zero; the block has it, and is nobody else's.
+    // SAFETY: the size is not zero; the block has this size, and is used only here.
     unsafe {
         let block = Numapilot.alloc(layout(size));
         assert!(!block.is_null());
@@ -86,7 +86,7 @@ fn blocks_go_from_thread_to_thread() {
             let workers: Vec<_> = (0..8)
                 .map(|thread| scope.spawn(move || work(round * 100 + thread + 1, slots, 10_000)))
                 .collect();
-            // Not left to the scope, whose end sanitizers do not see.
+            // Joined here, because sanitizers do not see the end of a scope.
             workers.into_iter().for_each(|worker| worker.join().unwrap());
         });
         numapilot_alloc::trim();
@@ -99,7 +99,7 @@ fn blocks_go_from_thread_to_thread() {
     }
 }
 
-/// One side allocates, the other frees: everything goes through the depots.
+/// One side allocates and the other frees, so everything goes through the depots.
 #[test]
 fn what_one_thread_allocates_another_frees() {
     let (sender, receiver) = std::sync::mpsc::sync_channel::<Vec<usize>>(4);

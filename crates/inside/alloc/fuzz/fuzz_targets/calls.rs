@@ -1,4 +1,5 @@
-//! Any bytes as a sequence of calls: blocks stay aligned, apart and as they were written.
+//! Interprets any bytes as a sequence of calls: blocks stay aligned, do not overlap, and keep their
+//! contents.
 //!
 //! `cargo fuzz run calls` (nightly), or on stable `cargo fuzz run -s none calls`.
 

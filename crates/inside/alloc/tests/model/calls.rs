@@ -1,12 +1,12 @@
-//! Calls of the allocator, and the model that tells what must hold after each: blocks are
-//! aligned, do not overlap, and keep what was written to them. Shared with the fuzz target.
+//! Calls of the allocator, and a model that checks each result: blocks are aligned, do not overlap,
+//! and keep their contents. Shared with the fuzz target.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeMap;
 
 use numapilot_alloc::Numapilot;
 
-/// One call; blocks are named by any number, taken modulo how many there are.
+/// One call. Blocks are named by any number, taken modulo the number of blocks.
 #[derive(Clone, Copy, Debug)]
 pub enum Call {
     /// Allocate this many bytes.
@@ -19,16 +19,17 @@ pub enum Call {
     Resize(usize, usize),
     /// Release a block.
     Release(usize),
-    /// Give back what is free.
+    /// Return free memory.
     Trim,
 }
 
 impl Call {
-    /// Five bytes are a call: which, and a number.
+    /// Five bytes are a call: its kind, and a number.
     pub fn from_bytes(bytes: &[u8]) -> impl Iterator<Item = Self> {
         bytes.chunks_exact(5).map(|chunk| {
             let number = u32::from_le_bytes([chunk[1], chunk[2], chunk[3], chunk[4]]) as usize;
-            // The top five bits say how many of the others count: small sizes are frequent.
+            // The top five bits say how many of the other bits count, so that small sizes are
+            // frequent.
             let size = (number & 0x7ff_ffff) & ((1 << ((number >> 27) % 20)) - 1);
             match chunk[0] % 16 {
                 0..=4 => Self::Allocate(size),
@@ -96,7 +97,7 @@ impl Heap {
     fn release(&mut self, which: usize) {
         let Some((start, block)) = self.remove(which) else { return };
         check(start as *mut u8, block.layout.size(), block.seed);
-        // SAFETY: the block was live and is no longer known.
+        // SAFETY: the block was live and is no longer in the model.
         unsafe { Numapilot.dealloc(start as *mut u8, block.layout) };
     }
 
@@ -114,7 +115,7 @@ impl Heap {
         let after = self.blocks.range(address..).next();
         assert!(after.is_none_or(|(&other, _)| address + layout.size() <= other));
         self.seed = self.seed.wrapping_add(1);
-        // SAFETY: the block is live and nobody else's.
+        // SAFETY: the block is live and used only here.
         unsafe { start.write_bytes(self.seed, layout.size()) };
         self.blocks.insert(address, Block { layout, seed: self.seed });
     }

@@ -1,5 +1,4 @@
-//! The thread that gives memory back: there when it is needed, and the program notices nothing
-//! of it.
+//! The thread that returns memory: it runs when it is needed, and the program does not notice it.
 
 use crate::harness::Subject;
 
@@ -16,7 +15,7 @@ fn the_optimised_library() {
     Subject::optimised().all_hold(SOURCE, &[]);
 }
 
-/// The thread that answers that signal is as little of the program as the other.
+/// The thread that responds to that signal is hidden from the program, too.
 #[test]
 fn statistics_on_a_signal() {
     let variables = [("NUMAPILOT_ALLOC_STATS_SIGNAL", "12")];

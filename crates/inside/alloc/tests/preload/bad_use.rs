@@ -1,4 +1,4 @@
-//! Wrong programs: each ends by SIGABRT with one line that names the pointer and the cause.
+//! Invalid programs: each ends by SIGABRT with one line that contains the pointer and the cause.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -6,7 +6,7 @@ use crate::harness::Subject;
 
 const SIGABRT: i32 = 6;
 
-/// The program prints the pointer; the library must name the same one.
+/// The program prints the pointer; the library must print the same one.
 fn aborts(case: &str, cause: &str) {
     let subject = Subject::preloaded();
     let mut command = subject.command(&subject.compile("bad_use.c"));

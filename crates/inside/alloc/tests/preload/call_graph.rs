@@ -1,11 +1,12 @@
-//! What a function of a shared library may come to call, read from its machine code on x86-64.
+//! The functions that a function of a shared library may call, read from its machine code on
+//! x86-64.
 //!
-//! Errs on the side of too much: taking the address of a function counts as calling it, and so
-//! does taking the address of data that holds one. What is called through a pointer that only
-//! the running program knows is told as [`Node::Indirect`] of the calling function.
+//! The graph contains too much rather than too little: taking the address of a function counts as
+//! calling it, and so does taking the address of data that holds one. A call through a pointer that
+//! only the running program knows is reported as [`Node::Indirect`] of the calling function.
 //!
-//! Source: System V Application Binary Interface, AMD64 Architecture Processor Supplement,
-//! sections 4.4 (relocations) and 5.2 (global offset and procedure linkage tables).
+//! Source: System V Application Binary Interface, AMD64 Architecture Processor Supplement, sections
+//! 4.4 (relocations) and 5.2 (global offset and procedure linkage tables).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -17,37 +18,37 @@ use crate::symbols::{Pointer, Symbol, functions, pointers, sections};
 /// Something that can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Node {
-    /// A function of the library, by where it begins.
+    /// A function of the library, by its start.
     Function(u64),
-    /// Data of the library that may hold addresses, by where it begins.
+    /// Data of the library that may hold addresses, by its start.
     Data(u64),
-    /// A symbol that another library has.
+    /// A symbol of another library.
     Import(String),
     /// A call through a pointer, by the function that makes it.
     Indirect(u64),
 }
 
-/// What was reached, each with the node that led there; the roots with none.
+/// The nodes that were reached, each with the node that led there; the roots have none.
 pub type Reached = BTreeMap<Node, Option<Node>>;
 
 pub struct CallGraph {
     code: BTreeMap<u64, String>,
-    /// Ends and names of functions by their beginnings.
+    /// Ends and names of functions by their start.
     functions: BTreeMap<u64, (u64, String)>,
-    /// Ends of named data by their beginnings.
+    /// Ends of named data by their start.
     data: BTreeMap<u64, u64>,
     exports: BTreeMap<String, u64>,
     /// The global offset table: only the dynamic linker writes there.
     tables: Vec<Range<u64>>,
-    /// What the dynamic linker writes where.
+    /// The values that the dynamic linker writes, by address.
     pointers: BTreeMap<u64, Pointer>,
-    /// Where data may begin: what something refers to, and sections. Data without a name
-    /// reaches from one to the next.
+    /// Addresses at which data may begin: those that something refers to, and sections. Data
+    /// without a name extends from one to the next.
     beginnings: BTreeSet<u64>,
 }
 
 impl CallGraph {
-    /// Reads a library; the reason when it cannot be read.
+    /// Reads a library; returns the reason if it cannot be read.
     pub fn read(library: &Path) -> Result<Self, String> {
         let code = disassembled(library);
         let table = objdump(&["-t", "-C", "-w"], library);
@@ -93,13 +94,13 @@ impl CallGraph {
         self.exports.iter().map(|(name, start)| (name.as_str(), Node::Function(*start)))
     }
 
-    /// Functions whose names are wanted, exported or not.
+    /// Functions whose names satisfy a condition, exported or not.
     pub fn functions(&self, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Node> {
         let all = self.functions.iter();
         all.filter(move |(_, (_, name))| is_wanted(name)).map(|(start, _)| Node::Function(*start))
     }
 
-    /// All that may be called, directly or not, by these.
+    /// All nodes that these may call, directly or not.
     pub fn reachable(&self, roots: impl IntoIterator<Item = Node>) -> Reached {
         let mut reached = Reached::new();
         let mut next: VecDeque<Node> = roots.into_iter().collect();
@@ -115,12 +116,12 @@ impl CallGraph {
         reached
     }
 
-    /// How a node was reached, by the shortest way: `malloc -> ... -> pthread_create`.
+    /// How a node was reached, by the shortest path: `malloc -> ... -> pthread_create`.
     pub fn chain(&self, reached: &Reached, node: &Node) -> String {
         let mut names = Vec::new();
         let mut at = Some(node);
         while let Some(node) = at {
-            // Data is on the way, but calls nothing.
+            // Data is part of the path, but calls nothing.
             if !matches!(node, Node::Data(_)) {
                 names.push(self.name(node));
             }
@@ -144,7 +145,7 @@ impl CallGraph {
     }
 
     /// Whether a node is a function that reads or writes thread-local storage itself. The thread
-    /// pointer itself (`%fs:0x0`) is none: it only tells threads apart.
+    /// pointer (`%fs:0x0`) does not count: it only distinguishes threads.
     pub fn touches_thread_locals(&self, node: &Node) -> bool {
         let Node::Function(start) = node else { return false };
         self.body(*start).any(|instruction| {
@@ -161,7 +162,7 @@ impl CallGraph {
         }
     }
 
-    /// The instructions of a function. Code without a symbol, as that of the procedure linkage
+    /// The instructions of a function. Code without a symbol, such as that of the procedure linkage
     /// table, ends with the first instruction that does not lead to the next.
     fn body(&self, start: u64) -> impl Iterator<Item = Instruction<'_>> {
         let end = self.functions.get(&start).map(|(end, _)| *end);
@@ -193,21 +194,21 @@ impl CallGraph {
         calls
     }
 
-    /// Whether it can be told where the last of these instructions leads: a call or jump to
-    /// where a pointer says. What the pointer was read from counts as called already.
+    /// Whether the target of the last of these instructions is known. It is a call or jump through
+    /// a pointer. The address from which the pointer was read already counts as called.
     fn is_known(&self, code: &[Instruction]) -> bool {
         let Some((last, before)) = code.split_last() else { return false };
         if let Some(address) = last.refers_to() {
             return self.final_pointer(address).is_some();
         }
-        // A switch goes on in the same function.
+        // A switch continues in the same function.
         const SWITCH: usize = 6;
         if last.name() != "call" && before.iter().rev().take(SWITCH).any(Instruction::reads_a_table)
         {
             return true;
         }
-        // A compiler reads an address once that it needs more than once; what stands before
-        // the call is taken for what happens before it.
+        // A compiler reads an address once that it needs more than once. The instructions in front
+        // of the call are assumed to execute before it.
         let Some(register) = last.pointer_register() else { return false };
         let source = before.iter().rev().find(|instruction| instruction.may_change(register));
         let address =
@@ -215,13 +216,13 @@ impl CallGraph {
         address.is_some_and(|address| self.final_pointer(address).is_some())
     }
 
-    /// What the dynamic linker wrote there, if nobody else may.
+    /// The value that the dynamic linker wrote there, if nothing else may write there.
     fn final_pointer(&self, address: u64) -> Option<&Pointer> {
         let is_final = self.tables.iter().any(|table| table.contains(&address));
         self.pointers.get(&address).filter(|_| is_final)
     }
 
-    /// What an address lies in.
+    /// The node that contains an address.
     fn owner(&self, address: u64) -> Node {
         if let Some((start, (end, _))) = self.functions.range(..=address).next_back()
             && address < *end
@@ -254,13 +255,13 @@ impl CallGraph {
     }
 }
 
-/// Whether an operand that begins with the segment of thread-local storage is its first word,
-/// which holds the thread pointer.
+/// Whether an operand that begins with the segment of thread-local storage is its first word, which
+/// holds the thread pointer.
 fn is_thread_pointer(operand: &str) -> bool {
     operand.strip_prefix("%fs:0x0").is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
 }
 
-/// The graph of a small library finds what is there, and nothing else.
+/// The graph of a small library contains what is there, and nothing else.
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -279,7 +280,7 @@ mod tests {
         graph.functions(|other| other == name).next().unwrap()
     }
 
-    /// Names of what is reached outside of the library and through pointers.
+    /// Names of what is reached outside the library and through pointers.
     fn left_for(graph: &CallGraph, name: &str) -> Vec<String> {
         let reached = graph.reachable([function(graph, name)]);
         let left = reached.keys().filter(|n| matches!(n, Node::Import(_) | Node::Indirect(_)));

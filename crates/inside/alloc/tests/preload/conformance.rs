@@ -1,4 +1,4 @@
-//! The functions of the C library and the C++ operators, as their standards and manuals say.
+//! The functions of the C library and the C++ operators, as their standards and manuals specify.
 
 use crate::harness::{DEBUG, Subject};
 
@@ -49,7 +49,7 @@ fn linked(name: &'static str, options: &[&str]) -> Subject {
 fn linked_into_a_dynamic_program() {
     let subject = linked("linked", &[]);
     subject.all_hold("conformance.c", &[]);
-    // What a program does not name is not taken from a static library.
+    // The linker takes only what a program references from a static library.
     subject.all_hold("operators.cpp", &["all_forms_are_here"]);
     subject.all_hold("lifecycle.cpp", &[]);
 }
@@ -58,6 +58,6 @@ fn linked_into_a_dynamic_program() {
 fn linked_into_a_static_program() {
     let subject = linked("static", &["-static"]);
     subject.all_hold("conformance.c", &[]);
-    // dlopen is not to be had in a static program.
+    // dlopen is not available in a static program.
     subject.all_hold("lifecycle.cpp", &["libraries_come_and_go"]);
 }

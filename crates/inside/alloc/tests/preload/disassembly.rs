@@ -1,11 +1,11 @@
-//! The machine code of a library, as `objdump` of the GNU binutils tells it.
+//! The machine code of a library, as `objdump` of the GNU binutils shows it.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
-/// What `objdump` says about a library.
+/// The output of `objdump` for a library.
 pub fn objdump(options: &[&str], library: &Path) -> String {
     let output = Command::new("objdump").args(options).arg(library).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -27,7 +27,7 @@ pub fn disassembled(library: &Path) -> BTreeMap<u64, String> {
 pub struct Instruction<'a>(pub &'a str);
 
 impl<'a> Instruction<'a> {
-    /// Name and operands, without what may stand before them.
+    /// Name and operands, without prefixes.
     fn parts(&self) -> (&'a str, &'a str) {
         const PREFIXES: [&str; 8] =
             ["bnd", "notrack", "data16", "rex.W", "lock", "rep", "repz", "addr32"];
@@ -49,31 +49,31 @@ impl<'a> Instruction<'a> {
         self.name().starts_with('j') || self.name() == "call"
     }
 
-    /// A call or jump to where a pointer says.
+    /// Whether it is a call or jump through a pointer.
     pub fn is_indirect(&self) -> bool {
         self.is_branch() && self.parts().1.starts_with('*')
     }
 
-    /// Where a call or jump leads that says so itself.
+    /// The target of a call or jump that contains it.
     pub fn branches_to(&self) -> Option<u64> {
         let (_, operands) = self.parts();
         let target = operands.split_whitespace().next()?;
         self.is_branch().then(|| u64::from_str_radix(target, 16).ok())?
     }
 
-    /// The address of an operand relative to the instruction, which stands in a comment.
+    /// The address of an operand relative to the instruction, which is in a comment.
     pub fn refers_to(&self) -> Option<u64> {
         let (_, comment) = self.0.split_once("# ").filter(|(code, _)| code.contains("(%rip)"))?;
         u64::from_str_radix(comment.split_whitespace().next()?, 16).ok()
     }
 
-    /// The register that a call or jump takes its target from, as in `call *%r12`.
+    /// The register that contains the target of a call or jump, as in `call *%r12`.
     pub fn pointer_register(&self) -> Option<&'a str> {
         self.parts().1.strip_prefix("*%")
     }
 
-    /// Whether a register may have another value afterwards: all do that the called function
-    /// need not keep.
+    /// Whether a register may have another value afterwards. A call may change all registers that
+    /// the called function need not preserve.
     pub fn may_change(&self, register: &str) -> bool {
         const KEPT: [&str; 6] = ["rbx", "rbp", "r12", "r13", "r14", "r15"];
         let (name, operands) = self.parts();
@@ -81,7 +81,7 @@ impl<'a> Instruction<'a> {
             "call" => return !KEPT.contains(&register),
             "cmp" | "test" | "push" => return false,
             "xchg" | "xadd" => operands,
-            // The destination comes last.
+            // The destination is the last operand.
             _ => operands
                 .split('#')
                 .next()
@@ -96,15 +96,15 @@ impl<'a> Instruction<'a> {
         changed.split('%').skip(1).any(|changed| changed.contains(stem))
     }
 
-    /// Loads one of a table of 32-bit distances, as switches do before they jump.
+    /// Whether it loads one of a table of 32-bit distances, as switches do before they jump.
     pub fn reads_a_table(&self) -> bool {
         let (name, operands) = self.parts();
         name == "movslq" && operands.contains(",4)")
     }
 }
 
-/// The compiler that built the library, which decides what its code looks like: a table is
-/// true for one, `rustc_1.95.0`.
+/// The compiler that built the library, which determines its code. A table is valid for one
+/// compiler, `rustc_1.95.0`.
 fn compiler() -> String {
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
     let output = Command::new(rustc).arg("--version").output().unwrap();
@@ -112,7 +112,7 @@ fn compiler() -> String {
     said.split_whitespace().take(2).collect::<Vec<_>>().join("_")
 }
 
-/// The name of the table of this compiler; `None`, and said, where nobody made one.
+/// The name of the table for this compiler; `None` with a message if there is none.
 pub fn name_of_table(module: &str, what: &str) -> Option<String> {
     let name = format!("{what}_by_{}", compiler());
     let known = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -14,7 +14,7 @@ const AARCH64: Build = Build {
     release: true,
 };
 
-/// The library for another target; says so where it cannot be built.
+/// The library for another target; says so if it cannot be built.
 fn built(build: Build, tools: &[&str]) -> Option<PathBuf> {
     if !tools.iter().all(|tool| installed(tool)) {
         return None;
@@ -29,8 +29,8 @@ fn built(build: Build, tools: &[&str]) -> Option<PathBuf> {
     }
 }
 
-/// There is no C++ for musl here, of which the library that cases load is, and its malloc.h
-/// lacks what tells figures.
+/// There is no C++ for musl here, so the library that cases load is missing, and musl's malloc.h
+/// lacks the functions for figures.
 fn musl(name: &'static str, link: Vec<String>) {
     let subject = Subject { name, c: "musl-gcc", link, preload: None, ..Subject::preloaded() };
     subject.all_hold("conformance.c", &[]);
@@ -55,8 +55,8 @@ fn musl_with_the_shared_library() {
     musl("musl-shared", vec![library.display().to_string(), path]);
 }
 
-/// The limit keeps the library's reservation of address space small: the emulator enters every
-/// page of it into its tables, half a minute for a terabyte.
+/// The limit keeps the library's reservation of address space small. The emulator enters every page
+/// of it into its tables, which takes half a minute for a terabyte.
 const EMULATOR: &str = "ulimit -v 67108864; exec qemu-aarch64 -L /usr/aarch64-linux-gnu \"$@\"";
 
 fn aarch64(name: &'static str, link: Vec<String>, preload: Option<PathBuf>) -> Subject {
@@ -78,8 +78,8 @@ fn aarch64_with_the_library_preloaded() {
     let subject = aarch64("aarch64", Vec::new(), Some(directory.join("libnumapilot_alloc.so")));
     subject.all_hold("conformance.c", &[]);
     subject.all_hold("operators.cpp", &[]);
-    // Of the emulator itself: a fork of a process with threads ends it, what an ended thread
-    // took stays, and huge pages are not told.
+    // Limitations of the emulator: a fork of a process with threads ends it, memory of an ended
+    // thread stays, and huge pages are not reported.
     subject.all_hold("lifecycle.cpp", &["fork_handlers_of_an_earlier_library"]);
     let mut but = vec![
         "fork_with_busy_threads",
@@ -88,7 +88,8 @@ fn aarch64_with_the_library_preloaded() {
         "detached_threads_leave_nothing",
         "small_blocks_on_huge_pages",
     ];
-    // Nor does it tell the kernel to keep them out, which gives them unasked here.
+    // The emulator does not pass on the advice against huge pages either, and the kernel gives them
+    // without being asked here.
     let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     if setting.is_ok_and(|setting| setting.contains("[always]")) {
         but.push("untouched_objects_stay_untouched");

@@ -1,6 +1,6 @@
-//! What the allocation functions may call in other libraries: nothing that takes a lock which
-//! the C library may hold while it calls them. It frees memory under the locks of its cache of
-//! stacks, its loader, its streams, its environment, and its lists of handlers.
+//! Calls that the allocation functions may make into other libraries: none that takes a lock which
+//! the C library may hold while it calls them. The C library frees memory under the locks of its
+//! cache of stacks, its loader, its streams, its environment, and its lists of handlers.
 //!
 //! The calls are read from the machine code of the optimised library.
 
@@ -27,15 +27,16 @@ const OF_C: [&str; 13] = [
     "malloc_usable_size",
 ];
 
-/// Those that not every C library knows any more: looked at where they are exported.
+/// Functions that not every C library has any more; checked where they are exported.
 const OF_C_ONCE: [&str; 1] = ["cfree"];
 
-/// And those of C++.
+/// Whether it is an allocation function of C++.
 fn is_operator(name: &str) -> bool {
     name.starts_with("operator new") || name.starts_with("operator delete")
 }
 
-/// What begins so takes a lock of the C library or asks it for memory, whoever calls it.
+/// Functions with these prefixes take a lock of the C library or allocate from it, whoever calls
+/// them.
 const FORBIDDEN: [&str; 43] = [
     "__cxa_atexit",
     "__cxa_finalize",
@@ -82,7 +83,7 @@ const FORBIDDEN: [&str; 43] = [
     "vfprintf",
 ];
 
-/// What the allocation functions may reach, and why.
+/// Functions that the allocation functions may reach, and the reason.
 const ALLOWED: [(&str, &str); 13] = [
     ("__errno_location", "where the calling thread keeps errno"),
     ("__gxx_personality_v0", "named by the tables of operator new, for the unwinder to call"),
@@ -102,8 +103,8 @@ const ALLOWED: [(&str, &str); 13] = [
     ("strlen", "reads memory"),
 ];
 
-/// What C++'s operators may reach besides: the program's handler, and its exceptions, where
-/// there is no memory. malloc knows neither.
+/// Functions that C++'s operators may reach in addition: the program's handler, and its exceptions,
+/// when there is no memory. malloc has neither.
 const ALLOWED_FOR_OPERATORS: [(&str, &str); 4] = [
     ("__cxa_begin_catch", "operator new (std::nothrow) whose handler throws"),
     ("__cxa_end_catch", "operator new (std::nothrow) whose handler throws"),
@@ -111,7 +112,7 @@ const ALLOWED_FOR_OPERATORS: [(&str, &str); 4] = [
     ("std::get_new_handler()", "operator new that finds no memory"),
 ];
 
-/// Calls through pointers, and what may be behind them.
+/// Calls through pointers, and the functions that they may call.
 const POINTERS: [(&str, &str); 16] = [
     ("<core::fmt::Formatter>::pad", FORMATS),
     ("<core::fmt::Formatter>::pad_integral", FORMATS),
@@ -145,7 +146,7 @@ fn reason<'a>(table: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
     table.iter().find(|(known, _)| *known == name).map(|(_, reason)| *reason)
 }
 
-/// The call graph of the optimised library; says so where there is none.
+/// The call graph of the optimised library; says so if there is none.
 fn graph() -> Option<CallGraph> {
     if !cfg!(target_arch = "x86_64") {
         println!("skipped: call graphs are of x86-64");
@@ -158,7 +159,7 @@ fn graph() -> Option<CallGraph> {
     graph.inspect_err(|reason| println!("skipped: {reason}")).ok()
 }
 
-/// What the allocation functions of C reach, and what C++'s do.
+/// The functions that the allocation functions of C reach, and those that C++'s reach.
 fn reached(graph: &CallGraph) -> [Reached; 2] {
     let exported = |name: &str| graph.exports().find(|(other, _)| *other == name);
     let of_c: Vec<Node> = OF_C
@@ -194,7 +195,7 @@ fn the_c_library_is_entered_only_where_it_takes_no_lock() {
     assert!(complaints.is_empty(), "allocation functions reach what they may not:\n{complaints}");
 }
 
-/// So that nobody adds one unnoticed, through a pointer or not.
+/// Prevents that one is added unnoticed, through a pointer or not.
 #[test]
 fn the_calls_are_those_of_the_table() {
     let Some(graph) = graph() else { return };
@@ -221,8 +222,8 @@ fn the_calls_are_those_of_the_table() {
     insta::assert_snapshot!(name, calls.join("\n"));
 }
 
-/// What threads of the library may reach in other libraries, and why: these are unknown to the
-/// C library, and have no thread-local storage of their own.
+/// Functions that threads of the library may reach in other libraries, and the reason. The C
+/// library does not know these threads, and they have no thread-local storage of their own.
 const ALLOWED_FOR_THREADS: [(&str, &str); 10] = [
     ("__gxx_personality_v0", "named by tables that lie beside a message"),
     ("bcmp", "compares memory"),
@@ -236,8 +237,8 @@ const ALLOWED_FOR_THREADS: [(&str, &str); 10] = [
     ("strlen", "reads memory"),
 ];
 
-/// The functions that threads of the library begin with: `run` of a module that is about a
-/// thread, and those that write statistics.
+/// The first functions of threads of the library: `run` of a module about a thread, and those that
+/// write statistics.
 fn is_entry(name: &str) -> bool {
     let path = name.strip_prefix("numapilot_alloc::").and_then(|path| path.rsplit_once("::"));
     path.is_some_and(|(module, function)| match function {

@@ -19,14 +19,14 @@ const LOADING: [&str; 2] = ["lifecycle.cpp", "locks.c"];
 /// The sources that become shared libraries.
 const LIBRARIES: [&str; 2] = [PLUGIN, "call_graph.c"];
 
-/// What a case ends with when this machine cannot tell; its output is the reason.
+/// The exit status of a case that cannot be decided on this machine; its output is the reason.
 const SKIPPED: i32 = 77;
 
-/// How the library is built; as it is shipped: tests unwind, which a library without `std`
-/// cannot, so it is not a dependency of these tests.
+/// A build of the library as it is shipped. It is not a dependency of these tests, because tests
+/// unwind, which a library without `std` cannot do.
 #[derive(Clone, Copy)]
 pub struct Build {
-    /// `None`: of this machine.
+    /// `None`: this machine.
     pub target: Option<&'static str>,
     /// The linker of that target.
     pub linker: Option<&'static str>,
@@ -47,7 +47,7 @@ impl Build {
             cargo.args(["--target", target]);
             cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), linker);
             if target.ends_with("musl") {
-                // Without this there is no shared library.
+                // Without this, no shared library is built.
                 cargo.env("RUSTFLAGS", "-C target-feature=-crt-static");
             }
             directory.push(target);
@@ -70,13 +70,13 @@ impl Build {
     }
 }
 
-/// The build directory that these tests were built in.
+/// The build directory of these tests.
 fn target_directory() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().to_owned()
 }
 
-/// The shared library, built once. `TESTED_MALLOC` names another one instead: what a peer
-/// does with a case tells whether the case is fair.
+/// The shared library, built once. `TESTED_MALLOC` names another one instead. Its result for a case
+/// shows whether the case is fair.
 pub fn shared_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -85,7 +85,7 @@ pub fn shared_library() -> &'static Path {
     })
 }
 
-/// A way in which programs are built and come to use the library.
+/// A way to build programs and to make them use the library.
 pub struct Subject {
     /// Distinguishes its programs.
     pub name: &'static str,
@@ -93,14 +93,14 @@ pub struct Subject {
     pub cpp: &'static str,
     /// Options after the source.
     pub link: Vec<String>,
-    /// What runs the program, with its options, when this machine cannot.
+    /// The emulator that runs the program, with its options, if this machine cannot run it.
     pub emulator: Option<(&'static str, &'static [&'static str])>,
     /// The library is preloaded into the program, by `LD_PRELOAD`.
     pub preload: Option<PathBuf>,
 }
 
 impl Subject {
-    /// The ordinary way: this machine's compiler, the library preloaded.
+    /// The usual way: this machine's compiler, with the library preloaded.
     pub fn preloaded() -> Self {
         Self {
             name: "preloaded",
@@ -118,7 +118,7 @@ impl Subject {
         Self { name: "optimised", preload: Some(library), ..Self::preloaded() }
     }
 
-    /// A source of ours as a program (`.so`: as a library), compiled once.
+    /// One of the sources as a program (`.so`: as a library), compiled once.
     pub fn compile(&self, source: &str) -> PathBuf {
         static BUILT: Mutex<BTreeMap<PathBuf, PathBuf>> = Mutex::new(BTreeMap::new());
         static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
@@ -131,7 +131,7 @@ impl Subject {
         let cpp = Path::new(source).extension() == Some(OsStr::new("cpp"));
         let shared = LIBRARIES.contains(&source);
         let mut compiler = Command::new(if cpp { self.cpp } else { self.c });
-        // Without -fno-builtin pairs of malloc and free would be left out.
+        // Without -fno-builtin the compiler would remove pairs of malloc and free.
         compiler.args(["-O2", "-g", "-Wall", "-Werror", "-fno-builtin", "-pthread"]);
         compiler.args(cpp.then_some("-std=c++17"));
         compiler.arg("-o").arg(&program).arg(Path::new(SOURCES).join(source));
@@ -157,7 +157,8 @@ impl Subject {
                 command.envs(self.preload.iter().map(|library| ("LD_PRELOAD", library)));
                 command
             }
-            // The emulator is a program of this machine: the variable is for what it runs.
+            // The emulator is a program of this machine; the variable is meant for the program that
+            // it runs.
             Some((emulator, options)) => {
                 let mut command = Command::new(emulator);
                 command.args(options).args(preload.flat_map(|v| ["-E".to_owned(), v])).arg(program);
@@ -166,15 +167,15 @@ impl Subject {
         }
     }
 
-    /// Names of the cases of a source; told without the library: where that one is broken,
-    /// each case shall say so.
+    /// Names of the cases of a source, listed without the library. If the library is broken, each
+    /// case must report that.
     pub fn cases(&self, source: &str) -> Vec<String> {
         let alone = Self { preload: None, link: self.link.clone(), ..*self };
         let output = alone.command(&self.compile(source)).output().unwrap();
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Runs a case: the reason if it was skipped.
+    /// Runs a case; returns the reason if it was skipped.
     pub fn run(&self, source: &str, case: &str) -> Result<Option<String>, String> {
         self.run_with(source, case, &[])
     }
@@ -203,7 +204,7 @@ impl Subject {
         }
     }
 
-    /// All cases of a source but some, as one test; tells all that fail.
+    /// All cases of a source except some, as one test; reports all that fail.
     pub fn all_hold(&self, source: &str, but: &[&str]) {
         self.all_hold_with(source, but, &[]);
     }
@@ -232,7 +233,7 @@ fn judge(output: &Output, case: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Whether a program is there; says so when not.
+/// Whether a program is installed; says so if not.
 pub fn installed(program: &str) -> bool {
     let found = env::split_paths(&env::var_os("PATH").unwrap_or_default())
         .any(|directory| directory.join(program).is_file());
@@ -242,7 +243,7 @@ pub fn installed(program: &str) -> bool {
     found
 }
 
-/// One test per case of a source, and one that says when the lists differ.
+/// One test per case of a source, and one that reports when the lists differ.
 macro_rules! cases {
     ($source:literal: $($case:ident)+) => {
         $(#[test]

@@ -1,5 +1,6 @@
-//! What the fast paths cost, in instructions of the optimised library: exact, whatever else
-//! the machine does. Led through step by step; the table is of this compiler on x86-64.
+//! The cost of the fast paths, in instructions of the optimised library. The count is exact,
+//! whatever else the machine does, because the program is single-stepped. The table is for this
+//! compiler on x86-64.
 
 use std::fmt::Write;
 
@@ -41,7 +42,7 @@ fn a_round_of_calloc_and_free_costs_at_most_74() {
     assert!(cost <= 74.0, "{cost}");
 }
 
-/// A call of a writer that appends 16 bytes at a time up to 64 KiB, what it copies included.
+/// A call of a writer that appends 16 bytes at a time up to 64 KiB, including the copies.
 #[test]
 fn a_call_of_growing_realloc_costs_at_most_81() {
     let Some(cost) = count(&["count", "realloc-growing", "65536"]) else { return };
@@ -58,7 +59,7 @@ fn free_of_a_large_block_does_not_depend_on_the_live_ones() {
     assert!(many < 2.0 * few + 200.0, "{few} among 64, {many} among 16,000");
 }
 
-/// What one function does for one size.
+/// The cost of one function for one size.
 #[derive(Default)]
 struct Cost {
     instructions: u32,
@@ -68,7 +69,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// Counts one line of a disassembly in AT&T syntax: the destination comes last.
+    /// Counts one line of a disassembly in AT&T syntax, where the destination is the last operand.
     fn add(&mut self, line: &str) {
         let (name, operands) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let operands = operands.split('#').next().unwrap_or_default().trim();
@@ -106,7 +107,7 @@ fn the_fast_paths_are_those_of_the_table() {
     let mut table = String::from("function size instructions branches loads stores\n");
     for size in SIZES {
         let Some(trace) = output(&["trace", "malloc-free", size]) else { return };
-        // Where the trace leaves the library for good, the next function begins.
+        // When the trace leaves the library for good, the next function begins.
         let mut calls: Vec<Cost> = Vec::new();
         let mut inside = false;
         for offset in trace.lines().map(|line| u64::from_str_radix(line, 16).unwrap()) {

@@ -1,4 +1,4 @@
-//! Limits set by the program while it has blocks, and blocks in the children of a fork.
+//! Limits that the program sets while it has blocks, and blocks in the children of a fork.
 
 use crate::harness::Subject;
 

@@ -1,5 +1,5 @@
-//! malloc and free while the C library holds a lock of its own: a free that creates a thread
-//! there waits for ever.
+//! malloc and free while the C library holds a lock of its own. A free that creates a thread there
+//! waits forever.
 
 use crate::harness::Subject;
 
@@ -19,7 +19,7 @@ fn the_optimised_library() {
     Subject::optimised().all_hold(SOURCE, &[]);
 }
 
-/// The library handles a signal of the program's then, and answers on a thread of its own.
+/// The library then handles a signal of the program, and responds on a thread of its own.
 #[test]
 fn statistics_on_a_signal() {
     let variables = [("NUMAPILOT_ALLOC_STATS_SIGNAL", "12")];

@@ -1,8 +1,8 @@
-//! The library as programs meet it: preloaded, linked, under musl and on another
-//! architecture, in real programs, and used wrongly.
+//! The library as programs use it: preloaded, linked, under musl and on another architecture, in
+//! real programs, and with invalid calls.
 //!
-//! The cases are C and C++ programs in `../../preload/tests`; here they are compiled, run
-//! with the library, and judged by how they end.
+//! The cases are C and C++ programs in `../../preload/tests`. These tests compile them, run them
+//! with the library, and check their exit status.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 

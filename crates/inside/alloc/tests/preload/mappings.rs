@@ -7,7 +7,7 @@ crate::harness::cases! { "mappings.c":
     large_and_small_in_turns many_blocks a_long_block_is_moved
 }
 
-/// Each guarded end of a block is a mapping.
+/// The guard page of each block is a mapping.
 #[test]
 fn with_guards() {
     let subject = Subject::preloaded();

@@ -1,5 +1,5 @@
-//! Reads a heap profile: as much of protocol buffers and of pprof's `profile.proto` as the
-//! tests need, written apart from what writes it.
+//! Reads a heap profile: as much of protocol buffers and of pprof's `profile.proto` as the tests
+//! need, written independently of the code that writes it.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use crate::pprof::Profile;
 
 const MB: f64 = 1e6;
 
-/// Runs a case; what it said, and its directory with the profiles, `heap-PROCESS`.
+/// Runs a case; returns its output, and its directory with the profiles, `heap-PROCESS`.
 fn run(case: &str, variables: &[(&str, &str)]) -> (Output, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let subject = Subject::preloaded();
@@ -48,7 +48,7 @@ fn megabytes(profile: &Profile, output: &Output) -> BTreeMap<String, (f64, f64)>
     let functions = functions(output);
     let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for sample in &profile.samples {
-        // The allocator's own calls are not in the stack.
+        // The stack does not contain the allocator's own calls.
         let caller = functions.range(..=sample.stack[0]).next_back();
         let Some((_, name)) = caller.filter(|(start, _)| sample.stack[0] - *start < 512) else {
             continue;
@@ -61,7 +61,7 @@ fn megabytes(profile: &Profile, output: &Output) -> BTreeMap<String, (f64, f64)>
 }
 
 fn near(found: f64, expected: f64) {
-    // Some 400 samples make up the least of the sums: 5 % of standard deviation.
+    // About 400 samples make up the smallest of the sums: 5 % of standard deviation.
     assert!((found / expected - 1.0).abs() < 0.3, "{found} MB, not {expected} MB");
 }
 

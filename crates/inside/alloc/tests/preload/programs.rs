@@ -1,4 +1,4 @@
-//! Real programs with the library preloaded: what they print is what they print without it.
+//! Real programs with the library preloaded: they print the same as without it.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::harness::{installed, shared_library};
 
-/// Runs a command with this input, alone or with the library.
+/// Runs a command with this input, without or with the library.
 fn run(command: &mut Command, input: &str, library: Option<&Path>) -> Output {
     command.env("LC_ALL", "C").env("TZ", "UTC").env_remove("LD_PRELOAD");
     command.envs(library.map(|library| ("LD_PRELOAD", library)));
@@ -21,7 +21,7 @@ fn run(command: &mut Command, input: &str, library: Option<&Path>) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// The command made anew for each run; the outputs must be equal and not empty.
+/// Makes the command anew for each run; the outputs must be equal and not empty.
 fn same(make: impl Fn() -> Command, input: &str) {
     let alone = run(&mut make(), input, None);
     let errors = String::from_utf8_lossy(&alone.stderr).into_owned();
@@ -121,7 +121,7 @@ fn gxx() {
     script("g++", &["-O2", "-std=c++17", "-x", "c++", "-S", "-o", "-", "-"], source);
 }
 
-/// What the database engines are asked: the same for all, as far as their dialects agree.
+/// The queries for the database engines, which are the same for all as far as their dialects agree.
 const QUERIES: &str = "\
     create table t (a integer, b text, c integer);\n\
     insert into t with recursive n(i) as (select 1 union all select i + 1 from n where i < 30000)\n\
@@ -154,7 +154,7 @@ fn sqlite() {
     }
 }
 
-/// Somewhere for a server that refuses to be run by root; its user owns it.
+/// A directory for a server that refuses to run as root; its user owns it.
 struct Home {
     directory: TempDir,
     user: u32,
@@ -197,7 +197,7 @@ impl Home {
     }
 }
 
-/// Debian keeps the server's programs of each version apart.
+/// Debian keeps the server programs of each version in a directory of its own.
 fn postgres() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
     versions.flatten().map(|v| v.path().join("bin")).find(|b| b.join("initdb").exists())
@@ -220,7 +220,7 @@ fn postgresql() {
             let output = run(&mut initdb, "", library);
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "initdb: {:?} {errors}", output.status);
-            // One backend without a server: -j ends a statement at an empty line.
+            // One backend without a server; -j ends a statement at an empty line.
             let mut single = home.command(&programs.join("postgres"));
             single.args(["--single", "-j", "-D"]).arg(&data).arg("postgres");
             let output = run(&mut single, &QUERIES.replace(";\n", ";\n\n"), library);
@@ -236,7 +236,7 @@ fn postgresql() {
 
 #[test]
 fn duckdb() {
-    // Where scripts/setup test puts it.
+    // The place where scripts/setup test puts it.
     let modules = concat!(env!("CARGO_TARGET_TMPDIR"), "/../python");
     let import = format!("import sys; sys.path.append('{modules}'); import duckdb");
     if !Command::new("python3").args(["-c", &import]).output().is_ok_and(|o| o.status.success()) {
@@ -358,7 +358,7 @@ fn java() {
     );
 }
 
-/// The compiler of this very library, with many threads.
+/// The compiler of this library, with many threads.
 #[test]
 fn rustc() {
     let source = "use std::collections::*; pub fn f(m: &BTreeMap<String, Vec<u32>>) -> usize {\n\

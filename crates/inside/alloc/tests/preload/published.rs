@@ -1,6 +1,6 @@
-//! What the paper's published code lacks, a test each. Those that concern one function of
-//! the C library alone are in the conformance table; those that need more than one node are
-//! for a machine that has them.
+//! Defects of the paper's published code, one test each. Those that concern a single function of
+//! the C library are in the conformance table. Those that need more than one node are for a machine
+//! that has them.
 
 crate::harness::cases! { "published.c":
     pthread_create_does_not_recurse thread_attributes_are_kept two_thousand_threads_at_once

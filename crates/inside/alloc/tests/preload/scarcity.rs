@@ -1,4 +1,4 @@
-//! Where something is missing: memory, address space, permitted system calls, `/sys`.
+//! Something is missing: memory, address space, permitted system calls, `/sys`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use crate::harness::{Subject, installed};
 
 const SOURCE: &str = "scarcity.c";
 
-/// Runs a case through a command that ends by becoming its last arguments.
+/// Runs a case through a command that executes its last arguments.
 fn behind(wrapper: &[&OsStr], case: &str) {
     let subject = Subject::preloaded();
     let program = subject.compile(SOURCE);
-    // The program alone gets the library, not what leads to it.
+    // Only the program gets the library, not the command in front of it.
     let preload = format!("LD_PRELOAD={}", subject.preload.unwrap().display());
     let mut command = Command::new(wrapper[0]);
     command.args(&wrapper[1..]).args(["/usr/bin/env", &preload]).arg(&program).arg(case);

@@ -1,4 +1,4 @@
-//! What the library says of its memory: the figures, the formats, and when.
+//! The library's statistics of its memory: the figures, the formats, and the times.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -93,7 +93,7 @@ fn threads_that_allocate_at_their_end_leave_no_heap() {
         for figure in ["threads", "in_use_bytes"] {
             assert_eq!(of(first, figure), of(last, figure), "{figure}");
         }
-        // On machines with several nodes a thread may be the first one on its.
+        // On machines with several nodes a thread may be the first one on its node.
         assert!(of(last, "overhead_bytes") < of(first, "overhead_bytes") + (1 << 20), "{text}");
     }
 }
@@ -226,7 +226,7 @@ fn a_file_is_replaced_and_no_link_followed() {
     assert_eq!(errors(command), "");
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
     assert!(fs::symlink_metadata(&link).unwrap().is_file());
-    // Nothing is left beside them.
+    // No other file is left.
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3);
 }
 

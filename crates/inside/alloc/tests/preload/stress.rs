@@ -1,4 +1,4 @@
-//! Everything at once from many threads, every block checked whole.
+//! Every function at the same time from many threads, with every block checked whole.
 
 use crate::harness::Subject;
 
@@ -30,7 +30,7 @@ fn the_optimised_library() {
     stress(&Subject::optimised(), &["8", "10", "50000"]);
 }
 
-/// `scripts/soak` goes on for hours.
+/// `scripts/soak` runs for hours.
 #[test]
 fn a_short_soak() {
     stress(&Subject::optimised(), &["4", "2", "5000", "4"]);

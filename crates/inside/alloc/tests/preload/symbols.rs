@@ -1,4 +1,4 @@
-//! The names in a shared library, and the addresses in its data, as `objdump` tells them.
+//! The names in a shared library, and the addresses in its data, as `objdump` shows them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -37,7 +37,7 @@ impl<'a> Symbol<'a> {
         !self.flags.starts_with('l') && !self.name.starts_with('.')
     }
 
-    /// As a person would write it: without visibility, and without the compiler's hash.
+    /// As a person would write it, without visibility and without the compiler's hash.
     pub fn plain_name(&self) -> String {
         let name = self.name.strip_prefix(".hidden ").unwrap_or(&self.name);
         match name.rsplit_once("::h") {
@@ -51,13 +51,13 @@ impl<'a> Symbol<'a> {
     }
 }
 
-/// What the dynamic linker writes somewhere.
+/// The value that the dynamic linker writes to an address.
 pub enum Pointer {
     Address(u64),
     Symbol(String),
 }
 
-/// Where sections lie, by name: lines of `INDEX NAME SIZE ADDRESS ...`.
+/// The ranges of sections, by name: lines of `INDEX NAME SIZE ADDRESS ...`.
 pub fn sections(library: &Path) -> BTreeMap<String, Range<u64>> {
     let table = objdump(&["-h", "-w"], library);
     let section = |line: &str| {
@@ -70,8 +70,8 @@ pub fn sections(library: &Path) -> BTreeMap<String, Range<u64>> {
     table.lines().filter_map(section).collect()
 }
 
-/// Functions by where they begin; those without a size, written in assembler, reach to the
-/// next, or to the end of their section.
+/// Functions by their start. Those without a size, written in assembler, extend to the next, or to
+/// the end of their section.
 pub fn functions(
     symbols: &[Symbol],
     sections: &BTreeMap<String, Range<u64>>,
@@ -116,7 +116,7 @@ pub fn pointers(library: &Path) -> BTreeMap<u64, Pointer> {
         let value = value.trim_start();
         let pointer = match value.strip_prefix("*ABS*+0x") {
             Some(address) => Pointer::Address(u64::from_str_radix(address, 16).ok()?),
-            // Without the version, or what is added.
+            // Without the version, or an addend.
             None => Pointer::Symbol(value.split(['@', '+']).next()?.to_owned()),
         };
         Some((u64::from_str_radix(offset, 16).ok()?, pointer))
