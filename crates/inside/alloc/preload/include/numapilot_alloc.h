@@ -1,8 +1,8 @@
 /* libnumapilot_alloc: a NUMA-aware memory allocator.
  *
- * Programs need no header for the functions of the C library: link with the library, or
- * preload it, and malloc and its kin are its own. Declared here is what no C library header
- * has. */
+ * Programs need no header for the functions of the C library: link with the library, or preload it,
+ * and malloc and the related functions come from it. This header declares the functions that no C
+ * library header has. */
 #ifndef NUMAPILOT_ALLOC_H
 #define NUMAPILOT_ALLOC_H
 
@@ -12,17 +12,17 @@
 extern "C" {
 #endif
 
-/* Writes what the memory is used for, by node and size class, to a file descriptor.
- * `format` is "text", "json" or "prometheus". 0, or -1 with errno: EINVAL for another
- * format, ENOMEM, or the error of write(2). */
+/* Writes how the memory is used, by node and size class, to a file descriptor. `format` is "text",
+ * "json" or "prometheus". Returns 0, or -1 with errno: EINVAL for another format, ENOMEM, or the
+ * error of write(2). */
 int numapilot_alloc_stats(int descriptor, const char *format);
 
-/* Writes the heap profile to a file descriptor, in pprof's format. 0, or -1 with errno: EINVAL
- * when NUMAPILOT_ALLOC_PROFILE did not ask for one, or the error of write(2). */
+/* Writes the heap profile to a file descriptor, in pprof's format. Returns 0, or -1 with errno:
+ * EINVAL if NUMAPILOT_ALLOC_PROFILE did not request one, or the error of write(2). */
 int numapilot_alloc_profile(int descriptor);
 
-/* C23, before the C library declares them. `size` (and `alignment`) are those that the block
- * was asked for with; NULL is ignored. */
+/* C23, before the C library declares them. `size` (and `alignment`) are those with which the block
+ * was allocated; NULL is ignored. */
 void free_sized(void *block, size_t size);
 void free_aligned_sized(void *block, size_t alignment, size_t size);
 

@@ -6,12 +6,12 @@ use core::ptr::null_mut;
 use numapilot_alloc::api::{self, Errno, NoMemory};
 use numapilot_alloc::page_size;
 
-/// A size that no address space holds.
+/// The result for a size that no address space holds.
 fn out_of_memory() -> *mut c_void {
     Errno::result(usize::MAX, 1).cast()
 }
 
-/// posix_memalign(3) tells by its result and leaves `errno` alone.
+/// posix_memalign(3) returns the error as its result and does not change `errno`.
 struct Silent;
 
 impl NoMemory for Silent {
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn reallocarray(
 /// free_sized of C23.
 ///
 /// # Safety
-/// As free(3); `size` is what the object was allocated with.
+/// As free(3); `size` is the requested size of the object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(object: *mut c_void, _size: usize) {
     // SAFETY: by contract.
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn free_sized(object: *mut c_void, _size: usize) {
 /// free_aligned_sized of C23.
 ///
 /// # Safety
-/// As free(3); `align` and `size` are what the object was allocated with.
+/// As free(3); `align` and `size` are the requested ones of the object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(object: *mut c_void, _align: usize, _size: usize) {
     // SAFETY: by contract.
@@ -109,7 +109,7 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
     api::allocate_aligned::<Errno>(size, align).cast()
 }
 
-/// posix_memalign(3): leaves `errno` alone.
+/// posix_memalign(3): does not change `errno`.
 ///
 /// # Safety
 /// `result` points to a pointer.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn malloc_usable_size(object: *mut c_void) -> usize {
     unsafe { api::usable_size(object.cast()) }
 }
 
-/// malloc_trim(3): `pad` is ignored, for memory is given back in whole pages anyway.
+/// malloc_trim(3): `pad` is ignored, because memory is returned in whole pages anyway.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
     numapilot_alloc::trim().into()

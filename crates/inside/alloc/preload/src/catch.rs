@@ -1,9 +1,9 @@
-//! A call that catches what the called function throws.
+//! A call that catches exceptions of the called function.
 //!
-//! `new (std::nothrow)` calls the program's new-handler, which may throw. Rust without `std`
-//! has no way to catch that, hence the assembler: a function with the tables of a C++
-//! `try { handler(); return true; } catch (...) { return false; }` (Itanium C++ ABI,
-//! Exception Handling, section 2; language-specific data area as GCC writes it).
+//! `new (std::nothrow)` calls the program's new-handler, which may throw. Rust without `std` cannot
+//! catch that, hence the assembler: a function with the tables of a C++ `try { handler(); return
+//! true; } catch (...) { return false; }` (Itanium C++ ABI, Exception Handling, section 2;
+//! language-specific data area as GCC writes it).
 
 use core::arch::global_asm;
 
@@ -11,16 +11,16 @@ use core::arch::global_asm;
 pub type Handler = unsafe extern "C" fn();
 
 unsafe extern "C" {
-    /// Calls a handler; false when it threw.
+    /// Calls a handler; returns false if it threw.
     ///
     /// # Safety
-    /// As the handler demands.
+    /// As the handler requires.
     #[link_name = "numapilot_alloc_call"]
     pub unsafe fn call(handler: Handler) -> bool;
 }
 
-/// What both architectures have in common: where the personality routine is found, and the
-/// table that says "an exception out of the call goes to the landing pad, whatever it is".
+/// The parts common to both architectures: where the personality routine is found, and the table
+/// that says "any exception out of the call goes to the landing pad".
 macro_rules! function {
     ($($line:literal),* $(,)?) => {
         global_asm!(

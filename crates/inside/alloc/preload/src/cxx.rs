@@ -1,9 +1,9 @@
 //! The C++ operators `new` and `delete`, by their mangled names (Itanium C++ ABI).
 //!
-//! Without these a program would reach the same memory through libstdc++'s, which call
-//! malloc and free; with them there is one call less, and `delete` with a size saves the
-//! look-up. When there is no memory, `new` calls the program's new-handler again and again,
-//! and throws `std::bad_alloc` when there is none, through libstdc++'s own functions.
+//! Without these a program would reach the same memory through libstdc++'s operators, which call
+//! malloc and free. With them there is one call less, and `delete` with a size saves the lookup.
+//! When there is no memory, `new` calls the program's new-handler repeatedly. If there is no
+//! handler, it throws `std::bad_alloc`. Both go through libstdc++'s own functions.
 
 use core::arch::global_asm;
 use core::ffi::c_void;
@@ -35,13 +35,13 @@ fn throw_bad_alloc() -> ! {
     if address == 0 {
         report::out_of_memory();
     }
-    // SAFETY: throws and does not return. No frame of ours on the way has anything to clean
-    // up, and all have unwind tables.
+    // SAFETY: throws and does not return. No frame of ours in between has anything to clean up, and
+    // all have unwind tables.
     unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> !>(address)() }
 }
 
-/// Tries again as long as a new-handler promises more memory; null when there is none, or
-/// when the handler, called by `call`, gave up.
+/// Tries again as long as a new-handler promises more memory. Returns null if there is no handler,
+/// or if the handler, called by `call`, gave up.
 fn retry(size: usize, align: usize, call: impl Fn(Handler) -> bool) -> *mut u8 {
     while let Some(handler) = new_handler()
         && call(handler)
@@ -54,12 +54,12 @@ fn retry(size: usize, align: usize, call: impl Fn(Handler) -> bool) -> *mut u8 {
     null_mut()
 }
 
-/// Ends with null, also when the new-handler throws.
+/// Ends with null, even if the new-handler throws.
 struct Nothrow;
 
 impl NoMemory for Nothrow {
     fn result(size: usize, align: usize) -> *mut u8 {
-        // SAFETY: the program's own function, called as the C++ standard says.
+        // SAFETY: the program's own function, called as the C++ standard specifies.
         retry(size, align, |handler| unsafe { catch::call(handler) })
     }
 }

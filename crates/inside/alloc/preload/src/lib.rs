@@ -1,8 +1,7 @@
 //! `libnumapilot_alloc`: the C and C++ allocation functions over `numapilot-alloc`.
 //!
-//! Preloaded into a program, or linked before the C library, it takes the place of the C
-//! library's allocator. Every function is as POSIX, C23 and the GNU C library's manual
-//! describe it.
+//! When it is preloaded into a program, or linked before the C library, it replaces the C library's
+//! allocator. Every function is as POSIX, C23 and the GNU C library's manual describe it.
 #![cfg_attr(not(test), no_std)]
 
 mod c;

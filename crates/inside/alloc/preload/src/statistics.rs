@@ -1,11 +1,11 @@
-//! What the memory is used for: the functions of the GNU C library, and ours.
+//! Statistics of memory: the functions of the GNU C library, and our own.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 use numapilot_alloc::profile;
 use numapilot_alloc::usage::{self, Format, NodeUsage, Usage};
 
-/// The result of mallinfo2(3). Our own: not every C library declares it.
+/// The result of mallinfo2(3). A type of our own, because not every C library declares it.
 #[repr(C)]
 #[derive(Default)]
 pub struct Mallinfo2 {
@@ -36,9 +36,9 @@ pub struct Mallinfo {
     keepcost: c_int,
 }
 
-/// mallinfo2(3): `arena` is what was not given back, in use (`uordblks`) or free
-/// (`fordblks`); `ordblks` counts free objects; `keepcost` is what a trim would give back
-/// at once. Large blocks are not mapped one by one, so that `hblks` and `hblkhd` are 0.
+/// mallinfo2(3): `arena` is memory that was not returned, in use (`uordblks`) or free (`fordblks`);
+/// `ordblks` counts free objects; `keepcost` is what a trim would return at once. Large blocks are
+/// not mapped one by one, so `hblks` and `hblkhd` are 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> Mallinfo2 {
     let Ok(usage) = Usage::count() else { return Mallinfo2::default() };
@@ -55,7 +55,7 @@ pub extern "C" fn mallinfo2() -> Mallinfo2 {
     }
 }
 
-/// mallinfo(3): as [`mallinfo2`]; what is too much for an `int` is its largest value.
+/// mallinfo(3): as [`mallinfo2`]; a value that is too large for an `int` becomes its largest value.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> Mallinfo {
     let info = mallinfo2();
@@ -74,23 +74,23 @@ pub extern "C" fn mallinfo() -> Mallinfo {
     }
 }
 
-/// malloc_stats(3): tables on standard error.
+/// malloc_stats(3): writes tables to standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
     let _ = usage::write_to(libc::STDERR_FILENO, Format::Text);
 }
 
-/// malloc_info(3): an XML document.
+/// malloc_info(3): writes an XML document.
 ///
 /// # Safety
 /// `stream` is open for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) -> c_int {
     if options != 0 {
-        // As the GNU C library: the result, not `errno`.
+        // As in the GNU C library, the error is the result, not in `errno`.
         return libc::EINVAL;
     }
-    // What the stream allocates meanwhile is not in it: the figures are taken before.
+    // The figures are taken first, so they do not contain what the stream allocates meanwhile.
     let sink = &mut |text: &[u8]| {
         let start = text.as_ptr().cast::<c_void>();
         // SAFETY: the stream by contract; the bytes are those of the text.
@@ -105,9 +105,9 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     }
 }
 
-/// mallopt(3): the options tune the GNU C library's way of getting memory and mean nothing
-/// here. 1 where to ignore one is harmless; 0 for M_PERTURB, which asks for contents, and
-/// for unknown ones.
+/// mallopt(3): the options tune how the GNU C library gets memory, and mean nothing here. Returns 1
+/// if ignoring the option is harmless. Returns 0 for M_PERTURB, which requests contents, and for
+/// unknown options.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(option: c_int, _value: c_int) -> c_int {
     const M_MXFAST: c_int = 1;
@@ -123,8 +123,8 @@ pub extern "C" fn mallopt(option: c_int, _value: c_int) -> c_int {
     ignored.into()
 }
 
-/// Writes what the memory is used for to a descriptor, as `text`, `json` or `prometheus`.
-/// 0, or -1 with `errno`: EINVAL for another format, that of write(2), or ENOMEM.
+/// Writes how the memory is used to a descriptor, as `text`, `json` or `prometheus`. Returns 0, or
+/// -1 with `errno`: EINVAL for another format, that of write(2), or ENOMEM.
 ///
 /// # Safety
 /// `format` is a string, or null.
@@ -139,8 +139,8 @@ pub unsafe extern "C" fn numapilot_alloc_stats(descriptor: c_int, format: *const
     as_in_c(result)
 }
 
-/// Writes the heap profile to a descriptor, in pprof's format. 0, or -1 with `errno`: EINVAL
-/// when NUMAPILOT_ALLOC_PROFILE did not ask for one, or that of write(2).
+/// Writes the heap profile to a descriptor, in pprof's format. Returns 0, or -1 with `errno`:
+/// EINVAL if NUMAPILOT_ALLOC_PROFILE did not request one, or that of write(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn numapilot_alloc_profile(descriptor: c_int) -> c_int {
     as_in_c(profile::write_to(descriptor))

@@ -1,6 +1,6 @@
-/* The thread that gives memory back while the program does something else: it is there when
- * it is needed, and the program notices nothing of it. The program has one thread of its own
- * here, so that every other one is the library's. */
+/* The thread that returns memory while the program does something else: it runs when it is needed,
+ * and the program does not notice it. The program has one thread of its own here, so that every
+ * other one is the library's. */
 #define CASE_SECONDS 60
 #include "case.h"
 
@@ -17,7 +17,7 @@ static void use_much(void) { use_small_objects(MUCH); }
 
 static void idle(void) { usleep(10000); }
 
-/* Most of what was used is given back while the program does nothing. */
+/* Most of the memory that was used is returned while the program does nothing. */
 static void await_return(size_t before) {
   while (status_bytes("VmRSS:") > before + MUCH / 4) idle();
 }
@@ -30,7 +30,7 @@ static void memory_returns_while_idle(void) {
   }
 }
 
-/* Calls a function for each thread that is not the program's; how many there are. */
+/* Calls a function for each thread that is not the program's; returns their number. */
 static unsigned each_of_the_library(void (*look)(pid_t)) {
   DIR *threads = opendir("/proc/self/task");
   if (!threads) SKIP("no /proc/self/task");
@@ -45,7 +45,8 @@ static unsigned each_of_the_library(void (*look)(pid_t)) {
   return count;
 }
 
-/* Where it comes only when it is needed it must be needed: seen at least so often. */
+/* Where the thread runs only when it is needed, it must be needed: it is seen at least this often.
+ */
 static void with_the_thread_there(void (*look)(pid_t)) {
   for (int seen = 0; seen < 20;) {
     use_much();
@@ -53,7 +54,7 @@ static void with_the_thread_there(void (*look)(pid_t)) {
   }
 }
 
-/* The text behind a key in /proc/self/task/THREAD/status; 0 when the thread has ended. */
+/* The text of a key in /proc/self/task/THREAD/status; 0 if the thread has ended. */
 static int status_of(pid_t thread, const char *key, char *value, size_t bytes) {
   char name[64], line[512];
   size_t length = strlen(key);
@@ -78,15 +79,15 @@ static void expect_mask(pid_t thread, const char *key, uint64_t expected) {
   CHECK(mask == expected);
 }
 
-/* All that can be blocked: not SIGKILL and SIGSTOP, but also those that the C library
- * keeps for itself (32, 33), to which a thread that it does not know has no answer. */
+/* All signals that can be blocked: not SIGKILL and SIGSTOP, but also those that the C library keeps
+ * for itself (32, 33), because a thread that it does not know cannot respond to them. */
 static void blocks_all(pid_t thread) {
   expect_mask(thread, "SigBlk:", ~((uint64_t)1 << (SIGKILL - 1) | (uint64_t)1 << (SIGSTOP - 1)));
 }
 
 static void all_signals_are_blocked_in_it(void) { with_the_thread_there(blocks_all); }
 
-/* Once it has run for the first time: a thread that was just made has those of its creator. */
+/* Once the thread has run for the first time; a new thread has the rights of its creator. */
 static void has_no_right(pid_t thread) {
   char value[64];
   for (int look = 0; look < 500 && status_of(thread, "CapPrm:", value, sizeof value); look++) {
@@ -109,7 +110,7 @@ static void nobody_is_waited_for(pid_t thread) {
   CHECK(waitpid(-1, &status, __WCLONE | WNOHANG) == -1 && errno == ECHILD);
 }
 
-/* It is no child, neither beside one nor alone. */
+/* The thread is not a child, whether the process has other children or not. */
 static void no_wait_sees_it(void) {
   int status;
   with_the_thread_there(nobody_is_waited_for);
@@ -143,7 +144,7 @@ static void is_not_handled(pid_t thread) {
   CHECK(handled == 0);
 }
 
-/* A signal to the process is for a thread of the program's, also while that blocks it. */
+/* A signal to the process goes to a thread of the program, even while that thread blocks it. */
 static void signals_come_to_the_program(void) {
   struct sigaction action = {.sa_handler = handler};
   sigset_t mine, pending;
@@ -159,7 +160,7 @@ static void signals_come_to_the_program(void) {
   with_the_thread_there(sends_a_signal);
 }
 
-/* Also in a child of a child, and while its parent has one. */
+/* Also in a child of a child, and while its parent has a thread. */
 static void it_works_again_after_fork(void) {
   size_t before = status_bytes("VmRSS:");
   for (int generation = 0; generation < 3; generation++) {
@@ -181,7 +182,7 @@ static void it_works_again_after_fork(void) {
 
 static unsigned of_root;
 
-/* Real, effective, saved and file system's. */
+/* Real, effective, saved and file system IDs. */
 static void count_of_root(pid_t thread) {
   char value[128];
   unsigned numbers[4];
@@ -192,8 +193,8 @@ static void count_of_root(pid_t thread) {
   }
 }
 
-/* As a server that starts as root. The C library has every thread that it knows change its
- * user; one that it does not know must not stay root while there is work for it. */
+/* Like a server that starts as root. The C library makes every thread that it knows change its
+ * user. A thread that it does not know must not stay root while there is work for it. */
 static void the_user_changes(void) {
   enum { NOBODY = 65534 };
   if (geteuid() != 0) SKIP("only root may become another user");
@@ -202,7 +203,7 @@ static void the_user_changes(void) {
   CHECK(setgroups(0, NULL) == 0);
   CHECK(setresgid(NOBODY, NOBODY, NOBODY) == 0);
   CHECK(setresuid(NOBODY, NOBODY, NOBODY) == 0);
-  /* A second or two, had this machine nothing else to do. */
+  /* A second or two if this machine had nothing else to do. */
   alarm(20);
   do {
     of_root = 0;
@@ -210,14 +211,15 @@ static void the_user_changes(void) {
     each_of_the_library(count_of_root);
   } while (of_root > 0);
   alarm(CASE_SECONDS);
-  /* And nobody is root again. */
+  /* And no thread is root again. */
   with_the_thread_there(count_of_root);
   CHECK_AT(of_root == 0, of_root, 0);
   use_much();
   await_return(before);
 }
 
-/* It takes none of the numbers that the program counts on: the lowest free one is the next. */
+/* The thread uses none of the numbers that the program relies on: the lowest free one is the next.
+ */
 static void files_are_the_programs(void) {
   for (int seen = 0; seen < 20;) {
     use_much();

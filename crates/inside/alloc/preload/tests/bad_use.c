@@ -1,12 +1,12 @@
-/* Programs that are wrong: each of these ends by SIGABRT, with one line on standard error
- * that names the pointer and the cause. PROGRAM NAME prints the pointer first. */
+/* Invalid programs: each of these ends by SIGABRT, with one line on standard error that contains
+ * the pointer and the cause. PROGRAM NAME prints the pointer first. */
 #include "case.h"
 
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
 
-/* Printed past stdio streams: they ask for memory, and may get just this. */
+/* Printed without stdio streams, which allocate memory and may get this very block. */
 static void *announce(void *pointer) {
   char line[32];
   int length = snprintf(line, sizeof line, "%p\n", pointer);
@@ -65,7 +65,7 @@ static void realloc_of_a_freed_block(void) {
 }
 static void usable_size_of_a_foreign_pointer(void) { keep = (void *)malloc_usable_size(announce(somewhere + 64)); }
 
-/* What only the hardened mode finds out. */
+/* Errors that only the hardened mode detects. */
 static void hardened_free_inside_a_small_block(void) {
   char *block = keep = malloc(20000);
   free(announce(block + 4096));

@@ -1,4 +1,4 @@
-/* A library whose calls are known: the test of the call graph must find them. */
+/* A library with known calls; the test of the call graph must find them. */
 #include <pthread.h>
 
 #define APART __attribute__((noinline, noclone))
@@ -14,7 +14,7 @@ INSIDE int creates(void) {
 INSIDE int between(int number) { return creates() + number; }
 INSIDE int adds(void) { return 1; }
 
-/* Of functions and of what is not: the whole table counts. */
+/* A table of functions and others; the whole table counts. */
 static int (*const table[])(void) = {adds, adds, creates, adds};
 static int (*pointer)(void) = creates;
 
@@ -36,12 +36,12 @@ void set_pointer(int (*other)(void)) { pointer = other; }
 
 int through_an_argument(int (*function)(void)) { return function() + 1; }
 
-/* Whoever gets the address may call it. */
+/* Code that gets the address may call it. */
 void *by_address(void) { return (void *)creates; }
 
 int not_at_all(int number) { return adds() + number; }
 
-/* A jump through a table of distances, which leads nowhere else. */
+/* A jump through a table of distances, which stays within the function. */
 int by_cases(int number, volatile int *result) {
   switch (number) {
     case 0: *result = 3; break;

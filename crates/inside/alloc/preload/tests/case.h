@@ -1,6 +1,6 @@
-/* One case per run: PROGRAM NAME. Exits 0 when the case holds, 77 with a reason when this
- * machine cannot tell, 1 with a line that says what does not hold. PROGRAM alone lists the
- * names. Compiled with -fno-builtin: the compiler may otherwise leave out whole pairs of
+/* One case per run: PROGRAM NAME. Exits with 0 if the case holds, with 77 and a reason if it cannot
+ * be decided on this machine, and with 1 and the failed check otherwise. PROGRAM alone lists the
+ * names. Compiled with -fno-builtin, because the compiler may otherwise remove whole pairs of
  * malloc and free. */
 #ifndef CASE_H
 #define CASE_H
@@ -18,7 +18,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* A case that hangs is ended by SIGALRM after so long; the longest takes some seconds. */
+/* SIGALRM ends a case that hangs after this many seconds; the longest takes some seconds. */
 #ifndef CASE_SECONDS
 #define CASE_SECONDS 240
 #endif
@@ -37,7 +37,7 @@ struct test_case {
     }                                                                                     \
   } while (0)
 
-/* The same with two numbers that tell in which round of a loop. */
+/* The same with two numbers that identify the round of a loop. */
 #define CHECK_AT(condition, a, b)                                                         \
   do {                                                                                    \
     if (!(condition)) {                                                                   \
@@ -57,8 +57,8 @@ struct test_case {
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Every byte of a block from its own address and number, so that a block that overlaps
- * another, or was moved without its content, shows. */
+/* Every byte of a block depends on its address and number, so that a block that overlaps another,
+ * or was moved without its contents, is detected. */
 static inline void fill(void *block, size_t bytes, unsigned seed) {
   for (size_t i = 0; i < bytes; i++) ((unsigned char *)block)[i] = (unsigned char)(seed + i * 31 + (i >> 8));
 }
@@ -77,14 +77,14 @@ static inline uint64_t next_random(uint64_t *state) {
   return *state * 2685821657736338717u;
 }
 
-/* Mostly small, now and then large, as programs ask. */
+/* Mostly small, sometimes large, as in programs. */
 static inline size_t random_size(uint64_t *state) {
   uint64_t r = next_random(state);
   unsigned bits = (r & 15) == 0 ? 18 : (r & 15) < 4 ? 13 : 9;
   return (r >> 8) & (((uint64_t)1 << (r >> 40) % (bits + 1)) - 1);
 }
 
-/* Takes so many bytes in small objects, and frees them all at once. */
+/* Takes this many bytes in small objects, and frees them all at once. */
 static inline void use_small_objects(size_t bytes) {
   enum { SIZE = 200 };
   void **first = NULL;
@@ -101,7 +101,7 @@ static inline void use_small_objects(size_t bytes) {
   }
 }
 
-/* A line of /proc/self/status in bytes, 0 when there is none. */
+/* A line of /proc/self/status in bytes, 0 if there is none. */
 static inline size_t status_bytes(const char *key) {
   char line[256];
   size_t kib = 0, length = strlen(key);
@@ -113,7 +113,7 @@ static inline size_t status_bytes(const char *key) {
   return kib << 10;
 }
 
-/* A child that cannot outlive its parent: what hangs is killed with the case. */
+/* A child that cannot outlive its parent: a child that hangs is killed with the case. */
 static inline pid_t fork_child(void) {
   pid_t child = fork();
   if (child == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);

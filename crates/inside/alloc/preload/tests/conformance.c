@@ -1,11 +1,11 @@
-/* What the C standard, POSIX.1-2024 and the GNU manual say of each function, as cases.
- * Where they leave it open the case says which answer is ours. */
+/* What the C standard, POSIX.1-2024 and the GNU manual say about each function, as cases. Where
+ * they leave a choice, the case says which result is ours. */
 #include "case.h"
 
 #include <malloc.h>
 #include <stddef.h>
 
-/* C23; no C library that is in use declares them yet. */
+/* C23; no C library in use declares them yet. */
 #ifdef LINKED
 void free_sized(void *, size_t);
 void free_aligned_sized(void *, size_t, size_t);
@@ -13,7 +13,7 @@ void free_aligned_sized(void *, size_t, size_t);
 __attribute__((weak)) void free_sized(void *, size_t);
 __attribute__((weak)) void free_aligned_sized(void *, size_t, size_t);
 #endif
-/* Not everywhere declared. */
+/* Not declared everywhere. */
 void *reallocarray(void *, size_t, size_t);
 void *pvalloc(size_t);
 int malloc_trim(size_t);
@@ -25,7 +25,7 @@ static const size_t SIZES[] = {0,    1,     2,     7,     8,      9,      15,   
                                20000, 32767, 32768, 32769, 65535, 65536,  65537,  100000,  131072,  200000,  262144,
                                400000, 524287, 524288, 524289, 1000000, 1048576, 1048577, 2097152, 3000000, 5000000};
 
-/* More than any machine has; what a subtraction gone wrong asks for. */
+/* More than any machine has, as requested after a wrong subtraction. */
 static const size_t TOO_MUCH[] = {PTRDIFF_MAX, (size_t)PTRDIFF_MAX + 1, SIZE_MAX,        SIZE_MAX - 1,
                                   SIZE_MAX - 15, SIZE_MAX - 4095,         SIZE_MAX - 65535, SIZE_MAX - (1 << 21),
                                   SIZE_MAX / 2 + 4096, (size_t)1 << 62,   (size_t)1 << 60};
@@ -33,13 +33,13 @@ static const size_t TOO_MUCH[] = {PTRDIFF_MAX, (size_t)PTRDIFF_MAX + 1, SIZE_MAX
 static int is_power_of_two(size_t n) { return n && !(n & (n - 1)); }
 static int is_aligned(const void *block, size_t alignment) { return (uintptr_t)block % alignment == 0; }
 
-/* A number of which the compiler knows nothing, and so does not warn. */
+/* A number that the compiler does not know, so that it does not warn. */
 static size_t opaque(size_t n) {
   __asm__("" : "+r"(n));
   return n;
 }
 
-/* What holds for every block that a call gave; fills it, to the last usable byte. */
+/* Properties of every allocated block; fills it, to the last usable byte. */
 static void check_block(void *block, size_t size) {
   CHECK_AT(block, size, 0);
   CHECK_AT(is_aligned(block, _Alignof(max_align_t)), size, block);
@@ -74,7 +74,7 @@ static void every_size_to_70000(void) {
   }
 }
 
-/* Many of each size at once, each with its own content: no two overlap. */
+/* Many blocks of each size at the same time, each with its own contents: no two overlap. */
 static void blocks_do_not_overlap(void) {
   enum { MANY = 300 };
   for (size_t i = 0; i < COUNT(SIZES) && SIZES[i] <= 300000; i++) {
@@ -91,7 +91,7 @@ static void blocks_do_not_overlap(void) {
   }
 }
 
-/* Open in the standard; here as in glibc: a block of its own that can be freed. */
+/* The standard leaves it open. As in glibc, it is a separate block that can be freed. */
 static void malloc_zero(void) {
   void *a = malloc(0), *b = malloc(0);
   CHECK(a && b && a != b);
@@ -129,7 +129,7 @@ static void calloc_zeroed(void) {
   }
 }
 
-/* Also when many dirty blocks were freed, and their pages went back to where they came from. */
+/* Even when many dirty blocks were freed, and their pages went back to their origin. */
 static void calloc_zeroed_after_reuse(void) {
   enum { MANY = 2000 };
   static const size_t mixed[] = {16, 64, 100, 600, 4000, 30000, 70000};
@@ -176,7 +176,7 @@ static void realloc_of_null(void) {
   }
 }
 
-/* Undefined in C23, open before: as in glibc the block is freed and NULL returned. */
+/* Undefined in C23, open before. As in glibc, the block is freed and NULL is returned. */
 static void realloc_to_zero(void) {
   size_t before = 0;
   for (int round = 0; round < 200000; round++) {
@@ -261,7 +261,7 @@ static void free_of_null(void) {
   CHECK(errno == 1234);
 }
 
-/* POSIX.1-2024: free leaves errno alone, also when it gives memory back to the kernel. */
+/* POSIX.1-2024: free preserves errno, even when it returns memory to the kernel. */
 static void free_keeps_errno(void) {
   enum { MANY = 5000 };
   static void *blocks[MANY];
@@ -280,7 +280,7 @@ static void free_keeps_errno(void) {
   }
 }
 
-/* Not asked for by any standard; what a program sees of us after success all the same. */
+/* No standard requires this, but a program sees errno after success. */
 static void success_keeps_errno(void) {
   for (size_t i = 0; i < COUNT(SIZES); i++) {
     void *zeroed, *block, *aligned = NULL;
@@ -318,7 +318,7 @@ static void sized_free(void) {
       free_sized(block, SIZES[i]);
       block = realloc(malloc(10), SIZES[i] + 1);
       free_sized(block, SIZES[i] + 1);
-      /* The size is that of the last realloc, wherever the block stayed. */
+      /* The size is that of the last realloc, wherever the block is. */
       block = realloc(malloc(SIZES[i] + 1), SIZES[i] / 3 * 2 + 1);
       free_sized(block, SIZES[i] / 3 * 2 + 1);
       for (size_t alignment = 1; alignment <= 65536; alignment *= 8) {
@@ -331,7 +331,7 @@ static void sized_free(void) {
     }
 }
 
-/* The beginning and the last byte. */
+/* Fills the beginning and the last byte. */
 static void fill_ends(char *block, size_t size, unsigned seed) {
   fill(block, size < 4000 ? size : 4000, seed);
   if (size) block[size - 1] = (char)seed;
@@ -342,7 +342,7 @@ static int ends_filled(const char *block, size_t size, unsigned seed) {
   return size == 0 || (filled(block, 4000, seed) && block[size - 1] == (char)seed);
 }
 
-/* Every way to ask for an alignment, so that one table serves them all. */
+/* Every function with an alignment, so that one table serves them all. */
 static void *by_posix_memalign(size_t alignment, size_t size) {
   void *block = (void *)1;
   int result = posix_memalign(&block, alignment, size);
@@ -396,7 +396,7 @@ static void alignments_that_are_none(void) {
       CHECK_AT(ALIGNED[call].call(bad[i], 100) == NULL, call, bad[i]);
       CHECK_AT(errno == EINVAL, call, bad[i]);
     }
-  /* A power of two, but no multiple of sizeof(void *). */
+  /* A power of two, but not a multiple of sizeof(void *). */
   for (size_t alignment = 1; alignment < sizeof(void *); alignment *= 2) {
     CHECK_AT(by_posix_memalign(alignment, 100) == NULL, alignment, 0);
     CHECK_AT(errno == EINVAL, alignment, 0);

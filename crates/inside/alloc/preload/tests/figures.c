@@ -1,6 +1,5 @@
-/* The functions that tell about the heap, and those that tune it: mallinfo, mallinfo2,
- * malloc_info, malloc_stats, mallopt, malloc_trim. Source: the GNU manual and the pages of
- * section 3. */
+/* The functions that report on the heap, and those that tune it: mallinfo, mallinfo2, malloc_info,
+ * malloc_stats, mallopt, malloc_trim. Source: the GNU manual and the pages of section 3. */
 #include "case.h"
 
 #include <fcntl.h>
@@ -41,7 +40,7 @@ static void mallinfo2_counts_what_is_in_use(void) {
   CHECK_AT(during >= before + total, during - before, total);
   CHECK_AT(during <= before + total * 2, during - before, total);
   give_back(blocks);
-  /* What a thread keeps for itself may count either way. */
+  /* Memory that a thread keeps for itself may count either way. */
   CHECK_AT(in_use() <= before + (16 << 20), in_use(), before);
 }
 
@@ -58,7 +57,7 @@ static void mallinfo_is_mallinfo2_as_int(void) {
   free(block);
 }
 
-/* The elements of the document close in the order in which they opened. */
+/* The elements of the document close in the reverse order in which they opened. */
 static void check_xml(const char *text) {
   char names[64][32];
   unsigned depth = 0, elements = 0;
@@ -139,7 +138,7 @@ static void malloc_trim_returns_memory(void) {
   CHECK(trimmed == 0 || trimmed == 1);
 }
 
-/* Of the C library's heap, which is empty, figures would be figures too. */
+/* Figures of the C library's heap, which is empty, would be valid figures too. */
 static void all_are_of_the_library(void) {
   static const char *const names[] = {"mallinfo",      "mallinfo2",   "malloc_info", "malloc_stats",
                                       "mallopt",       "malloc_trim", "free_sized",  "free_aligned_sized",
@@ -158,7 +157,7 @@ static void all_are_of_the_library(void) {
   }
 }
 
-/* What the library writes to a file, at most so much of it. */
+/* The text that the library writes to a file, at most `size` bytes of it. */
 static size_t statistics(const char *format, char *text, size_t size) {
   int (*write_statistics)(int, const char *) = (int (*)(int, const char *))dlsym(RTLD_DEFAULT, "numapilot_alloc_stats");
   char path[] = "/tmp/statistics-XXXXXX";

@@ -1,5 +1,5 @@
-/* forbid ERRNO CALL... -- PROGRAM [ARGUMENT...]: runs a program under a seccomp filter that
- * answers these system calls with that error, as container runtimes do. */
+/* forbid ERRNO CALL... -- PROGRAM [ARGUMENT...]: runs a program under a seccomp filter that rejects
+ * these system calls with that error, as container runtimes do. */
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,10 +1,10 @@
 /* Counts instructions in user space, exactly and without a counter in the machine: a child
- * is led through the code step by step (ptrace(2)).
+ * is single-stepped through the code (ptrace(2)).
  *
- *   instructions count KIND SIZE    instructions of a round of the loop, call through the
- *                                   PLT and the loop itself included
- *   instructions trace KIND SIZE    offsets in the library of those of one round
- *   instructions free-large LIVE    instructions of a free among so many large blocks */
+ *   instructions count KIND SIZE    instructions of a round of the loop, including the call
+ *                                   through the PLT and the loop itself
+ *   instructions trace KIND SIZE    offsets in the library of the instructions of one round
+ *   instructions free-large LIVE    instructions of a free with LIVE large blocks */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -29,8 +29,8 @@ static void calloc_free(long rounds) {
   for (long i = 0; i < rounds; i++) free(calloc(1, size));
 }
 
-/* A buffer that grows by 16 bytes at a time up to `size`, as a writer appends; a round is
- * one of the calls. */
+/* A buffer that grows by 16 bytes at a time up to `size`, like that of a writer; each call is one
+ * round. */
 static void realloc_growing(long rounds) {
   void *block = NULL;
   size_t bytes = 0;
@@ -68,7 +68,7 @@ static unsigned long program_counter(pid_t child) {
 #endif
 }
 
-/* Steps from one SIGSTOP of the child to its next; -1 when it ends in between. */
+/* Steps from one SIGSTOP of the child to the next; -1 if it ends in between. */
 static long steps(pid_t child, unsigned long base) {
   int status;
   for (long count = 0;; count++) {
@@ -79,7 +79,7 @@ static long steps(pid_t child, unsigned long base) {
   }
 }
 
-/* Instructions of `rounds` rounds and of what surrounds them. */
+/* Instructions of `rounds` rounds and of the code around them. */
 static long measure(void (*loop)(long), long rounds, unsigned long base) {
   pid_t child = fork();
   if (child == 0) {

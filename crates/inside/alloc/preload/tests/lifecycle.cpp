@@ -1,6 +1,6 @@
 /* malloc where a program is not yet, or no longer, in its main function: before main, in
- * constructors and destructors of libraries, in exit handlers, in the destructors of thread
- * locals and keys, in fork handlers, in libraries that come and go. */
+ * constructors and destructors of libraries, in exit handlers, in the destructors of thread locals
+ * and keys, in fork handlers, and in libraries that are loaded and unloaded. */
 #include <cstdlib>
 #include <dlfcn.h>
 #include <malloc.h>
@@ -13,7 +13,7 @@
 static char *kept[64];
 static unsigned kept_count;
 
-/* One block of each kind, kept; those of earlier calls are intact and replaced. */
+/* One block of each kind, kept; those of earlier calls are checked and replaced. */
 static void use_heap() {
   static const size_t sizes[] = {8, 100, 3000, 40000, 300000, 3000000};
   for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -36,7 +36,7 @@ static void use_heap() {
 __attribute__((constructor(101))) static void first_constructor() { use_heap(); }
 __attribute__((constructor)) static void constructor() { use_heap(); }
 
-/* Fork handlers that allocate, if a case wants it. */
+/* Fork handlers that allocate, if a case requests it. */
 static bool handlers_allocate;
 static void early_handler() {
   if (handlers_allocate) use_heap();
@@ -63,8 +63,8 @@ static void at_exit_handlers() {
 __attribute__((destructor)) static void destructor() { use_heap(); }
 __attribute__((destructor(101))) static void last_destructor() { use_heap(); }
 
-/* A thread's own heap is torn down by some hook at its end; what its destructors free and
- * ask for afterwards must still work. */
+/* A hook tears down a thread's own heap at its end. Blocks that its destructors free and allocate
+ * afterwards must still work. */
 struct Local {
   char *block = static_cast<char *>(malloc(5000));
   Local() { fill(block, 5000, 3); }
@@ -86,7 +86,7 @@ static pthread_key_t keys[30];
 static void key_destructor(void *value) {
   auto *round = static_cast<long *>(value);
   CHECK(malloc_usable_size(round) >= sizeof *round);
-  /* As often as POSIX promises to call again. */
+  /* As often as POSIX promises to call the destructor again. */
   if (++*round < PTHREAD_DESTRUCTOR_ITERATIONS) {
     auto *again = static_cast<long *>(malloc(sizeof *round + 100));
     *again = *round;
@@ -108,7 +108,7 @@ static void key_destructors() {
   for (auto key : keys) pthread_key_delete(key);
 }
 
-/* The main thread ends first; the others go on with its blocks. */
+/* The main thread ends first; the others continue with its blocks. */
 static void main_leaves() {
   std::thread([] {
     for (int i = 0; i < 200; i++) {
@@ -136,7 +136,7 @@ static void fork_handlers() {
   for (int i = 0; i < 20; i++) use_heap_in_a_child();
 }
 
-/* Handlers registered before the allocator's, as by a library that is loaded before it: they run
+/* Handlers registered before the allocator's, as by a library that is loaded before it. They run
  * after its own before the fork, and before its own in parent and child. */
 static void fork_handlers_of_an_earlier_library() {
 #ifdef __GLIBC__
@@ -168,7 +168,7 @@ static void vforks() {
   }
 }
 
-/* Memory of a library that has gone stays valid; its thread locals are torn down. */
+/* Memory of an unloaded library stays valid; its thread locals are torn down. */
 static void libraries_come_and_go() {
   const char *path = getenv("PLUGIN");
   CHECK(path);
@@ -191,7 +191,7 @@ static void libraries_come_and_go() {
   }
 }
 
-/* Interrupted anywhere, and back: the handler itself asks for nothing, as POSIX demands. */
+/* Interrupted anywhere, and resumed. The handler itself allocates nothing, as POSIX requires. */
 static volatile sig_atomic_t alarms;
 static void count_alarm(int) { alarms++; }
 

@@ -1,6 +1,6 @@
-/* Limits that the program sets itself while it has blocks, and what its children inherit: large
- * blocks keep their contents, zeroed ones are zeroes, and guarded ends stay guarded or go. Run
- * plainly and with NUMAPILOT_ALLOC_HARDEN=1. */
+/* Limits that the program sets itself while it has blocks, and their inheritance by its children:
+ * large blocks keep their contents, zeroed ones are zeroes, and guard pages stay or are removed.
+ * Run without and with NUMAPILOT_ALLOC_HARDEN=1. */
 #include "case.h"
 
 #include <malloc.h>
@@ -19,7 +19,7 @@ static void check(const unsigned char *block, size_t bytes, unsigned char with) 
   for (size_t i = 0; i < bytes; i++) CHECK_AT(block[i] == with, i, bytes);
 }
 
-/* Memory that was used, so that what is taken next need not be zero, between blocks that stay. */
+/* Memory that was used, so that the next blocks need not be zero, between blocks that stay. */
 static void leave_dirty_memory(void) {
   unsigned char *dirty = filled_block(40 * MIB, 0x5a);
   filled_block(MIB, 1);
@@ -35,7 +35,7 @@ static void grow_under(int resource, rlim_t bytes) {
     filled_block(MIB, 1);
     struct rlimit limit = {bytes, bytes};
     CHECK(setrlimit(resource, &limit) == 0);
-    /* There may be no memory: then the block is what it was. */
+    /* There may be no memory; the block is then unchanged. */
     unsigned char *grown = realloc(block, 8 * MIB);
     check(grown ? grown : block, 4 * MIB, 7);
     _exit(0);
@@ -51,7 +51,7 @@ static void blocks_grow_under_limits(void) {
   }
 }
 
-/* What is freed after the limit was set can be used again, as far as there is memory. */
+/* Memory that is freed after the limit was set can be used again, as far as there is memory. */
 static void blocks_are_freed_under_limits(void) {
   leave_dirty_memory();
   unsigned char *block = filled_block(4 * MIB, 7), *others[8];
@@ -121,7 +121,7 @@ static void many_come_and_go(void) {
   CHECK(is_guarded());
 }
 
-/* With guards only: see limits.rs. */
+/* Only with guard pages: see limits.rs. */
 static void ends_stay_guarded(void) { in_a_child(many_come_and_go); }
 
 int main(int count, char **arguments) {

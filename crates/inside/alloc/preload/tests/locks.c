@@ -1,7 +1,7 @@
-/* malloc and free while the C library holds a lock of its own: that of its cache of stacks,
- * of its loader, of exit and fork handlers, of the environment, of a stream. A free that is
- * made there must not ask the C library for anything that takes the lock again; in
- * particular it must not create a thread. Cases that do not hold hang, and end by SIGALRM. */
+/* malloc and free while the C library holds a lock of its own: that of its cache of stacks, of its
+ * loader, of exit and fork handlers, of the environment, of a stream. A free there must not call a
+ * function of the C library that takes the lock again. In particular it must not create a thread.
+ * Cases that fail hang, and end by SIGALRM. */
 #define CASE_SECONDS 60
 #include "case.h"
 
@@ -15,7 +15,7 @@ enum { THREADS = 50, OBJECTS = 3000 };
 
 static pid_t thread_number(void) { return (pid_t)syscall(SYS_gettid); }
 
-/* Objects of many sizes: a thread keeps what it frees of them until it ends. */
+/* Objects of many sizes. A thread keeps the freed ones until it ends. */
 static void **take_many(void) {
   void **blocks = malloc(OBJECTS * sizeof *blocks);
   CHECK(blocks);
@@ -28,12 +28,12 @@ static void give_many(void **blocks) {
   free(blocks);
 }
 
-/* Enough freed at once that giving it back to the system is worth it. */
+/* Frees enough memory at once that returning it to the system is worth it. */
 static void use_much(void) { use_small_objects(32 << 20); }
 
-/* Threads that hold memory at the same time and end together. Between the second barrier and
- * their end none of them calls the allocator: what the first one that ends makes it want is
- * wanted when the C library frees a stack. */
+/* Threads that hold memory at the same time and end together. Between the second barrier and their
+ * end none of them calls the allocator. So work that the first ending thread causes in the
+ * allocator is due when the C library frees a stack. */
 static struct {
   pthread_barrier_t all_here, all_done;
   pthread_t threads[THREADS];
@@ -50,7 +50,7 @@ static void *ends_with_the_others(void *place) {
   return NULL;
 }
 
-/* A stack of 0 bytes stands for the usual one. */
+/* A stack of 0 bytes stands for the default size. */
 static void start_group(unsigned count, size_t stack, int state) {
   pthread_attr_t attributes;
   CHECK(pthread_attr_init(&attributes) == 0);
@@ -71,7 +71,7 @@ static void join_group(void) {
   for (unsigned i = 0; i < group.count; i++) CHECK(pthread_join(group.threads[i], NULL) == 0);
 }
 
-/* Until the system has no thread of the group any more. */
+/* Waits until the system has no thread of the group any more. */
 static void await_group(void) {
   for (unsigned i = 0; i < group.count; i++) {
     pid_t number;
@@ -90,9 +90,9 @@ static void *joins(void *unused) {
   return unused;
 }
 
-/* The cache of stacks (40 MiB in the GNU C library) overflows, and the oldest are freed
- * under its lock, with the thread-local storage that lies in the heap: by the threads
- * themselves, or by the one that joins them. That one has not used the heap before. */
+/* The cache of stacks (40 MiB in the GNU C library) overflows. The oldest are freed under its lock,
+ * with the thread-local storage in the heap, by the threads themselves or by the thread that joins
+ * them. That thread has not used the heap before. */
 static void threads_end_together(size_t stack, int state) {
   for (int round = 0; round < 4; round++) {
     pthread_t joiner;
@@ -106,7 +106,7 @@ static void threads_end_together(size_t stack, int state) {
   }
 }
 
-/* Each of these stacks is more than the whole cache. */
+/* Each of these stacks is larger than the whole cache. */
 enum { LARGE_STACK = 64 << 20 };
 
 static void detached_threads_end_together(void) { threads_end_together(0, PTHREAD_CREATE_DETACHED); }
@@ -114,8 +114,8 @@ static void joined_threads_end_together(void) { threads_end_together(0, PTHREAD_
 static void detached_threads_with_large_stacks(void) { threads_end_together(LARGE_STACK, PTHREAD_CREATE_DETACHED); }
 static void joined_threads_with_large_stacks(void) { threads_end_together(LARGE_STACK, PTHREAD_CREATE_JOINABLE); }
 
-/* A thread that frees the stacks of others does so after its own last destructor: what it
- * takes from the allocator there must not stay behind. */
+/* A thread that frees the stacks of others does so after its own last destructor. Memory that it
+ * takes from the allocator there must not be lost. */
 static void threads_that_free_stacks_leave_nothing(void) {
   enum { ROUNDS = 120, WARM = 40 };
   size_t before = 0;
@@ -130,7 +130,7 @@ static void threads_that_free_stacks_leave_nothing(void) {
 
 static int stop;
 
-/* Its loader holds a lock while constructors and destructors use the heap. */
+/* The loader holds a lock while constructors and destructors use the heap. */
 static void *loads_and_unloads(void *path) {
   while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
     void *library = dlopen(path, RTLD_NOW);
@@ -170,7 +170,7 @@ static void *has_threads_end(void *unused) {
   return unused;
 }
 
-/* Until threads have begun and ended beside it. */
+/* Until threads have started and ended meanwhile. */
 static void use_much_while_threads_end(void) {
   unsigned before = __atomic_load_n(&groups_ended, __ATOMIC_ACQUIRE);
   do {
@@ -219,7 +219,7 @@ static void handler(void) {
   handled++;
 }
 
-/* In the parent's memory `prepare` and `parent` count for each fork. */
+/* In the parent's memory, `prepare` and `parent` count once for each fork. */
 static void fork_with_handlers(void) {
   handlers_are_busy = 1;
   forks(NULL);
@@ -247,7 +247,7 @@ static void make_value(size_t key, int round) {
 
 static void key_destructor(void *old) {
   struct value *value = old;
-  /* As often as POSIX promises to call again. */
+  /* As often as POSIX promises to call the destructor again. */
   if (value->round + 1 < PTHREAD_DESTRUCTOR_ITERATIONS) make_value(value->key, value->round + 1);
   free(value);
   free(calloc(1, 70000));
@@ -264,8 +264,8 @@ static void *has_values(void *unused) {
   return unused;
 }
 
-/* The GNU C library takes the table of keys from 32 on out of the heap, and frees it after
- * the last destructor. What the allocator needs for that must not stay behind either. */
+/* The GNU C library takes the table of keys from 32 on out of the heap, and frees it after the last
+ * destructor. Memory that the allocator needs for that must not be lost either. */
 static void threads_with_values(void) {
   enum { ROUNDS = 900, WARM = 300 };
   size_t before = 0;
@@ -284,8 +284,8 @@ static void many_keys(void) {
   threads_with_values();
 }
 
-/* Called before the constructors of all libraries, so that what it registers comes before
- * what they do. It allocates nothing. */
+/* Called before the constructors of all libraries, so that its handlers are registered before
+ * theirs. It allocates nothing. */
 #ifdef __GLIBC__
 static void before_all(int count, char **arguments, char **environment) {
   (void)environment;
@@ -318,8 +318,8 @@ static void main_thread_ends(void) {
   pthread_exit(NULL);
 }
 
-/* The process ends by itself, with status 0, when the last of its own threads does. Another
- * process looks on: SIGALRM ends none whose only thread blocks it. */
+/* The process ends by itself, with status 0, when the last of its own threads ends. Another process
+ * watches, because SIGALRM does not end a process whose only thread blocks it. */
 static void the_main_thread_ends_first(void) {
   if (getenv("LOOKED_ON")) main_thread_ends();
   pid_t child = fork_child();
@@ -379,7 +379,7 @@ static void *uses_streams(void *unused) {
   return unused;
 }
 
-/* With the program's standard streams locked, which the library may want for a message. */
+/* With the program's standard streams locked, which the library may need for a message. */
 static void streams_are_locked(void) {
   pthread_t threads[4];
   flockfile(stdout);
@@ -414,9 +414,9 @@ static void spawned_while_threads_end(void) {
   }
 }
 
-/* A child of vfork uses its parent's memory, and its end must take nothing of the parent
- * with it: memory still goes back without activity. POSIX lets such a child only exec; but
- * programs allocate arguments there. */
+/* A child of vfork uses its parent's memory, and its end must not affect the parent: memory still
+ * goes back without activity. POSIX only allows such a child to exec, but programs allocate
+ * arguments there. */
 static void a_child_of_vfork_frees_much(void) {
   size_t before = status_bytes("VmRSS:");
   pid_t child = vfork();

@@ -1,6 +1,6 @@
-/* How many mappings the allocator adds to those of the process. Where there are too many, every
- * mmap of the process fails, and with it pthread_create and dlopen: see vm.max_map_count in the
- * kernel's Documentation/admin-guide/sysctl/vm.rst. */
+/* How many mappings the allocator adds to those of the process. If there are too many, every mmap
+ * of the process fails, and with it pthread_create and dlopen: see vm.max_map_count in the kernel's
+ * Documentation/admin-guide/sysctl/vm.rst. */
 #include "case.h"
 
 #include <malloc.h>
@@ -9,7 +9,7 @@
 
 enum { MOST_BLOCKS = 1000, SMALLEST = 300000, SPREAD = 3000000, LARGEST = 8000000, PART = 16 };
 
-/* An emulated machine takes fewer steps: STEPS_DIVIDED_BY=4. */
+/* Fewer steps for an emulated machine: STEPS_DIVIDED_BY=4. */
 static size_t fewer(size_t steps) {
   const char *divisor = getenv("STEPS_DIVIDED_BY");
   return divisor ? steps / strtoul(divisor, NULL, 10) : steps;
@@ -28,8 +28,8 @@ static size_t mappings(void) {
   return count;
 }
 
-/* What the allocator may add: a part of what the system allows, and never more than 4096; and a
- * few that are no split of another one. */
+/* The number that the allocator may add: a share of the system's limit, and never more than 4096;
+ * and a few that do not split another one. */
 static size_t allowed(void) {
   size_t limit = 0;
   FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
@@ -40,7 +40,7 @@ static size_t allowed(void) {
 
 static void *nothing(void *argument) { return argument; }
 
-/* What the process can no longer do when there are too many. */
+/* What the process can no longer do if there are too many. */
 static void process_works(void) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, nothing, NULL) == 0);
@@ -67,7 +67,7 @@ static void release(size_t i) {
   sizes[i] = 0;
 }
 
-/* Blocks grow in random order, and one in eight times one is freed. */
+/* Blocks grow in random order, and with a chance of one in eight a block is freed. */
 static void churn(size_t count, size_t steps, uint64_t random) {
   size_t base = mappings(), most = base + allowed();
   steps = fewer(steps);
@@ -104,8 +104,8 @@ static void free_all(void) {
 
 static void many_growing_blocks(void) { churn(MOST_BLOCKS, 12000, 3); }
 
-/* What they add ends with them: a second time leaves no more than the first, in which the heap
- * found its size. */
+/* The mappings that blocks add end with them: a second time leaves no more than the first, in which
+ * the heap found its size. */
 static void freed_blocks_are_merged(void) {
   size_t after[2];
   for (size_t round = 0; round < 2; round++) {
@@ -116,7 +116,7 @@ static void freed_blocks_are_merged(void) {
   CHECK_AT(after[1] <= after[0] + 100, after[0], after[1]);
 }
 
-/* In the child of a fork nothing merges. */
+/* Nothing is merged in the child of a fork. */
 static void children_of_a_fork(void) {
   churn(200, 3000, 9);
   pid_t child = fork_child();
@@ -166,8 +166,8 @@ static void threads_with_growing_blocks(void) {
   process_works();
 }
 
-/* Blocks that come one after the other, each of which is a range that might get huge pages;
- * between them lie some that might not. */
+/* Consecutive blocks that are ranges which might get huge pages, with blocks in between that might
+ * not. */
 static void large_and_small_in_turns(void) {
   size_t most = mappings() + allowed();
   for (size_t i = 0; i < MOST_BLOCKS; i++) {
@@ -182,7 +182,7 @@ static void large_and_small_in_turns(void) {
   free_all();
 }
 
-/* Each end of a block is guarded with NUMAPILOT_ALLOC_HARDEN=1; see mappings.rs. */
+/* Each block has a guard page with NUMAPILOT_ALLOC_HARDEN=1; see mappings.rs. */
 static void many_blocks(void) {
   enum { BLOCKS = 40000 };
   static void *all[BLOCKS];
@@ -195,14 +195,14 @@ static void many_blocks(void) {
   CHECK_AT(now <= most, now, most);
   process_works();
   for (size_t i = 0; i < BLOCKS; i++) free(all[i]);
-  /* The guards are there again for others. */
+  /* The guard pages are available to other blocks again. */
   for (size_t i = 0; i < BLOCKS; i++) CHECK(all[i] = malloc(40000));
   for (size_t i = 0; i < BLOCKS; i++) free(all[i]);
   now = mappings();
   CHECK_AT(now <= most, now, most);
 }
 
-/* A long block that grows is moved, not copied: what was not touched is not in memory then. */
+/* A long block that grows is moved, not copied, so untouched memory is not resident afterwards. */
 static void a_long_block_is_moved(void) {
   enum { FIRST = 12 << 20, LAST = FIRST << 4 };
   unsigned char *block = malloc(FIRST);
@@ -210,7 +210,7 @@ static void a_long_block_is_moved(void) {
   memset(block, 1, FIRST);
   size_t before = status_bytes("VmRSS:");
   for (size_t size = 2 * FIRST; size <= LAST; size *= 2) {
-    /* So that it cannot grow where it is. */
+    /* So that it cannot grow in place. */
     CHECK(malloc(40000));
     CHECK(block = realloc(block, size));
     for (size_t i = 0; i < FIRST; i++) CHECK_AT(block[i] == 1, size, i);

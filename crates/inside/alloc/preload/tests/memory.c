@@ -1,5 +1,5 @@
-/* Does memory return? 900 MB of blocks are taken, written to and freed; then the resident
- * set is watched, long enough that only a heap that keeps it fails. */
+/* Does memory return? 900 MB of blocks are allocated, written to and freed. Then the resident set
+ * is watched for long enough that only a heap that keeps the memory fails. */
 #include "case.h"
 
 #include <pthread.h>
@@ -24,7 +24,7 @@ static void idle(void) {
   nanosleep(&moment, NULL);
 }
 
-/* As a server between two requests. */
+/* Like a server between two requests. */
 static void a_little_activity(void) {
   for (size_t size = 16; size < 4096; size += 48) free(malloc(size));
   idle();
@@ -54,7 +54,7 @@ static void huge_blocks_with_a_little_activity(void) { freed(30 << 20, a_little_
 static void small_blocks_without_activity(void) { freed(256, idle); }
 static void large_blocks_without_activity(void) { freed(200000, idle); }
 
-/* One of 4096 blocks stays: nearly every 64 KiB is free, few 2 MiB are. */
+/* One of 4096 blocks stays, so nearly every 64 KiB is free, but few 2 MiB are. */
 static void one_in_4096_kept(void) {
   take(200);
   for (size_t i = 0; i < count; i++)
@@ -63,7 +63,7 @@ static void one_in_4096_kept(void) {
   for (size_t i = 0; i < count; i += 4096) CHECK(((char *)blocks[i])[199] == 1);
 }
 
-/* Up and down for long: what was given back is used again, and nothing stays behind. */
+/* Up and down for a long time: returned memory is used again, and nothing is lost. */
 static void a_plateau_not_a_slope(void) {
   size_t after_warm_up = 0;
   for (int round = 0; round < 40; round++) {
@@ -90,8 +90,8 @@ static void *allocates_once(void *unused) {
   return block;
 }
 
-/* Threads that live at the same time allocate in the same 2 MiB; each in its own when the
- * variable says so. */
+/* Threads that live at the same time allocate in the same 2 MiB, or each in its own if the variable
+ * says so. */
 static void threads_share_huge_pages(void) {
   enum { THREADS = 4 };
   const char *sharing = getenv("NUMAPILOT_ALLOC_SHARING");

@@ -12,7 +12,7 @@
 
 #include "case.h"
 
-/* By name, as compilers call them: an optimiser may pair and drop expressions. */
+/* By name, as compilers call them, because an optimiser may pair and drop expressions. */
 #define FORMS(form)                     \
   form(_Znwm)                           \
   form(_Znam)                           \
@@ -35,7 +35,7 @@
   form(_ZdlPvSt11align_val_tRKSt9nothrow_t) \
   form(_ZdaPvSt11align_val_tRKSt9nothrow_t)
 
-/* All come from the library that gives malloc: none would pair with another's. */
+/* All come from the library that provides malloc; otherwise none would pair with another's. */
 static void all_forms_are_here() {
   Dl_info home, form;
   CHECK(dladdr(reinterpret_cast<void *>(dlsym(RTLD_DEFAULT, "malloc")), &home));
@@ -80,7 +80,7 @@ static void pairs() {
       block = ::operator new[](size, std::nothrow);
       check_block(block, size, alignof(std::max_align_t));
       ::operator delete[](block, std::nothrow);
-      /* Undone by the C function, as some programs do and every implementation here allows. */
+      /* Freed by the C function, as some programs do and every implementation here allows. */
       free(::operator new(size));
     }
   ::operator delete(nullptr);
@@ -112,7 +112,7 @@ static void aligned_pairs() {
     }
 }
 
-/* What is asked for goes somewhere: an expression without use may be left out. */
+/* Results are stored here, because a compiler may remove an expression without use. */
 static void *volatile sink;
 
 template <class Call> static bool throws_bad_alloc(Call call) {

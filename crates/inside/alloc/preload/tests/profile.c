@@ -1,5 +1,5 @@
-/* Programs whose memory is known by function, for the heap profile. Each prints the addresses
- * of its functions, so that the addresses of a profile can be told. */
+/* Programs whose memory is known by function, for the heap profile. Each prints the addresses of
+ * its functions, so that the addresses of a profile can be identified. */
 #include "case.h"
 
 #include <pthread.h>
@@ -27,7 +27,7 @@ FUNCTION keeps_large(void) {
   for (int i = 0; i < LARGE; i++) CHECK(large[i] = malloc(LARGE_BYTES));
 }
 
-/* 128 MB that are freed at once: always the same few objects. */
+/* 128 MB that are freed at once; always the same few objects. */
 FUNCTION frees_at_once(void) {
   for (int i = 0; i < 500000; i++) {
     void *object = malloc(256);
@@ -48,7 +48,7 @@ FUNCTION replaces(void) {
   }
 }
 
-/* 32 MB by growth, which end in other blocks than they began in. */
+/* 32 MB by growth, which end in other blocks than those in which they began. */
 FUNCTION grows(void) {
   char *block = NULL;
   for (size_t size = 1 << 20; size <= 32 << 20; size += 1 << 20) CHECK(block = realloc(block, size));
@@ -95,7 +95,7 @@ static void another_thread_frees(void) {
   CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* Parent and child both go on and both write. */
+/* Both parent and child continue, and both write. */
 static void a_child_writes_its_own(void) {
   pthread_t threads[4];
   int status;

@@ -1,7 +1,6 @@
-/* What the published code of the paper lacks (numalloc), a case each: read there and seen in
- * runs of it. Cases that need the same function are in conformance.c: aligned_alloc, valloc
- * and pvalloc that give NULL, posix_memalign misaligned, no malloc_usable_size, calloc
- * overflow. */
+/* Defects of the paper's published code (numalloc), a case each: found in the code and seen in runs
+ * of it. Cases that need a single function are in conformance.c: aligned_alloc, valloc and pvalloc
+ * that return NULL, posix_memalign misaligned, no malloc_usable_size, calloc overflow. */
 #include "case.h"
 
 #include <limits.h>
@@ -28,7 +27,7 @@ static void *attributes_here(void *unused) {
   size_t stack, guard;
   int detached;
   CHECK(pthread_getattr_np(pthread_self(), &now) == 0);
-  /* musl adds what it keeps there itself; its default is 128 KiB, that of glibc 8 MiB. */
+  /* musl adds its own data there; its default is 128 KiB, that of glibc 8 MiB. */
   CHECK(pthread_attr_getstacksize(&now, &stack) == 0 && stack > 2 << 20 && stack < 4 << 20);
   CHECK(pthread_attr_getguardsize(&now, &guard) == 0 && guard == 64 << 10);
   CHECK(pthread_attr_getdetachstate(&now, &detached) == 0 && detached == PTHREAD_CREATE_JOINABLE);
@@ -66,7 +65,7 @@ static void *holds_blocks(void *argument) {
   return NULL;
 }
 
-/* Alive together, each with blocks of its own; it has 1,023 places. */
+/* Alive at the same time, each with blocks of its own; the published code has 1,023 places. */
 static void two_thousand_threads_at_once(void) {
   enum { THREADS = 2000 };
   static pthread_t threads[THREADS];
@@ -90,7 +89,7 @@ static void *counts(void *unused) {
   return unused;
 }
 
-/* One after the other and unjoined: what a thread leaves is used again. */
+/* One after the other and not joined: the memory of an ended thread is used again. */
 static void detached_threads_leave_nothing(void) {
   enum { THREADS = 3000 };
   pthread_attr_t attributes;
@@ -103,7 +102,7 @@ static void detached_threads_leave_nothing(void) {
     int result;
     while ((result = pthread_create(&thread, &attributes, counts, NULL)) == EAGAIN) usleep(1000);
     CHECK(result == 0);
-    /* Seldom more than some at once. */
+    /* Seldom more than a few at once. */
     while (i - __atomic_load_n(&finished, __ATOMIC_ACQUIRE) > 20) sched_yield();
     if (i == THREADS / 3) before = status_bytes("VmRSS:");
   }
@@ -111,9 +110,9 @@ static void detached_threads_leave_nothing(void) {
   CHECK_AT(status_bytes("VmRSS:") < before + (16 << 20), before, status_bytes("VmRSS:"));
 }
 
-/* Never in place there, at any size. */
+/* Never in place in the published code, at any size. */
 static void realloc_grows_in_place(void) {
-  /* Within a block: no class is exact for all of these. */
+  /* Within a block, because no class is exact for all of these sizes. */
   unsigned in_place = 0;
   for (size_t size = 500; size < 600; size++) {
     void *block = malloc(size);
@@ -123,7 +122,7 @@ static void realloc_grows_in_place(void) {
     free(block);
   }
   CHECK(in_place >= 90);
-  /* Step by step to 64 MB: copying at every step would touch 30 times as many pages. */
+  /* Step by step to 64 MB; copying at every step would touch 30 times as many pages. */
   struct rusage before, after;
   char *block = NULL;
   getrusage(RUSAGE_SELF, &before);
@@ -160,7 +159,7 @@ static void *short_work(void *argument) {
   return argument;
 }
 
-/* The threads are not in the child: whatever they were in the middle of is never finished. */
+/* The threads do not exist in the child, so their unfinished operations are never completed. */
 static void fork_with_busy_threads(void) {
   enum { THREADS = 4, FORKS = 300 };
   pthread_t threads[THREADS];
@@ -186,7 +185,7 @@ static void fork_with_busy_threads(void) {
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* The main thread forks while others allocate for the first time in the process's life. */
+/* The main thread forks while others allocate for the first time in the process. */
 static void race(int delay) {
   pthread_t threads[2];
   for (unsigned i = 0; i < COUNT(threads); i++) CHECK(pthread_create(&threads[i], NULL, short_work, NULL) == 0);
@@ -197,7 +196,7 @@ static void race(int delay) {
   for (unsigned i = 0; i < COUNT(threads); i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* Every process has only one first time: this program runs itself again and again. */
+/* Every process has only one first time, so this program runs itself repeatedly. */
 static void fork_during_the_first_allocation(void) {
   enum { PROCESSES = 300, STEP = 100 };
   const char *delay = getenv("DELAY");
@@ -215,7 +214,7 @@ static void fork_during_the_first_allocation(void) {
   }
 }
 
-/* Whole magazines of one size come and go, so that threads exchange them all the time. */
+/* Whole magazines of one size come and go, so that threads exchange them continuously. */
 static void *exchanges(void *argument) {
   char *blocks[200];
   for (size_t turn = (uintptr_t)argument; !__atomic_load_n(&stop, __ATOMIC_ACQUIRE); turn++) {
@@ -226,14 +225,14 @@ static void *exchanges(void *argument) {
   return NULL;
 }
 
-/* Fills blocks, none of which may be another one. */
+/* Fills blocks, and checks that no two are the same. */
 static void own_memory(uintptr_t *kept[], unsigned count, uintptr_t tag) {
   for (unsigned i = 0; i < count; i++) CHECK((kept[i] = malloc(16 + i % 8 * 16)) && (kept[i][0] = tag + i));
   for (unsigned i = 0; i < count; i++) CHECK_AT(kept[i][0] == tag + i, i, kept[i][0]);
 }
 
-/* A child sees memory as it was at slightly different moments, page by page: what the other
- * threads moved meanwhile must neither be there twice nor be taken from whoever has it. */
+/* A child sees memory as it was at slightly different moments, page by page. Objects that other
+ * threads moved meanwhile must neither be there twice nor be taken from their owner. */
 static void children_own_their_memory(void) {
   enum { THREADS = 4, FORKS = 200, MINE = 4000, OF_CHILD = 20000 };
   static uintptr_t *mine[MINE], *of_child[OF_CHILD];
@@ -272,15 +271,15 @@ static void *frees_large(void *argument) {
   return NULL;
 }
 
-/* There a list is walked without a lock. */
+/* The published code walks a list there without a lock. */
 static void large_blocks_of_many_threads(void) {
   pthread_t threads[8];
   for (uintptr_t i = 0; i < COUNT(threads); i++) CHECK(pthread_create(&threads[i], NULL, frees_large, (void *)i) == 0);
   for (unsigned i = 0; i < COUNT(threads); i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* Powers of two above 256 bytes waste up to half. (Larger blocks are whole pages, of which
- * those that are not touched take no memory.) */
+/* Powers of two above 256 bytes waste up to half. (Larger blocks are whole pages; untouched pages
+ * take no memory.) */
 static void classes_fit(void) {
   for (size_t size = 257; size <= 32 << 10; size += 1 + size / 50) {
     enum { MANY = 64 };
@@ -294,7 +293,7 @@ static void classes_fit(void) {
   }
 }
 
-/* 257 bytes, a million times: the classes, what is kept beside them, and no more. */
+/* 257 bytes, a million times: the classes, the metadata, and no more. */
 static void little_is_lost(void) {
   enum { MANY = 1000000, SIZE = 257 };
   static void *blocks[MANY];
@@ -310,7 +309,7 @@ static void little_is_lost(void) {
   for (unsigned i = 0; i < MANY; i++) free(blocks[i]);
 }
 
-/* Memory that nobody wrote to is not there: 1,500 blocks of 600 KB. */
+/* Memory that no thread wrote to is not resident: 1,500 blocks of 600 KB. */
 static void untouched_memory_stays_untouched(void) {
   static void *blocks[1500];
   size_t before = status_bytes("VmRSS:");
@@ -319,7 +318,7 @@ static void untouched_memory_stays_untouched(void) {
   for (unsigned i = 0; i < COUNT(blocks); i++) free(blocks[i]);
 }
 
-/* The same of 300 MB in objects, huge pages or not. */
+/* The same with 300 MB in objects, with huge pages or without. */
 static void untouched_objects_stay_untouched(void) {
   size_t before = status_bytes("VmRSS:");
   for (unsigned i = 0; i < 600000; i++) CHECK(malloc(512));
@@ -338,8 +337,8 @@ static size_t huge_bytes(void) {
   return sum << 10;
 }
 
-/* Makes the kernel have huge pages ready: those that it must make first, or ask a hypervisor for,
-   the allocator leaves alone. Returns how many bytes of them it gave. */
+/* Makes the kernel have huge pages ready, because the allocator avoids those that the kernel must
+ * make first, or request from a hypervisor. Returns how many bytes of them it gave. */
 static size_t lay_huge_pages_ready(size_t bytes) {
   char *there = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(there != MAP_FAILED && madvise(there, bytes, MADV_HUGEPAGE) == 0);
@@ -350,7 +349,8 @@ static size_t lay_huge_pages_ready(size_t bytes) {
   return given;
 }
 
-/* In more than one turn: where others take the huge pages meanwhile the allocator pauses. */
+/* In more than one attempt: if other programs take the huge pages meanwhile, the allocator pauses.
+ */
 static void small_blocks_on_huge_pages(void) {
   enum { MANY = 3 << 20, SIZE = 64, TURNS = 4 };
   char setting[64] = "";
@@ -376,7 +376,7 @@ static void small_blocks_on_huge_pages(void) {
   CHECK_AT(taken > ready / 4, taken, ready);
 }
 
-/* The affinity that a program has chosen, or was given, is its own. */
+/* The allocator does not change the affinity that a program has chosen, or was given. */
 static void affinity_is_left_alone(void) {
   cpu_set_t before, after, one;
   CHECK(sched_getaffinity(0, sizeof before, &before) == 0);

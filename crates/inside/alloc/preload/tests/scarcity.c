@@ -1,17 +1,17 @@
-/* A heap with little to live from: the limits are set by the shell, before the program. */
+/* A heap with little memory: the shell sets the limits before the program starts. */
 #include "case.h"
 
 #include <malloc.h>
 #include <pthread.h>
 
-/* Not everywhere declared. */
+/* Not declared everywhere. */
 int malloc_trim(size_t);
 
 struct link {
   struct link *next;
 };
 
-/* Asks until there is no more; the list of what it got. */
+/* Allocates until there is no more memory; returns the list of the blocks. */
 static struct link *exhaust(size_t size, size_t *count) {
   struct link *list = NULL, *block;
   errno = 0;
@@ -32,7 +32,7 @@ static void release(struct link *list) {
   }
 }
 
-/* Each way to ask says no, and nothing is lost by that. */
+/* Every function refuses, and nothing is lost by that. */
 static void says_no(size_t size) {
   void *block = malloc(16);
   errno = 0;
@@ -53,7 +53,7 @@ static void until_no_memory(void) {
     struct link *list = exhaust(sizes[i], &first);
     says_no((size_t)1 << 31);
     release(list);
-    /* What was given back can be had again, also after other sizes had it. */
+    /* Returned memory can be allocated again, even after blocks of other sizes used it. */
     list = exhaust(sizes[i], &again);
     CHECK_AT(again >= first / 10 * 9, first, again);
     release(list);
@@ -78,7 +78,7 @@ static void *frees(void *block) {
   return NULL;
 }
 
-/* Some of everything: the heap works. */
+/* A few blocks of each kind: the heap works. */
 static void works(void) {
   static char *blocks[2000];
   uint64_t random = 9;

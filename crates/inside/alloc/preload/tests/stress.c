@@ -1,12 +1,12 @@
-/* stress [THREADS [ROUNDS [OPERATIONS [SECONDS]]]]: every function at once from many threads,
- * that end and are replaced each round; each block is filled from its own seed and read whole
- * before it is freed, mostly by another thread than the one that asked for it. The operations
- * of a thread are the same in every run; how threads interleave is not.
+/* stress [THREADS [ROUNDS [OPERATIONS [SECONDS]]]]: every function at the same time from many
+ * threads, which end and are replaced in each round. Each block is filled from its own seed and
+ * read whole before it is freed, mostly by another thread than the one that allocated it. The
+ * operations of a thread are the same in every run; how threads interleave is not.
  *
- * With SECONDS it is a soak: after a warm-up the rounds go on for so long, always with other
- * operations, and the resident set at the end of each, with its blocks live, must not grow.
+ * With SECONDS it is a soak test: after a warm-up the rounds continue for that time, always with
+ * other operations. The resident set at the end of each round, with its blocks live, must not grow.
  *
- * With -DPREFIX=numapilot_ it calls the functions by the names that stand beside those of
+ * With -DPREFIX=numapilot_ it calls the functions by the names that exist in addition to those of
  * the C library, so that a sanitizer may keep malloc for itself. */
 #include "case.h"
 
@@ -30,7 +30,7 @@ size_t NAME(malloc_usable_size)(void *);
 
 enum { SLOTS = 4096, WARM_UP = 32 };
 
-/* A block tells its own size and seed, and the rest of it follows from them. */
+/* A block contains its own size and seed, which determine the rest of it. */
 struct block {
   size_t size;
   unsigned seed;
@@ -69,7 +69,7 @@ static struct block *obtain(uint64_t *random) {
     }
     case 1: {
       size_t alignment = (size_t)16 << (r >> 8) % 10;
-      /* A multiple of the alignment, as C11 demanded and sanitizers still do. */
+      /* A multiple of the alignment, as C11 required and sanitizers still do. */
       size = (size + alignment - 1) / alignment * alignment;
       block = NAME(aligned_alloc)(alignment, size);
       CHECK_AT((uintptr_t)block % alignment == 0, alignment, size);
@@ -80,7 +80,7 @@ static struct block *obtain(uint64_t *random) {
   return sign(block, size, (unsigned)(r >> 16));
 }
 
-/* To another size, with what fits into both. */
+/* Changes its size, keeping the contents that fit into both. */
 static struct block *resize(struct block *block, uint64_t *random) {
   size_t size = sizeof(struct block) + random_size(random);
   size_t kept = size < block->size ? size : block->size;
@@ -106,7 +106,8 @@ static void *work(void *argument) {
     } else if (r % 16 == 1 && *mine) {
       *mine = resize(check(*mine), &random);
     } else {
-      /* Left for whoever comes by; what was there is another's, most of the time. */
+      /* Left for any other thread; the block found there belongs to another thread, most of the
+       * time. */
       struct block *found = exchange(r >> 20, obtain(&random));
       if (found) NAME(free)(check(found));
     }
@@ -116,7 +117,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-/* The rounds, one after the other; `first` makes their operations others than before. */
+/* The rounds, one after the other; `first` makes their operations different from earlier ones. */
 static void run_rounds(uintptr_t first) {
   pthread_t running[512];
   CHECK(threads <= COUNT(running));
@@ -140,8 +141,8 @@ static unsigned since(const struct timespec *start) {
   return (unsigned)(now.tv_sec - start->tv_sec);
 }
 
-/* The rounds once: the resident set with the blocks live. Every other time they are freed, so
- * that spans become free and memory goes back. */
+/* Runs the rounds once; returns the resident set with the blocks live. Every other time they are
+ * freed, so that spans become free and memory goes back. */
 static size_t cycle(uintptr_t number) {
   run_rounds(number * rounds);
   size_t live = status_bytes("VmRSS:");
@@ -149,7 +150,7 @@ static size_t cycle(uintptr_t number) {
   return live;
 }
 
-/* The highest resident set of the first half is the mark for the second. */
+/* The highest resident set of the first half is the limit for the second. */
 static void soak(void) {
   struct timespec start;
   size_t mark = 0, highest = 0;
