@@ -302,18 +302,22 @@ fn ended_with(mut bench: Child) -> (Option<i32>, String) {
 fn an_engine_that_dies_is_named_and_results_are_kept() {
     for engine in engines() {
         let own = copied_cache(engine);
-        let mut bench = start("w5", engine, own.path(), &ENDLESS);
-        let mut output = first_result(&mut bench);
-        let engine_process = child_of(&bench).unwrap();
+        let mut broken = start("w5", engine, own.path(), &ENDLESS);
+        let mut output = first_result(&mut broken);
+        let engine_process = child_of(&broken).unwrap();
         PidFd::open(engine_process).unwrap().signal(libc::SIGKILL).unwrap();
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
-        let (status, said) = ended_with(bench);
+        let (status, said) = ended_with(broken);
         assert_eq!(status, Some(125), "{said}");
         assert!(said.contains("died in the middle (signal 9)"), "{said}");
         let summary: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
         assert!(summary["queries"][0]["cold_seconds"].as_f64() > Some(0.0));
         assert!(runs(own.path()).is_empty(), "{said}");
+        // The next bench works with what the dead engine has left, and a server gives back the
+        // shared memory of the one before it.
+        let arguments = ["--queries", "6", "--runs", "1"];
+        bench("w5", engine, own.path(), &arguments).assert().success();
     }
 }
 
