@@ -21,8 +21,8 @@ pub struct Span {
     pub state: Use,
     /// Pages back to the first one of a span of small objects.
     pub back: u8,
-    /// Free pages: their contents are zeroes. Small objects: free memory between them has been
-    /// returned to the kernel.
+    /// Free pages: their contents are zeroes. Small objects: the gaps between them are
+    /// given back to the kernel.
     pub zero: bool,
     /// Small objects: on the list of spans with free objects. A large block: its contents were
     /// moved there, or away, so that it has a mapping of its own (`crate::large::relocate`).

@@ -9,12 +9,12 @@ use crate::layout::span::Use;
 use crate::os::kernel;
 use crate::page_heap::{PageHeap, Region};
 
-/// Time without a returned object after which a span is scavenged.
+/// Time without a returned object after which a span's free pages are given back.
 const IDLE_MS: u32 = 2000;
 /// Number of spans that are examined each time the lock is taken.
 const BATCH: u32 = 1024;
 
-/// Scavenges idle spans; returns whether some spans are not idle long enough.
+/// Gives the free pages of idle spans back; whether some spans are not idle long enough.
 pub fn purge(space: &AddressSpace, region: &Region, now_ms: u32) -> bool {
     let first = space.first_page(region.number);
     let mut waiting = false;
@@ -47,7 +47,7 @@ pub fn purge(space: &AddressSpace, region: &Region, now_ms: u32) -> bool {
     }
 }
 
-/// Scavenges one span.
+/// Gives the free pages of one span back.
 fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
     let start = space.address_of(page);
     // SAFETY: the span is in use, and under the lock.
@@ -77,7 +77,7 @@ fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
 
 fn give_back(hole: &core::ops::Range<usize>) {
     if !hole.is_empty() {
-        // SAFETY: there is no object in it, and none can be handed out while the lock is held.
+        // SAFETY: no object lies there, and none can be handed out while the lock is held.
         let _ = unsafe { kernel::discard(hole.start, hole.len()) };
     }
 }
