@@ -420,7 +420,7 @@ unsafe fn move_to<N: NoMemory>(object: *mut u8, held: usize, size: usize, align:
     if both_large && size > held {
         let new = large_block::<N>(size, align, object).start;
         if let Some(space) = global::existing().filter(|_| !new.is_null()) {
-            // SAFETY: the old block is not used any more, and the new one is longer.
+            // SAFETY: the old block is no longer used, and the new one is longer.
             forget(unsafe { large::replace(space, object, new) });
         }
         return new;

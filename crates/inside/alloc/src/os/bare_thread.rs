@@ -128,7 +128,7 @@ impl BareThread {
     fn make(&'static self, memory: usize) -> Result<(), Refused> {
         let stack = memory + kernel::page_size() + STACK;
         let pointer = stack + ZEROES;
-        // SAFETY: the thread's own memory, which nobody uses now.
+        // SAFETY: the thread's own memory, which is not in use now.
         unsafe { fill_block(pointer) };
         // The new thread inherits a mask under which no signal reaches it; the caller gets its own
         // back.

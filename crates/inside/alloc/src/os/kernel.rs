@@ -108,7 +108,7 @@ pub fn reserve(bytes: usize) -> Result<usize, Refused> {
 /// Returns address space.
 ///
 /// # Safety
-/// The range is a mapping of ours that nobody uses.
+/// The range is a mapping of ours that is not in use.
 pub unsafe fn unreserve(start: usize, bytes: usize) {
     // SAFETY: by contract; a failure leaves it reserved.
     let _ = unsafe { call(number::MUNMAP, [start, bytes, 0, 0, 0, 0]) };
@@ -126,7 +126,7 @@ pub unsafe fn commit(start: usize, bytes: usize) -> Result<(), Refused> {
 /// Makes a range inaccessible, or readable and writable again.
 ///
 /// # Safety
-/// The range is ours, and nobody uses it.
+/// The range is ours and not in use.
 pub unsafe fn protect(start: usize, bytes: usize, accessible: bool) -> Result<(), Refused> {
     is_whole(start, bytes)?;
     let protection = if accessible { READ_WRITE } else { 0 };
