@@ -10,7 +10,7 @@ use crate::central::stack::Depot;
 use crate::layout::address_space::{AddressSpace, SLOT};
 use crate::os::lock::Lock;
 
-/// All state of a node. All zeroes until [`Self::start`].
+/// All state of a node. All zeroes until [`Self::start_all`].
 #[repr(C)]
 pub struct NodeCaches {
     node: NodeState,
