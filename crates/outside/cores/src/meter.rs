@@ -186,21 +186,24 @@ fn parse_pressure(text: &str) -> Option<u64> {
 mod tests {
     use std::process::{Command, Stdio};
 
+    use numapilot_test_kit::damaged;
     use proptest::prelude::*;
 
     use super::*;
 
+    const PRESSURE: &str =
+        "some avg10=5.62 avg60=5.71 avg300=7.31 total=29529\nfull avg10=0.00 total=7\n";
+    const USAGE: &str = "usage_usec 2500000\nuser_usec 2000000\nsystem_usec 500000\n";
+
     #[test]
     fn pressure_is_that_of_some() {
-        let text = "some avg10=5.62 avg60=5.71 avg300=7.31 total=29529\nfull avg10=0.00 total=7\n";
-        assert_eq!(parse_pressure(text), Some(29529));
+        assert_eq!(parse_pressure(PRESSURE), Some(29529));
         assert_eq!(parse_pressure("full total=7\n"), None);
     }
 
     #[test]
     fn usage_is_that_of_the_group() {
-        let text = "usage_usec 2500000\nuser_usec 2000000\nsystem_usec 500000\n";
-        assert_eq!(parse_usage(text), Some(Duration::from_millis(2500)));
+        assert_eq!(parse_usage(USAGE), Some(Duration::from_millis(2500)));
         assert_eq!(parse_usage("user_usec 1\n"), None);
     }
 
@@ -246,8 +249,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "\\PC*") {
-            let _ = (parse_pressure(&text), parse_usage(&text));
+        fn damaged_pressure_is_read_or_refused(text in damaged(PRESSURE)) {
+            if let Some(total) = parse_pressure(&text) {
+                prop_assert!(text.contains(&total.to_string()));
+            }
+        }
+
+        #[test]
+        fn damaged_usage_is_read_or_refused(text in damaged(USAGE)) {
+            if let Some(usage) = parse_usage(&text) {
+                prop_assert!(text.contains(&usage.as_micros().to_string()));
+            }
         }
     }
 }

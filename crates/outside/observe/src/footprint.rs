@@ -68,6 +68,7 @@ impl Footprint {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_test_kit::damaged;
     use proptest::prelude::*;
 
     use super::*;
@@ -92,7 +93,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(Rss|Pss|LazyFree|Shared_Hugetlb|x)?:?[ 0-9]{0,25}( kB)?\n?.*") {
+        fn a_damaged_file_is_read(text in damaged(
+            "55d0-7ffc ---p 00000000 00:00 0    [rollup]\nRss:    3000 kB\nPss:    2000 kB\n\
+             Pss_Dirty:  7 kB\nLazyFree:  500 kB\nShared_Hugetlb: 4096 kB\n\
+             Private_Hugetlb: 2048 kB\n",
+        )) {
             let footprint = Footprint::parse(&text);
             prop_assert!(footprint.held_bytes() <= footprint.rss_bytes.saturating_add(footprint.pss_bytes));
         }

@@ -82,6 +82,7 @@ fn parse_parent(stat: &[u8]) -> Option<i32> {
 mod tests {
     use std::process::{Command, Stdio};
 
+    use numapilot_test_kit::damaged;
     use proptest::prelude::*;
 
     use super::*;
@@ -144,8 +145,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "\\PC*") {
-            let _ = (parse_last(&text), parse_parent(text.as_bytes()));
+        fn a_damaged_load_is_read_or_refused(text in damaged("6.03 6.79 5.60 7/139 32664\n")) {
+            if let Some(last) = parse_last(&text) {
+                prop_assert!(text.contains(&last.to_string()));
+            }
+        }
+
+        #[test]
+        fn damaged_figures_are_read_or_refused(text in damaged(
+            "12 (a) R 9 (b) S 7 12 12 34816 12 4194304 95 0 0 0 0 0 0 0 20 0 1 0 4 3 2 1 0 0 0 0 0 0 0 \
+             0 0 0 0 0 17 0 0 0 0 0 0\n",
+        )) {
+            if let Some(parent) = parse_parent(text.as_bytes()) {
+                prop_assert!(text.contains(&parent.to_string()));
+            }
         }
     }
 }

@@ -123,15 +123,17 @@ pub fn pairs(text: &str) -> impl Iterator<Item = (&str, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_test_kit::damaged;
     use proptest::prelude::*;
 
     use super::*;
 
+    const NUMASTAT: &str = "numa_hit 14767378\nnuma_miss 0\nnuma_foreign 0\n\
+                            interleave_hit 1187\nlocal_node 14767378\nother_node 0\n";
+
     #[test]
     fn a_recorded_node() {
-        let text = "numa_hit 14767378\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 1187\n\
-                    local_node 14767378\nother_node 0\n";
-        let stat = NumaStat::parse(text);
+        let stat = NumaStat::parse(NUMASTAT);
         assert_eq!((stat.numa_hit, stat.interleave_hit), (14_767_378, 1187));
         assert_eq!(stat.since(stat), NumaStat::default());
         assert_eq!(NumaStat::default().since(stat), NumaStat::default());
@@ -153,9 +155,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "\\PC*") {
-            let _ = NumaStat::parse(&text);
-            let _ = parse_used(&text);
+        fn damaged_counters_are_read(text in damaged(NUMASTAT)) {
+            let stat = NumaStat::parse(&text);
+            prop_assert_eq!(stat.since(stat), NumaStat::default());
+        }
+
+        #[test]
+        fn damaged_memory_is_read_or_refused(text in damaged(
+            "Node 0 MemTotal: 9 kB\nNode 0 MemFree: 1 kB\nNode 0 MemUsed:   8 kB\n",
+        )) {
+            prop_assert_eq!(parse_used(&text).unwrap_or(0) % 1024, 0);
         }
     }
 }

@@ -115,6 +115,7 @@ pub fn moved_by_auto_numa(text: &[u8]) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_test_kit::damaged_bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -215,8 +216,14 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
-            let _ = sum(bytes.as_slice()).unwrap();
+        fn a_damaged_file_is_read(bytes in damaged_bytes(
+            b"55d0 default file=/usr/bin/cat mapped=6 N0=6 kernelpagesize_kB=4\n\
+              7f67c0600000 bind:0-1 file=/anon_hugepage\\040(deleted) huge anon=2 N0=1 N1=1 \
+              kernelpagesize_kB=2048\n7ffc default stack anon=3 dirty=3 active=0 N1=3\n",
+        )) {
+            let nodes = sum(bytes.as_slice()).unwrap();
+            prop_assert!(nodes.values().all(|bytes| bytes % 1024 == 0 || *bytes == u64::MAX), "{nodes:?}");
+            let _ = hugetlb_starts(bytes.as_slice()).unwrap();
         }
     }
 }

@@ -87,16 +87,18 @@ impl Threads {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_test_kit::damaged;
     use proptest::prelude::*;
 
     use super::*;
 
+    const SCHED: &str = "head (17719, #threads: 1)\n---------\n\
+                         se.nr_migrations                             :                    3\n\
+                         nr_switches                                  :                   12\n";
+
     #[test]
     fn a_recorded_file() {
-        let text = "head (17719, #threads: 1)\n---------\n\
-                    se.nr_migrations                             :                    3\n\
-                    nr_switches                                  :                   12\n";
-        assert_eq!(Counts::parse(text), Some(Counts { switches: 12, migrations: 3 }));
+        assert_eq!(Counts::parse(SCHED), Some(Counts { switches: 12, migrations: 3 }));
         assert_eq!(Counts::parse("nr_switches : 4\n"), None);
     }
 
@@ -126,8 +128,11 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read(text in "\\PC*") {
-            let _ = Counts::parse(&text);
+        fn a_damaged_file_is_read_or_refused(text in damaged(SCHED)) {
+            if let Some(counts) = Counts::parse(&text) {
+                prop_assert!(text.contains(&counts.switches.to_string()));
+                prop_assert!(text.contains(&counts.migrations.to_string()));
+            }
         }
     }
 }

@@ -168,6 +168,7 @@ fn wrap(words: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_test_kit::damaged;
     use proptest::prelude::*;
 
     use super::*;
@@ -203,6 +204,25 @@ mod tests {
         ));
     }
 
+    const PROFILE: &str = r#"allocator = "jemalloc"
+threads = "sparse"
+cpus = "0-3,8"
+thp = "never"
+numa-balancing = "off"
+
+[memory]
+mode = "interleave"
+nodes = "0,2"
+
+[env]
+MALLOC_CONF = "narenas:4"
+"#;
+
+    #[test]
+    fn the_profile_that_is_damaged_is_whole_before() {
+        Plan::from_profile(PROFILE, Path::new("p")).unwrap();
+    }
+
     fn plans() -> impl Strategy<Value = Plan> {
         let choice = prop_oneof![
             Just(AllocatorChoice::Inherit),
@@ -236,8 +256,10 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "(\\PC|\n)*") {
-            let _ = Plan::from_profile(&text, Path::new("p"));
+        fn a_damaged_profile_is_read_or_refused(text in damaged(PROFILE)) {
+            if let Ok(plan) = Plan::from_profile(&text, Path::new("p")) {
+                prop_assert_eq!(Plan::from_profile(&plan.to_profile(), Path::new("p")).unwrap(), plan);
+            }
         }
     }
 }

@@ -61,7 +61,11 @@ impl FromStr for Order {
         let mut number = || words.next().and_then(|w| w.parse::<u16>().ok()).ok_or_else(unknown);
         match word {
             "signal" => Ok(Self::Signal(number()?.into())),
-            "close" => Ok(Self::Close { stderr: number()? == 2 }),
+            "close" => match number()? {
+                1 => Ok(Self::Close { stderr: false }),
+                2 => Ok(Self::Close { stderr: true }),
+                _ => Err(unknown()),
+            },
             "size" => Ok(Self::Size(WindowSize { rows: number()?, columns: number()? })),
             _ => Err(unknown()),
         }
@@ -103,6 +107,7 @@ impl FromStr for Report {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_test_kit::damaged;
     use proptest::prelude::*;
 
     use super::*;
@@ -121,6 +126,12 @@ mod tests {
     }
 
     #[test]
+    fn only_the_two_outputs_are_closed() {
+        assert_eq!("close 2".parse(), Ok(Order::Close { stderr: true }));
+        assert!("close 0".parse::<Order>().is_err() && "close 3".parse::<Order>().is_err());
+    }
+
+    #[test]
     fn a_report_is_one_line() {
         let failure = Failure { errno: 0, what: "two\nlines".to_owned() };
         assert_eq!(Report::Failed(failure).to_string(), "failed 0 two\\nlines");
@@ -128,9 +139,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_else_is_refused(line in ".*") {
-            let _ = line.parse::<Order>();
-            let _ = line.parse::<Report>();
+        fn a_damaged_order_is_understood_or_refused(line in damaged("size 24 80")) {
+            if let Ok(order) = line.parse::<Order>() {
+                prop_assert_eq!(order.to_string().parse(), Ok(order));
+            }
+        }
+
+        #[test]
+        fn a_damaged_report_is_understood_or_refused(line in damaged("failed 2 no such\\nprogram")) {
+            // What failed is shown with its escapes, which are not undone.
+            if let Ok(report) = line.parse::<Report>() {
+                let failed = matches!(report, Report::Failed(_));
+                prop_assert!(failed && line.starts_with("failed ") || report.to_string() == line);
+            }
         }
     }
 }

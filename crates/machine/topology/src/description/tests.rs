@@ -1,6 +1,8 @@
 //! The shipped descriptions and the ways a description can be wrong.
 
+use numapilot_test_kit::damaged;
 use proptest::prelude::*;
+use proptest::sample::select;
 
 use super::*;
 use crate::CpuId;
@@ -247,22 +249,8 @@ fn a_measurement_with_a_hole_is_not_saved() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC*") {
-        let _ = Description::parse(&text);
-    }
-
-    /// A shipped file with one piece cut out or repeated: often still TOML, so that the
-    /// checks behind the parser are reached.
-    #[test]
-    fn a_damaged_file_is_read_or_refused(
-        which in 0..SHIPPED.len(), start in 0usize..8000, len in 1usize..80, twice: bool,
-    ) {
-        let text = SHIPPED[which].1;
-        let start = text.char_indices().map(|(i, _)| i).nth(start % text.len()).unwrap_or(0);
-        let end = (start + len..text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len());
-        let piece = if twice { text[start..end].repeat(2) } else { String::new() };
-        let damaged = format!("{}{piece}{}", &text[..start], &text[end..]);
-        if let Ok(description) = Description::parse(&damaged) {
+    fn a_damaged_file_is_read_or_refused(text in select(&SHIPPED[..]).prop_flat_map(|s| damaged(s.1))) {
+        if let Ok(description) = Description::parse(&text) {
             description.machine("damaged").unwrap();
         }
     }
