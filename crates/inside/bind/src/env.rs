@@ -24,7 +24,7 @@ pub const TABLE: &[Variable] = &[
                   each new thread takes the least occupied one, the first of equals",
     },
     Variable {
-        name: BIND_LEDGER,
+        name: BIND_OCCUPANCY,
         format: "absolute path of a file that the launcher made",
         meaning: "occupancy shared by all processes of the target; without it \
                   each process counts for itself",
@@ -108,8 +108,8 @@ pub const TABLE: &[Variable] = &[
 
 /// Ordered CPU list of `libnumapilot_bind.so`.
 pub const BIND_CPUS: &str = "NUMAPILOT_BIND_CPUS";
-/// Path of the ledger of `libnumapilot_bind.so`.
-pub const BIND_LEDGER: &str = "NUMAPILOT_BIND_LEDGER";
+/// Path of the occupancy table of `libnumapilot_bind.so`.
+pub const BIND_OCCUPANCY: &str = "NUMAPILOT_BIND_OCCUPANCY";
 /// Inherited memory of forked children, by `libnumapilot_bind.so`.
 pub const REHOME: &str = "NUMAPILOT_REHOME";
 /// Requests to the agent of `libnumapilot_bind.so`.

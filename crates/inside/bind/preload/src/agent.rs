@@ -10,9 +10,9 @@ use numapilot_bind::agent::{Request, Requests, WORDS};
 use numapilot_bind::env::AGENT;
 
 use crate::create::numapilot_bind_create_unplaced;
+use crate::env::{complain, variable};
 use crate::kernel;
 use crate::process::map_file;
-use crate::state::{complain, variable};
 
 /// Room for two system calls and the handlers of none.
 const STACK: usize = 64 << 10;

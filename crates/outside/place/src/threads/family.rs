@@ -5,15 +5,15 @@
 //! it stays, there is nothing new to look for.
 //!
 //! A process that forks twice to become a daemon loses its parent before anybody looks. It is known
-//! by its environment, which names the ledger of the run.
+//! by its environment, which names the occupancy table of the run.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use numapilot_bind::env::BIND_LEDGER;
-use numapilot_bind::ledger::{Holds, holds};
+use numapilot_bind::env::BIND_OCCUPANCY;
+use numapilot_bind::occupancy::{Holds, holds};
 use numapilot_observe::thread_group::task_with_memory;
 use numapilot_sys::{affinity, process};
 use numapilot_topology::CpuSet;
@@ -28,7 +28,7 @@ pub struct Family {
     members: HashMap<i32, Member>,
     strangers: HashSet<i32>,
     newest: Option<u32>,
-    ledger: Option<PathBuf>,
+    occupancy: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -58,15 +58,15 @@ impl Member {
 }
 
 impl Family {
-    /// The family of a program that was just started and not waited for yet. The ledger
+    /// The family of a program that was just started and not waited for yet. The occupancy table
     /// tells who pins itself.
-    pub fn new(program: i32, ledger: Option<PathBuf>) -> Self {
+    pub fn new(program: i32, occupancy: Option<PathBuf>) -> Self {
         let started = start_time(program);
         Self {
             members: started.map(|s| (program, Member::new(0, s))).into_iter().collect(),
             strangers: HashSet::new(),
             newest: None,
-            ledger,
+            occupancy,
         }
     }
 
@@ -132,7 +132,9 @@ impl Family {
 
     /// Adds those of the run whose parents have ended: they are children of an ancestor now.
     fn add_orphans(&mut self, fresh: &mut Vec<(i32, i32, u64)>) {
-        let Some(ledger) = self.ledger.as_deref().filter(|_| !fresh.is_empty()) else { return };
+        let Some(occupancy) = self.occupancy.as_deref().filter(|_| !fresh.is_empty()) else {
+            return;
+        };
         let this = std::process::id().cast_signed();
         // The first process of a PID namespace is not an ancestor of one that was put into it.
         let adopters = [ancestors(this), vec![this, 1]].concat();
@@ -140,7 +142,7 @@ impl Family {
             if !adopters.contains(parent) || self.members.contains_key(parent) {
                 return true;
             }
-            match has_ledger(*pid, ledger) {
+            match has_occupancy_table(*pid, occupancy) {
                 Some(true) => {
                     self.members.insert(*pid, Member::new(*parent, *started));
                     false
@@ -175,19 +177,20 @@ impl Family {
         if found.is_empty() {
             return Vec::new();
         }
-        // Read last: what pinned itself before it became one of these is in the ledger.
-        let ledger = self.ledger.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
-        let pinned = |pid: i32| holds(&ledger, pid.unsigned_abs()) == Some(Holds::ItsOwn);
+        // Read last: what pinned itself before it became one of these is in the occupancy table.
+        let occupancy =
+            self.occupancy.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
+        let pinned = |pid: i32| holds(&occupancy, pid.unsigned_abs()) == Some(Holds::ItsOwn);
         found.retain(|(pid, parent, _)| !pinned(*pid) && !pinned(*parent));
         found.into_iter().map(|(pid, _, threads)| (pid, threads)).collect()
     }
 }
 
-/// Whether a process was started with this ledger in its environment; `None` while it has no
+/// Whether a process was started with this occupancy table in its environment; `None` while it has no
 /// environment, as in the middle of `execve`.
-fn has_ledger(pid: i32, ledger: &Path) -> Option<bool> {
+fn has_occupancy_table(pid: i32, occupancy: &Path) -> Option<bool> {
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return Some(false) };
-    let variable = [BIND_LEDGER.as_bytes(), b"=", ledger.as_os_str().as_bytes()].concat();
+    let variable = [BIND_OCCUPANCY.as_bytes(), b"=", occupancy.as_os_str().as_bytes()].concat();
     let has_it = environment.split(|byte| *byte == 0).any(|entry| entry == variable);
     (!environment.is_empty()).then_some(has_it)
 }
@@ -279,13 +282,14 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_forked_twice_is_known_by_the_ledger_of_its_run() {
+    fn a_daemon_that_forked_twice_is_known_by_the_occupancy_table_of_its_run() {
         let directory = tempfile::tempdir().unwrap();
-        let (ledger, daemon) = (directory.path().join("ledger"), directory.path().join("daemon"));
+        let (occupancy, daemon) =
+            (directory.path().join("occupancy"), directory.path().join("daemon"));
         // The process between has ended when the number is there.
         let script = "sh -c 'sleep 60 & echo $!' >\"$0.new\"; mv \"$0.new\" \"$0\"; exec sleep 60";
         let mut command = Command::new("sh");
-        command.args(["-c", script]).arg(&daemon).env(BIND_LEDGER, &ledger);
+        command.args(["-c", script]).arg(&daemon).env(BIND_OCCUPANCY, &occupancy);
         let mut root = command.stdout(Stdio::null()).spawn().unwrap();
         let pid = root.id().cast_signed();
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -294,8 +298,8 @@ mod tests {
         }
         let daemon: i32 = fs::read_to_string(daemon).unwrap().trim().parse().unwrap();
         let fd = process::PidFd::open(daemon).unwrap();
-        let is_known = |ledger: Option<&Path>, waits: bool| {
-            let mut family = Family::new(pid, ledger.map(Path::to_owned));
+        let is_known = |occupancy: Option<&Path>, waits: bool| {
+            let mut family = Family::new(pid, occupancy.map(Path::to_owned));
             family.update();
             while waits && !family.members.contains_key(&daemon) && Instant::now() < deadline {
                 family.update();
@@ -303,8 +307,11 @@ mod tests {
             family.members.contains_key(&daemon)
         };
         let other = directory.path().join("other");
-        let known =
-            [is_known(Some(&ledger), true), is_known(Some(&other), false), is_known(None, false)];
+        let known = [
+            is_known(Some(&occupancy), true),
+            is_known(Some(&other), false),
+            is_known(None, false),
+        ];
         fd.signal(libc::SIGKILL).unwrap();
         root.kill().unwrap();
         root.wait().unwrap();

@@ -5,7 +5,7 @@
 //!                                           |
 //!  Placement::new(order, program) ----------+--> variables(), library(), note()
 //!        |                                          (environment, LD_PRELOAD)
-//!        '--start()--> Session: the ledger file; dropped when the program has ended
+//!        '--start()--> Session: the occupancy table file; dropped when the program has ended
 //!                         |-- variable()   one more, for this run
 //!                         |-- watch(pid)   places what the library cannot reach
 //!                         '-- finish()     Outcome: placed, pins itself, refused

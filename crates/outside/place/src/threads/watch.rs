@@ -40,16 +40,16 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches a program that was started and not waited for yet; `ledger` is the file that
+    /// Watches a program that was started and not waited for yet; `occupancy` is the file that
     /// its processes share, if it has one.
     ///
     /// # Errors
     /// When no thread can be created, or `/proc` shows another PID namespace.
-    pub fn start(program: i32, order: Vec<CpuId>, ledger: Option<PathBuf>) -> io::Result<Self> {
+    pub fn start(program: i32, order: Vec<CpuId>, occupancy: Option<PathBuf>) -> io::Result<Self> {
         // The numbers would be strangers'.
         check_proc().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
-        let family = Family::new(program, ledger);
+        let family = Family::new(program, occupancy);
         let thread = thread::Builder::new()
             .name("watch-threads".to_owned())
             .spawn(move || watch(family, order, &stopped))?;

@@ -1,4 +1,4 @@
-//! The ledger: how many threads sit on which CPU, in all processes of a target.
+//! The occupancy table: how many threads are pinned to which CPU, in all processes of a target.
 //!
 //! A new thread takes the least occupied CPU of its list, the first of equals. While no
 //! thread ends, that is the round robin of numalloc section 3.2 ("node-interleaved
@@ -7,10 +7,10 @@
 //! this fills the gaps they leave.
 //!
 //! What the main thread of a killed process holds is given back when later processes come
-//! (see [`Ledger::clear_dead`]); its other threads stay counted, which only brings back the
+//! (see [`OccupancyTable::clear_dead`]); its other threads stay counted, which only brings back the
 //! plain counter for them.
 //!
-//! The launcher makes the file (zeroes are an empty ledger), processes map it shared. All
+//! The launcher makes the file (zeroes are an empty occupancy table), processes map it shared. All
 //! fields are atomics, so a process that dies half way leaves nothing locked.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -22,14 +22,14 @@ pub use crate::processes::Holds;
 
 /// Shared state of a target; valid when zeroed, and laid out the same in every process.
 #[repr(C)]
-pub struct Ledger {
+pub struct OccupancyTable {
     tally: [AtomicU32; EVENTS],
     processes: Processes,
     threads: [AtomicU32; MAX_CPUS],
 }
 
 /// Bytes of the file.
-pub const FILE_BYTES: usize = size_of::<Ledger>();
+pub const FILE_BYTES: usize = size_of::<OccupancyTable>();
 
 const EVENTS: usize = 3;
 
@@ -71,14 +71,14 @@ impl Tally {
     }
 }
 
-/// [`Ledger::holds`] in a copy of the file, for those who only look.
+/// [`OccupancyTable::holds`] in a copy of the file, for those who only look.
 #[must_use]
 pub fn holds(file: &[u8], pid: u32) -> Option<Holds> {
-    Processes::find_in(file.get(core::mem::offset_of!(Ledger, processes)..)?, pid)
+    Processes::find_in(file.get(core::mem::offset_of!(OccupancyTable, processes)..)?, pid)
 }
 
-impl Ledger {
-    /// A ledger in which nobody is registered.
+impl OccupancyTable {
+    /// An occupancy table in which nobody is registered.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     /// Takes the least occupied of these CPUs, the first of equals; `None` without CPUs.
-    pub fn take(&self, cpus: &[u16]) -> Option<u16> {
+    pub fn take_cpu(&self, cpus: &[u16]) -> Option<u16> {
         loop {
             let mut best: Option<(u16, u32)> = None;
             for &cpu in cpus {
@@ -121,8 +121,8 @@ impl Ledger {
         }
     }
 
-    /// Gives back what [`Ledger::take`] gave.
-    pub fn release(&self, cpu: u16) {
+    /// Gives back what [`OccupancyTable::take_cpu`] gave.
+    pub fn release_cpu(&self, cpu: u16) {
         if let Some(count) = self.threads.get(usize::from(cpu)) {
             // Never below zero: the file may be shared with a process that went wrong.
             let _ = count.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
@@ -152,18 +152,18 @@ impl Ledger {
     /// called before a process takes its own: each call looks at a few, so that the table
     /// never fills with the dead, whatever killed them.
     pub fn clear_dead(&self, alive: impl Fn(u32) -> bool) {
-        self.processes.sweep(alive, |cpu| self.release(cpu));
+        self.processes.sweep(alive, |cpu| self.release_cpu(cpu));
     }
 
     /// Removes a process and releases its CPU.
     pub fn forget(&self, pid: u32) {
         if let Some(Holds::Cpu(cpu)) = self.processes.remove(pid) {
-            self.release(cpu);
+            self.release_cpu(cpu);
         }
     }
 }
 
-impl Default for Ledger {
+impl Default for OccupancyTable {
     fn default() -> Self {
         Self::new()
     }
@@ -177,22 +177,22 @@ mod tests {
 
     #[test]
     fn without_exits_it_is_round_robin() {
-        let ledger = Ledger::new();
+        let table = OccupancyTable::new();
         let cpus = [0, 4, 8, 12];
-        let taken: Vec<u16> = (0..6).filter_map(|_| ledger.take(&cpus)).collect();
+        let taken: Vec<u16> = (0..6).filter_map(|_| table.take_cpu(&cpus)).collect();
         assert_eq!(taken, [0, 4, 8, 12, 0, 4]);
-        assert_eq!(ledger.take(&[]), None);
+        assert_eq!(table.take_cpu(&[]), None);
     }
 
     #[test]
     fn short_lived_threads_do_not_skew_the_long_lived_ones() {
-        let ledger = Ledger::new();
+        let table = OccupancyTable::new();
         let cpus = [0, 1, 2, 3];
         let mut long_lived = Vec::new();
         for _ in 0..4 {
-            long_lived.push(ledger.take(&cpus).unwrap());
-            let helper = ledger.take(&cpus).unwrap();
-            ledger.release(helper);
+            long_lived.push(table.take_cpu(&cpus).unwrap());
+            let helper = table.take_cpu(&cpus).unwrap();
+            table.release_cpu(helper);
         }
         long_lived.sort_unstable();
         assert_eq!(long_lived, cpus);
@@ -200,47 +200,47 @@ mod tests {
 
     #[test]
     fn lists_of_different_processes_share_the_counts() {
-        let ledger = Ledger::new();
-        assert_eq!(ledger.take(&[0, 1, 2]), Some(0));
-        assert_eq!(ledger.take(&[0, 2]), Some(2), "CPU 0 is taken by the other process");
+        let table = OccupancyTable::new();
+        assert_eq!(table.take_cpu(&[0, 1, 2]), Some(0));
+        assert_eq!(table.take_cpu(&[0, 2]), Some(2), "CPU 0 is taken by the other process");
     }
 
     #[test]
     fn an_exec_keeps_the_cpu_and_an_exit_releases_it() {
-        let ledger = Ledger::new();
-        let cpu = ledger.take(&[5, 6]).unwrap();
-        ledger.register(100, Holds::Cpu(cpu));
-        assert_eq!(ledger.holds(100), Some(Holds::Cpu(5)));
-        ledger.forget(100);
-        assert_eq!((ledger.holds(100), ledger.occupancy(5)), (None, 0));
-        ledger.forget(100);
-        assert_eq!(ledger.occupancy(5), 0);
+        let table = OccupancyTable::new();
+        let cpu = table.take_cpu(&[5, 6]).unwrap();
+        table.register(100, Holds::Cpu(cpu));
+        assert_eq!(table.holds(100), Some(Holds::Cpu(5)));
+        table.forget(100);
+        assert_eq!((table.holds(100), table.occupancy(5)), (None, 0));
+        table.forget(100);
+        assert_eq!(table.occupancy(5), 0);
     }
 
     #[test]
     fn killed_processes_are_cleared_by_later_ones() {
-        let ledger = Ledger::new();
+        let table = OccupancyTable::new();
         let cpus = [0, 1];
         for pid in 1..2000 {
             // Every process was killed before the next one came.
-            ledger.clear_dead(|other| other == pid);
-            let cpu = ledger.take(&cpus).unwrap();
+            table.clear_dead(|other| other == pid);
+            let cpu = table.take_cpu(&cpus).unwrap();
             assert_eq!(cpu, 0, "at process {pid}");
-            ledger.register(pid, Holds::Cpu(cpu));
+            table.register(pid, Holds::Cpu(cpu));
         }
     }
 
     #[test]
     fn the_tally_is_read_from_the_file() {
-        let ledger = Ledger::new();
-        ledger.count(Event::Placed);
-        ledger.count(Event::Placed);
-        ledger.count(Event::Refused);
+        let table = OccupancyTable::new();
+        table.count(Event::Placed);
+        table.count(Event::Placed);
+        table.count(Event::Refused);
         let bytes: Vec<u8> =
-            ledger.tally.iter().flat_map(|n| n.load(Relaxed).to_ne_bytes()).collect();
+            table.tally.iter().flat_map(|n| n.load(Relaxed).to_ne_bytes()).collect();
         let expected = Tally { placed: 2, pins_itself: 0, refused: 1 };
         assert_eq!(Tally::from_bytes(&bytes), Some(expected));
-        assert_eq!(core::mem::offset_of!(Ledger, tally), 0);
+        assert_eq!(core::mem::offset_of!(OccupancyTable, tally), 0);
         assert_eq!(Tally::from_bytes(&bytes[..11]), None);
     }
 
@@ -248,33 +248,33 @@ mod tests {
         /// Whatever comes and goes, two CPUs differ by at most one more than what ended.
         #[test]
         fn occupancy_stays_level(steps in proptest::collection::vec(any::<bool>(), 0..300), n in 1u16..20) {
-            let ledger = Ledger::new();
+            let table = OccupancyTable::new();
             let cpus: Vec<u16> = (0..n).collect();
             let mut running = std::collections::VecDeque::new();
             for start in steps {
                 if start {
-                    let before: Vec<u32> = cpus.iter().map(|c| ledger.occupancy(*c)).collect();
-                    let cpu = ledger.take(&cpus).unwrap();
+                    let before: Vec<u32> = cpus.iter().map(|c| table.occupancy(*c)).collect();
+                    let cpu = table.take_cpu(&cpus).unwrap();
                     prop_assert_eq!(Some(&before[usize::from(cpu)]), before.iter().min());
                     running.push_back(cpu);
                 } else if let Some(cpu) = running.pop_front() {
-                    ledger.release(cpu);
+                    table.release_cpu(cpu);
                 }
             }
-            let total: u32 = cpus.iter().map(|c| ledger.occupancy(*c)).sum();
+            let total: u32 = cpus.iter().map(|c| table.occupancy(*c)).sum();
             prop_assert_eq!(total as usize, running.len());
         }
     }
 
     #[test]
     fn threads_that_take_at_once_spread_evenly() {
-        let ledger = Ledger::new();
+        let table = OccupancyTable::new();
         let cpus: Vec<u16> = (0..4).collect();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..1000).for_each(|_| assert!(ledger.take(&cpus).is_some())));
+                scope.spawn(|| (0..1000).for_each(|_| assert!(table.take_cpu(&cpus).is_some())));
             }
         });
-        assert_eq!(cpus.iter().map(|c| ledger.occupancy(*c)).collect::<Vec<_>>(), [1000; 4]);
+        assert_eq!(cpus.iter().map(|c| table.occupancy(*c)).collect::<Vec<_>>(), [1000; 4]);
     }
 }
