@@ -10,6 +10,7 @@ mod expression;
 mod group;
 mod judge;
 mod leftovers;
+mod no_number;
 mod number;
 
 use std::ffi::OsString;
@@ -31,8 +32,9 @@ use crate::evidence::{Failure, Order, Outcome, Remains, Trial};
 use crate::shape::DEFAULT;
 pub use execute::{Execution, Surroundings, execute, stdin};
 pub use expression::expression;
-pub use judge::{Judge, Limits, Metric, MetricError, NoNumber, Written, last_number};
+pub use judge::{Judge, Limits, Metric, MetricError, Written, last_number};
 use leftovers::Leftovers;
+pub use no_number::NoNumber;
 pub use number::{Decimal, NumberError, number};
 
 /// Lines kept of the output of a run that failed.

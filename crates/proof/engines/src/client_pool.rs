@@ -1,4 +1,4 @@
-//! Clients at work: a thread for each session, the calling thread listening to them and to the
+//! A pool of clients: a thread for each session, the calling thread listening to them and to the
 //! user. Whatever ends the work ends all of it, and what was finished before has been told.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,29 +27,29 @@ pub enum End {
     Failed(EngineError),
 }
 
-/// What all workers know.
+/// What all clients share.
 #[derive(Debug, Default)]
 struct Common {
     over: AtomicBool,
     lost: Mutex<Option<String>>,
 }
 
-/// One worker among the others.
+/// One client among the others.
 #[derive(Debug)]
-pub struct Member<'a, E> {
+pub struct Client<'a, E> {
     events: Sender<E>,
     common: &'a Common,
 }
 
-impl<E> Member<'_, E> {
+impl<E> Client<'_, E> {
     /// Whether to stop working.
     pub fn is_over(&self) -> bool {
         self.common.over.load(Ordering::Relaxed)
     }
 
     /// Tells the listener.
-    pub fn tell(&self, event: E) {
-        // The listener listens until all workers are gone.
+    pub fn send(&self, event: E) {
+        // The listener listens until all clients are gone.
         let _ = self.events.send(event);
     }
 
@@ -84,11 +84,11 @@ impl<E> Member<'_, E> {
 }
 
 /// Lets every session work in a thread of its own until all are done.
-pub fn work<E: Send>(
+pub fn run_clients<E: Send>(
     engine: &dyn Engine,
     sessions: &mut [Box<dyn Session>],
     stop: &AtomicBool,
-    worker: impl Fn(&mut dyn Session, &Member<'_, E>) + Sync,
+    worker: impl Fn(&mut dyn Session, &Client<'_, E>) + Sync,
     listen: &mut dyn FnMut(E),
 ) -> End {
     let (events, heard) = mpsc::channel();
@@ -97,18 +97,18 @@ pub fn work<E: Send>(
     let mut interrupted = false;
     thread::scope(|scope| {
         for session in sessions {
-            let member = Member { events: events.clone(), common: &common };
+            let client = Client { events: events.clone(), common: &common };
             let worker = &worker;
             let thread = thread::Builder::new()
                 .name("client".to_owned())
-                .spawn_scoped(scope, move || worker(session.as_mut(), &member));
+                .spawn_scoped(scope, move || worker(session.as_mut(), &client));
             if let Err(error) = thread {
                 common.over.store(true, Ordering::Relaxed);
                 started = Err(EngineError::Thread(error));
                 break;
             }
         }
-        // The workers hold the others: the channel ends with the last of them.
+        // The clients hold the others: the channel ends with the last of them.
         drop(events);
         loop {
             match heard.recv_timeout(TICK) {
