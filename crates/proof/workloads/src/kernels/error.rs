@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{Kernel, Place};
+use super::kernel::Kernel;
+use super::place::Place;
 use crate::WorkloadError;
 use crate::size::Grouped;
 

@@ -18,7 +18,9 @@
 //! computation that uses none of its memory.
 
 pub mod area;
+mod cache_hits;
 pub mod clock;
+mod controllers_and_links;
 pub mod crew;
 mod error;
 mod figures;
@@ -29,6 +31,7 @@ mod loops;
 mod outcome;
 mod place;
 pub mod prediction;
+mod registry;
 mod stage;
 
 mod burst;

@@ -1,12 +1,11 @@
 //! What W1 and W2 have in common: load, aggregate, finalise, each by all threads.
 
-use std::num::NonZeroUsize;
-
-use serde::Serialize;
+mod need;
+mod options;
 
 use crate::answer::{Answer, Row};
 use crate::data::{DataSet, Record};
-use crate::memory::{self, Need, peak_rss_bytes};
+use crate::memory::{self, peak_rss_bytes};
 use crate::outcome::{Figures, Outcome};
 use crate::size::Grouped;
 use crate::slices::Slices;
@@ -14,45 +13,8 @@ use crate::table::CHUNK;
 use crate::team::{self, Worker};
 use crate::{WorkloadError, check};
 
-/// What is computed per group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
-    /// W2: the number of records.
-    Count,
-    /// W1: the median of the values. Of an even number of values it is the mean of the
-    /// middle two, as in SQL engines; rows hold twice the median, which is an integer.
-    Median,
-}
-
-/// Which thread fills the input table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Load {
-    /// Each thread fills the slice that it will read.
-    #[default]
-    Threads,
-    /// The main thread fills everything.
-    Main,
-}
-
-/// How to run W1 or W2.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Options {
-    /// The input table.
-    #[serde(flatten)]
-    pub set: DataSet,
-    /// Number of threads, the main thread being one of them.
-    #[serde(skip)]
-    pub threads: NonZeroUsize,
-    /// Which thread fills the input table.
-    pub load: Load,
-    /// The number of groups for which the hash table is made, as a query optimiser
-    /// estimates it; a table that is too small grows.
-    pub estimate: u64,
-    /// Whether to compute the answer a second time, independently, and compare.
-    #[serde(skip)]
-    pub check: bool,
-}
+pub use self::need::{Need, TABLE_BYTES_PER_GROUP};
+pub use self::options::{Function, Load, Options};
 
 /// An aggregation over the shared table.
 pub trait Aggregate: Sync {
