@@ -69,7 +69,7 @@ pub enum KernelError {
     #[error(
         "this process may use no CPU of a node with memory; widen its cpuset (cpuset.cpus, cpuset.mems)"
     )]
-    NoSeat,
+    NoCpu,
     /// Memory that the kernel does not give or place.
     #[error("{what} failed ({cause}); {remedy}")]
     Placement {

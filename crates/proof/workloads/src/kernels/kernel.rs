@@ -70,7 +70,7 @@ impl Kernel {
         }
     }
 
-    /// Its illness in a line.
+    /// Its pathology in a line.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl Kernel {
         }
     }
 
-    /// The placements it takes beside `best`, the illness first.
+    /// The placements it takes beside `best`, the pathology first.
     #[must_use]
     pub const fn places(self) -> &'static [Place] {
         use Place::{

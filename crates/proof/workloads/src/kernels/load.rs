@@ -3,7 +3,7 @@
 
 use numapilot_topology::CpuId;
 
-use super::crew::Seat;
+use super::pinned_threads::CpuSlot;
 
 /// Bytes of a line.
 pub(super) const LINE_BYTES: f64 = 64.0;
@@ -78,9 +78,9 @@ pub struct Load {
 }
 
 impl Load {
-    /// What a thread does that sits there.
+    /// The load of a thread that is pinned there.
     #[must_use]
-    pub fn new(seat: Seat, compute_ns: f64, accesses: Vec<Access>) -> Self {
-        Self { node: seat.node, cpu: seat.cpu, compute_ns, accesses }
+    pub fn new(slot: CpuSlot, compute_ns: f64, accesses: Vec<Access>) -> Self {
+        Self { node: slot.node, cpu: slot.cpu, compute_ns, accesses }
     }
 }

@@ -3,9 +3,9 @@
 use numapilot_lab_model::Model;
 
 use super::area::{HUGE_WORDS, page_bytes};
-use super::crew::Crew;
+use super::pinned_threads::PinnedThreads;
 use super::{
-    Illness, Kernel, KernelError, Options, Place, burst, good_local, gups, huge_false_sharing,
+    Kernel, KernelError, Options, Pathology, Place, burst, good_local, gups, huge_false_sharing,
     init_readall, init_slices, pipe, probe, read_mostly, rotate, skew, swapped,
 };
 
@@ -16,7 +16,7 @@ impl Kernel {
         place: Place,
         options: &Options,
         model: Option<&Model>,
-        crew: &Crew,
+        pinned: &PinnedThreads,
     ) -> Result<Place, KernelError> {
         if place != Place::Best {
             let taken = self.places().contains(&place);
@@ -30,7 +30,7 @@ impl Kernel {
             Self::ThpFalseSharing => Place::Split,
             Self::Skew => Place::WeightedInterleave,
             Self::Pipe => Place::Consumer,
-            Self::ReadMostly => read_mostly::best(options, model, crew),
+            Self::ReadMostly => read_mostly::best(options, model, pinned),
             // Decided while it runs.
             Self::Rotate => Place::Best,
         })
@@ -41,23 +41,23 @@ impl Kernel {
         self,
         options: &Options,
         place: Place,
-        crew: &Crew,
-    ) -> Result<Box<dyn Illness>, KernelError> {
+        pinned: &PinnedThreads,
+    ) -> Result<Box<dyn Pathology>, KernelError> {
         Ok(match self {
-            Self::Init1Readall => Box::new(init_readall::InitReadall::new(options, place, crew)?),
-            Self::Init1Slices => Box::new(init_slices::InitSlices::new(options, place, crew)?),
-            Self::Probe => Box::new(probe::Probe::new(options, place, crew)?),
-            Self::Gups => Box::new(gups::Gups::new(options, place, crew)?),
-            Self::Swapped => Box::new(swapped::Swapped::new(options, place, crew)?),
-            Self::Rotate => Box::new(rotate::Rotate::new(options, place, crew)?),
-            Self::Burst => Box::new(burst::Burst::new(options, place, crew)?),
-            Self::GoodLocal => Box::new(good_local::GoodLocal::new(options, place, crew)?),
+            Self::Init1Readall => Box::new(init_readall::InitReadall::new(options, place, pinned)?),
+            Self::Init1Slices => Box::new(init_slices::InitSlices::new(options, place, pinned)?),
+            Self::Probe => Box::new(probe::Probe::new(options, place, pinned)?),
+            Self::Gups => Box::new(gups::Gups::new(options, place, pinned)?),
+            Self::Swapped => Box::new(swapped::Swapped::new(options, place, pinned)?),
+            Self::Rotate => Box::new(rotate::Rotate::new(options, place, pinned)?),
+            Self::Burst => Box::new(burst::Burst::new(options, place, pinned)?),
+            Self::GoodLocal => Box::new(good_local::GoodLocal::new(options, place, pinned)?),
             Self::ThpFalseSharing => {
-                Box::new(huge_false_sharing::HugeFalseSharing::new(options, place, crew)?)
+                Box::new(huge_false_sharing::HugeFalseSharing::new(options, place, pinned)?)
             }
-            Self::Skew => Box::new(skew::Skew::new(options, place, crew)?),
-            Self::ReadMostly => Box::new(read_mostly::ReadMostly::new(options, place, crew)?),
-            Self::Pipe => Box::new(pipe::Pipe::new(options, place, crew)?),
+            Self::Skew => Box::new(skew::Skew::new(options, place, pinned)?),
+            Self::ReadMostly => Box::new(read_mostly::ReadMostly::new(options, place, pinned)?),
+            Self::Pipe => Box::new(pipe::Pipe::new(options, place, pinned)?),
         })
     }
 
@@ -73,9 +73,9 @@ impl Kernel {
     }
 
     /// How many times its size it needs.
-    pub(super) fn areas(self, place: Place, crew: &Crew) -> u64 {
+    pub(super) fn areas(self, place: Place, pinned: &PinnedThreads) -> u64 {
         let copies = match place {
-            Place::Replicate | Place::Best => crew.memory().len() as u64,
+            Place::Replicate | Place::Best => pinned.memory().len() as u64,
             _ => 0,
         };
         match self {
