@@ -18,13 +18,13 @@ use numapilot_observe::thread_group::task_with_memory;
 use numapilot_sys::{affinity, process};
 use numapilot_topology::CpuSet;
 
-use super::crew::Seen;
 use super::obstacle::{LIBRARY, obstacle_of};
+use super::pinner::Seen;
 use crate::ancestors;
 
 /// The living processes of a run.
 #[derive(Debug)]
-pub struct Family {
+pub struct ProcessTree {
     members: HashMap<i32, Member>,
     strangers: HashSet<i32>,
     newest: Option<u32>,
@@ -57,8 +57,8 @@ impl Member {
     }
 }
 
-impl Family {
-    /// The family of a program that was just started and not waited for yet. The occupancy table
+impl ProcessTree {
+    /// The process tree of a program that was just started and not waited for yet. The occupancy table
     /// tells who pins itself.
     pub fn new(program: i32, occupancy: Option<PathBuf>) -> Self {
         let started = start_time(program);
@@ -81,7 +81,7 @@ impl Family {
             .ok()
             .and_then(|text| text.split_whitespace().last()?.parse().ok());
         if newest < self.newest {
-            // Ids start again: those of strangers may be given to the family.
+            // Ids start again: those of strangers may be given to the run.
             self.strangers.clear();
         }
         newest != std::mem::replace(&mut self.newest, newest) || newest.is_none()
@@ -266,18 +266,18 @@ mod tests {
     fn children_join_and_the_dead_leave() {
         let mut shell = Command::new("sh").args(["-c", "sleep 600; true"]).spawn().unwrap();
         let pid = i32::try_from(shell.id()).unwrap();
-        let mut family = Family::new(pid, None);
-        assert!(family.has_news());
-        while family.members.len() < 2 {
-            family.update();
+        let mut tree = ProcessTree::new(pid, None);
+        assert!(tree.has_news());
+        while tree.members.len() < 2 {
+            tree.update();
         }
-        let sleeper = *family.members.keys().find(|member| **member != pid).unwrap();
+        let sleeper = *tree.members.keys().find(|member| **member != pid).unwrap();
         assert_eq!(parent_and_start(sleeper).unwrap().0, pid);
-        while !family.in_need().iter().any(|(member, _)| *member == sleeper) {}
+        while !tree.in_need().iter().any(|(member, _)| *member == sleeper) {}
         process::PidFd::open(sleeper).unwrap().signal(libc::SIGKILL).unwrap();
         shell.wait().unwrap();
-        while !family.is_empty() {
-            family.update();
+        while !tree.is_empty() {
+            tree.update();
         }
     }
 
@@ -299,12 +299,12 @@ mod tests {
         let daemon: i32 = fs::read_to_string(daemon).unwrap().trim().parse().unwrap();
         let fd = process::PidFd::open(daemon).unwrap();
         let is_known = |occupancy: Option<&Path>, waits: bool| {
-            let mut family = Family::new(pid, occupancy.map(Path::to_owned));
-            family.update();
-            while waits && !family.members.contains_key(&daemon) && Instant::now() < deadline {
-                family.update();
+            let mut tree = ProcessTree::new(pid, occupancy.map(Path::to_owned));
+            tree.update();
+            while waits && !tree.members.contains_key(&daemon) && Instant::now() < deadline {
+                tree.update();
             }
-            family.members.contains_key(&daemon)
+            tree.members.contains_key(&daemon)
         };
         let other = directory.path().join("other");
         let known = [
@@ -327,13 +327,13 @@ mod tests {
         let mut command = Command::new("sleep");
         let mut sleeper = command.arg("600").env("LD_PRELOAD", &pipe).spawn().unwrap();
         let pid = i32::try_from(sleeper.id()).unwrap();
-        let mut family = Family::new(pid, None);
+        let mut tree = ProcessTree::new(pid, None);
         for _ in 0..100 {
-            assert_eq!(family.in_need(), []);
+            assert_eq!(tree.in_need(), []);
         }
         // Something that is no library: the loader says so and goes on.
         fs::write(&pipe, "nothing").unwrap();
-        while family.in_need().is_empty() {}
+        while tree.in_need().is_empty() {}
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
     }

@@ -34,7 +34,7 @@ enum Place {
 
 /// All threads that are placed from outside.
 #[derive(Debug)]
-pub struct Crew {
+pub struct Pinner {
     order: Vec<CpuId>,
     all: CpuSet,
     occupancy: HashMap<CpuId, u32>,
@@ -47,7 +47,7 @@ pub struct Crew {
     pub refused: u32,
 }
 
-impl Crew {
+impl Pinner {
     pub fn new(order: Vec<CpuId>) -> Self {
         Self {
             all: order.iter().copied().collect(),
@@ -159,8 +159,8 @@ mod tests {
 
     use super::*;
 
-    fn crew() -> Crew {
-        Crew::new([0, 4, 1, 5].map(CpuId).to_vec())
+    fn pinner() -> Pinner {
+        Pinner::new([0, 4, 1, 5].map(CpuId).to_vec())
     }
 
     fn seen(tid: i32, cpus: &str) -> Seen {
@@ -169,52 +169,52 @@ mod tests {
 
     #[test]
     fn the_only_thread_waits_and_the_first_of_two_is_first() {
-        let mut crew = crew();
-        assert_eq!(crew.decide(1, &[seen(1, "0-7")]), []);
-        let orders = crew.decide(1, &[seen(1, "0-7"), seen(2, "0-7")]);
+        let mut pinner = pinner();
+        assert_eq!(pinner.decide(1, &[seen(1, "0-7")]), []);
+        let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7")]);
         assert_eq!(orders, [Order::Pin(1, CpuId(0)), Order::Pin(2, CpuId(4))]);
-        assert_eq!(crew.decide(1, &[seen(1, "0"), seen(2, "4")]), []);
-        assert_eq!((crew.placed, crew.pins_itself), (2, 0));
+        assert_eq!(pinner.decide(1, &[seen(1, "0"), seen(2, "4")]), []);
+        assert_eq!((pinner.placed, pinner.pins_itself), (2, 0));
     }
 
     #[test]
     fn a_thread_that_inherited_our_cpu_is_placed_anew() {
-        let mut crew = crew();
-        crew.decide(1, &[seen(1, "0-7"), seen(2, "0-7")]);
-        let orders = crew.decide(1, &[seen(1, "0"), seen(2, "4"), seen(3, "4")]);
+        let mut pinner = pinner();
+        pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7")]);
+        let orders = pinner.decide(1, &[seen(1, "0"), seen(2, "4"), seen(3, "4")]);
         assert_eq!(orders, [Order::Pin(3, CpuId(1))]);
         // A child process of a placed thread counts its CPUs first.
-        assert_eq!(crew.decide(9, &[seen(9, "4")]), [Order::Free(9)]);
+        assert_eq!(pinner.decide(9, &[seen(9, "4")]), [Order::Free(9)]);
     }
 
     #[test]
     fn the_programs_own_choice_is_left_alone() {
-        let mut crew = crew();
-        let orders = crew.decide(1, &[seen(1, "0-7"), seen(2, "0-1"), seen(3, "7")]);
+        let mut pinner = pinner();
+        let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-1"), seen(3, "7")]);
         assert_eq!(orders, [Order::Pin(1, CpuId(0))]);
-        assert_eq!(crew.pins_itself, 2);
+        assert_eq!(pinner.pins_itself, 2);
         // And a later one, which gives the CPU back.
-        assert_eq!(crew.decide(1, &[seen(1, "6"), seen(2, "0-1"), seen(3, "7")]), []);
-        assert_eq!(crew.pins_itself, 3);
-        let orders = crew.decide(2, &[seen(20, "0-7"), seen(21, "0-7")]);
+        assert_eq!(pinner.decide(1, &[seen(1, "6"), seen(2, "0-1"), seen(3, "7")]), []);
+        assert_eq!(pinner.pins_itself, 3);
+        let orders = pinner.decide(2, &[seen(20, "0-7"), seen(21, "0-7")]);
         assert_eq!(orders[0], Order::Pin(20, CpuId(0)));
     }
 
     #[test]
     fn what_the_kernel_refuses_is_not_tried_again() {
-        let mut crew = crew();
-        crew.decide(1, &[seen(1, "0-7"), seen(2, "0-7")]);
-        crew.refuse(1, 2);
-        assert_eq!(crew.decide(1, &[seen(1, "0"), seen(2, "0-7")]), []);
-        assert_eq!((crew.placed, crew.refused), (1, 1));
+        let mut pinner = pinner();
+        pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7")]);
+        pinner.refuse(1, 2);
+        assert_eq!(pinner.decide(1, &[seen(1, "0"), seen(2, "0-7")]), []);
+        assert_eq!((pinner.placed, pinner.refused), (1, 1));
     }
 
     proptest! {
-        /// Threads come and go; the living ones sit level as far as the gone ones allow, and
+        /// Threads come and go; the living ones are spread evenly as far as the gone ones allow, and
         /// what is counted is what lives.
         #[test]
         fn occupancy_is_the_number_of_living_threads(steps in proptest::collection::vec(2usize..20, 1..30)) {
-            let mut crew = crew();
+            let mut pinner = pinner();
             let mut affinity: HashMap<i32, CpuSet> = HashMap::new();
             for count in steps {
                 let threads: Vec<Seen> = (0..i32::try_from(count).unwrap())
@@ -224,16 +224,16 @@ mod tests {
                     })
                     .collect();
                 affinity.retain(|tid, _| threads.iter().any(|t| t.tid == *tid));
-                for order in crew.decide(1, &threads) {
+                for order in pinner.decide(1, &threads) {
                     if let Order::Pin(tid, cpu) = order {
                         affinity.insert(tid, [cpu].into_iter().collect());
                     }
                 }
-                prop_assert_eq!(crew.occupancy.values().sum::<u32>() as usize, count);
-                prop_assert_eq!(crew.pins_itself, 0);
+                prop_assert_eq!(pinner.occupancy.values().sum::<u32>() as usize, count);
+                prop_assert_eq!(pinner.pins_itself, 0);
             }
-            crew.end(1);
-            prop_assert_eq!(crew.occupancy.values().sum::<u32>(), 0);
+            pinner.end(1);
+            prop_assert_eq!(pinner.occupancy.values().sum::<u32>(), 0);
         }
     }
 }
