@@ -1,12 +1,12 @@
-//! Several targets on one machine: who gets which CPUs, when it is known how many each has.
+//! The assignment of CPUs to several targets on one machine, once it is known how many each gets.
 
 use numapilot_topology::{CpuId, CpuSet};
 
 use crate::layout::{Layout, NodeUses};
 
-/// One target.
+/// What the assignment knows of one target.
 #[derive(Clone, Debug)]
-pub struct Seat<'a> {
+pub struct Request<'a> {
     /// The order in which it gets CPUs.
     pub layout: &'a Layout,
     /// CPUs that it may have.
@@ -21,31 +21,32 @@ pub struct Seat<'a> {
     pub minimum: u32,
 }
 
-/// CPUs for each target: no CPU twice, nobody more than is granted, and nobody below his
-/// minimum as long as another has more than his.
+/// CPUs for each target. No CPU is assigned twice. No target holds more CPUs than its grant, or
+/// fewer than its minimum while another exceeds its own.
 #[must_use]
-pub fn seat(seats: &[Seat<'_>]) -> Vec<CpuSet> {
+pub fn assign_cpus(requests: &[Request<'_>]) -> Vec<CpuSet> {
     let mut taken = CpuSet::new();
-    let mut all: Vec<CpuSet> = Vec::with_capacity(seats.len());
+    let mut all: Vec<CpuSet> = Vec::with_capacity(requests.len());
     // Nobody moves who need not.
-    for seat in seats {
-        let own = seat.held.intersection(seat.available).difference(&taken);
-        let kept = seat.layout.choose(&own, seat.granted.min(count(&own)), &own, seat.uses);
+    for request in requests {
+        let own = request.held.intersection(request.available).difference(&taken);
+        let kept =
+            request.layout.choose(&own, request.granted.min(count(&own)), &own, request.uses);
         taken = taken.union(&kept);
         all.push(kept);
     }
     // Who has the least to choose from is first.
-    let mut order: Vec<usize> = (0..seats.len()).collect();
-    order.sort_by_key(|at| seats[*at].available.len());
+    let mut order: Vec<usize> = (0..requests.len()).collect();
+    order.sort_by_key(|at| requests[*at].available.len());
     for &at in &order {
-        let seat = &seats[at];
-        let free = seat.available.difference(&taken).union(&all[at]);
-        all[at] = seat.layout.choose(&all[at], seat.granted, &free, seat.uses);
+        let request = &requests[at];
+        let free = request.available.difference(&taken).union(&all[at]);
+        all[at] = request.layout.choose(&all[at], request.granted, &free, request.uses);
         taken = taken.union(&all[at]);
     }
     for at in order {
-        while count(&all[at]) < seats[at].minimum {
-            let Some((from, cpu)) = spare(seats, &all, at) else { break };
+        while count(&all[at]) < requests[at].minimum {
+            let Some((from, cpu)) = spare(requests, &all, at) else { break };
             all[from].remove(cpu);
             all[at].insert(cpu);
         }
@@ -54,10 +55,10 @@ pub fn seat(seats: &[Seat<'_>]) -> Vec<CpuSet> {
 }
 
 /// A CPU that `for_whom` may have, of a target that has more than it must.
-fn spare(seats: &[Seat<'_>], all: &[CpuSet], for_whom: usize) -> Option<(usize, CpuId)> {
-    (0..seats.len())
-        .filter(|at| *at != for_whom && count(&all[*at]) > seats[*at].minimum)
-        .find_map(|at| Some((at, all[at].intersection(seats[for_whom].available).first()?)))
+fn spare(requests: &[Request<'_>], all: &[CpuSet], for_whom: usize) -> Option<(usize, CpuId)> {
+    (0..requests.len())
+        .filter(|at| *at != for_whom && count(&all[*at]) > requests[*at].minimum)
+        .find_map(|at| Some((at, all[at].intersection(requests[for_whom].available).first()?)))
 }
 
 fn count(cpus: &CpuSet) -> u32 {
@@ -80,7 +81,7 @@ mod tests {
         let first: CpuSet = CpuSet::parse_list("0").unwrap();
         let uses = NodeUses::new();
         let none = CpuSet::new();
-        let large = Seat {
+        let large = Request {
             layout: &layout,
             available: &everything,
             held: &everything,
@@ -88,14 +89,14 @@ mod tests {
             granted: 3,
             minimum: 1,
         };
-        let small = Seat { available: &first, held: &none, granted: 1, ..large.clone() };
-        let seated = seat(&[large, small]);
-        assert_eq!((seated[0].to_string(), seated[1].to_string()), ("1-2".into(), "0".into()));
+        let small = Request { available: &first, held: &none, granted: 1, ..large.clone() };
+        let assigned = assign_cpus(&[large, small]);
+        assert_eq!((assigned[0].to_string(), assigned[1].to_string()), ("1-2".into(), "0".into()));
     }
 
     proptest! {
         #[test]
-        fn no_cpu_twice_and_nobody_below_his_minimum(
+        fn no_cpu_is_assigned_twice_and_every_target_has_its_minimum(
             targets in proptest::collection::vec((any::<u16>(), 1u32..4, 0u32..16), 1..5),
             sparse in any::<bool>()
         ) {
@@ -105,19 +106,19 @@ mod tests {
             let layout = Layout::of(&machine, &everything, spread);
             let held: Vec<CpuSet> = targets.iter().map(|(bits, ..)| CpuSet::from_words(&[(*bits).into()])).collect();
             let uses = NodeUses::new();
-            let claims: Vec<crate::share::Claim> = targets.iter()
-                .map(|(_, minimum, wanted)| crate::share::Claim { minimum: *minimum, wanted: *wanted, weight: 1 })
+            let demands: Vec<crate::allocation::Demand> = targets.iter()
+                .map(|(_, minimum, wanted)| crate::allocation::Demand { minimum: *minimum, wanted: *wanted, weight: 1 })
                 .collect();
-            let granted = crate::share::share(&claims, 16);
-            let seats: Vec<Seat<'_>> = held.iter().zip(&claims).zip(&granted)
-                .map(|((held, claim), granted)| Seat {
+            let granted = crate::allocation::allocate_cores(&demands, 16);
+            let requests: Vec<Request<'_>> = held.iter().zip(&demands).zip(&granted)
+                .map(|((held, demand), granted)| Request {
                     layout: &layout, available: &everything, held, uses: &uses,
-                    granted: *granted, minimum: claim.minimum,
+                    granted: *granted, minimum: demand.minimum,
                 })
                 .collect();
-            let seated = seat(&seats);
+            let assigned = assign_cpus(&requests);
             let mut taken = CpuSet::new();
-            for (cpus, granted) in seated.iter().zip(&granted) {
+            for (cpus, granted) in assigned.iter().zip(&granted) {
                 prop_assert!(cpus.intersection(&taken).is_empty());
                 taken = taken.union(cpus);
                 prop_assert_eq!(count(cpus), *granted);

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 /// More than any of these files has.
 const MOST_BYTES: usize = 4096;
 
-/// One that stays open.
+/// A file that stays open.
 #[derive(Debug)]
-pub struct Kept(File);
+pub struct CachedProcFile(File);
 
-impl Kept {
+impl CachedProcFile {
     /// Opens it.
     ///
     /// # Errors
@@ -39,21 +39,21 @@ impl Kept {
 /// Some of them, of which only whether they have changed is of interest.
 #[derive(Debug, Default)]
 pub struct Watch {
-    files: Vec<(Option<Kept>, Option<String>)>,
+    files: Vec<(Option<CachedProcFile>, Option<String>)>,
 }
 
 impl Watch {
     /// Begins with a change: nothing has been looked at yet.
     #[must_use]
     pub fn of(paths: &[PathBuf]) -> Self {
-        Self { files: paths.iter().map(|path| (Kept::open(path).ok(), None)).collect() }
+        Self { files: paths.iter().map(|path| (CachedProcFile::open(path).ok(), None)).collect() }
     }
 
     /// Whether any has another text than at the last call, or none that can be read.
     pub fn has_changed(&mut self) -> bool {
         let mut changed = false;
-        for (kept, before) in &mut self.files {
-            let now = kept.as_ref().and_then(|kept| kept.read().ok());
+        for (file, before) in &mut self.files {
+            let now = file.as_ref().and_then(|file| file.read().ok());
             changed |= now.is_none() || now != *before;
             *before = now;
         }

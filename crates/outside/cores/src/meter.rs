@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use numapilot_observe::Tree;
 
+use crate::cached_proc_file::CachedProcFile;
 use crate::decide::Load;
-use crate::kept::Kept;
 use crate::pace::{OFTEN, Pace};
 use crate::traffic::Traffic;
 
@@ -26,15 +26,15 @@ const FRESH_TICKS: u32 = 3;
 /// The accounts of a group in cgroup v2.
 #[derive(Debug)]
 struct Group {
-    usage: Kept,
+    usage: CachedProcFile,
     /// `None` on a kernel without PSI.
-    pressure: Option<Kept>,
+    pressure: Option<CachedProcFile>,
 }
 
 impl Group {
     fn at(path: &Path) -> Option<Self> {
-        let usage = Kept::open(&path.join("cpu.stat")).ok()?;
-        Some(Self { usage, pressure: Kept::open(&path.join("cpu.pressure")).ok() })
+        let usage = CachedProcFile::open(&path.join("cpu.stat")).ok()?;
+        Some(Self { usage, pressure: CachedProcFile::open(&path.join("cpu.pressure")).ok() })
     }
 
     /// What its processes have used; `None` when it is gone.
