@@ -15,8 +15,8 @@
 //! that brings 5 %.
 
 use super::access::One;
-use super::lanes::sum;
 use super::owner::wilson_lower;
+use super::simd_sums::sum;
 use crate::nodes::Nodes;
 
 /// Share of pairs that must agree beyond doubt.

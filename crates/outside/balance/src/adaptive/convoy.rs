@@ -1,23 +1,24 @@
-//! Whether accesses crowd: what a node uses at one time lies on one node, and on another at another time.
+//! Convoys: at one time, all accesses of a node go to the memory of one node, and at another time to
+//! that of another.
 //!
 //! Threads that go on from one part of memory to the next together, or that change nodes, wait for
 //! one path and one controller after the other, while those of the whole interval are used
-//! evenly. What is spread they use all at once. It shows by what a node's next access, to another
-//! page, goes to: to the same node as the last one, more often than accesses in any order would.
+//! evenly. What is spread they use all at once. A convoy shows in the home of a node's next access
+//! to another page: it is the home of the access before more often than in a random order.
 
 use crate::evidence::{Access, Page};
 
-/// Crowding from which on it is worth a trial, and below which one leaves off.
+/// Degrees of a convoy from which on pages are spread, and below which spreading ends.
 const MUCH: f64 = 0.3;
 const LITTLE: f64 = 0.1;
 
-/// Steps from one access to the next that chance would have led to another node, by which crowding is
+/// Steps from one access to the next that chance would have led to another node, by which convoy is
 /// known.
 const LEAST_STEPS: f64 = 100.0;
 
 /// Accesses as they came, each node's one after the other; nodes are positions.
 #[derive(Clone, Debug, Default)]
-pub struct Crowding {
+pub struct Convoy {
     /// By node that accesses: the last page, and where it was.
     last: Vec<Option<(Page, usize)>>,
     /// By node that accesses: steps that stayed on the same node.
@@ -26,7 +27,7 @@ pub struct Crowding {
     steps: Vec<u32>,
 }
 
-impl Crowding {
+impl Convoy {
     /// Begins anew, with so many nodes.
     pub fn begin(&mut self, nodes: usize) {
         self.last.clear();
@@ -78,8 +79,8 @@ mod tests {
 
     /// The degree of these accesses, `(page, from, home)`, between two nodes.
     fn degree(accesses: impl IntoIterator<Item = (u64, usize, usize)>, huge: bool) -> f64 {
-        let mut crowding = Crowding::default();
-        crowding.begin(2);
+        let mut convoy = Convoy::default();
+        convoy.begin(2);
         for (page, from, home) in accesses {
             let access = Access {
                 page: Page(page),
@@ -89,13 +90,13 @@ mod tests {
                 huge,
                 latency_ns: None,
             };
-            crowding.see(from, home, &access);
+            convoy.see(from, home, &access);
         }
-        crowding.degree()
+        convoy.degree()
     }
 
     #[test]
-    fn one_node_after_the_other_is_a_crowd() {
+    fn one_node_after_the_other_is_a_convoy() {
         // Four times 100 pages of each node, by both.
         let walk = || (0..1600u64).map(|n| (n, n as usize % 2, n as usize / 200 % 2));
         assert!(degree(walk(), false) > 0.95);
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spread_is_no_crowd() {
+    fn what_is_spread_is_no_convoy() {
         let spread = |n: u64| (n, 0, (n / 7 + n / 3) as usize % 2);
         assert!(degree((0..1600).map(spread), false) < 0.3);
         assert!(degree((0..1600).map(|n| (n, 0, n as usize % 2)), false) < 0.01);

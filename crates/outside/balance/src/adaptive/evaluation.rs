@@ -1,11 +1,11 @@
-//! Whether moves have helped.
+//! Evaluation and rollback of moves.
 //!
 //! After a round of moves what accesses to the moved pages cost is compared with what they
 //! cost before, over the next two rounds in which the pages are seen. Where it has not
 //! fallen by 5 %, and the program does not make a tenth more accesses in the same time, the moves
-//! are undone and nothing is moved for a while, longer each time. Pages that are given back and touched anew before that tell nothing. While pages are being spread
+//! are rolled back and nothing is moved for a while, longer each time. Pages that are given back and touched anew before that tell nothing. While pages are being spread
 //! the controller that they are taken from is still congested, and the queue is everybody's:
-//! what was spread is judged after the last moves of the series, and all of it as one. By the time
+//! what was spread is evaluated after the last moves of the series, and all of it as one. By the time
 //! of its last moves most of the queue is gone: what they bring is little, and little of it at their
 //! own pages.
 
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use numapilot_topology::NodeId;
 
 use super::access::One;
-use super::residence::RESIDENCE_NS;
+use super::migration_cooldown::COOLDOWN_NS;
 use super::sorted::seek;
 use crate::decision::{Moved, Order, Why};
 use crate::evidence::Region;
@@ -24,10 +24,10 @@ const MOST_AFTER: f64 = 0.95;
 /// Accesses per time that a program must make afterwards, of those before, where what they cost
 /// has not fallen: a sample tells the latency of one, and not how many are under way.
 const LEAST_FASTER: f64 = 1.1;
-/// Rounds after which a trial is judged.
+/// Rounds after which moves are evaluated.
 const ROUNDS: u32 = 2;
-/// How long a series may last whose moves are judged after its end.
-const LONGEST_SERIES_NS: u64 = RESIDENCE_NS / 3;
+/// How long a series may last whose moves are evaluated after its end.
+const LONGEST_SERIES_NS: u64 = COOLDOWN_NS / 3;
 /// Accesses by which a cost is known.
 const LEAST_ACCESSES: f64 = 30.0;
 /// The first pause, and the longest.
@@ -60,7 +60,7 @@ impl Cost {
 
 /// Moves of one round.
 #[derive(Clone, Debug)]
-struct Trial {
+struct Evaluation {
     began_ns: u64,
     /// Whether others may continue it.
     spreads: bool,
@@ -76,8 +76,8 @@ struct Trial {
     rounds: u32,
 }
 
-impl Trial {
-    /// Whether its pages do not live long enough to be judged.
+impl Evaluation {
+    /// Whether its pages do not live long enough to be evaluated.
     fn is_void(&self) -> bool {
         self.elsewhere >= LEAST_ACCESSES && self.elsewhere > self.after.accesses
     }
@@ -103,7 +103,7 @@ impl Trial {
     }
 
     /// Orders that bring its pages back, neighbours together.
-    fn undone(self) -> Vec<Order> {
+    fn rollback(self) -> Vec<Order> {
         let mut orders: Vec<Order> = Vec::new();
         for Moved { page, from: to, .. } in self.moved {
             match orders.last_mut() {
@@ -121,10 +121,10 @@ impl Trial {
     }
 }
 
-/// Rounds of moves that are not judged yet, and what follows from those that were.
+/// Rounds of moves that are not evaluated yet, and what follows from those that were.
 #[derive(Clone, Debug)]
-pub struct Trials {
-    open: VecDeque<Trial>,
+pub struct Evaluations {
+    open: VecDeque<Evaluation>,
     /// Regions in which memory is given back before a move of it can help.
     short_lived: Vec<Region>,
     /// Accesses of the program per time in the last interval.
@@ -133,7 +133,7 @@ pub struct Trials {
     paused_until_ns: u64,
 }
 
-impl Trials {
+impl Evaluations {
     pub const fn new() -> Self {
         Self {
             open: VecDeque::new(),
@@ -150,9 +150,12 @@ impl Trials {
         if moved.is_empty() {
             return;
         }
-        let lasts = |trial: &&mut Trial| now_ns - trial.began_ns < LONGEST_SERIES_NS;
-        self.open.iter_mut().filter(|_| spreading).filter(lasts).for_each(Trial::restart);
-        let series = self.open.iter_mut().find(|trial| spreading && trial.spreads && lasts(trial));
+        let lasts = |evaluation: &&mut Evaluation| now_ns - evaluation.began_ns < LONGEST_SERIES_NS;
+        self.open.iter_mut().filter(|_| spreading).filter(lasts).for_each(Evaluation::restart);
+        let series = self
+            .open
+            .iter_mut()
+            .find(|evaluation| spreading && evaluation.spreads && lasts(evaluation));
         if let Some(series) = series {
             series.moved.extend(moved);
             series.moved.sort_by_key(|moved| moved.page);
@@ -161,7 +164,7 @@ impl Trials {
         }
         let mut moved = moved.to_vec();
         moved.sort_unstable_by_key(|moved| moved.page);
-        self.open.push_back(Trial {
+        self.open.push_back(Evaluation {
             began_ns: now_ns,
             spreads: spreading,
             moved,
@@ -175,9 +178,9 @@ impl Trials {
     }
 
     /// Counts the accesses of an interval, which are in order of pages, at what each costs, of a
-    /// program that makes `rate` accesses per time (`None` where a source cannot tell), and judges
-    /// what can be: the orders that undo what did not help.
-    pub fn judge(
+    /// program that makes `rate` accesses per time (`None` where a source cannot tell), and evaluates
+    /// what can be: the orders that roll back what did not help.
+    pub fn evaluate(
         &mut self,
         nodes: &[NodeId],
         accesses: &[One],
@@ -186,46 +189,46 @@ impl Trials {
         now_ns: u64,
     ) -> Vec<Order> {
         self.rate = rate;
-        for trial in &mut self.open {
+        for evaluation in &mut self.open {
             let (mut seen, mut at) = (false, 0);
-            for Moved { page, to, .. } in &trial.moved {
+            for Moved { page, to, .. } in &evaluation.moved {
                 seek(accesses, &mut at, page, |one| &one.page);
                 for one in accesses[at..].iter().take_while(|one| one.page == *page) {
                     seen = true;
                     match nodes.get(one.home()) {
-                        Some(home) if home == to => trial.after.add(cost(one)),
-                        _ => trial.elsewhere += 1.0,
+                        Some(home) if home == to => evaluation.after.add(cost(one)),
+                        _ => evaluation.elsewhere += 1.0,
                     }
                 }
             }
             if seen {
-                trial.rounds += 1;
-                trial.rates_after += rate.unwrap_or(0.0);
+                evaluation.rounds += 1;
+                evaluation.rates_after += rate.unwrap_or(0.0);
             }
         }
-        let mut undo = Vec::new();
+        let mut rollback = Vec::new();
         let mut failed = false;
-        for trial in std::mem::take(&mut self.open) {
-            if trial.is_void() {
-                self.short_lived.extend(trial.moved.iter().map(|moved| moved.page.region()));
+        for evaluation in std::mem::take(&mut self.open) {
+            if evaluation.is_void() {
+                self.short_lived.extend(evaluation.moved.iter().map(|moved| moved.page.region()));
                 continue;
             }
-            match trial.failed() {
+            match evaluation.failed() {
                 Some(true) => {
                     failed = true;
-                    undo.extend(trial.undone());
+                    rollback.extend(evaluation.rollback());
                 }
                 Some(false) => self.pause_ns = PAUSE_NS,
                 // Nobody uses the pages any more: that says nothing.
-                None if now_ns.saturating_sub(trial.began_ns) > RESIDENCE_NS => {}
-                None => self.open.push_back(trial),
+                None if now_ns.saturating_sub(evaluation.began_ns) > COOLDOWN_NS => {}
+                None => self.open.push_back(evaluation),
             }
         }
         if failed {
             self.paused_until_ns = now_ns.saturating_add(self.pause_ns);
             self.pause_ns = (self.pause_ns * 2).min(LONGEST_PAUSE_NS);
         }
-        undo
+        rollback
     }
 
     /// Takes the regions whose memory turned out to live too shortly to be moved, in order.
@@ -258,39 +261,45 @@ mod tests {
     }
 
     /// Accesses to a page on node 1 that take so long each.
-    fn judged(trials: &mut Trials, page: u64, count: usize, ns: u32, now: u64) -> Vec<Order> {
+    fn evaluate(
+        evaluations: &mut Evaluations,
+        page: u64,
+        count: usize,
+        ns: u32,
+        now: u64,
+    ) -> Vec<Order> {
         let accesses = vec![One::new(Page(page), 0, 1, Some(ns)); count];
         let cost = |one: &One| Cost::of(1.0, one.latency_ns().map_or(0.0, f64::from));
-        trials.judge(&NODES, &accesses, cost, None, now)
+        evaluations.evaluate(&NODES, &accesses, cost, None, now)
     }
 
     #[test]
     fn what_helps_stays() {
-        let mut trials = Trials::new();
-        trials.begin(&[moved(1)], before(), false, 0);
+        let mut evaluations = Evaluations::new();
+        evaluations.begin(&[moved(1)], before(), false, 0);
         for now in 1..=2 {
-            assert_eq!(judged(&mut trials, 1, 50, 94, now), []);
+            assert_eq!(evaluate(&mut evaluations, 1, 50, 94, now), []);
         }
-        assert_eq!(trials.paused_until_ns(), 0);
-        assert!(trials.open.is_empty());
+        assert_eq!(evaluations.paused_until_ns(), 0);
+        assert!(evaluations.open.is_empty());
     }
 
     #[test]
     fn what_does_not_help_is_undone_and_the_pause_doubles() {
-        let mut trials = Trials::new();
+        let mut evaluations = Evaluations::new();
         for (round, pause) in [PAUSE_NS, 2 * PAUSE_NS, 4 * PAUSE_NS].into_iter().enumerate() {
             let now = round as u64 * 10;
-            trials.begin(
+            evaluations.begin(
                 &[moved(7), moved(6), moved(9), moved(511), moved(512)],
                 before(),
                 false,
                 now,
             );
-            assert_eq!(judged(&mut trials, 7, 50, 96, now + 1), []);
-            let orders = judged(&mut trials, 7, 50, 96, now + 2);
+            assert_eq!(evaluate(&mut evaluations, 7, 50, 96, now + 1), []);
+            let orders = evaluate(&mut evaluations, 7, 50, 96, now + 2);
             let ranges: Vec<_> = orders.iter().map(|o| (o.start.0, o.pages, o.to.0)).collect();
             assert_eq!(ranges, [(6, 2, 0), (9, 1, 0), (511, 1, 0), (512, 1, 0)]);
-            assert_eq!(trials.paused_until_ns(), now + 2 + pause);
+            assert_eq!(evaluations.paused_until_ns(), now + 2 + pause);
         }
     }
 
@@ -298,78 +307,80 @@ mod tests {
     #[test]
     fn what_lets_the_program_make_more_accesses_stays() {
         for (faster, undone) in [(1.05, 1), (1.2, 0)] {
-            let mut trials = Trials::new();
+            let mut evaluations = Evaluations::new();
             let accesses = [One::new(Page(1), 0, 1, Some(100)); 50];
-            let judge = |trials: &mut Trials, rate, now| {
-                trials.judge(&NODES, &accesses, |_| Cost::of(1.0, 100.0), Some(rate), now).len()
+            let rolled_back = |evaluations: &mut Evaluations, rate, now| {
+                evaluations
+                    .evaluate(&NODES, &accesses, |_| Cost::of(1.0, 100.0), Some(rate), now)
+                    .len()
             };
-            assert_eq!(judge(&mut trials, 1000.0, 0), 0);
-            trials.begin(&[moved(1)], before(), false, 0);
+            assert_eq!(rolled_back(&mut evaluations, 1000.0, 0), 0);
+            evaluations.begin(&[moved(1)], before(), false, 0);
             let rate = 1000.0 * faster;
-            assert_eq!([1, 2].map(|now| judge(&mut trials, rate, now)), [0, undone]);
-            assert!(trials.open.is_empty());
+            assert_eq!([1, 2].map(|now| rolled_back(&mut evaluations, rate, now)), [0, undone]);
+            assert!(evaluations.open.is_empty());
         }
     }
 
     #[test]
-    fn what_is_spread_is_judged_when_the_last_of_it_is() {
-        let (mut trials, second) = (Trials::new(), 1_000_000_000);
-        trials.begin(&[moved(1)], before(), true, 0);
+    fn what_is_spread_is_evaluated_when_the_last_of_it_is() {
+        let (mut evaluations, second) = (Evaluations::new(), 1_000_000_000);
+        evaluations.begin(&[moved(1)], before(), true, 0);
         for now in 1..=3 {
-            assert_eq!(judged(&mut trials, 1, 50, 200, now * second), []);
-            trials.begin(&[moved(1 + now)], before(), true, now * second);
+            assert_eq!(evaluate(&mut evaluations, 1, 50, 200, now * second), []);
+            evaluations.begin(&[moved(1 + now)], before(), true, now * second);
         }
         for now in 4..=5 {
-            assert_eq!(judged(&mut trials, 1, 50, 50, now * second), []);
+            assert_eq!(evaluate(&mut evaluations, 1, 50, 50, now * second), []);
         }
-        assert_eq!((trials.open.len(), trials.paused_until_ns()), (0, 0));
+        assert_eq!((evaluations.open.len(), evaluations.paused_until_ns()), (0, 0));
     }
 
     #[test]
     fn the_last_moves_of_a_series_need_not_help_by_themselves() {
-        let mut trials = Trials::new();
-        trials.begin(&[moved(1), moved(2)], before(), true, 0);
+        let mut evaluations = Evaluations::new();
+        evaluations.begin(&[moved(1), moved(2)], before(), true, 0);
         // By then the queue is gone: 50 accesses of 55 ns each.
-        trials.begin(&[moved(3)], Cost { accesses: 50.0, ns: 2750.0 }, true, 1);
+        evaluations.begin(&[moved(3)], Cost { accesses: 50.0, ns: 2750.0 }, true, 1);
         for now in 2..=3 {
-            assert_eq!(judged(&mut trials, 3, 50, 55, now), []);
+            assert_eq!(evaluate(&mut evaluations, 3, 50, 55, now), []);
         }
-        assert_eq!((trials.open.len(), trials.paused_until_ns()), (0, 0));
+        assert_eq!((evaluations.open.len(), evaluations.paused_until_ns()), (0, 0));
     }
 
     #[test]
-    fn a_series_without_end_is_judged_all_the_same() {
-        let mut trials = Trials::new();
-        trials.begin(&[moved(1)], before(), true, 0);
+    fn a_series_without_end_is_evaluated_all_the_same() {
+        let mut evaluations = Evaluations::new();
+        evaluations.begin(&[moved(1)], before(), true, 0);
         let mut now = LONGEST_SERIES_NS - 1;
         for undone in [0, 1] {
-            trials.begin(&[moved(2)], before(), true, now);
+            evaluations.begin(&[moved(2)], before(), true, now);
             now += 1;
-            assert_eq!(judged(&mut trials, 1, 50, 200, now).len(), undone);
+            assert_eq!(evaluate(&mut evaluations, 1, 50, 200, now).len(), undone);
         }
     }
 
     #[test]
-    fn pages_that_are_elsewhere_again_are_not_judged() {
-        let mut trials = Trials::new();
-        trials.begin(&[moved(1), moved(2)], before(), false, 0);
+    fn pages_that_are_elsewhere_again_are_not_evaluate() {
+        let mut evaluations = Evaluations::new();
+        evaluations.begin(&[moved(1), moved(2)], before(), false, 0);
         let at = |page, home| One::new(Page(page), 0, home, Some(2000));
         let accesses = [vec![at(1, 0); 60], vec![at(2, 1); 40]].concat();
-        assert_eq!(trials.judge(&NODES, &accesses, |_| Cost::of(1.0, 2000.0), None, 1), []);
-        assert!(trials.open.is_empty() && trials.paused_until_ns() == 0);
+        assert_eq!(evaluations.evaluate(&NODES, &accesses, |_| Cost::of(1.0, 2000.0), None, 1), []);
+        assert!(evaluations.open.is_empty() && evaluations.paused_until_ns() == 0);
         assert_eq!(
-            (trials.take_short_lived(), trials.take_short_lived()),
+            (evaluations.take_short_lived(), evaluations.take_short_lived()),
             (vec![Region(0)], vec![])
         );
     }
 
     #[test]
-    fn pages_that_nobody_uses_are_not_judged() {
-        let mut trials = Trials::new();
-        trials.begin(&[moved(1)], before(), false, 0);
-        assert_eq!(judged(&mut trials, 2, 500, 2000, 1), []);
-        assert_eq!(trials.open.len(), 1);
-        assert_eq!(judged(&mut trials, 1, 0, 0, RESIDENCE_NS + 1), []);
-        assert!(trials.open.is_empty());
+    fn pages_that_nobody_uses_are_not_evaluate() {
+        let mut evaluations = Evaluations::new();
+        evaluations.begin(&[moved(1)], before(), false, 0);
+        assert_eq!(evaluate(&mut evaluations, 2, 500, 2000, 1), []);
+        assert_eq!(evaluations.open.len(), 1);
+        assert_eq!(evaluate(&mut evaluations, 1, 0, 0, COOLDOWN_NS + 1), []);
+        assert!(evaluations.open.is_empty());
     }
 }

@@ -1,5 +1,4 @@
-//! Two things side by side: with a million accesses each takes so long that a second thread is worth
-//! being made.
+//! Fork and join: with a million accesses each of two tasks takes so long that a second thread pays.
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
@@ -8,8 +7,8 @@ use std::thread::{self, Builder};
 /// Accesses for which a second thread is made: to start one takes as long as some thousands of them.
 pub const MANY: usize = 100_000;
 
-/// Does both, at a time where there are `many` accesses to go through and a thread is to be had.
-pub fn both<A, B: Send>(
+/// Does both tasks, at one time where there are `many` accesses to go through and a thread is to be had.
+pub fn fork_join<A, B: Send>(
     many: bool,
     first: impl FnOnce() -> A,
     mut second: impl FnMut() -> B + Send,
@@ -51,11 +50,11 @@ mod tests {
     }
 
     #[test]
-    fn both_are_done_on_one_thread_or_two() {
+    fn both_tasks_are_done_on_one_thread_or_two() {
         for many in [false, true] {
             let own = thread::current().id();
             let (mut first, mut second) = (1, 2);
-            let (same, other) = both(
+            let (same, other) = fork_join(
                 many,
                 || {
                     first += 10;

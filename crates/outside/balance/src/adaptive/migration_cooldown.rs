@@ -1,4 +1,4 @@
-//! One order for a page in every residence: what was moved stays for a while, right or wrong,
+//! One order for a page in every cooldown: what was moved stays for a while, right or wrong,
 //! so that no page is carried to and fro.
 
 use super::counts::LONG_NS;
@@ -7,7 +7,7 @@ use crate::decision::Order;
 use crate::evidence::{Page, Region};
 
 /// How long a page stays where it was moved to.
-pub const RESIDENCE_NS: u64 = LONG_NS;
+pub const COOLDOWN_NS: u64 = LONG_NS;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Barred {
@@ -17,10 +17,10 @@ struct Barred {
     any_ns: u64,
 }
 
-/// What may not be moved yet, in order. It holds what was ordered within a residence and no more,
+/// What may not be moved yet, in order. It holds what was ordered within a cooldown and no more,
 /// which the token bucket bounds.
 #[derive(Clone, Debug, Default)]
-pub struct Residence {
+pub struct MigrationCooldown {
     pages: Vec<(Page, u64)>,
     regions: Vec<(Region, Barred)>,
     pruned_ns: u64,
@@ -33,7 +33,7 @@ pub struct Asked {
     regions: usize,
 }
 
-impl Residence {
+impl MigrationCooldown {
     fn region(&self, asked: &mut Asked, region: Region) -> Barred {
         let found = seek(&self.regions, &mut asked.regions, &region, |row| &row.0);
         if found { self.regions[asked.regions].1 } else { Barred::default() }
@@ -73,7 +73,7 @@ impl Residence {
 
     /// Forgets what may be moved again.
     pub fn prune(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.pruned_ns) >= RESIDENCE_NS / 10 {
+        if now_ns.saturating_sub(self.pruned_ns) >= COOLDOWN_NS / 10 {
             self.pruned_ns = now_ns;
             self.pages.retain(|(_, until)| now_ns < *until);
             self.regions.retain(|(_, b)| now_ns < b.whole_ns.max(b.any_ns));
@@ -106,22 +106,22 @@ mod tests {
 
     #[test]
     fn pages_and_regions_bar_each_other() {
-        let mut residence = Residence::default();
+        let mut cooldown = MigrationCooldown::default();
         let (region, page) = (Region(3), Region(3).start());
         let next = Page(page.0 + 1);
-        residence.bar(&[order(page, 1)], 10);
-        let allows = |residence: &Residence, page, now| {
-            residence.allows_page(&mut Asked::default(), page, now)
+        cooldown.bar(&[order(page, 1)], 10);
+        let allows = |cooldown: &MigrationCooldown, page, now| {
+            cooldown.allows_page(&mut Asked::default(), page, now)
         };
-        let all = |residence: &Residence, now| {
-            residence.allows_region(&mut Asked::default(), region, now)
+        let all = |cooldown: &MigrationCooldown, now| {
+            cooldown.allows_region(&mut Asked::default(), region, now)
         };
-        assert!(!allows(&residence, page, 9) && allows(&residence, page, 10));
-        assert!(!all(&residence, 9) && all(&residence, 10));
-        assert!(allows(&residence, next, 0));
-        residence.bar(&[order(page, Region::PAGES), order(page, 1)], 20);
-        assert!(!allows(&residence, next, 19) && !allows(&residence, page, 19));
-        residence.prune(RESIDENCE_NS);
-        assert!(residence.pages.is_empty() && residence.regions.is_empty());
+        assert!(!allows(&cooldown, page, 9) && allows(&cooldown, page, 10));
+        assert!(!all(&cooldown, 9) && all(&cooldown, 10));
+        assert!(allows(&cooldown, next, 0));
+        cooldown.bar(&[order(page, Region::PAGES), order(page, 1)], 20);
+        assert!(!allows(&cooldown, next, 19) && !allows(&cooldown, page, 19));
+        cooldown.prune(COOLDOWN_NS);
+        assert!(cooldown.pages.is_empty() && cooldown.regions.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use crate::evidence::{Page, Region};
 /// Pages that were accessed and what they should do. There can be a million: it has no memory of
 /// its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Unit {
+pub struct MigrationUnit {
     pub start: Page,
     /// Its accesses among all of the interval.
     pub(super) first: u32,
@@ -27,7 +27,7 @@ pub struct Unit {
     pub splits: bool,
 }
 
-impl Unit {
+impl MigrationUnit {
     /// How many pages it moves.
     pub const fn pages(&self) -> u32 {
         if self.is_region() { Region::PAGES } else { 1 }

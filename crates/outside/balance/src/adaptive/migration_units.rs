@@ -4,12 +4,12 @@ use super::Adaptive;
 use super::access::One;
 use super::accesses::Accesses;
 use super::agreement::{Agreement, sole};
-use super::both::{MANY, both, middle};
 use super::counts::{AHEAD, NO_ROOM};
+use super::fork_join::{MANY, fork_join, middle};
+use super::migration_cooldown::{Asked, COOLDOWN_NS};
+use super::migration_unit::MigrationUnit;
 use super::owner::owner;
-use super::residence::{Asked, RESIDENCE_NS};
 use super::sorted::seek;
-use super::unit::Unit;
 use super::weight::Weights;
 use crate::evidence::Region;
 use crate::nodes::Nodes;
@@ -29,7 +29,7 @@ pub fn divide(
     let middle = if many { middle(all, is_same) } else { all.len() };
     let mut units = std::mem::take(&mut accesses.units);
     units.clear();
-    let part = |mut units: Vec<Unit>, part: std::ops::Range<usize>| {
+    let part = |mut units: Vec<MigrationUnit>, part: std::ops::Range<usize>| {
         units.reserve(part.len());
         let mut divider = Divider::new(state, nodes, accesses, units, &cost, now_ns);
         let mut first = part.start;
@@ -40,7 +40,7 @@ pub fn divide(
         divider.units
     };
     let (mut units, more) =
-        both(many, || part(units, 0..middle), || part(Vec::new(), middle..all.len()));
+        fork_join(many, || part(units, 0..middle), || part(Vec::new(), middle..all.len()));
     units.extend(more);
     accesses.units = units;
 }
@@ -52,7 +52,7 @@ struct Divider<'a, C> {
     cost: C,
     huge: &'a [Region],
     now_ns: u64,
-    units: Vec<Unit>,
+    units: Vec<MigrationUnit>,
     /// Of the page of each access.
     slots: &'a [u32],
     huge_at: usize,
@@ -65,7 +65,7 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
         state: &'a Adaptive,
         nodes: &'a Nodes,
         accesses: &'a Accesses,
-        units: Vec<Unit>,
+        units: Vec<MigrationUnit>,
         cost: C,
         now_ns: u64,
     ) -> Self {
@@ -96,12 +96,12 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
             self.pages(accesses, first, (slot, owned));
             return;
         }
-        let movable = state.residence.allows_region(&mut self.asked, region, self.now_ns);
+        let movable = state.cooldown.allows_region(&mut self.asked, region, self.now_ns);
         // One that was not split when it should have been is moved as a whole.
         if huge && movable && state.can_split {
             let begun = self.units.len();
             let agreement = self.pages(accesses, first, (slot, None));
-            let lasted_ns = self.now_ns.saturating_sub(known.born_ns).min(RESIDENCE_NS);
+            let lasted_ns = self.now_ns.saturating_sub(known.born_ns).min(COOLDOWN_NS);
             // Where most is one node's, what the others save beside all of it being there.
             let cost = |one: &One| match owned.map(usize::from) {
                 Some(owner) if owner == one.from() || owner != one.home() => {
@@ -121,7 +121,7 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
             }
             self.units.truncate(begun);
         }
-        self.units.push(Unit {
+        self.units.push(MigrationUnit {
             start: region.start(),
             first: position(first),
             end: position(first + accesses.len()),
@@ -163,10 +163,10 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
             let owner = settled(known.short, lasting);
             agreement.add(known.long);
             let movable = known.born_ns.min(region_born_ns) < self.now_ns
-                && state.residence.allows_page(&mut self.asked, start, self.now_ns);
+                && state.cooldown.allows_page(&mut self.asked, start, self.now_ns);
             let count = position(same.len());
             let weight = weights.map_or(count.into(), |weights| weights.weight(count)) as f32;
-            self.units.push(Unit {
+            self.units.push(MigrationUnit {
                 start,
                 first,
                 end: at,

@@ -1,5 +1,5 @@
-//! Sums over nodes in lanes: additions that need not wait for each other. There can be a million
-//! pages, and each has a few.
+//! Sums over nodes by SIMD: the additions of the lanes do not wait for each other. There can be a
+//! million pages, and each has a few counts.
 
 const LANES: usize = 8;
 

@@ -1,45 +1,45 @@
-//! Which node is to take what several share: neighbours go to different nodes, all in turn, as often as
-//! each node's part of the load says.
+//! The node to which a page goes that several nodes share. Neighbouring pages go to different nodes,
+//! and each node gets as many as its weight, its part of the load, says.
 //!
-//! Threads that read the same array in order are at neighbouring pages. Where nodes are drawn by lot
-//! some of these lie on one node, whose controller has all these threads for a while, when another
-//! has none; loads that are even over an interval do not show it.
+//! Threads that read the same array in order use neighbouring pages at one time. If nodes were drawn
+//! at random, some of these pages would be on one node, and its controller would serve all of these
+//! threads for a while. Loads that are even over an interval do not show that.
 //!
-//! Source: the smooth weighted round robin of load balancers, by which nobody waits longer for his
-//! turn than by his weight.
+//! Source: the smooth weighted round robin of load balancers, in which no node waits longer for its
+//! turn than its weight says.
 
 use std::cell::OnceCell;
 
 use crate::evidence::Page;
 
-/// Turns of each node, in the mean, until they begin anew.
+/// WeightedRoundRobin of each node, in the mean, until they begin anew.
 const ROUNDS: usize = 16;
 
-/// Turns, beginning with a node that pages leave.
+/// WeightedRoundRobin, beginning with a node that pages leave.
 #[derive(Debug)]
-pub struct Turns<'a> {
+pub struct WeightedRoundRobin<'a> {
     /// Each node's part of the load.
     target: &'a [f64],
     /// By the node that pages leave.
     from: Vec<OnceCell<Vec<u16>>>,
 }
 
-impl<'a> Turns<'a> {
+impl<'a> WeightedRoundRobin<'a> {
     pub fn new(target: &'a [f64]) -> Self {
         Self { target, from: vec![OnceCell::new(); target.len()] }
     }
 
     /// The node whose turn a page on this one, or a region that begins with it, is.
     pub fn node(&self, start: Page, is_region: bool, home: usize) -> usize {
-        let turns = self.from[home].get_or_init(|| turns(self.target, home));
+        let sequence = self.from[home].get_or_init(|| sequence(self.target, home));
         let number = if is_region { start.region().0 } else { start.0 };
         // There are a power of two.
-        turns[number as usize & (turns.len() - 1)].into()
+        sequence[number as usize & (sequence.len() - 1)].into()
     }
 }
 
-/// One after the other he who has had least of his part, the next after `first` among equals.
-fn turns(target: &[f64], first: usize) -> Vec<u16> {
+/// Smooth weighted round robin; ties go to the node after `first`.
+fn sequence(target: &[f64], first: usize) -> Vec<u16> {
     let nodes = target.len();
     let mut had = vec![0.0; nodes];
     let turn = |turn: usize| {
@@ -62,21 +62,22 @@ mod tests {
     #[test]
     fn equals_take_turns() {
         let target = [0.25; 4];
-        let turns = Turns::new(&target);
-        let of = |home| (0..6).map(|page| turns.node(Page(page), false, home)).collect::<Vec<_>>();
+        let round_robin = WeightedRoundRobin::new(&target);
+        let of =
+            |home| (0..6).map(|page| round_robin.node(Page(page), false, home)).collect::<Vec<_>>();
         assert_eq!(of(0), [0, 1, 2, 3, 0, 1]);
         assert_eq!(of(2), [2, 3, 0, 1, 2, 3]);
-        let regions = |at: u64| turns.node(Region(at).start(), true, 0);
+        let regions = |at: u64| round_robin.node(Region(at).start(), true, 0);
         assert_eq!([0, 1, 2, 3, 4].map(regions), [0, 1, 2, 3, 0]);
     }
 
     #[test]
     fn turns_are_as_often_as_the_part_of_the_load() {
-        let turns = turns(&[0.5, 0.25, 0.25, 0.0], 1);
-        let of = |node: u16| turns.iter().filter(|turn| **turn == node).count();
+        let sequence = sequence(&[0.5, 0.25, 0.25, 0.0], 1);
+        let of = |node: u16| sequence.iter().filter(|turn| **turn == node).count();
         assert_eq!([0, 1, 2, 3].map(of), [32, 16, 16, 0]);
         // Nobody waits for long.
-        assert!(turns.windows(3).all(|some| some.contains(&0)), "{turns:?}");
-        assert!(turns.windows(5).all(|some| [1, 2].iter().all(|node| some.contains(node))));
+        assert!(sequence.windows(3).all(|some| some.contains(&0)), "{sequence:?}");
+        assert!(sequence.windows(5).all(|some| [1, 2].iter().all(|node| some.contains(node))));
     }
 }
