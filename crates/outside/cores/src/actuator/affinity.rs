@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use numapilot_observe::Tree;
-use numapilot_place::journal::{Owner, State};
+use numapilot_place::settings_journal::{Owner, State};
 use numapilot_sys::affinity;
 use numapilot_topology::CpuSet;
 use serde::{Deserialize, Serialize};

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use numapilot_place::effect::{Observer, Seen};
-use numapilot_place::journal::Change;
+use numapilot_place::settings_journal::Change;
 use numapilot_place::{
     AllocatorChoice, Options, PlaceError, Plan, Prepared, Running, guard, prepare,
 };

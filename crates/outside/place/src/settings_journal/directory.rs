@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::JournalError;
+use super::SettingsJournalError;
 use super::entry::{COMPLETE, UNFINISHED, boot};
 
 /// A directory for what has to be put back.
@@ -21,8 +21,8 @@ impl Directory {
     /// below their home directory, in a directory of this boot. So each is empty after a boot.
     ///
     /// # Errors
-    /// [`JournalError::NoDirectory`] when none of them is there.
-    pub fn system(name: &str) -> Result<Self, JournalError> {
+    /// [`SettingsJournalError::NoDirectory`] when none of them is there.
+    pub fn system(name: &str) -> Result<Self, SettingsJournalError> {
         let uid = rustix::process::geteuid();
         if uid.is_root() {
             return Ok(Self::at(Path::new("/run").join(name)));
@@ -54,11 +54,11 @@ impl Directory {
     /// Makes it. It is ours alone: another user's entries would tell root what to write.
     ///
     /// # Errors
-    /// [`JournalError::NoDirectory`] where it cannot be made or is not ours alone.
-    pub fn make(&self) -> Result<(), JournalError> {
+    /// [`SettingsJournalError::NoDirectory`] where it cannot be made or is not ours alone.
+    pub fn make(&self) -> Result<(), SettingsJournalError> {
         if let (true, Some(parent)) = (self.makes_parents, self.path.parent()) {
             DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|e| {
-                JournalError::NoDirectory { cause: format!("{}: {e}", parent.display()) }
+                SettingsJournalError::NoDirectory { cause: format!("{}: {e}", parent.display()) }
             })?;
         }
         match DirBuilder::new().mode(0o700).create(&self.path) {
@@ -66,13 +66,13 @@ impl Directory {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => {
                 let cause = format!("{}: {e}", self.path.display());
-                return Err(JournalError::NoDirectory { cause });
+                return Err(SettingsJournalError::NoDirectory { cause });
             }
         }
         let found = fs::symlink_metadata(&self.path).map_err(|e| file_error(&self.path, e))?;
         let ours = rustix::process::geteuid().as_raw();
         if !found.is_dir() || found.uid() != ours || found.mode() & 0o077 != 0 {
-            return Err(JournalError::NoDirectory {
+            return Err(SettingsJournalError::NoDirectory {
                 cause: format!(
                     "{} is not a directory that belongs to this user alone (mode 0700)",
                     self.path.display()
@@ -99,8 +99,8 @@ impl Directory {
     /// Waits until nobody else has the lock; it is given back when the file is dropped.
     ///
     /// # Errors
-    /// [`JournalError::File`].
-    pub fn lock(&self) -> Result<File, JournalError> {
+    /// [`SettingsJournalError::File`].
+    pub fn lock(&self) -> Result<File, SettingsJournalError> {
         let file = File::open(&self.path).map_err(|e| file_error(&self.path, e))?;
         file.lock().map_err(|e| file_error(&self.path, e))?;
         Ok(file)
@@ -120,7 +120,7 @@ struct Places {
 
 impl Places {
     /// None of these is where other users could have made the directory.
-    fn directory(&self, name: &str) -> Result<Directory, JournalError> {
+    fn directory(&self, name: &str) -> Result<Directory, SettingsJournalError> {
         if let Some(runtime) = &self.runtime {
             return Ok(Directory::at(runtime.join(name)));
         }
@@ -133,7 +133,7 @@ impl Places {
                 let path = home.join(".local/state/numapilot/run").join(&self.boot).join(name);
                 Ok(Directory { path, makes_parents: true })
             }
-            None => Err(JournalError::NoDirectory {
+            None => Err(SettingsJournalError::NoDirectory {
                 cause: "XDG_RUNTIME_DIR is not set, and this user has neither a directory in \
                         /run/user nor a home directory"
                     .to_owned(),
@@ -149,8 +149,8 @@ impl Places {
     }
 }
 
-pub(super) fn file_error(path: &Path, source: io::Error) -> JournalError {
-    JournalError::File { path: path.to_owned(), source }
+pub(super) fn file_error(path: &Path, source: io::Error) -> SettingsJournalError {
+    SettingsJournalError::File { path: path.to_owned(), source }
 }
 
 #[cfg(test)]

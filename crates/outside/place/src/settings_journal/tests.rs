@@ -6,7 +6,7 @@ use super::*;
 
 struct Lab {
     root: tempfile::TempDir,
-    journal: Journal,
+    journal: SettingsJournal,
 }
 
 impl Lab {
@@ -17,11 +17,11 @@ impl Lab {
         }
         fs::write(Setting::NumaBalancing.path(root.path()), "1\n").unwrap();
         fs::write(Setting::Thp.path(root.path()), "always [madvise] never\n").unwrap();
-        let journal = Journal::at(root.path().join("journal"), root.path().to_owned());
+        let journal = SettingsJournal::at(root.path().join("journal"), root.path().to_owned());
         Self { root, journal }
     }
 
-    fn acquire(&self, value: &str) -> Result<Option<Held>, JournalError> {
+    fn acquire(&self, value: &str) -> Result<Option<Held>, SettingsJournalError> {
         let change = Change { setting: Setting::NumaBalancing, value: value.into() };
         self.journal.acquire(&[change], "test")
     }
@@ -91,7 +91,7 @@ fn the_last_of_two_runs_puts_the_original_back() {
 fn a_conflicting_run_is_refused_and_changes_nothing() {
     let lab = Lab::new();
     let held = lab.acquire("0").unwrap().unwrap();
-    assert!(matches!(lab.acquire("2"), Err(JournalError::Held { .. })));
+    assert!(matches!(lab.acquire("2"), Err(SettingsJournalError::Held { .. })));
     assert_eq!((lab.value().as_str(), lab.entries()), ("0", 1));
     drop(held);
     assert_eq!(lab.value(), "1");
@@ -173,10 +173,10 @@ fn a_directory_others_can_write_is_not_trusted() {
     let lab = Lab::new();
     fs::create_dir(lab.journal.directory.path()).unwrap();
     fs::set_permissions(lab.journal.directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
-    assert!(matches!(lab.acquire("0"), Err(JournalError::NoDirectory { .. })));
+    assert!(matches!(lab.acquire("0"), Err(SettingsJournalError::NoDirectory { .. })));
     fs::remove_dir(lab.journal.directory.path()).unwrap();
     std::os::unix::fs::symlink(lab.root.path(), lab.journal.directory.path()).unwrap();
-    assert!(matches!(lab.acquire("0"), Err(JournalError::NoDirectory { .. })));
+    assert!(matches!(lab.acquire("0"), Err(SettingsJournalError::NoDirectory { .. })));
     assert_eq!(lab.value(), "1");
 }
 
@@ -184,7 +184,7 @@ fn a_directory_others_can_write_is_not_trusted() {
 fn a_setting_the_kernel_lacks_leaves_no_entry() {
     let lab = Lab::new();
     fs::remove_file(Setting::NumaBalancing.path(lab.root.path())).unwrap();
-    assert!(matches!(lab.acquire("0"), Err(JournalError::Setting { .. })));
+    assert!(matches!(lab.acquire("0"), Err(SettingsJournalError::Setting { .. })));
     assert_eq!(lab.entries(), 0);
 }
 
@@ -210,10 +210,10 @@ fn a_reserved_setting_is_changed_by_its_owner_alone() {
     // Whatever value is wanted, also the present one: it will not stay.
     for value in ["0", "1"] {
         let error = lab.acquire(value).unwrap_err();
-        assert!(matches!(error, JournalError::Reserved { .. }), "{error}");
+        assert!(matches!(error, SettingsJournalError::Reserved { .. }), "{error}");
     }
     let error = lab.journal.reserve(&[Setting::NumaBalancing], "tune").unwrap_err();
-    assert!(matches!(error, JournalError::Reserved { .. }), "{error}");
+    assert!(matches!(error, SettingsJournalError::Reserved { .. }), "{error}");
     let holders = lab.journal.holders().unwrap();
     assert_eq!((holders.len(), holders[0].value.as_deref()), (1, None));
     assert_eq!(lab.journal.restore(false).unwrap()[0].done, Done::InUse);

@@ -9,7 +9,7 @@ use super::Setting;
 
 /// Why a setting was not changed; nothing is left changed.
 #[derive(Debug, Error)]
-pub enum JournalError {
+pub enum SettingsJournalError {
     /// No place for the journal.
     #[error(
         "no directory for the journal from which numapilot puts back what it changes: {cause}; set \

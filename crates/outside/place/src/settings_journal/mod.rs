@@ -26,7 +26,7 @@ pub use directory::Directory;
 use directory::file_error;
 use entry::{Changed, Entry};
 pub use entry::{Owner, State, load, save};
-pub use error::JournalError;
+pub use error::SettingsJournalError;
 pub use outcome::{Done, Outcome};
 pub(crate) use setting::chosen;
 pub use setting::{Change, Setting};
@@ -37,7 +37,7 @@ use crate::guard;
 
 /// The journal of machine-wide changes.
 #[derive(Clone, Debug)]
-pub struct Journal {
+pub struct SettingsJournal {
     directory: Directory,
     root: PathBuf,
 }
@@ -71,16 +71,16 @@ type Contents = (Vec<(PathBuf, Entry)>, Vec<Outcome>);
 /// Settings held until this is released. Dropped without, they are put back silently.
 #[derive(Debug)]
 pub struct Held {
-    journal: Journal,
+    journal: SettingsJournal,
     path: Option<PathBuf>,
 }
 
-impl Journal {
+impl SettingsJournal {
     /// The journal of this machine: in [`Directory::system`].
     ///
     /// # Errors
-    /// [`JournalError::NoDirectory`] when there is no place for it.
-    pub fn system() -> Result<Self, JournalError> {
+    /// [`SettingsJournalError::NoDirectory`] when there is no place for it.
+    pub fn system() -> Result<Self, SettingsJournalError> {
         Ok(Self { directory: Directory::system("numapilot")?, root: PathBuf::from("/") })
     }
 
@@ -94,8 +94,12 @@ impl Journal {
     /// and no other run will take it away. `command` tells people whose run it is.
     ///
     /// # Errors
-    /// [`JournalError`]; nothing is left changed.
-    pub fn acquire(&self, changes: &[Change], command: &str) -> Result<Option<Held>, JournalError> {
+    /// [`SettingsJournalError`]; nothing is left changed.
+    pub fn acquire(
+        &self,
+        changes: &[Change],
+        command: &str,
+    ) -> Result<Option<Held>, SettingsJournalError> {
         if changes.is_empty() {
             return Ok(None);
         }
@@ -106,8 +110,11 @@ impl Journal {
         let owner = self.this()?;
         let mut changed = Vec::new();
         for Change { setting, value } in changes {
-            let fail =
-                |source| JournalError::Setting { setting: *setting, value: value.clone(), source };
+            let fail = |source| SettingsJournalError::Setting {
+                setting: *setting,
+                value: value.clone(),
+                source,
+            };
             let current = setting.read(&self.root).map_err(fail)?;
             refuse_reserved(&entries, &owner, *setting)?;
             let holder = entries.iter().find_map(|(_, e)| {
@@ -118,7 +125,7 @@ impl Journal {
                 Some((_, c)) if c.held == *value && current != *value => current,
                 Some((_, c)) if c.held == *value => c.original.clone(),
                 Some((e, c)) => {
-                    return Err(JournalError::Held {
+                    return Err(SettingsJournalError::Held {
                         setting: *setting,
                         held: c.held.clone(),
                         pid: e.owner.pid,
@@ -142,7 +149,7 @@ impl Journal {
         for change in &entry.changes {
             if let Err(source) = change.setting.write(&self.root, &change.held) {
                 self.settle(&path, &entry);
-                return Err(JournalError::Setting {
+                return Err(SettingsJournalError::Setting {
                     setting: change.setting,
                     value: change.held.clone(),
                     source,
@@ -153,12 +160,16 @@ impl Journal {
     }
 
     /// Has these settings for this process alone until the end of what is returned: it changes
-    /// them from run to run with [`Journal::acquire`], and every other process that wants to
+    /// them from run to run with [`SettingsJournal::acquire`], and every other process that wants to
     /// change one is refused. `command` tells people what it is for.
     ///
     /// # Errors
-    /// [`JournalError`]: another process holds or has reserved one.
-    pub fn reserve(&self, settings: &[Setting], command: &str) -> Result<Held, JournalError> {
+    /// [`SettingsJournalError`]: another process holds or has reserved one.
+    pub fn reserve(
+        &self,
+        settings: &[Setting],
+        command: &str,
+    ) -> Result<Held, SettingsJournalError> {
         self.directory.make()?;
         let _lock = self.directory.lock()?;
         self.settle_all(false)?;
@@ -169,7 +180,7 @@ impl Journal {
             if let Some((entry, held)) = entries.iter().find_map(|(_, entry)| {
                 Some((entry, entry.changes.iter().find(|c| c.setting == *setting)?))
             }) {
-                return Err(JournalError::Held {
+                return Err(SettingsJournalError::Held {
                     setting: *setting,
                     held: held.held.clone(),
                     pid: entry.owner.pid,
@@ -189,8 +200,8 @@ impl Journal {
     /// What processes other than this one hold or have reserved.
     ///
     /// # Errors
-    /// [`JournalError`] when the journal cannot be read.
-    pub fn holders(&self) -> Result<Vec<Holder>, JournalError> {
+    /// [`SettingsJournalError`] when the journal cannot be read.
+    pub fn holders(&self) -> Result<Vec<Holder>, SettingsJournalError> {
         if !self.directory.path().try_exists().map_err(|e| file_error(self.directory.path(), e))? {
             return Ok(Vec::new());
         }
@@ -205,16 +216,16 @@ impl Journal {
         Ok(others.flat_map(|(_, entry)| holders(entry)).collect())
     }
 
-    fn this(&self) -> Result<Owner, JournalError> {
+    fn this(&self) -> Result<Owner, SettingsJournalError> {
         Owner::this().map_err(|e| file_error(self.directory.path(), e))
     }
 
     /// Puts back what runs that died have left, and with `force` also what live ones hold.
     ///
     /// # Errors
-    /// [`JournalError`] when the journal cannot be read; an entry that cannot be settled
+    /// [`SettingsJournalError`] when the journal cannot be read; an entry that cannot be settled
     /// is an [`Outcome`].
-    pub fn restore(&self, force: bool) -> Result<Vec<Outcome>, JournalError> {
+    pub fn restore(&self, force: bool) -> Result<Vec<Outcome>, SettingsJournalError> {
         if !self.directory.path().try_exists().map_err(|e| file_error(self.directory.path(), e))? {
             return Ok(Vec::new());
         }
@@ -230,7 +241,7 @@ impl Journal {
             || self.entries().is_ok_and(|(e, bad)| e.is_empty() && bad.is_empty())
     }
 
-    fn settle_all(&self, force: bool) -> Result<Vec<Outcome>, JournalError> {
+    fn settle_all(&self, force: bool) -> Result<Vec<Outcome>, SettingsJournalError> {
         let (entries, mut outcomes) = self.entries()?;
         for (path, entry) in &entries {
             let run = describe(entry);
@@ -277,7 +288,7 @@ impl Journal {
         outcomes
     }
 
-    fn entries(&self) -> Result<Contents, JournalError> {
+    fn entries(&self) -> Result<Contents, SettingsJournalError> {
         let fail = |e| file_error(self.directory.path(), e);
         let mut entries = Vec::new();
         let mut unreadable = Vec::new();
@@ -347,11 +358,11 @@ fn refuse_reserved(
     entries: &[(PathBuf, Entry)],
     owner: &Owner,
     setting: Setting,
-) -> Result<(), JournalError> {
+) -> Result<(), SettingsJournalError> {
     let is_in_the_way = |entry: &Entry| entry.owner != *owner && entry.reserved.contains(&setting);
     match entries.iter().find(|(_, entry)| is_in_the_way(entry)) {
         None => Ok(()),
-        Some((_, entry)) => Err(JournalError::Reserved {
+        Some((_, entry)) => Err(SettingsJournalError::Reserved {
             setting,
             pid: entry.owner.pid,
             command: entry.command.clone(),
