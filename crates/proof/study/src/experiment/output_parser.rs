@@ -5,7 +5,7 @@ use serde_json::{Deserializer, Value};
 use super::definition::{Kind, Metric};
 
 /// All JSON objects and lists that begin a line, and the lines that are none.
-pub(super) fn split(text: &str) -> (Vec<Value>, Vec<&str>) {
+pub(super) fn split_json(text: &str) -> (Vec<Value>, Vec<&str>) {
     let mut found = Vec::new();
     let mut others = Vec::new();
     let mut rest = text;
@@ -55,7 +55,7 @@ fn is_called(item: &Value, name: &str) -> bool {
 ///
 /// # Errors
 /// Where it is missing, in words for the user.
-pub(super) fn metric(metric: &Metric, printed: &[Value]) -> Result<Value, String> {
+pub(super) fn read_metric(metric: &Metric, printed: &[Value]) -> Result<Value, String> {
     let found = printed.iter().rev().find_map(|json| at(json, &metric.field));
     let found = found.filter(|value| !value.is_null());
     let found = found.ok_or(format!("nothing printed has {}", metric.field))?;
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn json_is_found_among_other_lines() {
         let text = "starting\n{\n  \"a\": 1\n}\nwarning {\n{\"b\": [\n2]}\n{ broken\n[3]";
-        let (values, others) = split(text);
+        let (values, others) = split_json(text);
         assert_eq!(values, [json!({"a": 1}), json!({"b": [2]}), json!([3])]);
         assert_eq!(others, ["starting", "warning {", "{ broken"]);
     }
@@ -113,20 +113,20 @@ mod tests {
             points: None,
         };
         let printed = [json!({"a": 1, "n": null}), json!({"a": 2, "m": [{"x": 1, "y": 2}]})];
-        assert_eq!(metric(&number("a"), &printed), Ok(json!(2)));
-        assert_eq!(metric(&number("n"), &printed).unwrap_err(), "nothing printed has n");
-        assert_eq!(metric(&number("m"), &printed).unwrap_err(), "m is no number");
+        assert_eq!(read_metric(&number("a"), &printed), Ok(json!(2)));
+        assert_eq!(read_metric(&number("n"), &printed).unwrap_err(), "nothing printed has n");
+        assert_eq!(read_metric(&number("m"), &printed).unwrap_err(), "m is no number");
         let points = ["x", "y"].map(str::to_owned);
         let points = Metric { kind: Kind::Points, points: Some(points), ..number("m") };
-        assert_eq!(metric(&points, &printed), Ok(json!([[1, 2]])));
+        assert_eq!(read_metric(&points, &printed), Ok(json!([[1, 2]])));
         let counted = Metric { points: Some(["", "y"].map(str::to_owned)), ..points };
-        assert_eq!(metric(&counted, &printed), Ok(json!([[0, 2]])));
+        assert_eq!(read_metric(&counted, &printed), Ok(json!([[0, 2]])));
     }
 
     proptest! {
         #[test]
         fn no_text_is_too_strange(text in "[\\[\\]{}\":,0-9a-z\n ]{0,60}") {
-            split(&text);
+            split_json(&text);
         }
     }
 }

@@ -23,9 +23,9 @@ pub(super) struct Due {
 
 /// The trials that were not begun, in their order.
 #[derive(Debug)]
-pub(super) struct Agenda(VecDeque<Due>);
+pub(super) struct TrialQueue(VecDeque<Due>);
 
-impl Agenda {
+impl TrialQueue {
     pub fn new(schedule: &Schedule<'_>, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut all = VecDeque::new();
@@ -70,10 +70,10 @@ mod tests {
     fn rounds_follow_each_other_without_a_wait_and_each_has_every_cell() {
         let all = [lab("L1", ""), lab("L2", "")];
         let mut schedule = Schedule::new(&all, ScaleName::Smoke, None, &[]);
-        let mut agenda = Agenda::new(&schedule, 1);
+        let mut queue = TrialQueue::new(&schedule, 1);
         let mut running = Vec::new();
         let mut begun = Vec::new();
-        while let Some(due) = agenda.next(&schedule, &running) {
+        while let Some(due) = queue.next(&schedule, &running) {
             begun.push(due);
             running.push(due);
             // The first of each two goes on while others come and go.
@@ -93,8 +93,8 @@ mod tests {
     fn what_is_alone_waits_for_all_and_all_wait_for_it() {
         let all = [lab("L1", ""), tiny(), lab("L2", "alone = true"), lab("L3", "")];
         let schedule = Schedule::new(&all, ScaleName::Laptop, Some(1), &[]);
-        let mut agenda = Agenda::new(&schedule, 1);
-        let mut next = |running: &[Due]| agenda.next(&schedule, running);
+        let mut queue = TrialQueue::new(&schedule, 1);
+        let mut next = |running: &[Due]| queue.next(&schedule, running);
         let first = next(&[]).unwrap();
         let second = next(&[first]).unwrap();
         assert_eq!(next(&[first, second]), None);
@@ -117,17 +117,17 @@ mod tests {
     fn what_may_never_work_is_tried_once_before_it_is_tried_again() {
         let all = [lab("L1", ""), lab("L2", "")];
         let mut schedule = Schedule::new(&all, ScaleName::Smoke, None, &[]);
-        let mut agenda = Agenda::new(&schedule, 1);
-        let a = agenda.next(&schedule, &[]).unwrap();
-        let b = agenda.next(&schedule, &[a]).unwrap();
+        let mut queue = TrialQueue::new(&schedule, 1);
+        let a = queue.next(&schedule, &[]).unwrap();
+        let b = queue.next(&schedule, &[a]).unwrap();
         // Not the second round of either.
-        let c = agenda.next(&schedule, &[a, b]).unwrap();
+        let c = queue.next(&schedule, &[a, b]).unwrap();
         assert!(a.task < 2 && b.task < 2 && c.task >= 2);
         made(&mut schedule, a, Outcome::Failed(String::new()));
         made(&mut schedule, b, values());
-        let next = agenda.next(&schedule, &[c]).unwrap();
+        let next = queue.next(&schedule, &[c]).unwrap();
         assert_eq!((next.task, next.round), (b.task, 1));
         // What works may run twice at a time.
-        assert_eq!(agenda.next(&schedule, &[c, next]).unwrap(), Due { round: 2, ..next });
+        assert_eq!(queue.next(&schedule, &[c, next]).unwrap(), Due { round: 2, ..next });
     }
 }

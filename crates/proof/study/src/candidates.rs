@@ -10,7 +10,7 @@ use thiserror::Error;
 
 /// One allocator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contestant {
+pub struct Candidate {
     /// What it is called in tables.
     pub name: String,
     /// What a plan says to get it.
@@ -21,9 +21,9 @@ pub struct Contestant {
     pub version: Option<String>,
 }
 
-/// Why contestants cannot be had.
+/// Why candidates cannot be had.
 #[derive(Debug, Error)]
-pub enum ContestantError {
+pub enum CandidateError {
     /// A name or path that leads nowhere.
     #[error(transparent)]
     Find(#[from] FindError),
@@ -43,7 +43,7 @@ pub enum ContestantError {
     Twice(String),
 }
 
-impl Contestant {
+impl Candidate {
     /// The C library's own malloc.
     fn glibc() -> Self {
         let choice = AllocatorChoice::Named(GLIBC.to_owned());
@@ -71,17 +71,17 @@ fn name(found: &Found) -> String {
 /// names no directory has.
 ///
 /// # Errors
-/// [`ContestantError`].
-pub fn all(peers: &[PathBuf]) -> Result<Vec<Contestant>, ContestantError> {
-    let mut all = vec![Contestant::glibc()];
+/// [`CandidateError`].
+pub fn all(peers: &[PathBuf]) -> Result<Vec<Candidate>, CandidateError> {
+    let mut all = vec![Candidate::glibc()];
     for directory in peers {
         let found = in_directory(directory)?;
-        all.extend(found.into_iter().map(|found| Contestant::library(name(&found), found)));
+        all.extend(found.into_iter().map(|found| Candidate::library(name(&found), found)));
     }
     for found in allocators::installed() {
         let name = name(&found);
         if all.iter().all(|other| other.name != name) {
-            all.push(Contestant::library(name, found));
+            all.push(Candidate::library(name, found));
         }
     }
     unique(all)
@@ -90,10 +90,10 @@ pub fn all(peers: &[PathBuf]) -> Result<Vec<Contestant>, ContestantError> {
 /// The allocators that were asked for: names, paths, and `NAME=PATH`.
 ///
 /// # Errors
-/// [`ContestantError`].
-pub fn chosen(names: &[String], peers: &[PathBuf]) -> Result<Vec<Contestant>, ContestantError> {
+/// [`CandidateError`].
+pub fn chosen(names: &[String], peers: &[PathBuf]) -> Result<Vec<Candidate>, CandidateError> {
     let all = all(peers)?;
-    let one = |text: &String| -> Result<Contestant, ContestantError> {
+    let one = |text: &String| -> Result<Candidate, CandidateError> {
         if let Some(known) = all.iter().find(|c| c.name.eq_ignore_ascii_case(text)) {
             return Ok(known.clone());
         }
@@ -102,25 +102,25 @@ pub fn chosen(names: &[String], peers: &[PathBuf]) -> Result<Vec<Contestant>, Co
             None => (None, AllocatorChoice::from(text.clone())),
         };
         let found = allocators::find(&choice)?;
-        let contestant = found.map(|found| {
+        let candidate = found.map(|found| {
             let name = given.map_or_else(|| name(&found), str::to_owned);
-            Contestant::library(name, found)
+            Candidate::library(name, found)
         });
-        Ok(contestant.unwrap_or_else(Contestant::glibc))
+        Ok(candidate.unwrap_or_else(Candidate::glibc))
     };
     unique(names.iter().map(one).collect::<Result<_, _>>()?)
 }
 
-fn in_directory(directory: &Path) -> Result<Vec<Found>, ContestantError> {
+fn in_directory(directory: &Path) -> Result<Vec<Found>, CandidateError> {
     let found = allocators::in_directory(directory)
-        .map_err(|source| ContestantError::Directory { path: directory.to_owned(), source })?;
-    if found.is_empty() { Err(ContestantError::Empty(directory.to_owned())) } else { Ok(found) }
+        .map_err(|source| CandidateError::Directory { path: directory.to_owned(), source })?;
+    if found.is_empty() { Err(CandidateError::Empty(directory.to_owned())) } else { Ok(found) }
 }
 
-fn unique(all: Vec<Contestant>) -> Result<Vec<Contestant>, ContestantError> {
-    for (i, contestant) in all.iter().enumerate() {
-        if all[..i].iter().any(|other| other.name == contestant.name) {
-            return Err(ContestantError::Twice(contestant.name.clone()));
+fn unique(all: Vec<Candidate>) -> Result<Vec<Candidate>, CandidateError> {
+    for (i, candidate) in all.iter().enumerate() {
+        if all[..i].iter().any(|other| other.name == candidate.name) {
+            return Err(CandidateError::Twice(candidate.name.clone()));
         }
     }
     Ok(all)
@@ -135,7 +135,7 @@ mod tests {
         let all = all(&[]).unwrap();
         assert_eq!(all[0].name, "glibc");
         let chosen = chosen(&["GLIBC".to_owned()], &[]).unwrap();
-        assert_eq!(chosen, [Contestant::glibc()]);
+        assert_eq!(chosen, [Candidate::glibc()]);
     }
 
     #[test]

@@ -8,23 +8,23 @@ use numapilot_place::effect::{Effect, Observer, Seen};
 use numapilot_place::{Options, PlaceError, Plan, Running, prepare};
 use numapilot_topology::Machine;
 use numapilot_tune::evidence::Failure;
-use numapilot_tune::run::{Execution, RunError, Surroundings, execute, last_number, stdin};
+use numapilot_tune::run::{Execution, RunContext, RunError, execute, last_number, stdin};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
-use crate::contestants::Contestant;
+use crate::candidates::Candidate;
 use crate::files::Ready;
 
 /// What is run, and how often.
 #[derive(Debug)]
-pub struct Contest<'a> {
+pub struct BenchmarkRun<'a> {
     /// Machine that plans are resolved against.
     pub machine: &'a Machine,
     /// Tests.
     pub tests: &'a [Ready],
     /// Allocators.
-    pub contestants: &'a [Contestant],
+    pub candidates: &'a [Candidate],
     /// Runs of each test under each allocator.
     pub rounds: u32,
     /// When a run is ended.
@@ -33,11 +33,11 @@ pub struct Contest<'a> {
     pub directory: &'a Path,
     /// Source of the order within a round.
     pub seed: u64,
-    /// Ends the contest when it becomes true.
+    /// Ends the run when it becomes true.
     pub interrupted: &'a AtomicBool,
 }
 
-/// One run: indices into tests and contestants.
+/// One run: indices into tests and candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// From 0.
@@ -45,7 +45,7 @@ pub struct Order {
     /// Which test.
     pub test: usize,
     /// Under which allocator.
-    pub contestant: usize,
+    pub candidate: usize,
 }
 
 /// A run that was made.
@@ -96,7 +96,7 @@ pub struct Runs {
     pub is_interrupted: bool,
 }
 
-impl Contest<'_> {
+impl BenchmarkRun<'_> {
     /// Makes all runs. A test that fails under an allocator is not run under it again.
     ///
     /// # Errors
@@ -107,11 +107,11 @@ impl Contest<'_> {
         let mut out: Vec<(usize, usize)> = Vec::new();
         for round in 0..self.rounds {
             for test in 0..self.tests.len() {
-                let mut turn: Vec<usize> = (0..self.contestants.len()).collect();
+                let mut turn: Vec<usize> = (0..self.candidates.len()).collect();
                 turn.shuffle(&mut rng);
-                turn.retain(|&contestant| !out.contains(&(test, contestant)));
-                for contestant in turn {
-                    let order = Order { round, test, contestant };
+                turn.retain(|&candidate| !out.contains(&(test, candidate)));
+                for candidate in turn {
+                    let order = Order { round, test, candidate };
                     watcher.before(order, made.runs.len(), self.total(round, &out));
                     let outcome = match self.one(order) {
                         Err(RunError::Interrupted) => {
@@ -121,7 +121,7 @@ impl Contest<'_> {
                         outcome => outcome?,
                     };
                     if outcome.is_err() {
-                        out.push((test, contestant));
+                        out.push((test, candidate));
                     }
                     let run = Run { order, outcome };
                     watcher.after(&run);
@@ -134,16 +134,14 @@ impl Contest<'_> {
 
     /// Runs there will be, given what has failed by this round.
     fn total(&self, round: u32, out: &[(usize, usize)]) -> usize {
-        let all = self.rounds as usize * self.tests.len() * self.contestants.len();
+        let all = self.rounds as usize * self.tests.len() * self.candidates.len();
         all - out.len() * (self.rounds - 1 - round) as usize
     }
 
     fn one(&self, order: Order) -> Result<Result<Figures, Failure>, RunError> {
         let test = &self.tests[order.test];
-        let plan = Plan {
-            allocator: self.contestants[order.contestant].choice.clone(),
-            ..Plan::default()
-        };
+        let plan =
+            Plan { allocator: self.candidates[order.candidate].choice.clone(), ..Plan::default() };
         // Strict: a run without the allocator would mislead. The group of its own lets a
         // time limit end all of the program's processes.
         let options = Options { strict: true, new_group: true };
@@ -151,7 +149,7 @@ impl Contest<'_> {
             Ok(prepared) => prepared,
             Err(error) => return not_applied(error),
         };
-        let surroundings = Surroundings {
+        let context = RunContext {
             stdin: stdin(test.stdin.as_deref(), "input")?,
             directory: Some(self.directory),
             timeout: Some(self.timeout),
@@ -163,7 +161,7 @@ impl Contest<'_> {
             // Without a thread the run counts as one in which nothing was seen.
             observer = Observer::start(expected, running.pid(), |_| {}).ok();
         };
-        let execution = match execute(&prepared, surroundings, watch) {
+        let execution = match execute(&prepared, context, watch) {
             Ok(execution) => execution,
             Err(RunError::Start(error)) => return not_applied(error),
             Err(error) => return Err(error),
@@ -249,27 +247,27 @@ mod tests {
         }
     }
 
-    fn contestant(name: &str, choice: AllocatorChoice) -> Contestant {
-        Contestant { name: name.to_owned(), choice, path: None, version: None }
+    fn candidate(name: &str, choice: AllocatorChoice) -> Candidate {
+        Candidate { name: name.to_owned(), choice, path: None, version: None }
     }
 
     fn run(tests: &[Ready], interrupted: bool) -> Runs {
-        let contestants = [
-            contestant("one", AllocatorChoice::Inherit),
-            contestant("two", AllocatorChoice::Inherit),
-            contestant("gone", AllocatorChoice::Path("/nonexistent.so".to_owned())),
+        let candidates = [
+            candidate("one", AllocatorChoice::Inherit),
+            candidate("two", AllocatorChoice::Inherit),
+            candidate("gone", AllocatorChoice::Path("/nonexistent.so".to_owned())),
         ];
-        let contest = Contest {
+        let benchmark = BenchmarkRun {
             machine: &Machine::uniform(1, 1),
             tests,
-            contestants: &contestants,
+            candidates: &candidates,
             rounds: 3,
             timeout: Duration::from_secs(1),
             directory: Path::new("/"),
             seed: 1,
             interrupted: &AtomicBool::new(interrupted),
         };
-        contest.run(&mut Silent).unwrap()
+        benchmark.run(&mut Silent).unwrap()
     }
 
     #[test]
@@ -279,7 +277,7 @@ mod tests {
         for round in 0..3 {
             for test in 0..2 {
                 let of = |c| {
-                    let order = Order { round, test, contestant: c };
+                    let order = Order { round, test, candidate: c };
                     made.runs.iter().filter(|run| run.order == order).count()
                 };
                 // The allocator that is not there fails once and is out.
@@ -303,7 +301,7 @@ mod tests {
         let made = run(&tests, false);
         let of_one = |test: usize| {
             let mut runs = made.runs.iter();
-            runs.find(|run| run.order.test == test && run.order.contestant == 0).unwrap()
+            runs.find(|run| run.order.test == test && run.order.candidate == 0).unwrap()
         };
         assert_eq!(of_one(0).outcome, Err(Failure::Signal(11)));
         assert_eq!(of_one(1).outcome, Err(Failure::Timeout));
@@ -319,6 +317,6 @@ mod tests {
         let made = run(&[shell("a", "sleep 60", None)], true);
         assert!(made.is_interrupted);
         // Only the allocator that is not there has an outcome without running anything.
-        assert!(made.runs.iter().all(|run| run.order.contestant == 2));
+        assert!(made.runs.iter().all(|run| run.order.candidate == 2));
     }
 }

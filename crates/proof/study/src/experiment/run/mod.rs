@@ -2,7 +2,7 @@
 //! whatever else the machine does falls on all of them alike.
 //!
 //! ```text
-//!  Agenda --next that may begin--> a thread for each trial --ended--> Watcher, Schedule
+//!  TrialQueue --next that may begin--> a thread for each trial --ended--> Watcher, Schedule
 //!    ^                                                                     |
 //!    '------------------------ what failed is not tried again -------------'
 //! ```
@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use numapilot_place::{Options, Plan, prepare};
 use numapilot_topology::Machine;
-use numapilot_tune::run::{Execution, RunError, Surroundings, execute};
+use numapilot_tune::run::{Execution, RunContext, RunError, execute};
 
-use super::agenda::{Agenda, Due};
 use super::definition::{Experiment, ScaleName};
 use super::quantity::At;
 use super::schedule::{Ahead, Schedule};
 use super::trial::Trial;
+use super::trial_queue::{Due, TrialQueue};
 
 /// What is run.
 #[derive(Debug)]
@@ -110,14 +110,14 @@ impl Batch<'_> {
         watcher: &mut W,
     ) -> Result<Finished, W::Error> {
         let (sender, receiver) = mpsc::channel::<Ended>();
-        let mut agenda = Agenda::new(&schedule, self.seed);
+        let mut queue = TrialQueue::new(&schedule, self.seed);
         let mut experiments = self.experiments.iter().enumerate().peekable();
         let mut running: Vec<Due> = Vec::new();
         let mut finished = Finished::Whole;
         loop {
             while finished == Finished::Whole
                 && running.len() < self.jobs.get()
-                && let Some(due) = agenda.next(&schedule, &running)
+                && let Some(due) = queue.next(&schedule, &running)
             {
                 let task = &schedule.tasks[due.task];
                 while let Some((_, next)) = experiments.next_if(|(e, _)| *e <= task.experiment) {
@@ -170,13 +170,13 @@ impl Batch<'_> {
             [OsString::from("env"), assignment].into_iter().chain(shell).collect();
         let options = Options { strict: false, new_group: true };
         let prepared = prepare(&Plan::default(), self.machine, &words, &options)?;
-        let surroundings = Surroundings {
+        let context = RunContext {
             stdin: Stdio::null(),
             directory: None,
             timeout: Some(timeout),
             interrupted: self.interrupted,
         };
-        execute(&prepared, surroundings, |_| {})
+        execute(&prepared, context, |_| {})
     }
 }
 
