@@ -2,7 +2,7 @@
 //! scorecard.
 //!
 //! ```text
-//!  studies/a5.toml --Experiment--> cells (factors x levels) --Batch--> trials.jsonl
+//!  studies/*.toml --Experiment--> cells (factors x levels) --Batch--> trials.jsonl
 //!                                                                          |
 //!                         paper's value, band, order --Experiment::judge <-+--> verdicts
 //! ```
