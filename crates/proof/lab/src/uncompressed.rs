@@ -15,7 +15,7 @@ use object::{LittleEndian, elf};
 use ruzstd::decoding::StreamingDecoder;
 
 use crate::LabError;
-use crate::stage::Stage;
+use crate::scratch_directory::ScratchDirectory;
 
 /// The first version of the boot protocol that says where the payload is.
 const OLDEST_PROTOCOL: u16 = 0x0208;
@@ -39,8 +39,8 @@ pub fn beside(compressed: &Path, version: &str) -> Result<PathBuf, LabError> {
     let image = fs::read(compressed).map_err(LabError::at("read", compressed))?;
     let Some(kernel) = unpacked(&image) else { return Ok(compressed.to_owned()) };
     // All of it appears there at once, or nothing.
-    let stage = Stage::new()?;
-    let whole = stage.path().join("vmlinux");
+    let scratch = ScratchDirectory::new()?;
+    let whole = scratch.path().join("vmlinux");
     fs::write(&whole, kernel).map_err(LabError::at("write", &whole))?;
     fs::rename(&whole, &path).map_err(LabError::at("put in place", &path))?;
     Ok(path)

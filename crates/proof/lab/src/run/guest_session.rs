@@ -1,4 +1,4 @@
-//! The course of a run: boot, program, end; signals and time limits meanwhile.
+//! The session with a guest: boot, program, end; signals and time limits meanwhile.
 
 use std::io::{stderr, stdout};
 use std::os::fd::AsFd;
@@ -9,12 +9,12 @@ use numapilot_lab_init::{Failure, Order, Report};
 use numapilot_sys::signals::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::boot_watchdog::{self, BootWatchdog};
 use super::machine::{Machine, Orders};
 use super::output::{self, Output};
-use super::pulse::{self, Pulse};
 use super::reports::Reports;
 use super::terminal::{self, Terminal};
-use super::{Lab, Outcome, Request, Streams, besides, task};
+use super::{Lab, Outcome, Request, Streams, implicit_includes, task};
 use crate::{LabError, image};
 
 /// What is passed on to the program.
@@ -23,7 +23,7 @@ const SIGNALS: [i32; 6] =
 /// How often signals are looked at while a reader is slow to take the last output.
 const GLANCE: Duration = Duration::from_millis(50);
 /// How long a guest may take to acknowledge a signal that asks its program to end. One that does
-/// next to nothing meanwhile hangs, and is ended sooner ([`Pulse`]).
+/// next to nothing meanwhile hangs, and is ended sooner ([`BootWatchdog`]).
 const HEARING: Duration = Duration::from_secs(60);
 /// How long the last output may take on a terminal, where it has no end.
 const LAST_OF_TERMINAL: Duration = Duration::from_millis(200);
@@ -41,9 +41,9 @@ pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
     signals.extend(matches!(request.streams, Streams::Terminal(_)).then_some(libc::SIGWINCH));
     // Before the first thread is started.
     let signals = SignalFd::open(&signals).map_err(LabError::host("receive signals"))?;
-    let task = task::of(request)?;
+    let task = task::from_request(request)?;
     let mut include = image::to_include(&request.include)?;
-    include.extend(besides::of(&task));
+    include.extend(implicit_includes::for_task(&task));
     let contents = image::Contents {
         task: &task,
         init: &lab.init,
@@ -60,7 +60,7 @@ pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
         let booted_by = begun + request.boot_timeout * boots / BOOTS;
         let mut run = Run::new(request, machine, &signals, [begun, booted_by])?;
         // The last one has all the time that is left.
-        run.pulse = (boots < BOOTS).then(|| Pulse::new(Instant::now()));
+        run.boot_watchdog = (boots < BOOTS).then(|| BootWatchdog::new(Instant::now()));
         let end = run.until_end()?;
         let again = run.started.is_none()
             && boots < BOOTS
@@ -103,7 +103,7 @@ struct Run<'a> {
     booted_by: Instant,
     /// Looked at until the program starts, when the guest may be booted again, and while a
     /// signal is not acknowledged.
-    pulse: Option<Pulse>,
+    boot_watchdog: Option<BootWatchdog>,
     started: Option<Instant>,
     /// The signal that was passed on.
     asked: Option<i32>,
@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
             terminal: None,
             begun,
             booted_by,
-            pulse: None,
+            boot_watchdog: None,
             started: None,
             asked: None,
             heard_by: None,
@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
             if self.hangs(now) {
                 return Ok(End::Hung);
             }
-            let glance = self.pulse.map(|_| pulse::GLANCE);
+            let glance = self.boot_watchdog.map(|_| boot_watchdog::GLANCE);
             let limit = left.into_iter().chain(glance).min();
             let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
             let sources = [
@@ -202,8 +202,11 @@ impl<'a> Run<'a> {
     /// Whether the guest has stopped before the program started, or before it heard that the
     /// program is to end.
     fn hangs(&mut self, now: Instant) -> bool {
-        let busy = self.pulse.and_then(|_| self.machine.busy());
-        self.pulse.as_mut().zip(busy).is_some_and(|(pulse, busy)| pulse.is_lost(now, busy))
+        let busy = self.boot_watchdog.and_then(|_| self.machine.busy());
+        self.boot_watchdog
+            .as_mut()
+            .zip(busy)
+            .is_some_and(|(watchdog, busy)| watchdog.is_lost(now, busy))
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -223,7 +226,7 @@ impl<'a> Run<'a> {
             match report {
                 Ok(Report::Started) if self.started.is_some() => {}
                 Ok(Report::Started) => self.start()?,
-                Ok(Report::Heard) => (self.heard_by, self.pulse) = (None, None),
+                Ok(Report::Heard) => (self.heard_by, self.boot_watchdog) = (None, None),
                 Ok(Report::Exited(status)) => return Ok(Some(End::Exited(status))),
                 Ok(Report::Failed(failure)) => return Ok(Some(End::Failed(failure))),
                 Err(what) => return Ok(Some(End::Failed(Failure { errno: 0, what }))),
@@ -236,7 +239,7 @@ impl<'a> Run<'a> {
     /// The program runs: what is typed is for it from now on.
     fn start(&mut self) -> Result<(), LabError> {
         self.started = Some(Instant::now());
-        self.pulse = None;
+        self.boot_watchdog = None;
         if let Some(port) = self.machine.terminal.take() {
             let (terminal, output) = Terminal::connect(port)?;
             self.terminal = Some(terminal);
@@ -264,7 +267,8 @@ impl<'a> Run<'a> {
             self.orders.send(Order::Signal(signal));
             if asks_to_end {
                 let now = Instant::now();
-                (self.heard_by, self.pulse) = (Some(now + HEARING), Some(Pulse::new(now)));
+                (self.heard_by, self.boot_watchdog) =
+                    (Some(now + HEARING), Some(BootWatchdog::new(now)));
             }
             self.asked = self.asked.or(asks_to_end.then_some(signal));
         }

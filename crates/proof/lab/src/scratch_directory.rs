@@ -1,4 +1,4 @@
-//! Directories to work in: the guest's files are put together in one, and packages unpacked.
+//! Scratch directories: the guest's files are put together in one, and packages are unpacked in one.
 //!
 //! They are the one thing of a lab that has a name. Each is locked as long as it is used:
 //! one that is not, its maker was killed, and the next lab removes it.
@@ -13,17 +13,17 @@ use rustix::io::Errno;
 use crate::{LabError, cache_directory};
 
 /// Directory below the cache.
-const DIRECTORY: &str = "stages";
+const DIRECTORY: &str = "scratch";
 
 /// A directory that vanishes with this value.
 #[derive(Debug)]
-pub struct Stage {
+pub struct ScratchDirectory {
     path: PathBuf,
     /// Holds the lock.
     _lock: File,
 }
 
-impl Stage {
+impl ScratchDirectory {
     /// Makes one, and removes what killed labs have left.
     pub fn new() -> Result<Self, LabError> {
         let parent = cache_directory()?.join(DIRECTORY);
@@ -33,7 +33,7 @@ impl Stage {
         flock(&all, FlockOperation::LockExclusive).map_err(LabError::at("lock", &parent))?;
         sweep(&parent)?;
         let path = tempfile::Builder::new()
-            .prefix("stage-")
+            .prefix("scratch-")
             .tempdir_in(&parent)
             .map_err(LabError::at("make a directory in", &parent))?
             .keep();
@@ -48,7 +48,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         // What cannot be removed now is removed by the next lab.
         let _ = remove(&self.path);
@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn what_is_unlocked_is_swept() {
         let parent = tempfile::tempdir().unwrap();
-        let left = parent.path().join("stage-left");
-        let used = parent.path().join("stage-used");
+        let left = parent.path().join("scratch-left");
+        let used = parent.path().join("scratch-used");
         for path in [&left, &used] {
             fs::create_dir_all(path.join("a/b")).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Whether a guest that boots gets anywhere.
+//! The watchdog of a boot: whether a guest gets anywhere.
 //!
 //! One that boots has always a thread that runs or waits for a processor of the host, however
 //! busy that is: a second and more of both in each second. One that hangs, because the
@@ -16,14 +16,14 @@ pub const GLANCE: Duration = Duration::from_secs(1);
 
 /// What a guest did last.
 #[derive(Clone, Copy, Debug)]
-pub struct Pulse {
+pub struct BootWatchdog {
     /// When it was last seen to get on,
     since: Instant,
     /// and how long its threads had run or waited to run until then.
     busy: Duration,
 }
 
-impl Pulse {
+impl BootWatchdog {
     /// Of a guest that starts now.
     pub fn new(now: Instant) -> Self {
         Self { since: now, busy: Duration::ZERO }
@@ -47,11 +47,11 @@ mod tests {
     /// Second in which a guest is taken for hung that is busy so long in each, in milliseconds.
     fn lost_in(busy: impl Fn(u64) -> u64) -> Option<u64> {
         let begun = Instant::now();
-        let mut pulse = Pulse::new(begun);
+        let mut watchdog = BootWatchdog::new(begun);
         let mut total = 0;
         (1..=120).find(|&second| {
             total += busy(second);
-            pulse.is_lost(begun + Duration::from_secs(second), Duration::from_millis(total))
+            watchdog.is_lost(begun + Duration::from_secs(second), Duration::from_millis(total))
         })
     }
 
@@ -76,10 +76,10 @@ mod tests {
     fn the_end_of_a_thread_is_a_sign_of_life() {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let mut pulse = Pulse::new(begun);
-        assert!(!pulse.is_lost(at(1), Duration::from_secs(30)));
-        assert!(!pulse.is_lost(at(9), Duration::from_secs(20)));
-        assert!(!pulse.is_lost(at(18), Duration::from_secs(20)));
-        assert!(pulse.is_lost(at(19), Duration::from_secs(20)));
+        let mut watchdog = BootWatchdog::new(begun);
+        assert!(!watchdog.is_lost(at(1), Duration::from_secs(30)));
+        assert!(!watchdog.is_lost(at(9), Duration::from_secs(20)));
+        assert!(!watchdog.is_lost(at(18), Duration::from_secs(20)));
+        assert!(watchdog.is_lost(at(19), Duration::from_secs(20)));
     }
 }

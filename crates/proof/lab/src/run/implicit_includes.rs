@@ -1,5 +1,5 @@
-//! What a program needs besides itself and its libraries, without anybody naming it: the
-//! files in its arguments, a script's usual tools, the user's language and terminal.
+//! Files that the guest gets although nobody names them with an option: those in the program's
+//! arguments, a script's usual tools, the user's language and terminal.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -29,8 +29,8 @@ const LANGUAGES: &str = "/usr/lib/locale";
 /// Where terminals are described (terminfo(5)), first match first.
 const TERMINALS: [&str; 3] = ["/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo"];
 
-/// All of it, for a task.
-pub fn of(task: &Task) -> Vec<PathBuf> {
+/// The files for a task.
+pub fn for_task(task: &Task) -> Vec<PathBuf> {
     let path = value(task, "PATH");
     let mut all = named(&task.arguments);
     let run = run(&task.arguments, path);
@@ -147,7 +147,7 @@ mod tests {
             let environment = vec![("PATH".into(), "/usr/bin:/bin".into())];
             let task = Task { program, arguments, environment, ..Task::default() };
             let names =
-                of(&task).into_iter().filter_map(|path| path.file_name().map(OsString::from));
+                for_task(&task).into_iter().filter_map(|path| path.file_name().map(OsString::from));
             names.collect::<Vec<_>>()
         };
         assert_eq!(taken("env -- cat -- id"), ["cat", "id"]);
