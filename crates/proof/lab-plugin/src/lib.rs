@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Instructions are counted by code that QEMU puts into the translation, and so are accesses
-//! that tell nothing new (repeats); a call comes for all others of user mode, and after so
+//! that tell nothing new (redundant accesses); a call comes for all others of user mode, and after so
 //! many instructions. The kernel's accesses are not seen, only its instructions are counted. What the kernel does to the TLB is: its
 //! `mov` to CR3 and CR4, `invlpg` and `invpcid` are recognised when they are translated. So is the
 //! `wrmsr` by which one CPU wakes another (apic, registers).
@@ -18,12 +18,12 @@
 
 mod apic;
 mod arguments;
+mod cpu_scoreboard;
 mod install;
 mod machine;
 mod qemu;
+mod redundant_accesses;
 mod registers;
-mod repeats;
 mod report;
-mod score;
 mod translate;
 mod turnstile;

@@ -5,9 +5,9 @@
 //! places that are at most a line apart and of which each is touched anyway:
 //!
 //! ```text
-//!   mov [rsp+8], rax  ----+        push rbp   rsp-8   told
+//!   mov [rsp+8], rax  ----+        push rbp   rsp-8   reported
 //!   ...                   |        push r15   rsp-16  in the line of one of the two
-//!   mov rcx, [rsp+8]  <---+        push rbx   rsp-24  told
+//!   mov rcx, [rsp+8]  <---+        push rbx   rsp-24  reported
 //! ```
 //!
 //! Places are compared by what their registers held when the block began, plus what the block
@@ -29,9 +29,9 @@ const STACK: usize = 4;
 /// Larger ones are several accesses for QEMU.
 const LARGEST: usize = 16;
 
-/// What must be told of an instruction's accesses.
+/// What must be reported of an instruction's accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Reported {
     pub reads: bool,
     pub writes: bool,
     /// What it reads may be an address, or what one is computed from: it replaces what was in
@@ -72,7 +72,7 @@ struct Block {
     registers: [Value; REGISTERS],
     origins: u32,
     places: Vec<(Place, Vec<Access>)>,
-    told: Vec<Told>,
+    reported: Vec<Reported>,
     reads: u64,
     writes: u64,
 }
@@ -80,9 +80,9 @@ struct Block {
 /// What a block of instructions needs.
 #[derive(Debug)]
 pub struct Plan {
-    /// What must be told of each instruction.
-    pub told: Vec<Told>,
-    /// Its reads, told or not, but for those of instructions with elements.
+    /// What must be reported of each instruction.
+    pub reported: Vec<Reported>,
+    /// Its reads, reported or not, but for those of instructions with elements.
     pub reads: u64,
     /// Writes likewise.
     pub writes: u64,
@@ -104,7 +104,7 @@ pub fn plan<'a>(address: u64, block: impl Iterator<Item = &'a [u8]>) -> Plan {
         ip = ip.wrapping_add(code.len() as u64);
     }
     let (reads, writes) = (state.reads, state.writes);
-    Plan { told: state.finish(), reads, writes, goes_back }
+    Plan { reported: state.finish(), reads, writes, goes_back }
 }
 
 /// Whether an instruction may go to one before it, but by returning.
@@ -125,14 +125,14 @@ impl Block {
             registers: std::array::from_fn(value),
             origins: REGISTERS as u32,
             places: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
             reads: 0,
             writes: 0,
         }
     }
 
     fn add(&mut self, instruction: &Instruction, factory: &mut InstructionInfoFactory) {
-        let at = self.told.len();
+        let at = self.reported.len();
         let info = factory.info(instruction);
         let repeated = instruction.is_string_instruction()
             && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
@@ -143,7 +143,7 @@ impl Block {
         let [reads, writes] = [OpAccess::Read, OpAccess::Write].map(accesses);
         // Asking QEMU to tell what is never done costs it memory and time for each instruction.
         let (may_read, may_write) = (unknown || reads > 0, unknown || writes > 0);
-        self.told.push(Told { reads: may_read, writes: may_write, value, elements });
+        self.reported.push(Reported { reads: may_read, writes: may_write, value, elements });
         if !elements {
             self.reads += reads as u64;
             self.writes += writes as u64;
@@ -244,14 +244,14 @@ impl Block {
         }
     }
 
-    fn finish(mut self) -> Vec<Told> {
+    fn finish(mut self) -> Vec<Reported> {
         for (_, accesses) in &self.places {
             for access in silent(accesses) {
-                let told = &mut self.told[access.instruction];
-                *(if access.write { &mut told.writes } else { &mut told.reads }) = false;
+                let reported = &mut self.reported[access.instruction];
+                *(if access.write { &mut reported.writes } else { &mut reported.reads }) = false;
             }
         }
-        self.told
+        self.reported
     }
 }
 
@@ -295,16 +295,21 @@ fn general(register: Register) -> Option<usize> {
 }
 
 /// Of the accesses to one place, in the order in which they are made, those that need not be
-/// told.
+/// reported.
 fn silent(accesses: &[Access]) -> Vec<Access> {
     let mut silent = Vec::new();
-    let mut told: Vec<Access> = Vec::new();
+    let mut reported: Vec<Access> = Vec::new();
     for access in accesses {
         let stands = |t: &&Access| t.offset == access.offset && (t.write || !access.write);
-        if told.iter().any(|t| stands(&t)) { silent.push(*access) } else { told.push(*access) }
+        if reported.iter().any(|t| stands(&t)) {
+            silent.push(*access)
+        } else {
+            reported.push(*access)
+        }
     }
     for write in [false, true] {
-        let mut points: Vec<Access> = told.iter().filter(|t| t.write == write).copied().collect();
+        let mut points: Vec<Access> =
+            reported.iter().filter(|t| t.write == write).copied().collect();
         points.sort_by_key(|p| p.offset);
         let mut last: Option<i64> = None;
         for (i, point) in points.iter().enumerate() {
@@ -324,14 +329,15 @@ fn silent(accesses: &[Access]) -> Vec<Access> {
 mod tests {
     use super::*;
 
-    /// For each instruction, which accesses it has and are told; and the silent ones' counts.
+    /// For each instruction, which accesses it has and are reported; and the silent ones' counts.
     fn of(block: &[&[u8]]) -> (Vec<(bool, bool)>, u64, u64) {
-        let Plan { told, reads, writes, .. } = plan(0x40_0000, block.iter().copied());
-        let counted =
-            |goes: fn(&Told) -> bool| told.iter().filter(|t| goes(t) && !t.elements).count() as u64;
+        let Plan { reported, reads, writes, .. } = plan(0x40_0000, block.iter().copied());
+        let counted = |goes: fn(&Reported) -> bool| {
+            reported.iter().filter(|t| goes(t) && !t.elements).count() as u64
+        };
         let (silent_reads, silent_writes) =
             (reads - counted(|t| t.reads), writes - counted(|t| t.writes));
-        (told.iter().map(|t| (t.reads, t.writes)).collect(), silent_reads, silent_writes)
+        (reported.iter().map(|t| (t.reads, t.writes)).collect(), silent_reads, silent_writes)
     }
 
     const STORE_8: &[u8] = &[0x48, 0x89, 0x47, 0x08]; // mov %rax,8(%rdi)
@@ -377,13 +383,13 @@ mod tests {
         let (call, ret) = (vec![0xe8, 0, 0, 0, 0], vec![0xc3]);
         let grow = vec![0x48, 0x83, 0xec, 0x28]; // sub $0x28,%rsp
         let block = [push(5), push(3), push(1), grow, push(0), call];
-        let (told, reads, writes) = of(&block.each_ref().map(Vec::as_slice));
+        let (reported, reads, writes) = of(&block.each_ref().map(Vec::as_slice));
         // -8, -16, -24, -72, -80: the call's at -80, and -72 is more than a line below -8.
-        assert_eq!((reads, writes), (0, 2), "{told:?}");
+        assert_eq!((reads, writes), (0, 2), "{reported:?}");
         let block = [pop(0), pop(1), pop(3), ret];
-        let (told, reads, writes) = of(&block.each_ref().map(Vec::as_slice));
+        let (reported, reads, writes) = of(&block.each_ref().map(Vec::as_slice));
         assert_eq!((reads, writes), (2, 0));
-        assert!(told[0].0 && told[3].0 && !told[1].0, "{told:?}");
+        assert!(reported[0].0 && reported[3].0 && !reported[1].0, "{reported:?}");
     }
 
     #[test]
@@ -401,7 +407,7 @@ mod tests {
 
     #[test]
     fn values_are_told_of_loads_that_replace_a_register() {
-        let value = |code: &[u8]| plan(0, [code].into_iter()).told[0].value;
+        let value = |code: &[u8]| plan(0, [code].into_iter()).reported[0].value;
         let loads: [&[u8]; 6] = [
             LOAD_0,
             &[0x63, 0x07],                   // movslq (%rdi),%rax but for its prefix
@@ -461,8 +467,11 @@ mod tests {
 
     #[test]
     fn elements_large_and_strange_accesses_stay() {
-        let Plan { told, .. } = plan(0, [&[0xf3, 0xaa][..], &[0xaa]].into_iter());
-        assert!(told[0].elements && told[0].writes && !told[1].elements, "rep stosb, stosb");
+        let Plan { reported, .. } = plan(0, [&[0xf3, 0xaa][..], &[0xaa]].into_iter());
+        assert!(
+            reported[0].elements && reported[0].writes && !reported[1].elements,
+            "rep stosb, stosb"
+        );
         let wide: &[u8] = &[0xc5, 0xfe, 0x6f, 0x07]; // vmovdqu (%rdi),%ymm0
         assert_eq!(of(&[wide, wide]).1, 0);
         let gather: &[u8] = &[0xc4, 0xe2, 0x69, 0x90, 0x04, 0x8f]; // vpgatherdd

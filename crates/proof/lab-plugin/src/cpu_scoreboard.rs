@@ -15,7 +15,7 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     pub instructions: u64,
-    /// Reads, told or not.
+    /// Reads, reported or not.
     pub reads: u64,
     /// Writes likewise.
     pub writes: u64,
@@ -39,7 +39,7 @@ impl Block {
 /// See the module. Only the CPU itself writes it.
 #[repr(C)]
 #[derive(Debug, Default)]
-pub struct Score {
+pub struct CpuScoreboard {
     /// Kernel instructions.
     pub kernel: AtomicU64,
     /// What user blocks have counted since a [`BUDGET`] was last used up, packed.
@@ -53,7 +53,7 @@ pub struct Score {
     _apart: [AtomicU64; 11],
 }
 
-impl Score {
+impl CpuScoreboard {
     /// User instructions.
     #[inline]
     pub fn instructions(&self) -> u64 {
@@ -89,18 +89,18 @@ mod tests {
 
     #[test]
     fn counts_are_kept_whatever_the_budget() {
-        let score = Score::default();
-        score.set_budget(BUDGET);
-        assert_eq!(score.executed(), Executed::default());
-        score.set_budget(0);
+        let scoreboard = CpuScoreboard::default();
+        scoreboard.set_budget(BUDGET);
+        assert_eq!(scoreboard.executed(), Executed::default());
+        scoreboard.set_budget(0);
         let block = Block { instructions: 90, reads: 11, writes: COUNT_MASK - 5 };
         assert_eq!(Block::unpack(block.pack()), block);
-        score.block.fetch_add(block.pack(), Relaxed);
-        score.set_budget(BUDGET - 64);
-        score.block.fetch_add(Block { instructions: 64, reads: 1, writes: 9 }.pack(), Relaxed);
+        scoreboard.block.fetch_add(block.pack(), Relaxed);
+        scoreboard.set_budget(BUDGET - 64);
+        scoreboard.block.fetch_add(Block { instructions: 64, reads: 1, writes: 9 }.pack(), Relaxed);
         let full = Block { instructions: BUDGET, ..Block::default() };
-        assert!(score.block.load(Relaxed) >= full.pack());
+        assert!(scoreboard.block.load(Relaxed) >= full.pack());
         let expected = Executed { user: 154, kernel: 0, reads: 12, writes: COUNT_MASK + 4 };
-        assert_eq!(score.executed(), expected);
+        assert_eq!(scoreboard.executed(), expected);
     }
 }
