@@ -33,7 +33,7 @@ const HIGHEST_BITS: u64 = LOWEST_BITS << (TAG_BITS - 1);
 
 /// One cache of the last level. It includes the private caches of the CPUs that use it.
 #[derive(Debug)]
-pub(crate) struct LastLevel {
+pub(crate) struct Llc {
     sets: Sets,
     /// For each way eight bits that tell lines apart, so that eight ways are looked at at a time. A
     /// change that meets another one of the same word may be lost: then the line is not found.
@@ -89,7 +89,7 @@ pub(crate) struct Victim {
     pub changed: bool,
 }
 
-impl LastLevel {
+impl Llc {
     pub(crate) fn new(cache: &model::Cache) -> Self {
         let sets = Sets::new(cache);
         let hands = (0..sets.count()).map(|_| AtomicU32::new(0)).collect();
@@ -250,8 +250,8 @@ fn line_of(word: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn cache() -> LastLevel {
-        LastLevel::new(&model::Cache {
+    fn cache() -> Llc {
+        Llc::new(&model::Cache {
             bytes: 4 * 64,
             ways: 4,
             latency_cycles: 1.0,
@@ -259,7 +259,7 @@ mod tests {
         })
     }
 
-    fn insert(cache: &LastLevel, line: u64) -> Option<u64> {
+    fn insert(cache: &Llc, line: u64) -> Option<u64> {
         let room = cache.room(line);
         let left = cache.put(line, room, Alone::No).map(|victim| victim.line);
         assert_eq!(left, room.leaves());

@@ -9,12 +9,12 @@ const NOWHERE: u16 = u16::MAX;
 
 /// The physical addresses in parts of one size, the largest that no range divides.
 #[derive(Debug)]
-pub(crate) struct Homes {
+pub(crate) struct HomeMap {
     nodes: Box<[u16]>,
     part_bits: u32,
 }
 
-impl Homes {
+impl HomeMap {
     /// Those of ranges that begin and end with a page.
     pub(crate) fn new(ranges: &[MemoryRange]) -> Self {
         let ends = ranges.iter().flat_map(|range| [range.start, range.start + range.bytes]);
@@ -31,7 +31,7 @@ impl Homes {
 
     /// The home node of a physical address; `None` where no memory is.
     #[inline]
-    pub(crate) fn of(&self, address: u64) -> Option<usize> {
+    pub(crate) fn node_of(&self, address: u64) -> Option<usize> {
         let node = *self.nodes.get((address >> self.part_bits) as usize)?;
         (node != NOWHERE).then_some(node.into())
     }
@@ -59,12 +59,12 @@ mod tests {
                     MemoryRange { node, start: first, bytes }
                 })
                 .collect();
-            let homes = Homes::new(&ranges);
+            let home_map = HomeMap::new(&ranges);
             let edges = addresses.iter().flat_map(|part| [part << bits, (part << bits) + 4095]);
             for address in edges.chain([u64::MAX]) {
                 let holds = |r: &&MemoryRange| (r.start..r.start + r.bytes).contains(&address);
                 let holder = ranges.iter().find(holds);
-                prop_assert_eq!(homes.of(address), holder.map(|range| range.node));
+                prop_assert_eq!(home_map.node_of(address), holder.map(|range| range.node));
             }
         }
     }

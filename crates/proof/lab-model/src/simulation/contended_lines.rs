@@ -1,9 +1,9 @@
-//! Lines that several CPUs fight for: false sharing, locks, flags.
+//! Lines that several CPUs contend for: false sharing, locks, flags.
 //!
 //! The emulator runs each CPU for thousands of accesses before another comes on, so a line
 //! that would go back and forth with every access changes hands only once in that time.
 //! Therefore lines that went there and back within what clocks may differ by are not
-//! kept in private caches while the fight lasts. Each of their accesses asks here: a CPU
+//! kept in private caches while the contention lasts. Each of their accesses asks here: a CPU
 //! keeps the line for as long as the other's request takes to arrive, and then loses it if
 //! the other has touched it about as often.
 
@@ -13,9 +13,9 @@ use super::clocks::QUANTUM_PS;
 
 /// Lines that are remembered; others are overwritten.
 const LINES: usize = 1 << 12;
-/// A fight is over when the other has not come for so long: a few turns.
+/// Contention is over when the other has not come for so long: a few turns.
 const OVER_NS: u64 = 5 * QUANTUM_PS / 1000;
-/// Fights of one CPU at a time.
+/// Contention of one CPU at a time.
 const OWN: usize = 8;
 
 const CPU_BITS: u32 = 6;
@@ -56,17 +56,17 @@ struct Line {
 
 /// Who came to which line.
 #[derive(Debug)]
-pub(crate) struct Contests {
+pub(crate) struct ContendedLines {
     lines: Box<[Line]>,
 }
 
-impl Contests {
+impl ContendedLines {
     pub(crate) fn new() -> Self {
         Self { lines: (0..LINES).map(|_| Line::default()).collect() }
     }
 
-    /// Notes that a CPU came to a line. The other CPU it fights with, and how often that
-    /// comes, if there is a fight.
+    /// Notes that a CPU came to a line. The other CPU with which it contends, and how often that
+    /// comes, if there is contention.
     pub(crate) fn meet(&self, line: u64, cpu: usize, now_ps: u64) -> Option<(usize, u64)> {
         let entry = &self.lines[(line ^ line >> 12) as usize % LINES];
         let (cpu, time_ns) = (cpu as u64, now_ps / 1000);
@@ -100,44 +100,44 @@ impl Contests {
     }
 }
 
-/// A CPU's own fights.
+/// The lines for which a CPU contends.
 #[derive(Debug)]
-pub(crate) struct Fights {
-    fights: [(u64, u64); OWN],
+pub(crate) struct Contention {
+    lines: [(u64, u64); OWN],
     next: usize,
     /// Whether there are any: mostly not, and every miss asks.
     any: bool,
 }
 
-impl Fights {
+impl Contention {
     pub(crate) fn new() -> Self {
-        Self { fights: [(u64::MAX, 0); OWN], next: 0, any: false }
+        Self { lines: [(u64::MAX, 0); OWN], next: 0, any: false }
     }
 
-    /// When the CPU last got hold of a line it fights for.
+    /// When the CPU last got hold of a line that it contends for.
     #[inline]
     pub(crate) fn since_ps(&self, line: u64) -> Option<u64> {
         if !self.any {
             return None;
         }
-        self.fights.iter().find(|(of, _)| *of == line).map(|(_, ps)| *ps)
+        self.lines.iter().find(|(of, _)| *of == line).map(|(_, ps)| *ps)
     }
 
     /// It has got hold of a line.
     pub(crate) fn hold(&mut self, line: u64, now_ps: u64) {
-        if let Some(fight) = self.fights.iter_mut().find(|(of, _)| *of == line) {
+        if let Some(fight) = self.lines.iter_mut().find(|(of, _)| *of == line) {
             fight.1 = now_ps;
             return;
         }
         self.any = true;
-        self.fights[self.next] = (line, now_ps);
+        self.lines[self.next] = (line, now_ps);
         self.next = (self.next + 1) % OWN;
     }
 
-    /// The fight is over.
+    /// The contention is over.
     pub(crate) fn end(&mut self, line: u64) {
-        self.fights.iter_mut().filter(|(of, _)| *of == line).for_each(|f| f.0 = u64::MAX);
-        self.any = self.fights.iter().any(|(of, _)| *of != u64::MAX);
+        self.lines.iter_mut().filter(|(of, _)| *of == line).for_each(|f| f.0 = u64::MAX);
+        self.any = self.lines.iter().any(|(of, _)| *of != u64::MAX);
     }
 }
 
@@ -148,8 +148,8 @@ mod tests {
     const NS: u64 = 1000;
 
     #[test]
-    fn a_line_handed_over_once_is_no_fight() {
-        let contests = Contests::new();
+    fn a_line_handed_over_once_is_no_contention() {
+        let contests = ContendedLines::new();
         assert_eq!(contests.meet(7, 0, 0), None);
         assert_eq!(contests.meet(7, 1, 100 * NS), None);
         assert_eq!(contests.meet(7, 1, 200 * NS).map(|(cpu, _)| cpu), Some(0));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_line_that_comes_back_is_one_until_the_other_stays_away() {
-        let contests = Contests::new();
+        let contests = ContendedLines::new();
         contests.meet(7, 0, 0);
         contests.meet(7, 1, 100 * NS);
         assert_eq!(contests.meet(7, 0, 130 * NS).map(|(cpu, _)| cpu), Some(1));
@@ -168,12 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_remembers_its_fights() {
-        let mut fights = Fights::new();
-        fights.hold(3, 10);
-        fights.hold(3, 20);
-        assert_eq!(fights.since_ps(3), Some(20));
-        fights.end(3);
-        assert_eq!(fights.since_ps(3), None);
+    fn a_cpu_remembers_its_contended_lines() {
+        let mut contention = Contention::new();
+        contention.hold(3, 10);
+        contention.hold(3, 20);
+        assert_eq!(contention.since_ps(3), Some(20));
+        contention.end(3);
+        assert_eq!(contention.since_ps(3), None);
     }
 }

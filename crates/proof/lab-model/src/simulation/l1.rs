@@ -9,12 +9,12 @@ use crate::model;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct FirstLevel {
+pub(crate) struct L1 {
     cache: PrivateCache,
     filter: Arc<Filter>,
 }
 
-impl FirstLevel {
+impl L1 {
     pub(crate) fn new(cache: &model::Cache) -> Self {
         Self { cache: PrivateCache::new(cache), filter: Arc::new(Filter::new()) }
     }
