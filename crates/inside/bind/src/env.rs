@@ -47,7 +47,7 @@ pub const TABLE: &[Variable] = &[
         meaning: "whether libnumapilot_alloc.so asks for huge pages where they pay; 1",
     },
     Variable {
-        name: ALLOC_HELPER,
+        name: ALLOC_BACKGROUND_THREAD,
         format: "0 or 1",
         meaning: "whether libnumapilot_alloc.so may start a thread that gives idle memory \
                   back while the program is idle too; 1",
@@ -135,7 +135,7 @@ pub const ALLOC_PROFILE: &str = "NUMAPILOT_ALLOC_PROFILE";
 /// Bytes between two of its samples.
 pub const ALLOC_PROFILE_PERIOD: &str = "NUMAPILOT_ALLOC_PROFILE_PERIOD";
 /// Background thread of `libnumapilot_alloc.so`.
-pub const ALLOC_HELPER: &str = "NUMAPILOT_ALLOC_HELPER";
+pub const ALLOC_BACKGROUND_THREAD: &str = "NUMAPILOT_ALLOC_BACKGROUND_THREAD";
 
 #[cfg(test)]
 mod tests {

@@ -191,8 +191,8 @@ mod tests {
         let mut long_lived = Vec::new();
         for _ in 0..4 {
             long_lived.push(table.take_cpu(&cpus).unwrap());
-            let helper = table.take_cpu(&cpus).unwrap();
-            table.release_cpu(helper);
+            let short_lived = table.take_cpu(&cpus).unwrap();
+            table.release_cpu(short_lived);
         }
         long_lived.sort_unstable();
         assert_eq!(long_lived, cpus);

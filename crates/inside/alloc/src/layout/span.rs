@@ -21,7 +21,7 @@ pub struct Span {
     pub state: Use,
     /// Pages back to the first one of a span of small objects.
     pub back: u8,
-    /// Free pages: their contents are zeroes. Small objects: the holes between them are
+    /// Free pages: their contents are zeroes. Small objects: the gaps between them are
     /// given back to the kernel.
     pub zero: bool,
     /// Small objects: on the list of spans with free objects. A large block: its contents were

@@ -9,12 +9,12 @@ use crate::layout::span::Use;
 use crate::os::kernel;
 use crate::page_heap::{PageHeap, Region};
 
-/// Time without a returned object after which a span's holes are given back.
+/// Time without a returned object after which a span's free pages are given back.
 const IDLE_MS: u32 = 2000;
 /// Spans looked at under the lock at a time.
 const BATCH: u32 = 1024;
 
-/// Gives the holes of idle spans back; whether some spans are not idle long enough.
+/// Gives the free pages of idle spans back; whether some spans are not idle long enough.
 pub fn purge(space: &AddressSpace, region: &Region, now_ms: u32) -> bool {
     let first = space.first_page(region.number);
     let mut waiting = false;
@@ -47,7 +47,7 @@ pub fn purge(space: &AddressSpace, region: &Region, now_ms: u32) -> bool {
     }
 }
 
-/// Gives the holes of one span back.
+/// Gives the free pages of one span back.
 fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
     let start = space.address_of(page);
     // SAFETY: the span is in use, and under the lock.
@@ -62,22 +62,22 @@ fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
     // The smallest piece that can be given back.
     let bytes = kernel::page_size();
     let end = start + pages as usize * PAGE;
-    let mut hole = start..start;
+    let mut gap = start..start;
     for piece in (start.next_multiple_of(bytes)..end - end % bytes).step_by(bytes) {
         let objects = (piece - start) / size..(piece + bytes - start).div_ceil(size);
         if objects.into_iter().all(is_free) {
-            hole = if hole.is_empty() { piece } else { hole.start }..piece + bytes;
+            gap = if gap.is_empty() { piece } else { gap.start }..piece + bytes;
         } else {
-            give_back(&hole);
-            hole = piece..piece;
+            give_back(&gap);
+            gap = piece..piece;
         }
     }
-    give_back(&hole);
+    give_back(&gap);
 }
 
-fn give_back(hole: &core::ops::Range<usize>) {
-    if !hole.is_empty() {
+fn give_back(gap: &core::ops::Range<usize>) {
+    if !gap.is_empty() {
         // SAFETY: no object lies there, and none can be handed out while the lock is held.
-        let _ = unsafe { kernel::discard(hole.start, hole.len()) };
+        let _ = unsafe { kernel::discard(gap.start, gap.len()) };
     }
 }
