@@ -34,7 +34,7 @@ fn process(text: &str) -> Result<(u32, u64), String> {
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         if let Some((pid, start_time)) = self.after {
-            if guard::attend(pid, start_time)? {
+            if guard::wait_for_end(pid, start_time)? {
                 settle::put_back();
             }
             return Ok(ExitCode::SUCCESS);

@@ -362,7 +362,7 @@ impl Daemon {
         let mut ended = Vec::new();
         for target in &mut self.targets {
             let (tree, meter) = (&mut target.tree, &mut target.meter);
-            if target.look.when_due(|| meter.look(tree)).is_some() && !tree.runs() {
+            if target.look.when_due(|| meter.find_newcomers(tree)).is_some() && !tree.runs() {
                 ended.push(target.root);
             }
         }
@@ -463,7 +463,8 @@ impl Target {
             self.hold.keep(self.root, &self.cpus, &self.tree)?;
         }
         if !self.cpus.is_empty()
-            && let Some(count) = self.pin_look.when_due(|| self.hold.look(&self.cpus, &self.tree))
+            && let Some(count) =
+                self.pin_look.when_due(|| self.hold.place_new_threads(&self.cpus, &self.tree))
         {
             self.pinned = count?;
         }

@@ -97,7 +97,7 @@ impl Meter {
 
     /// Looks who belongs to the target. What newcomers have used until now they have used since
     /// the last look, and not in the last tick.
-    pub fn look(&mut self, tree: &mut Tree) {
+    pub fn find_newcomers(&mut self, tree: &mut Tree) {
         if self.group.is_some() {
             return tree.refresh();
         }
@@ -215,7 +215,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(950));
         meter.read(&tree, 64);
         std::thread::sleep(Duration::from_millis(50));
-        meter.look(&mut tree);
+        meter.find_newcomers(&mut tree);
         let busy = meter.read(&tree, 64).busy.unwrap();
         for pid in tree.pids() {
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();

@@ -31,7 +31,7 @@ const ENTRY_NOTE: (&[u8], elf::NoteType) = (b"Xen", elf::NoteType(18));
 ///
 /// # Errors
 /// [`LabError::System`] when the one cannot be read or the other not be written.
-pub fn beside(compressed: &Path, version: &str) -> Result<PathBuf, LabError> {
+pub fn uncompressed_kernel(compressed: &Path, version: &str) -> Result<PathBuf, LabError> {
     let path = compressed.with_file_name(format!("vmlinux-{version}"));
     if path.is_file() {
         return Ok(path);
@@ -158,10 +158,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("vmlinuz-1");
         fs::write(&path, image(b"\x1f\x8bgzip")).unwrap();
-        assert_eq!(beside(&path, "1").unwrap(), path);
+        assert_eq!(uncompressed_kernel(&path, "1").unwrap(), path);
         let made = directory.path().join("vmlinux-1");
         fs::write(&made, "made before").unwrap();
-        assert_eq!(beside(&path, "1").unwrap(), made);
+        assert_eq!(uncompressed_kernel(&path, "1").unwrap(), made);
         assert_eq!(fs::read(&made).unwrap(), b"made before");
     }
 }

@@ -12,7 +12,7 @@ use crate::WorkloadError;
 /// # Errors
 /// [`WorkloadError::TooLittleMemory`] with the task and how to need less, and
 /// [`WorkloadError::Proc`].
-pub fn suffices(
+pub fn require_available(
     needed_bytes: u64,
     task: impl FnOnce() -> String,
     remedy: impl FnOnce() -> String,

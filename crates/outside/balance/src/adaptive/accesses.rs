@@ -33,7 +33,7 @@ impl Accesses {
     }
 
     /// Takes those of an interval between nodes that are known, in place of what was there.
-    pub fn take(&mut self, evidence: &Evidence, nodes: &Nodes) {
+    pub fn collect(&mut self, evidence: &Evidence, nodes: &Nodes) {
         let position = |id| u16::try_from(nodes.position(id)?).ok().filter(|at| *at < WRITE);
         self.all.clear();
         self.huge.clear();
@@ -46,7 +46,7 @@ impl Accesses {
             };
             let one = One::new(access.page, from, home, access.latency_ns);
             self.all.push(one.writing(access.write));
-            self.convoy.see(from.into(), home.into(), access);
+            self.convoy.observe_access(from.into(), home.into(), access);
             stores += usize::from(access.write);
             let region = access.page.region();
             if access.huge && self.huge.last() != Some(&region) {

@@ -79,7 +79,7 @@ impl Agreement {
 }
 
 /// The node that almost all accesses to a page came from; `None` when there is no such one.
-pub fn sole(counts: &[f32]) -> Option<u16> {
+pub fn sole_node(counts: &[f32]) -> Option<u16> {
     let all = sum(counts);
     let (user, most) = (0u16..).zip(counts).max_by(|a, b| a.1.total_cmp(b.1))?;
     (all > 0.0 && f64::from(*most) >= LEAST_AGREEING * f64::from(all)).then_some(user)
@@ -109,10 +109,10 @@ mod tests {
 
     #[test]
     fn who_has_almost_all_is_the_sole_user() {
-        assert_eq!(sole(&[0.0, 0.3, 0.0]), Some(1));
-        assert_eq!(sole(&[1.0, 0.1]), Some(0));
-        assert_eq!(sole(&[0.1, 0.3]), None);
-        assert_eq!(sole(&[0.0, 0.0]), None);
-        assert_eq!(sole(&[]), None);
+        assert_eq!(sole_node(&[0.0, 0.3, 0.0]), Some(1));
+        assert_eq!(sole_node(&[1.0, 0.1]), Some(0));
+        assert_eq!(sole_node(&[0.1, 0.3]), None);
+        assert_eq!(sole_node(&[0.0, 0.0]), None);
+        assert_eq!(sole_node(&[]), None);
     }
 }

@@ -39,7 +39,7 @@ impl Convoy {
     }
 
     /// The next access.
-    pub fn see(&mut self, from: usize, home: usize, access: &Access) {
+    pub fn observe_access(&mut self, from: usize, home: usize, access: &Access) {
         // What is moved as one cannot be on several nodes.
         let unit = if access.huge { access.page.region().start() } else { access.page };
         let last = self.last[from].replace((unit, home));
@@ -65,7 +65,7 @@ impl Convoy {
     }
 
     /// The degree, when it is much; when something has begun to be spread, when it still is some.
-    pub fn much(&self, spreading: bool) -> Option<f64> {
+    pub fn degree_worth_spreading(&self, spreading: bool) -> Option<f64> {
         let most = if spreading { LITTLE } else { MUCH };
         Some(self.degree()).filter(|degree| *degree > most)
     }
@@ -90,7 +90,7 @@ mod tests {
                 huge,
                 latency_ns: None,
             };
-            convoy.see(from, home, &access);
+            convoy.observe_access(from, home, &access);
         }
         convoy.degree()
     }

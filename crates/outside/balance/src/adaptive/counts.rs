@@ -114,7 +114,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
         now_ns: u64,
     ) {
         let key = |access: &T| of(access).0;
-        self.meet(accesses, key, now_ns);
+        self.insert_fresh(accesses, key, now_ns);
         slots.clear();
         slots.resize(accesses.len(), NO_ROOM);
         let half = accesses.len() / 2;
@@ -166,7 +166,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
     }
 
     /// Makes the keys of these known, in order, without an access.
-    pub fn meet<T>(&mut self, accesses: &[T], key: impl Fn(&T) -> K, now_ns: u64) {
+    pub fn insert_fresh<T>(&mut self, accesses: &[T], key: impl Fn(&T) -> K, now_ns: u64) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.reserve(accesses.len());
         let (mut at, mut last) = (0, None);

@@ -53,7 +53,7 @@ impl MigrationCooldown {
     }
 
     /// Pages were ordered to move, and stay until then.
-    pub fn bar(&mut self, orders: &[Order], until_ns: u64) {
+    pub fn begin(&mut self, orders: &[Order], until_ns: u64) {
         if orders.is_empty() {
             return;
         }
@@ -109,7 +109,7 @@ mod tests {
         let mut cooldown = MigrationCooldown::default();
         let (region, page) = (Region(3), Region(3).start());
         let next = Page(page.0 + 1);
-        cooldown.bar(&[order(page, 1)], 10);
+        cooldown.begin(&[order(page, 1)], 10);
         let allows = |cooldown: &MigrationCooldown, page, now| {
             cooldown.allows_page(&mut Asked::default(), page, now)
         };
@@ -119,7 +119,7 @@ mod tests {
         assert!(!allows(&cooldown, page, 9) && allows(&cooldown, page, 10));
         assert!(!all(&cooldown, 9) && all(&cooldown, 10));
         assert!(allows(&cooldown, next, 0));
-        cooldown.bar(&[order(page, Region::PAGES), order(page, 1)], 20);
+        cooldown.begin(&[order(page, Region::PAGES), order(page, 1)], 20);
         assert!(!allows(&cooldown, next, 19) && !allows(&cooldown, page, 19));
         cooldown.prune(COOLDOWN_NS);
         assert!(cooldown.pages.is_empty() && cooldown.regions.is_empty());

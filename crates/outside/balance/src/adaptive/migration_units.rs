@@ -3,7 +3,7 @@
 use super::Adaptive;
 use super::access::One;
 use super::accesses::Accesses;
-use super::agreement::{Agreement, sole};
+use super::agreement::{Agreement, sole_node};
 use super::counts::{AHEAD, NO_ROOM};
 use super::fork_join::{MANY, fork_join, middle};
 use super::migration_cooldown::{Asked, COOLDOWN_NS};
@@ -187,7 +187,7 @@ impl<'a, C: Fn(&One) -> f64> Divider<'a, C> {
             let known = state.pages.known(page);
             if holds {
                 // Who has it now: whoever filled it, long ago, says nothing.
-                unit.owner = sole(known.short);
+                unit.owner = sole_node(known.short);
             }
             if unit.owner.is_some() {
                 continue;

@@ -155,7 +155,7 @@ impl Adaptive {
         let mut accesses = std::mem::take(&mut self.accesses);
         let many = evidence.accesses.len() >= MANY;
         let (_, (metrics, traffic)) =
-            fork_join(many, || accesses.take(evidence, nodes), || Metrics::of(evidence, nodes));
+            fork_join(many, || accesses.collect(evidence, nodes), || Metrics::of(evidence, nodes));
         self.learn(&mut accesses, evidence, now_ns);
         self.bucket.fill(now_ns);
         self.cooldown.prune(now_ns);
@@ -180,7 +180,7 @@ impl Adaptive {
             );
             let until_ns =
                 self.evaluations.paused_until_ns().max(now_ns.saturating_add(COOLDOWN_NS));
-            self.cooldown.bar(&rollback, until_ns);
+            self.cooldown.begin(&rollback, until_ns);
             self.rollback.extend(rollback);
             migration_units::divide(self, nodes, &mut accesses, cost, now_ns);
             self.choose(nodes, evidence, &accesses, controllers, &mut decision, now_ns);
@@ -226,7 +226,7 @@ impl Adaptive {
                 }
                 known
             });
-            self.pages.meet(&fresh, |page| *page, now_ns);
+            self.pages.insert_fresh(&fresh, |page| *page, now_ns);
         }
         let Accesses { all, slots, waiting, .. } = accesses;
         let page = |one: &One| (one.page, one.from(), waiting.of(one));
@@ -270,7 +270,10 @@ impl Adaptive {
         decision: &mut Decision,
         now_ns: u64,
     ) {
-        let convoy = accesses.convoy.much(self.spreading).filter(|_| !controllers.congested);
+        let convoy = accesses
+            .convoy
+            .degree_worth_spreading(self.spreading)
+            .filter(|_| !controllers.congested);
         let view = View { state: self, nodes, accesses, convoy, now_ns };
         let cost = |one: &One| cost(nodes, &controllers, one);
         let units = &accesses.units;
@@ -334,7 +337,7 @@ impl Adaptive {
             let unit = &units[unit as usize];
             let (start, to) = (unit.start, nodes.ids()[usize::from(to)]);
             let order = Order { start, pages: unit.pages(), to, why };
-            if !self.bucket.take(order.bytes()) {
+            if !self.bucket.take_tokens(order.bytes()) {
                 break;
             }
             for one in accesses.of(unit) {
@@ -347,7 +350,7 @@ impl Adaptive {
         }
         decision.splits.sort_unstable();
         decision.splits.dedup();
-        self.cooldown.bar(&decision.orders, now_ns.saturating_add(COOLDOWN_NS));
+        self.cooldown.begin(&decision.orders, now_ns.saturating_add(COOLDOWN_NS));
         if !decision.orders.is_empty() {
             decision.state = State::Moving;
         }
@@ -385,7 +388,7 @@ impl Adaptive {
         let mut orders = Vec::new();
         while let Some(&order) = self.rollback.last() {
             if evidence.usable.contains(order.to) {
-                if !self.bucket.take(order.bytes()) {
+                if !self.bucket.take_tokens(order.bytes()) {
                     break;
                 }
                 orders.push(order);

@@ -144,7 +144,7 @@ impl Run {
         let Some(process) = Process::open(pid, age) else { return };
         let ticks = ticks(pid);
         let verdicts: Vec<Verdict> =
-            self.expected.0.iter().map(|item| process.look(item)).collect();
+            self.expected.0.iter().map(|item| process.verdict_on(item)).collect();
         match self.living.get_mut(&pid) {
             Some(living) => {
                 let same = living.image == process.image;

@@ -106,7 +106,8 @@ pub fn prepare_targets(
         None => {}
     }
     prepared.set_threads(targets.order)?;
-    prepared.expected = expected::of(plan, &prepared, allocator.as_ref().filter(|_| is_used));
+    prepared.expected =
+        expected::expected_effects(plan, &prepared, allocator.as_ref().filter(|_| is_used));
     if options.strict && !prepared.notes.is_empty() {
         return Err(PlaceError::Strict(prepared.notes));
     }

@@ -13,7 +13,7 @@ use numapilot_lab_pmu::{CpuCounters, Level, Vector};
 use super::core::Core;
 use super::directory::Holders;
 use super::llc::{Alone, Llc, Room, Victim};
-use super::mask::each;
+use super::mask::for_each_cpu;
 use super::private::Found;
 use super::{Request, Served, Simulation};
 use crate::model::LINE_BYTES;
@@ -41,7 +41,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     ) -> Contended {
         let Some(since_ps) = core.contention.since_ps(line) else { return Contended::No };
         let Some(counters) = &self.pmu.counters(core.cpu) else { return Contended::No };
-        let Some((rival, interval_ps)) = self.contended_lines.meet(line, core.cpu, now_ps) else {
+        let Some((rival, interval_ps)) = self.contended_lines.note_access(line, core.cpu, now_ps)
+        else {
             core.contention.end(line);
             return Contended::No;
         };
@@ -157,7 +158,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                 }
             } else if modified {
                 // The owner keeps its copy, but must ask before it writes again.
-                each(others, |other| {
+                for_each_cpu(others, |other| {
                     self.l1[other].make_shared(line);
                     if let Some(middle) = self.middle.get(other) {
                         middle.make_shared(line);
@@ -168,7 +169,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                     after.modified = false;
                 }
             }
-            if (write || modified) && self.contended_lines.meet(line, cpu, now_ps).is_some() {
+            if (write || modified) && self.contended_lines.note_access(line, cpu, now_ps).is_some()
+            {
                 core.contention.hold(line, now_ps);
             }
         }
@@ -187,7 +189,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             }
             None
         } else {
-            llc.put(line, early.unwrap_or_else(|| self.make_room(llc, line)), alone)
+            llc.insert_line(line, early.unwrap_or_else(|| self.make_room(llc, line)), alone)
         };
         drop(locked);
         if let Some((left, holders)) = crowded_out {
@@ -232,12 +234,12 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     #[allow(clippy::option_option)]
     fn invalidate(&self, line: u64, cpus: u64, mine: u64) -> Option<Option<u64>> {
         let mut reached = false;
-        each(cpus & mine, |other| reached |= self.remove_private(other, line));
+        for_each_cpu(cpus & mine, |other| reached |= self.remove_private(other, line));
         let outside = cpus & !mine;
         if outside == 0 {
             return reached.then_some(None);
         }
-        each(outside, |other| {
+        for_each_cpu(outside, |other| {
             self.remove_private(other, line);
             self.llc[self.group(other)].remove(line);
         });
@@ -257,7 +259,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         if before.cpus & mine == 0 {
             return;
         }
-        each(before.cpus & mine, |cpu| {
+        for_each_cpu(before.cpus & mine, |cpu| {
             self.remove_private(cpu, line);
         });
         let cpus = before.cpus & !mine;
@@ -304,7 +306,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
 
     fn farthest_ps(&self, cpu: usize, from: u64) -> u64 {
         let mut farthest = 0;
-        each(from, |other| farthest = farthest.max(self.transfer_ps(cpu, other)));
+        for_each_cpu(from, |other| farthest = farthest.max(self.transfer_ps(cpu, other)));
         farthest
     }
 

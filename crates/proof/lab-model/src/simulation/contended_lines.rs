@@ -67,7 +67,7 @@ impl ContendedLines {
 
     /// Notes that a CPU came to a line. The other CPU with which it contends, and how often that
     /// comes, if there is contention.
-    pub(crate) fn meet(&self, line: u64, cpu: usize, now_ps: u64) -> Option<(usize, u64)> {
+    pub(crate) fn note_access(&self, line: u64, cpu: usize, now_ps: u64) -> Option<(usize, u64)> {
         let entry = &self.lines[(line ^ line >> 12) as usize % LINES];
         let (cpu, time_ns) = (cpu as u64, now_ps / 1000);
         if entry.line.swap(line, Relaxed) != line {
@@ -150,21 +150,21 @@ mod tests {
     #[test]
     fn a_line_handed_over_once_is_no_contention() {
         let contests = ContendedLines::new();
-        assert_eq!(contests.meet(7, 0, 0), None);
-        assert_eq!(contests.meet(7, 1, 100 * NS), None);
-        assert_eq!(contests.meet(7, 1, 200 * NS).map(|(cpu, _)| cpu), Some(0));
-        assert_eq!(contests.meet(7, 1, 900 * QUANTUM_PS), None);
+        assert_eq!(contests.note_access(7, 0, 0), None);
+        assert_eq!(contests.note_access(7, 1, 100 * NS), None);
+        assert_eq!(contests.note_access(7, 1, 200 * NS).map(|(cpu, _)| cpu), Some(0));
+        assert_eq!(contests.note_access(7, 1, 900 * QUANTUM_PS), None);
     }
 
     #[test]
     fn a_line_that_comes_back_is_one_until_the_other_stays_away() {
         let contests = ContendedLines::new();
-        contests.meet(7, 0, 0);
-        contests.meet(7, 1, 100 * NS);
-        assert_eq!(contests.meet(7, 0, 130 * NS).map(|(cpu, _)| cpu), Some(1));
-        assert_eq!(contests.meet(7, 1, 150 * NS), Some((0, 130 * NS)));
-        assert_eq!(contests.meet(7, 1, 6 * QUANTUM_PS), None);
-        assert_eq!(contests.meet(8, 1, 6 * QUANTUM_PS), None);
+        contests.note_access(7, 0, 0);
+        contests.note_access(7, 1, 100 * NS);
+        assert_eq!(contests.note_access(7, 0, 130 * NS).map(|(cpu, _)| cpu), Some(1));
+        assert_eq!(contests.note_access(7, 1, 150 * NS), Some((0, 130 * NS)));
+        assert_eq!(contests.note_access(7, 1, 6 * QUANTUM_PS), None);
+        assert_eq!(contests.note_access(8, 1, 6 * QUANTUM_PS), None);
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Core {
     #[inline]
     pub(crate) fn let_through(&mut self, address: u64, line: u64, writable: bool, told: bool) {
         self.tlb.filtered(address);
-        self.filter.put(address, line, writable, told);
+        self.filter.insert(address, line, writable, told);
     }
 
     /// Whether loads from the line of this virtual address may bring the next address.

@@ -172,7 +172,7 @@ impl Llc {
 
     /// Puts a line there.
     #[inline]
-    pub(crate) fn put(&self, line: u64, room: Room, alone: Alone) -> Option<Victim> {
+    pub(crate) fn insert_line(&self, line: u64, room: Room, alone: Alone) -> Option<Victim> {
         let tags = &self.tags_of(line)[room.way / TAGS];
         let shift = room.way % TAGS * TAG_BITS;
         tags.store(tags.load(Relaxed) & !(0xff << shift) | tag(line) << shift, Relaxed);
@@ -261,7 +261,7 @@ mod tests {
 
     fn insert(cache: &Llc, line: u64) -> Option<u64> {
         let room = cache.room(line);
-        let left = cache.put(line, room, Alone::No).map(|victim| victim.line);
+        let left = cache.insert_line(line, room, Alone::No).map(|victim| victim.line);
         assert_eq!(left, room.leaves());
         left
     }
@@ -282,7 +282,7 @@ mod tests {
     fn the_right_to_write_comes_and_goes() {
         let cache = cache();
         assert_eq!(cache.access(7, true), Found::No);
-        cache.put(7, cache.room(7), Alone::Changed);
+        cache.insert_line(7, cache.room(7), Alone::Changed);
         assert_eq!(cache.access(7, true), Found::Writable);
         assert!(cache.share(7));
         assert_eq!(cache.access(7, true), Found::Shared);
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn who_has_a_line_alone_changes_it_when_he_writes_it() {
         let cache = cache();
-        let put = || assert_eq!(cache.put(7, cache.room(7), Alone::Yes), None);
+        let put = || assert_eq!(cache.insert_line(7, cache.room(7), Alone::Yes), None);
         put();
         assert_eq!(cache.access(7, false), Found::Shared);
         assert!(!cache.share(7));
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(cache.access(7, false), Found::Writable);
         (8..=10).for_each(|line| assert_eq!(insert(&cache, line), None));
         let left = (11..=20).find_map(|line| {
-            cache.put(line, cache.room(line), Alone::No).filter(|victim| victim.line == 7)
+            cache.insert_line(line, cache.room(line), Alone::No).filter(|victim| victim.line == 7)
         });
         assert_eq!(left, Some(Victim { line: 7, changed: true }));
     }
@@ -324,7 +324,7 @@ mod tests {
     fn who_comes_to_the_same_place_later_sends_the_first_away() {
         let cache = cache();
         let (one, two) = (cache.room(1), cache.room(2));
-        assert_eq!(cache.put(1, one, Alone::No), None);
-        assert_eq!(cache.put(2, two, Alone::No), Some(Victim { line: 1, changed: false }));
+        assert_eq!(cache.insert_line(1, one, Alone::No), None);
+        assert_eq!(cache.insert_line(2, two, Alone::No), Some(Victim { line: 1, changed: false }));
     }
 }

@@ -11,7 +11,7 @@
 
 use super::filter::Filter;
 use super::home_map::HomeMap;
-use super::mask::each;
+use super::mask::for_each_cpu;
 use crate::layout::PAGE_BYTES;
 use crate::model;
 
@@ -170,7 +170,7 @@ impl TlbState {
 
     /// Takes the pages of a huge one out of the recent ones, of which it may have these.
     fn forget(&mut self, huge_page: u64, slots: u64, filter: &Filter) {
-        each(slots, |slot| {
+        for_each_cpu(slots, |slot| {
             if self.recent[slot] / PAGES_OF_HUGE == huge_page {
                 self.replace(slot, NONE, filter);
             }

@@ -44,7 +44,7 @@ pub fn validate(
 ) -> Result<(), WorkloadError> {
     options.set.validate()?;
     let DataSet { records, groups, .. } = options.set;
-    memory::suffices(
+    memory::require_available(
         need.bytes(options),
         || format!("{workload} over {} records and {} groups", Grouped(records), Grouped(groups)),
         || {

@@ -126,16 +126,16 @@ pub fn run(bench: Bench, options: &Options) -> Result<Outcome, WorkloadError> {
     let threads = options.threads.get();
     let live = Live::default();
     let shared = producer_consumer::Queue::new(threads);
-    let gifts = false_sharing::gifts(bench, threads);
+    let objects = false_sharing::objects_to_share(bench, threads);
     let before = resident_bytes()?;
-    let (tallies, phases) = team::run(gifts, |worker, gift| {
+    let (tallies, phases) = team::run(objects, |worker, object| {
         let mut job = Job { worker, options, tally: Tally::new(&live, options.seed, worker.index) };
         let result = worker.phase("work", || {
             match bench {
                 Bench::Mix => mix::work(&mut job),
                 Bench::Larson => return larson::work(&mut job),
                 Bench::Threadtest => threadtest::work(&mut job),
-                Bench::CacheScratch | Bench::CacheThrash => false_sharing::work(&mut job, gift),
+                Bench::CacheScratch | Bench::CacheThrash => false_sharing::work(&mut job, object),
                 Bench::ProducerConsumer => producer_consumer::work(&mut job, &shared),
                 Bench::Realloc => realloc::work(&mut job),
                 Bench::Big => big::work(&mut job),

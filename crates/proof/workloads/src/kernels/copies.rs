@@ -71,7 +71,7 @@ impl Copies {
     }
 
     /// Does something with all that is read: the copies with their nodes, or the original.
-    pub fn each<R>(
+    pub fn for_each_copy<R>(
         &self,
         stage: &Stage<'_>,
         work: impl FnOnce(&[(Option<NodeId>, &[AtomicU64])]) -> R,

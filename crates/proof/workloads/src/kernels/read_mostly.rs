@@ -154,7 +154,7 @@ impl Pathology for ReadMostly {
             }
             sum
         };
-        self.data.each(stage, |copies| {
+        self.data.for_each_copy(stage, |copies| {
             let sum =
                 self.data.read(stage, |words| stage.rounds(|_| stage.work(|| work(words, copies))));
             stage.prepare(|| match thread {
