@@ -149,22 +149,22 @@ mod tests {
 
     #[test]
     fn a_line_handed_over_once_is_no_contention() {
-        let contests = ContendedLines::new();
-        assert_eq!(contests.note_access(7, 0, 0), None);
-        assert_eq!(contests.note_access(7, 1, 100 * NS), None);
-        assert_eq!(contests.note_access(7, 1, 200 * NS).map(|(cpu, _)| cpu), Some(0));
-        assert_eq!(contests.note_access(7, 1, 900 * QUANTUM_PS), None);
+        let contended_lines = ContendedLines::new();
+        assert_eq!(contended_lines.note_access(7, 0, 0), None);
+        assert_eq!(contended_lines.note_access(7, 1, 100 * NS), None);
+        assert_eq!(contended_lines.note_access(7, 1, 200 * NS).map(|(cpu, _)| cpu), Some(0));
+        assert_eq!(contended_lines.note_access(7, 1, 900 * QUANTUM_PS), None);
     }
 
     #[test]
     fn a_line_that_comes_back_is_one_until_the_other_stays_away() {
-        let contests = ContendedLines::new();
-        contests.note_access(7, 0, 0);
-        contests.note_access(7, 1, 100 * NS);
-        assert_eq!(contests.note_access(7, 0, 130 * NS).map(|(cpu, _)| cpu), Some(1));
-        assert_eq!(contests.note_access(7, 1, 150 * NS), Some((0, 130 * NS)));
-        assert_eq!(contests.note_access(7, 1, 6 * QUANTUM_PS), None);
-        assert_eq!(contests.note_access(8, 1, 6 * QUANTUM_PS), None);
+        let contended_lines = ContendedLines::new();
+        contended_lines.note_access(7, 0, 0);
+        contended_lines.note_access(7, 1, 100 * NS);
+        assert_eq!(contended_lines.note_access(7, 0, 130 * NS).map(|(cpu, _)| cpu), Some(1));
+        assert_eq!(contended_lines.note_access(7, 1, 150 * NS), Some((0, 130 * NS)));
+        assert_eq!(contended_lines.note_access(7, 1, 6 * QUANTUM_PS), None);
+        assert_eq!(contended_lines.note_access(8, 1, 6 * QUANTUM_PS), None);
     }
 
     #[test]
