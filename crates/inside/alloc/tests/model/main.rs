@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
-mod model {
-    pub mod calls;
-}
+mod calls;
 
-use model::calls::{Call, Heap};
+use calls::{Call, Heap};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
