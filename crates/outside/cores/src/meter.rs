@@ -5,9 +5,9 @@
 //!
 //! Busy cores come from the target's group where it has one in cgroup v2, which counts the
 //! processes that nobody has seen yet, too. Else they come from the CPU clocks of its processes,
-//! which have nanoseconds where `/proc/PID/stat` has ticks of 10 ms. Waiting threads come from the time each thread has
-//! waited for a CPU: a file for each thread, so with thousands of them it is read less often
-//! than every tick, and what is known is then an average of a longer time.
+//! which have nanoseconds where `/proc/PID/stat` has ticks of 10 ms. Waiting threads come from the
+//! time each thread has waited for a CPU: a file for each thread, so with thousands of them it is
+//! read less often than every tick, and what is known is then an average of a longer time.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Observing one target from a beginning to an end.
 //!
 //! ```text
-//!  a program to start:  before_exec -> spawn -> follow -> look... -> wait4 -> finish
-//!  running processes:   attach                         -> look...          -> finish
-//!  the whole machine:   system                         -> look...          -> finish
+//!  a program to start:  before_exec -> spawn -> follow -> observe_now... -> wait4 -> finish
+//!  running processes:   attach                         -> observe_now...          -> finish
+//!  the whole machine:   system                         -> observe_now...          -> finish
 //! ```
 
 use std::path::Path;

@@ -99,7 +99,8 @@ impl Member {
         self.lost_its_first = lost_its_first(stat);
     }
 
-    /// Waits for it where nobody else will: an orphan that has ended, and whose parent this process is.
+    /// Waits for it where nobody else will: an orphan that has ended, and whose parent this process
+    /// is.
     fn reap(&self, root: Option<i32>, adopter: Option<i32>) {
         let is_orphan = adopter == Some(self.parent) && root != Some(self.process.pid);
         if self.zombie && is_orphan {

@@ -1,4 +1,5 @@
-//! Scratch directories: the guest's files are put together in one, and packages are unpacked in one.
+//! Scratch directories: the guest's files are put together in one, and packages are unpacked in
+//! one.
 //!
 //! They are the one thing of a lab that has a name. Each is locked as long as it is used:
 //! one that is not, its maker was killed, and the next lab removes it.

@@ -10,9 +10,9 @@
 //!  accesses   aa    b     cc    bb      3 pairs agree of 3; the region: 2 a, 3 b, 2 c
 //! ```
 //!
-//! Source: Gaud et al., "Large Pages May Be Harmful on NUMA Systems", USENIX ATC 2014 (Carrefour-LP):
-//! huge pages are split when their base pages would be local by themselves, by samples, and when
-//! that brings 5 %.
+//! Source: Gaud et al., "Large Pages May Be Harmful on NUMA Systems", USENIX ATC 2014
+//! (Carrefour-LP): huge pages are split when their base pages would be local by themselves, by
+//! samples, and when that brings 5 %.
 
 use super::access::One;
 use super::owner::wilson_lower;
@@ -60,8 +60,8 @@ impl Agreement {
     }
 
     /// Nanoseconds that an access to a huge page takes less, in the mean, when it is split and its
-    /// pages go to their users, by the accesses of an interval and what each costs now; `None` where
-    /// that is not worth it.
+    /// pages go to their users, by the accesses of an interval and what each costs now; `None`
+    /// where that is not worth it.
     pub fn saved_ns(
         self,
         nodes: &Nodes,

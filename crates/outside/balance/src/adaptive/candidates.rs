@@ -39,7 +39,8 @@ pub struct View<'a> {
     pub state: &'a Adaptive,
     pub nodes: &'a Nodes,
     pub accesses: &'a Accesses,
-    /// The degree of the convoy, if there is one: what several use one after the other had better be spread.
+    /// The degree of the convoy, if there is one: what several use one after the other had better
+    /// be spread.
     pub convoy: Option<f64>,
     pub now_ns: u64,
 }
@@ -130,8 +131,8 @@ impl View<'_> {
         Some(Candidate { unit: at, to, why, is_region: unit.is_region(), gain })
     }
 
-    /// Nanoseconds that the accesses of all units take by the machine's figures. Of shared pages, as
-    /// they are to be expected from now on.
+    /// Nanoseconds that the accesses of all units take by the machine's figures. Of shared pages,
+    /// as they are to be expected from now on.
     pub fn lost(&self, controllers: &Controllers) -> f64 {
         let mut expected = Expected::new(self.nodes);
         let units = &self.accesses.units;
@@ -222,9 +223,9 @@ impl View<'_> {
         self.accesses.of(unit).iter().map(of).sum()
     }
 
-    /// Where a shared unit takes load off a controller that has too much: the node whose turn it is,
-    /// if it has room; else the one with the most, the one that uses the unit more among equals. From
-    /// where and where to.
+    /// Where a shared unit takes load off a controller that has too much: the node whose turn it
+    /// is, if it has room; else the one with the most, the one that uses the unit more among
+    /// equals. From where and where to.
     fn taker(
         &self,
         controllers: &Controllers,
@@ -258,10 +259,10 @@ impl View<'_> {
 }
 
 /// Units in the order in which they are spread: the most used first, and those that are used about
-/// alike in rounds, each of which takes a sixteenth of the pages, evenly. A program that walks through its
-/// memory has one part of it in use at a time: when pages that stay and pages that go lie side by
-/// side, all parts are spread alike, however much of them goes. Those that had better stay come last of
-/// all.
+/// alike in rounds, each of which takes a sixteenth of the pages, evenly. A program that walks
+/// through its memory has one part of it in use at a time: when pages that stay and pages that go
+/// lie side by side, all parts are spread alike, however much of them goes. Those that had better
+/// stay come last of all.
 fn in_rounds(
     units: &[MigrationUnit],
     chosen: &[u32],

@@ -1,5 +1,5 @@
-//! Convoys: at one time, all accesses of a node go to the memory of one node, and at another time to
-//! that of another.
+//! Convoys: at one time, all accesses of a node go to the memory of one node, and at another time
+//! to that of another.
 //!
 //! Threads that go on from one part of memory to the next together, or that change nodes, wait for
 //! one path and one controller after the other, while those of the whole interval are used

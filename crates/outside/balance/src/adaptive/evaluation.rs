@@ -1,13 +1,13 @@
 //! Evaluation and rollback of moves.
 //!
-//! After a round of moves what accesses to the moved pages cost is compared with what they
-//! cost before, over the next two rounds in which the pages are seen. Where it has not
-//! fallen by 5 %, and the program does not make a tenth more accesses in the same time, the moves
-//! are rolled back and nothing is moved for a while, longer each time. Pages that are given back and touched anew before that tell nothing. While pages are being spread
-//! the controller that they are taken from is still congested, and the queue is everybody's:
-//! what was spread is evaluated after the last moves of the series, and all of it as one. By the time
-//! of its last moves most of the queue is gone: what they bring is little, and little of it at their
-//! own pages.
+//! After a round of moves what accesses to the moved pages cost is compared with what they cost
+//! before, over the next two rounds in which the pages are seen. Where it has not fallen by 5 %,
+//! and the program does not make a tenth more accesses in the same time, the moves are rolled back
+//! and nothing is moved for a while, longer each time. Pages that are given back and touched anew
+//! before that tell nothing. While pages are being spread the controller that they are taken from
+//! is still congested, and the queue is everybody's: what was spread is evaluated after the last
+//! moves of the series, and all of it as one. By the time of its last moves most of the queue is
+//! gone: what they bring is little, and little of it at their own pages.
 
 use std::collections::VecDeque;
 
@@ -178,8 +178,8 @@ impl Evaluations {
     }
 
     /// Counts the accesses of an interval, which are in order of pages, at what each costs, of a
-    /// program that makes `rate` accesses per time (`None` where a source cannot tell), and evaluates
-    /// what can be: the orders that roll back what did not help.
+    /// program that makes `rate` accesses per time (`None` where a source cannot tell), and
+    /// evaluates what can be: the orders that roll back what did not help.
     pub fn evaluate(
         &mut self,
         nodes: &[NodeId],

@@ -1,13 +1,16 @@
-//! Fork and join: with a million accesses each of two tasks takes so long that a second thread pays.
+//! Fork and join: with a million accesses each of two tasks takes so long that a second thread
+//! pays.
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Builder};
 
-/// Accesses for which a second thread is made: to start one takes as long as some thousands of them.
+/// Accesses for which a second thread is made: to start one takes as long as some thousands of
+/// them.
 pub const MANY: usize = 100_000;
 
-/// Does both tasks, at one time where there are `many` accesses to go through and a thread is to be had.
+/// Does both tasks, at one time where there are `many` accesses to go through and a thread is to be
+/// had.
 pub fn fork_join<A, B: Send>(
     many: bool,
     first: impl FnOnce() -> A,

@@ -20,8 +20,8 @@ pub struct MigrationUnit {
     pub(super) owner: Option<u16>,
     /// Accesses that are to be expected in an interval like this one.
     pub weight: f32,
-    /// Whether it has not been moved lately, and was born before now: how long it will last shows by
-    /// how long it has.
+    /// Whether it has not been moved lately, and was born before now: how long it will last shows
+    /// by how long it has.
     pub movable: bool,
     /// Whether it is part of a huge page, which has to be split before.
     pub splits: bool,
@@ -42,8 +42,8 @@ impl MigrationUnit {
         self.owner.map(usize::from)
     }
 
-    /// Since when it is known. A page that is seen for the first time is as old as its region: it was
-    /// there before, more likely than not, and has not been sampled.
+    /// Since when it is known. A page that is seen for the first time is as old as its region: it
+    /// was there before, more likely than not, and has not been sampled.
     pub fn born_ns(&self, state: &Adaptive) -> u64 {
         let region_ns = state.regions.known(self.region).born_ns;
         self.page.map_or(region_ns, |page| state.pages.known(page).born_ns.min(region_ns))

@@ -138,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// More than fit a cache, on two threads, as a process has them: in a heap, and far away from it
-    /// in mappings.
+    /// More than fit a cache, on two threads, as a process has them: in a heap, and far away from
+    /// it in mappings.
     #[test]
     fn many_are_sorted_in_parts() {
         let number = |at: u64| {

@@ -1,9 +1,9 @@
-//! The node to which a page goes that several nodes share. Neighbouring pages go to different nodes,
-//! and each node gets as many as its weight, its part of the load, says.
+//! The node to which a page goes that several nodes share. Neighbouring pages go to different
+//! nodes, and each node gets as many as its weight, its part of the load, says.
 //!
-//! Threads that read the same array in order use neighbouring pages at one time. If nodes were drawn
-//! at random, some of these pages would be on one node, and its controller would serve all of these
-//! threads for a while. Loads that are even over an interval do not show that.
+//! Threads that read the same array in order use neighbouring pages at one time. If nodes were
+//! drawn at random, some of these pages would be on one node, and its controller would serve all of
+//! these threads for a while. Loads that are even over an interval do not show that.
 //!
 //! Source: the smooth weighted round robin of load balancers, in which no node waits longer for its
 //! turn than its weight says.

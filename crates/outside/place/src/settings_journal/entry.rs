@@ -127,9 +127,9 @@ impl Owner {
 }
 
 impl Owner {
-    /// Whether it still runs, seen from another PID namespace. The first one sees the processes of all
-    /// others: who is not among them has ended, with its container or in it. Elsewhere, and for a user
-    /// from whom processes may be hidden (`hidepid`), it is not known.
+    /// Whether it still runs, seen from another PID namespace. The first one sees the processes of
+    /// all others: who is not among them has ended, with its container or in it. Elsewhere, and for
+    /// a user from whom processes may be hidden (`hidepid`), it is not known.
     fn state_from_outside(&self, own: &str) -> State {
         let Ok(all) = procfs::process::all_processes() else { return State::Unknown };
         if all.flatten().any(|process| self.is(&process)) {

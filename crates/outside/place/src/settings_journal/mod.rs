@@ -159,8 +159,8 @@ impl SettingsJournal {
         Ok(Some(Held { journal: self.clone(), path: Some(path) }))
     }
 
-    /// Has these settings for this process alone until the end of what is returned: it changes
-    /// them from run to run with [`SettingsJournal::acquire`], and every other process that wants to
+    /// Has these settings for this process alone until the end of what is returned: it changes them
+    /// from run to run with [`SettingsJournal::acquire`], and every other process that wants to
     /// change one is refused. `command` tells people what it is for.
     ///
     /// # Errors

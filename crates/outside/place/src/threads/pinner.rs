@@ -210,8 +210,8 @@ mod tests {
     }
 
     proptest! {
-        /// Threads come and go; the living ones are spread evenly as far as the gone ones allow, and
-        /// what is counted is what lives.
+        /// Threads come and go; the living ones are spread evenly as far as the gone ones allow,
+        /// and what is counted is what lives.
         #[test]
         fn occupancy_is_the_number_of_living_threads(steps in proptest::collection::vec(2usize..20, 1..30)) {
             let mut pinner = pinner();

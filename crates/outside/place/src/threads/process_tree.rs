@@ -58,8 +58,8 @@ impl Member {
 }
 
 impl ProcessTree {
-    /// The process tree of a program that was just started and not waited for yet. The occupancy table
-    /// tells who pins itself.
+    /// The process tree of a program that was just started and not waited for yet. The occupancy
+    /// table tells who pins itself.
     pub fn new(program: i32, occupancy: Option<PathBuf>) -> Self {
         let started = start_time(program);
         Self {
@@ -186,8 +186,8 @@ impl ProcessTree {
     }
 }
 
-/// Whether a process was started with this occupancy table in its environment; `None` while it has no
-/// environment, as in the middle of `execve`.
+/// Whether a process was started with this occupancy table in its environment; `None` while it has
+/// no environment, as in the middle of `execve`.
 fn has_occupancy_table(pid: i32, occupancy: &Path) -> Option<bool> {
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return Some(false) };
     let variable = [BIND_OCCUPANCY.as_bytes(), b"=", occupancy.as_os_str().as_bytes()].concat();

@@ -184,8 +184,8 @@ impl Overlap {
     fn dependence(&mut self, address: u64, had: bool) -> Kind {
         let latest = self.values[(self.next_value + VALUES - 1) % VALUES];
         let bases = INDEX_SCALES.map(|scale| address.wrapping_sub(latest.wrapping_mul(scale)));
-        // Nothing new has been loaded where a line is read and then written at once, as by an atomic
-        // addition; a line that was lost since the last write is waited for as well.
+        // Nothing new has been loaded where a line is read and then written at once, as by an
+        // atomic addition; a line that was lost since the last write is waited for as well.
         let indexed = (self.is_fresh || !had)
             && bases.iter().zip(&self.bases).any(|(now, before)| now == before);
         (self.bases, self.is_fresh) = (bases, false);

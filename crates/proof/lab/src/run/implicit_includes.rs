@@ -52,8 +52,8 @@ fn named(arguments: &[OsString]) -> Vec<PathBuf> {
     files.filter(|path| !image::is_kernels_own(path)).collect()
 }
 
-/// Programs that others are to run, as `numapilot stat -- PROGRAM` does: those after `--`. numapilot
-/// is in the guest in any case.
+/// Programs that others are to run, as `numapilot stat -- PROGRAM` does: those after `--`.
+/// numapilot is in the guest in any case.
 fn run(arguments: &[OsString], path: &OsStr) -> Vec<PathBuf> {
     let pairs = arguments.windows(2).filter(|pair| pair[0] == "--" && pair[1] != "numapilot");
     pairs.filter_map(|pair| find_program(&pair[1], path)).collect()

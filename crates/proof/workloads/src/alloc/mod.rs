@@ -1,11 +1,11 @@
 //! Allocator micro-benchmarks: each stresses one way in which programs use `malloc`.
 //!
-//! Sources: systematic-numa-study 3.1.8 (`alloc-mix`, and its two metrics: time, and
-//! resident memory over requested memory); numalloc 4.3, which names the four of the Hoard
-//! suite and tells what they test (`alloc-threadtest`, `alloc-larson` after Larson and
-//! Krishnan 1998, `alloc-cache-scratch`, `alloc-cache-thrash`). The others are patterns
-//! that these leave out: frees by another thread, growth, big blocks, lifetimes and sizes
-//! that shift, and what happens after the work ([`memory_return`]). All are written from these descriptions.
+//! Sources: systematic-numa-study 3.1.8 (`alloc-mix`, and its two metrics: time, and resident
+//! memory over requested memory); numalloc 4.3, which names the four of the Hoard suite and tells
+//! what they test (`alloc-threadtest`, `alloc-larson` after Larson and Krishnan 1998,
+//! `alloc-cache-scratch`, `alloc-cache-thrash`). The others are patterns that these leave out:
+//! frees by another thread, growth, big blocks, lifetimes and sizes that shift, and what happens
+//! after the work ([`memory_return`]). All are written from these descriptions.
 //!
 //! Every object holds a tag that its number determines, which is read back before it is
 //! freed: the checksum over all of them is computed a second time without any object.

@@ -136,8 +136,8 @@ impl Step {
 trait Pathology: Sync {
     /// Its memory.
     fn areas(&self) -> Vec<&Area>;
-    /// A thread's part: all threads fill, mitigate and work together, in as many rounds as the stage
-    /// wants. Returns what it adds to the checksum.
+    /// A thread's part: all threads fill, mitigate and work together, in as many rounds as the
+    /// stage wants. Returns what it adds to the checksum.
     fn run(&self, stage: &Stage<'_>) -> u64;
     /// Those of its data that are copied to every node, beside the areas.
     fn copies(&self) -> Option<&Copies> {
