@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use numapilot_cores::{Records, chain};
-use numapilot_place::journal::{Done, Holder, Journal, Outcome};
+use numapilot_place::settings_journal::{Done, Holder, Outcome, SettingsJournal};
 use numapilot_place::{ancestors, guard};
 use serde::Serialize;
 
@@ -53,7 +53,7 @@ pub struct Settled {
 pub fn put_back() -> Settled {
     let mut settled = Settled { done: guard::end_stale_groups(), failed: Vec::new() };
     // A user without a place for a journal has left nothing.
-    if let Ok(journal) = Journal::system() {
+    if let Ok(journal) = SettingsJournal::system() {
         match journal.restore(false) {
             Ok(outcomes) => settled.settings(&outcomes),
             Err(error) => settled.failed.push(chain(&error)),
@@ -110,7 +110,8 @@ pub fn held_settings(terminal: &Terminal) -> Vec<Holder> {
 /// What other runs hold. What a run holds that this process belongs to was asked for.
 pub fn holders() -> Vec<Holder> {
     // Whoever has no place for a journal sees nobody's.
-    let mut holders = Journal::system().and_then(|journal| journal.holders()).unwrap_or_default();
+    let mut holders =
+        SettingsJournal::system().and_then(|journal| journal.holders()).unwrap_or_default();
     if !holders.is_empty() {
         let ancestors = ancestors(std::process::id().cast_signed());
         holders.retain(|holder| !ancestors.contains(&holder.pid.cast_signed()));

@@ -69,7 +69,7 @@ fn kernels_run_under_what_is_to_cure_them() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|o| (&o["workload"], &o["under"], &o["cure"]))
+        .map(|o| (&o["workload"], &o["under"], &o["mitigation"]))
         .map(|(workload, under, cure)| {
             (workload.as_str().unwrap(), under.as_str().unwrap(), cure.as_str().unwrap())
         })

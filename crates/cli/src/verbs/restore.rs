@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use numapilot_cores::Records;
 use numapilot_place::guard;
-use numapilot_place::journal::{Done, Journal, JournalError};
+use numapilot_place::settings_journal::{Done, SettingsJournal, SettingsJournalError};
 
 use crate::settle;
 use crate::terminal::{Terminal, printable};
@@ -34,20 +34,20 @@ fn process(text: &str) -> Result<(u32, u64), String> {
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         if let Some((pid, start_time)) = self.after {
-            if guard::attend(pid, start_time)? {
+            if guard::wait_for_end(pid, start_time)? {
                 settle::put_back();
             }
             return Ok(ExitCode::SUCCESS);
         }
         let ended = guard::end_stale_groups();
         let (mut outcomes, mut cores) = (Vec::new(), Vec::new());
-        match Journal::system() {
+        match SettingsJournal::system() {
             Ok(journal) => {
                 outcomes = journal.restore(self.force)?;
                 cores = Records::system()?.restore(self.force)?;
             }
             // Where nothing can be noted, nothing is changed.
-            Err(JournalError::NoDirectory { cause }) => terminal.say(format_args!(
+            Err(SettingsJournalError::NoDirectory { cause }) => terminal.say(format_args!(
                 "no run of this user has changed anything, for want of a journal: {cause}"
             )),
             Err(error) => return Err(error.into()),

@@ -174,7 +174,7 @@ fn a_full_disk_is_told_and_nothing_stays_on_it() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let left = fs::read_dir(cache.join("stages")).unwrap().count();
+        let left = fs::read_dir(cache.join("scratch")).unwrap().count();
         unmount();
         assert_eq!(output.status.code(), Some(125), "{}", err(&output));
         assert!(err(&output).contains("; free space there"), "{}", err(&output));

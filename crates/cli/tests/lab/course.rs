@@ -210,7 +210,7 @@ fn nothing_is_left_of_a_killed_or_interrupted_lab() {
         }
         until("QEMU ends", || !runs(emulator));
         // The image had no name.
-        let known = ["kernel", "stages", "tools"].map(OsString::from);
+        let known = ["kernel", "scratch", "tools"].map(OsString::from);
         assert!(names(&cache).iter().all(|name| known.contains(name)));
     }
 }

@@ -177,5 +177,5 @@ fn users_without_rights_have_labs_as_well() {
             .env("XDG_CACHE_HOME", directory.path()),
     );
     assert_eq!(text, "0\nx\ni9-7900x\n");
-    assert_eq!(fs::read_dir(cache.join("stages")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(cache.join("scratch")).unwrap().count(), 0);
 }

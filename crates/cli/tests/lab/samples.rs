@@ -86,13 +86,13 @@ fn check(lab: &LabPmu) {
         let (time, count) = (lab.time_ns(), misses(lab));
         let (mut seen, mut ours, mut others) = (0u64, 0u64, 0u64);
         let mut read = || {
-            sampler.take(|sample| {
+            sampler.take_samples(|sample| {
                 seen += 1;
                 ours += u64::from(is_ours(sample.virtual_address));
                 assert!(sample.latency_ns.is_some() && sample.physical_address.is_some());
                 assert!(sample.home.is_some_and(|node| node.0 < 2) && sample.cpu.0 < 8);
             });
-            other.take(|_| others += 1);
+            other.take_samples(|_| others += 1);
         };
         while lab.time_ns() - time < SIMULATED_NS {
             read();
@@ -119,11 +119,11 @@ fn check(lab: &LabPmu) {
         drop(stop);
         let count = misses(lab) - count;
         let (mut seen, mut dram) = (0u64, 0u64);
-        sampler.take(|sample| {
+        sampler.take_samples(|sample| {
             seen += 1;
             dram += u64::from(sample.served_by == Some(ServedBy::Dram));
         });
-        other.take(|sample| panic!("it has stopped: {sample:?}"));
+        other.take_samples(|sample| panic!("it has stopped: {sample:?}"));
         let lost = sampler.lost();
         println!("{seen} samples read late, {dram} of them of DRAM, {lost} lost");
         assert!(lost > 0 && seen >= 4095 && dram > 0);

@@ -8,8 +8,9 @@ use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use numapilot_bind::env::{
-    ALLOC_HARDEN, ALLOC_HELPER, ALLOC_LARGE, ALLOC_ORIGIN, ALLOC_PROFILE, ALLOC_PROFILE_PERIOD,
-    ALLOC_SHARING, ALLOC_STATS, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL, ALLOC_THP,
+    ALLOC_BACKGROUND_THREAD, ALLOC_HARDEN, ALLOC_LARGE, ALLOC_ORIGIN, ALLOC_PROFILE,
+    ALLOC_PROFILE_PERIOD, ALLOC_SHARING, ALLOC_STATS, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL,
+    ALLOC_THP,
 };
 
 use crate::os::output::complain;
@@ -133,7 +134,7 @@ pub fn read() {
 fn asked_for(variables: &Variables) -> Config {
     let mut config = DEFAULT;
     switch(variables, ALLOC_THP, &mut config.huge_pages, [b"0", b"1"]);
-    switch(variables, ALLOC_HELPER, &mut config.background_thread, [b"0", b"1"]);
+    switch(variables, ALLOC_BACKGROUND_THREAD, &mut config.background_thread, [b"0", b"1"]);
     switch(variables, ALLOC_LARGE, &mut config.interleave, [b"local", b"interleave"]);
     switch(variables, ALLOC_ORIGIN, &mut config.origin, [b"0", b"1"]);
     switch(variables, ALLOC_SHARING, &mut config.sharing, [b"0", b"1"]);
@@ -227,8 +228,8 @@ fn keep(value: &CStr) -> Option<&'static CStr> {
 
 /// All variables that are read here, by the index of their name.
 const NAMES: [&str; 11] = [
+    ALLOC_BACKGROUND_THREAD,
     ALLOC_HARDEN,
-    ALLOC_HELPER,
     ALLOC_LARGE,
     ALLOC_ORIGIN,
     ALLOC_PROFILE,
@@ -297,7 +298,7 @@ mod tests {
     fn names_are_told_apart_and_the_first_of_two_counts() {
         let config = from(&[
             c"NUMAPILOT_ALLOC_STATS_SIGNAL=12",
-            c"NUMAPILOT_ALLOC_HELPER=0",
+            c"NUMAPILOT_ALLOC_BACKGROUND_THREAD=0",
             c"NUMAPILOT_ALLOC_STATS=json",
             c"NUMAPILOT_ALLOC_STATS=text",
             c"NUMAPILOT_ALLOC_THP",

@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use numapilot_source_rules::files::rust_files;
+use numapilot_source_rules::paths::Paths;
 
 /// The layers, from the bottom up; README.md shows them. Modules of one line form one layer.
 const LAYERS: &[&[&str]] = &[
@@ -27,61 +31,12 @@ fn layer_of(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&module))
 }
 
-/// The top-level modules that a file's code names by `crate::`, without tests and comments.
-fn named_modules(text: &str) -> Vec<&str> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-    let mut names = Vec::new();
-    let mut rest = code;
-    while let Some((before, after)) = rest.split_once("crate::") {
-        rest = after;
-        let line = before.rsplit('\n').next().unwrap();
-        if line.trim_start().starts_with("//") {
-            continue;
-        }
-        match after.strip_prefix('{') {
-            Some(list) => names.extend(top_of_list(list)),
-            None => names.push(identifier(after)),
-        }
-    }
-    names
-}
-
-/// The identifier at the beginning of a text.
-fn identifier(text: &str) -> &str {
-    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
-    &text[..end]
-}
-
-/// The first identifier of each member of a list in braces, without the opening brace.
-fn top_of_list(list: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut names) = (0, 0, Vec::new());
-    for (at, c) in list.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth > 0 => depth -= 1,
-            ',' | '}' if depth == 0 => {
-                names.push(identifier(list[start..at].trim_start()));
-                start = at + 1;
-                if c == '}' {
-                    break;
-                }
-            }
-            _ => {}
-        }
-    }
-    names.retain(|name| !name.is_empty());
-    names
-}
-
-fn files(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else {
-            found.push(path);
-        }
-    }
+/// The modules at the top of the crate that a file's code names by `crate::`, without its tests.
+fn named_modules(text: &str) -> BTreeSet<String> {
+    let Paths { imports, exports, code } = Paths::of(text);
+    let declared = imports.into_iter().chain(exports).map(|(_, path)| path);
+    let from_root = declared.chain(code).filter(|path| path[0] == "crate");
+    from_root.filter_map(|path| path.get(1).map(|module| (*module).to_owned())).collect()
 }
 
 /// References to a higher layer, and modules that are in no layer.
@@ -90,8 +45,8 @@ fn arrows_up(file: &str, text: &str) -> Vec<String> {
     let Some(layer) = layer_of(own) else {
         return vec![format!("{file} is in no layer")];
     };
-    let is_wrong = |name: &&str| {
-        layer_of(name).is_none_or(|other| other > layer || (other == layer && *name != own))
+    let is_wrong = |name: &String| {
+        layer_of(name).is_none_or(|other| other > layer || (other == layer && name != own))
     };
     let wrong = named_modules(text).into_iter().filter(is_wrong);
     wrong.map(|name| format!("{file} names {name}, which is no layer below its own")).collect()
@@ -100,9 +55,8 @@ fn arrows_up(file: &str, text: &str) -> Vec<String> {
 #[test]
 fn no_layer_names_a_higher_one() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = Vec::new();
-    files(&sources, &mut found);
-    let names: Vec<String> = found
+    let names: Vec<String> = rust_files(&sources)
+        .unwrap()
         .iter()
         .map(|path| path.strip_prefix(&sources).unwrap().to_str().unwrap().to_owned())
         .filter(|name| name != "lib.rs")

@@ -24,7 +24,7 @@ pub const TABLE: &[Variable] = &[
                   each new thread takes the least occupied one, the first of equals",
     },
     Variable {
-        name: BIND_LEDGER,
+        name: BIND_OCCUPANCY,
         format: "absolute path of a file that the launcher made",
         meaning: "occupancy shared by all processes of the target; without it \
                   each process counts for itself",
@@ -47,7 +47,7 @@ pub const TABLE: &[Variable] = &[
         meaning: "whether libnumapilot_alloc.so asks for huge pages where they pay; 1",
     },
     Variable {
-        name: ALLOC_HELPER,
+        name: ALLOC_BACKGROUND_THREAD,
         format: "0 or 1",
         meaning: "whether libnumapilot_alloc.so may start a thread that gives idle memory \
                   back while the program is idle too; 1",
@@ -108,8 +108,8 @@ pub const TABLE: &[Variable] = &[
 
 /// Ordered CPU list of `libnumapilot_bind.so`.
 pub const BIND_CPUS: &str = "NUMAPILOT_BIND_CPUS";
-/// Path of the ledger of `libnumapilot_bind.so`.
-pub const BIND_LEDGER: &str = "NUMAPILOT_BIND_LEDGER";
+/// Path of the occupancy table of `libnumapilot_bind.so`.
+pub const BIND_OCCUPANCY: &str = "NUMAPILOT_BIND_OCCUPANCY";
 /// Inherited memory of forked children, by `libnumapilot_bind.so`.
 pub const REHOME: &str = "NUMAPILOT_REHOME";
 /// Requests to the agent of `libnumapilot_bind.so`.
@@ -135,7 +135,7 @@ pub const ALLOC_PROFILE: &str = "NUMAPILOT_ALLOC_PROFILE";
 /// Bytes between two of its samples.
 pub const ALLOC_PROFILE_PERIOD: &str = "NUMAPILOT_ALLOC_PROFILE_PERIOD";
 /// Background thread of `libnumapilot_alloc.so`.
-pub const ALLOC_HELPER: &str = "NUMAPILOT_ALLOC_HELPER";
+pub const ALLOC_BACKGROUND_THREAD: &str = "NUMAPILOT_ALLOC_BACKGROUND_THREAD";
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 //! ```text
 //!  launcher --NUMAPILOT_* variables--> library in every process of the target
 //!      ^                                        |
-//!      '------------- ledger (shared file) -----'  threads per CPU, what went wrong
+//!      '------------- occupancy table (shared file) -----'  threads per CPU, what went wrong
 //! ```
 //!
 //! The launcher hands down the CPUs in the order in which threads take them; that order
@@ -11,14 +11,14 @@
 //! nodes.
 //!
 //! `no_std` and without dependencies: the preloaded library links it, and so does the
-//! launcher, so that the environment table and the ledger's layout exist once.
+//! launcher, so that the environment table and the occupancy table's layout exist once.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 pub mod agent;
 pub mod cpus;
 pub mod env;
-pub mod ledger;
+pub mod occupancy;
 mod processes;
 pub mod sysfs;
 mod weak;

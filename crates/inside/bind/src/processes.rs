@@ -15,7 +15,7 @@ const SWEEP: usize = 4;
 /// Lower half of an entry whose process pins itself; CPUs are stored as number + 1.
 const ITS_OWN: u32 = u32::MAX;
 
-/// What the ledger knows of a process: how its main thread is placed. It survives `exec`,
+/// What the occupancy table knows of a process: how its main thread is placed. It survives `exec`,
 /// which keeps the process and its affinity but not its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {

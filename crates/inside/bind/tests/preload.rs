@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use numapilot_bind::ledger::{FILE_BYTES, Holds, Tally, holds as holds_in};
+use numapilot_bind::occupancy::{FILE_BYTES, Holds, Tally, holds as holds_in};
 use tempfile::{NamedTempFile, TempDir};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/preload/tests");
@@ -61,12 +61,12 @@ impl Run {
 /// Runs a command with the library; `None` (and a word about it) on machines without CPUs 0
 /// and 1.
 fn run(command: &mut Command) -> Option<Run> {
-    let ledger = NamedTempFile::new().unwrap();
-    ledger.as_file().set_len(FILE_BYTES as u64).unwrap();
-    run_with(command, ledger.path())
+    let occupancy = NamedTempFile::new().unwrap();
+    occupancy.as_file().set_len(FILE_BYTES as u64).unwrap();
+    run_with(command, occupancy.path())
 }
 
-fn run_with(command: &mut Command, ledger: &Path) -> Option<Run> {
+fn run_with(command: &mut Command, occupancy: &Path) -> Option<Run> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed:")).unwrap();
     let last = u32::from_str_radix(allowed.rsplit(',').next().unwrap().trim(), 16).unwrap();
@@ -76,11 +76,11 @@ fn run_with(command: &mut Command, ledger: &Path) -> Option<Run> {
     }
     let output = command
         .env("NUMAPILOT_BIND_CPUS", "0,1")
-        .env("NUMAPILOT_BIND_LEDGER", ledger)
+        .env("NUMAPILOT_BIND_OCCUPANCY", occupancy)
         .env("LD_PRELOAD", library())
         .output()
         .unwrap();
-    let tally = Tally::from_bytes(&fs::read(ledger).unwrap_or_default()).unwrap_or_default();
+    let tally = Tally::from_bytes(&fs::read(occupancy).unwrap_or_default()).unwrap_or_default();
     Some(Run { output, tally })
 }
 
@@ -178,40 +178,43 @@ fn the_main_thread_may_leave_first() {
 }
 
 #[test]
-fn the_ledger_tells_who_pins_itself() {
-    let ledger = NamedTempFile::new().unwrap();
-    ledger.as_file().set_len(FILE_BYTES as u64).unwrap();
+fn the_occupancy_table_tells_who_pins_itself() {
+    let occupancy = NamedTempFile::new().unwrap();
+    occupancy.as_file().set_len(FILE_BYTES as u64).unwrap();
     for (command, expected) in
         [("exec taskset -c 0 sh -c 'kill -9 $$'", Holds::ItsOwn), ("kill -9 $$", Holds::Cpu(0))]
     {
         let mut shell = Command::new("sh");
-        let Some(run) = run_with(shell.args(["-c", &format!("echo $$; {command}")]), ledger.path())
+        let Some(run) =
+            run_with(shell.args(["-c", &format!("echo $$; {command}")]), occupancy.path())
         else {
             return;
         };
         let pid = run.stdout().parse().unwrap();
-        let file = fs::read(ledger.path()).unwrap();
+        let file = fs::read(occupancy.path()).unwrap();
         assert_eq!(holds_in(&file, pid), Some(expected), "{command}");
     }
-    assert_eq!(holds_in(&fs::read(ledger.path()).unwrap(), 1), None);
+    assert_eq!(holds_in(&fs::read(occupancy.path()).unwrap(), 1), None);
     assert_eq!(holds_in(b"", 1), None);
 }
 
 #[test]
 fn everything_is_given_back_at_the_end() {
     let cases = compiled("cases.c", "cc", &[]);
-    let ledger = NamedTempFile::new().unwrap();
-    ledger.as_file().set_len(FILE_BYTES as u64).unwrap();
+    let occupancy = NamedTempFile::new().unwrap();
+    occupancy.as_file().set_len(FILE_BYTES as u64).unwrap();
     for _ in 0..3 {
         for case in ["detached", "forks", "main-leaves", "main-and-first-thread"] {
-            let Some(run) = run_with(Command::new(&cases).arg(case), ledger.path()) else { return };
+            let Some(run) = run_with(Command::new(&cases).arg(case), occupancy.path()) else {
+                return;
+            };
             assert!(run.output.status.success(), "{case}: {}", run.stdout());
         }
     }
 }
 
 #[test]
-fn an_unusable_ledger_leaves_every_process_to_itself() {
+fn an_unusable_occupancy_table_leaves_every_process_to_itself() {
     let cases = compiled("cases.c", "cc", &[]);
     let directory = tempfile::tempdir().unwrap();
     let short = directory.path().join("short");
@@ -220,9 +223,9 @@ fn an_unusable_ledger_leaves_every_process_to_itself() {
     fs::write(&whole, vec![0; FILE_BYTES]).unwrap();
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(&whole, &link).unwrap();
-    for ledger in [short, link, directory.path().join("absent"), directory.path().to_owned()] {
-        let Some(run) = run_with(Command::new(&cases).arg("forks"), &ledger) else { return };
-        assert!(run.output.status.success(), "{}: {}", ledger.display(), run.stdout());
+    for occupancy in [short, link, directory.path().join("absent"), directory.path().to_owned()] {
+        let Some(run) = run_with(Command::new(&cases).arg("forks"), &occupancy) else { return };
+        assert!(run.output.status.success(), "{}: {}", occupancy.display(), run.stdout());
     }
     assert_eq!(fs::read(&whole).unwrap(), vec![0; FILE_BYTES], "the link was followed");
 }

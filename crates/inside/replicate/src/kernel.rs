@@ -214,7 +214,7 @@ impl Drop for File {
 }
 
 /// The beginning of a file, as much of it as fits; nothing when it cannot be read.
-pub fn beginning<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
+pub fn first_bytes<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     let read = File::open(path).and_then(|file| file.read(0, buffer)).unwrap_or(0);
     &buffer[..read]
 }

@@ -75,19 +75,19 @@ impl Nodes {
             return;
         }
         let mut online = [0; 256];
-        let online = kernel::beginning(sysfs::ONLINE, &mut online);
+        let online = kernel::first_bytes(sysfs::ONLINE, &mut online);
         for node in sysfs::ids(online).filter(|node| (*node as usize) < IDS) {
             let ids = &self.ids[..self.count];
             let mut path = [0; 64];
             if !ids.contains(&(node as u16)) {
                 let mut distance = [0; 4 * IDS];
                 let distance = sysfs::node_file(node, "distance", &mut path)
-                    .map_or(&[][..], |path| kernel::beginning(path, &mut distance));
+                    .map_or(&[][..], |path| kernel::first_bytes(path, &mut distance));
                 self.by_node[node as usize] = sysfs::nearest(distance, online, ids) as u8;
             }
             let mut cpus = [0; 4096];
             let cpus = sysfs::node_file(node, "cpulist", &mut path)
-                .map_or(&[][..], |path| kernel::beginning(path, &mut cpus));
+                .map_or(&[][..], |path| kernel::first_bytes(path, &mut cpus));
             for cpu in sysfs::ids(cpus) {
                 if let Some(entry) = self.by_cpu.get_mut(cpu as usize) {
                     *entry = self.by_node[node as usize];

@@ -67,7 +67,7 @@ impl<T: ?Sized> Replicated<T> {
     /// [`Error::NoMemory`].
     pub fn reader(&self) -> Result<Reader<'_, T>, Error> {
         let bytes = size_of::<Chunk<Version<T>>>();
-        let slot = self.slots.take(|| {
+        let slot = self.slots.take_slot(|| {
             let chunk = kernel::map(bytes).map_err(|_| Error::NoMemory { bytes, copies: 1 })?;
             let chunk = chunk.cast::<Chunk<Version<T>>>().as_ptr();
             // SAFETY: new memory of that size, page aligned.

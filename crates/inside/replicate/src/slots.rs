@@ -57,7 +57,10 @@ impl<V> Slots<V> {
     ///
     /// # Errors
     /// That of `more`.
-    pub fn take<E>(&self, more: impl FnOnce() -> Result<*mut Chunk<V>, E>) -> Result<&Slot<V>, E> {
+    pub fn take_slot<E>(
+        &self,
+        more: impl FnOnce() -> Result<*mut Chunk<V>, E>,
+    ) -> Result<&Slot<V>, E> {
         let free = |slot: &&Slot<V>| {
             !slot.taken.load(Relaxed)
                 && slot.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()

@@ -68,7 +68,7 @@ impl<const N: usize> Shared<N> {
     /// Registers, reads so many times, and goes.
     fn read(&self, times: usize) {
         let more = || Ok::<_, Infallible>(Box::into_raw(Box::new(Chunk::new())));
-        let Ok(slot) = self.slots.take(more);
+        let Ok(slot) = self.slots.take_slot(more);
         let mut last = 0;
         for _ in 0..times {
             let version = self.use_one(&slot.pin);

@@ -123,7 +123,7 @@ impl Ring {
     }
 
     /// Takes what has come since the last time.
-    pub fn take(&mut self) -> Vec<Record> {
+    pub fn take_records(&mut self) -> Vec<Record> {
         let header = self.header().as_ptr();
         // SAFETY: both fields are aligned words of the mapped header; the kernel writes the
         // head while we read it, which is what atomics are for.
@@ -260,14 +260,14 @@ mod tests {
         let _ = map.advise(libc::MADV_NOHUGEPAGE);
         map.as_mut_slice().iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         let range = map.as_ptr() as u64..map.as_ptr() as u64 + 64 * 4096;
-        let records = ring.take();
+        let records = ring.take_records();
         let ours = records.iter().filter(|record| {
             matches!(record, Record::Sample { address, cpu: on, .. }
                 if range.contains(address) && *on == cpu)
         });
         // Both events see every fault.
         assert_eq!(ours.count(), 128, "{records:?}");
-        assert!(ring.take().len() < 64, "taken twice");
+        assert!(ring.take_records().len() < 64, "taken twice");
         crate::affinity::set(0, &before).unwrap();
     }
 

@@ -115,7 +115,7 @@ fn at_rest(nodes: &Nodes) -> Result<f64, Box<dyn Error>> {
     while begun.elapsed() < REST {
         for _ in 0..4 {
             std::thread::sleep(Duration::from_millis(250));
-            source.take(&mut samples);
+            source.take_samples(&mut samples);
         }
         tree.refresh();
         let accesses = target.accesses(&samples, &std::collections::BTreeMap::new())?;

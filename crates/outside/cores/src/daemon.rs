@@ -7,15 +7,15 @@ use numapilot_topology::{CpuSet, Machine};
 
 use crate::CoresError;
 use crate::actuator::{Hold, Notes, Way};
+use crate::allocation::{Demand, allocate_cores};
+use crate::assignment::{Request, assign_cpus};
+use crate::cached_proc_file::Watch;
 use crate::decide::{Controller, Decision, Limits, Load};
-use crate::kept::Watch;
 use crate::layout::{Layout, NodeUse, NodeUses, Spread};
 use crate::meter::Meter;
 use crate::net::{Net, Run, Transition};
 use crate::pace::{OFTEN, Pace, RARELY, SELDOM};
 use crate::record::{Claim, Records};
-use crate::seats::{Seat, seat};
-use crate::share;
 
 /// What is the same for all targets.
 #[derive(Clone, Debug)]
@@ -218,9 +218,9 @@ impl Daemon {
         self.startup = startup.map_or(Startup::Over, lasts);
         let wanted: Vec<u32> =
             self.targets.iter().map(|t| limits(&self.settings, t).maximum).collect();
-        let seated = self.seat(&wanted);
+        let assigned = self.assign(&wanted);
         let mut failed = Vec::new();
-        for (at, cpus) in self.shrinking_first(&seated) {
+        for (at, cpus) in self.shrinking_first(&assigned) {
             let target = &mut self.targets[at];
             let limits = limits(&self.settings, target);
             target.run = Run::new(Net::new(limits.minimum, limits.maximum), number(cpus.len()));
@@ -284,9 +284,9 @@ impl Daemon {
             decided.push((load, cores, decision));
         }
         let wanted: Vec<u32> = decided.iter().map(|(.., decision)| decision.wanted).collect();
-        let seated = self.seat(&wanted);
+        let assigned = self.assign(&wanted);
         let mut reports: Vec<Option<Report>> = decided.iter().map(|_| None).collect();
-        for (at, cpus) in self.shrinking_first(&seated) {
+        for (at, cpus) in self.shrinking_first(&assigned) {
             let target = &mut self.targets[at];
             let (load, before, decision) = decided[at];
             let (now, own) = (number(cpus.len()), limits(&self.settings, target));
@@ -325,25 +325,21 @@ impl Daemon {
         Ok(self.others.1.clone())
     }
 
-    fn seat(&self, wanted: &[u32]) -> Vec<CpuSet> {
+    fn assign(&self, wanted: &[u32]) -> Vec<CpuSet> {
         let minimum = self.settings.minimum;
-        let claims: Vec<share::Claim> = self
+        let demands: Vec<Demand> = self
             .targets
             .iter()
             .zip(wanted)
-            .map(|(target, wanted)| share::Claim {
-                minimum,
-                wanted: *wanted,
-                weight: target.weight,
-            })
+            .map(|(target, wanted)| Demand { minimum, wanted: *wanted, weight: target.weight })
             .collect();
         let pool = self.targets.iter().fold(CpuSet::new(), |all, t| all.union(&t.available));
-        let granted = share::share(&claims, number(pool.len()));
-        let seats: Vec<Seat<'_>> = self
+        let granted = allocate_cores(&demands, number(pool.len()));
+        let requests: Vec<Request<'_>> = self
             .targets
             .iter()
             .zip(granted)
-            .map(|(target, granted)| Seat {
+            .map(|(target, granted)| Request {
                 layout: &target.layout,
                 available: &target.available,
                 held: &target.cpus,
@@ -352,12 +348,12 @@ impl Daemon {
                 minimum,
             })
             .collect();
-        seat(&seats)
+        assign_cpus(&requests)
     }
 
     /// Who gives a core goes before who gets it: at no time do two have it.
-    fn shrinking_first(&self, seated: &[CpuSet]) -> Vec<(usize, CpuSet)> {
-        let mut all: Vec<(usize, CpuSet)> = seated.iter().cloned().enumerate().collect();
+    fn shrinking_first(&self, assigned: &[CpuSet]) -> Vec<(usize, CpuSet)> {
+        let mut all: Vec<(usize, CpuSet)> = assigned.iter().cloned().enumerate().collect();
         all.sort_by_key(|(at, cpus)| !cpus.is_subset(&self.targets[*at].cpus));
         all
     }
@@ -366,7 +362,7 @@ impl Daemon {
         let mut ended = Vec::new();
         for target in &mut self.targets {
             let (tree, meter) = (&mut target.tree, &mut target.meter);
-            if target.look.when_due(|| meter.look(tree)).is_some() && !tree.runs() {
+            if target.look.when_due(|| meter.find_newcomers(tree)).is_some() && !tree.runs() {
                 ended.push(target.root);
             }
         }
@@ -467,7 +463,8 @@ impl Target {
             self.hold.keep(self.root, &self.cpus, &self.tree)?;
         }
         if !self.cpus.is_empty()
-            && let Some(count) = self.pin_look.when_due(|| self.hold.look(&self.cpus, &self.tree))
+            && let Some(count) =
+                self.pin_look.when_due(|| self.hold.place_new_threads(&self.cpus, &self.tree))
         {
             self.pinned = count?;
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use numapilot_place::AlreadyManaged;
-use numapilot_place::journal::JournalError;
+use numapilot_place::settings_journal::SettingsJournalError;
 use thiserror::Error;
 
 /// An error with its causes, as one line.
@@ -102,7 +102,7 @@ pub enum CoresError {
     },
     /// The record of what is to be put back.
     #[error(transparent)]
-    Journal(#[from] JournalError),
+    Journal(#[from] SettingsJournalError),
     /// The machine.
     #[error("the machine's CPUs cannot be read: {0}")]
     Machine(String),

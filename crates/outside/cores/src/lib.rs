@@ -6,8 +6,8 @@
 //! nodes; one that gets the locally optimal number keeps its data near.
 //!
 //! ```text
-//!  Meter --> Load --Controller--> how many? --share--> granted --Layout--> which? --> Actuator
-//!                      (pure)                (pure)              (pure)               (kernel)
+//!  Meter --> Load --Controller--> how many? --allocation--> granted --assignment--> Actuator
+//!                      (pure)                   (pure)              (pure, Layout)    (kernel)
 //! ```
 //!
 //! Everything pure is a function of state and evidence, so that it decides the same for a
@@ -15,17 +15,17 @@
 #![forbid(unsafe_code)]
 
 pub mod actuator;
+pub mod allocation;
+pub mod assignment;
+mod cached_proc_file;
 mod daemon;
 pub mod decide;
 mod error;
-mod kept;
 pub mod layout;
 mod meter;
 pub mod net;
 mod pace;
 mod record;
-pub mod seats;
-pub mod share;
 pub mod simulator;
 mod traffic;
 

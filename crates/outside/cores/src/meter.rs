@@ -5,9 +5,9 @@
 //!
 //! Busy cores come from the target's group where it has one in cgroup v2, which counts the
 //! processes that nobody has seen yet, too. Else they come from the CPU clocks of its processes,
-//! which have nanoseconds where `/proc/PID/stat` has ticks of 10 ms. Waiting threads come from the time each thread has
-//! waited for a CPU: a file for each thread, so with thousands of them it is read less often
-//! than every tick, and what is known is then an average of a longer time.
+//! which have nanoseconds where `/proc/PID/stat` has ticks of 10 ms. Waiting threads come from the
+//! time each thread has waited for a CPU: a file for each thread, so with thousands of them it is
+//! read less often than every tick, and what is known is then an average of a longer time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use numapilot_observe::Tree;
 
+use crate::cached_proc_file::CachedProcFile;
 use crate::decide::Load;
-use crate::kept::Kept;
 use crate::pace::{OFTEN, Pace};
 use crate::traffic::Traffic;
 
@@ -26,15 +26,15 @@ const FRESH_TICKS: u32 = 3;
 /// The accounts of a group in cgroup v2.
 #[derive(Debug)]
 struct Group {
-    usage: Kept,
+    usage: CachedProcFile,
     /// `None` on a kernel without PSI.
-    pressure: Option<Kept>,
+    pressure: Option<CachedProcFile>,
 }
 
 impl Group {
     fn at(path: &Path) -> Option<Self> {
-        let usage = Kept::open(&path.join("cpu.stat")).ok()?;
-        Some(Self { usage, pressure: Kept::open(&path.join("cpu.pressure")).ok() })
+        let usage = CachedProcFile::open(&path.join("cpu.stat")).ok()?;
+        Some(Self { usage, pressure: CachedProcFile::open(&path.join("cpu.pressure")).ok() })
     }
 
     /// What its processes have used; `None` when it is gone.
@@ -97,7 +97,7 @@ impl Meter {
 
     /// Looks who belongs to the target. What newcomers have used until now they have used since
     /// the last look, and not in the last tick.
-    pub fn look(&mut self, tree: &mut Tree) {
+    pub fn find_newcomers(&mut self, tree: &mut Tree) {
         if self.group.is_some() {
             return tree.refresh();
         }
@@ -218,7 +218,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(950));
         meter.read(&tree, 64);
         std::thread::sleep(Duration::from_millis(50));
-        meter.look(&mut tree);
+        meter.find_newcomers(&mut tree);
         let busy = meter.read(&tree, 64).busy.unwrap();
         for pid in tree.pids() {
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();

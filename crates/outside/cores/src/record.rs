@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use numapilot_observe::Tree;
-use numapilot_place::journal::{Directory, JournalError, Owner, State, load, save};
+use numapilot_place::settings_journal::{
+    Directory, Owner, SettingsJournalError, State, load, save,
+};
 use numapilot_place::{AlreadyManaged, Managed, ancestors, check_unmanaged, guard};
 use numapilot_topology::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -212,7 +214,7 @@ impl Records {
     }
 
     fn error(&self, source: io::Error) -> CoresError {
-        JournalError::File { path: self.0.path().to_owned(), source }.into()
+        SettingsJournalError::File { path: self.0.path().to_owned(), source }.into()
     }
 }
 

@@ -48,7 +48,7 @@ impl HintFaults {
     /// Takes the samples that have come since the last time.
     pub fn samples(&mut self) -> Vec<Sample> {
         let mut samples = Vec::new();
-        for record in self.rings.take() {
+        for record in self.rings.take_records() {
             match record {
                 Record::Sample { pid, time_ns, address, cpu, .. } => samples.push(Sample {
                     time_ns,

@@ -32,7 +32,7 @@ impl Newcomers {
     }
 
     /// Processes created since the last call; all of them, the first time.
-    pub fn look(&mut self) -> Vec<Born> {
+    pub fn find_newcomers(&mut self) -> Vec<Born> {
         let last = fs::read_to_string("/proc/loadavg").ok().and_then(|t| parse_last(&t));
         let mut stat = Vec::new();
         let mut born = |pid: i32| Some(Born { pid, parent: parent_of(pid, &mut stat)? });
@@ -91,11 +91,14 @@ mod tests {
     fn a_child_is_seen_once() {
         let me = std::process::id().cast_signed();
         let mut newcomers = Newcomers::default();
-        assert!(newcomers.look().iter().any(|b| b.pid == me), "the first look is at everybody");
+        assert!(
+            newcomers.find_newcomers().iter().any(|b| b.pid == me),
+            "the first look is at everybody"
+        );
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let born = Born { pid: child.id().cast_signed(), parent: me };
-        assert!(newcomers.look().contains(&born));
-        assert!(!newcomers.look().contains(&born));
+        assert!(newcomers.find_newcomers().contains(&born));
+        assert!(!newcomers.find_newcomers().contains(&born));
         drop(child.stdin.take());
         child.wait().unwrap();
     }
@@ -104,7 +107,7 @@ mod tests {
     #[test]
     fn a_thread_is_no_process() {
         let mut newcomers = Newcomers::default();
-        newcomers.look();
+        newcomers.find_newcomers();
         let (give, take) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|scope| {
@@ -114,7 +117,7 @@ mod tests {
             });
             let thread = take.recv().unwrap();
             assert!(fs::exists(format!("/proc/{thread}/stat")).unwrap());
-            assert!(newcomers.look().iter().all(|born| born.pid != thread));
+            assert!(newcomers.find_newcomers().iter().all(|born| born.pid != thread));
             drop(end);
         });
     }

@@ -10,7 +10,7 @@ static PEAK_RSS_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Waits for a child of this process that has ended, whoever looks first; its peak of resident
 /// memory, children it waited for included, counts for [`take_peak_rss_bytes`].
-pub fn bury(pid: i32) {
+pub fn reap_orphan(pid: i32) {
     if let Ok(Some(usage)) = process::reap(pid) {
         PEAK_RSS_BYTES.fetch_max(usage.peak_rss_bytes, Ordering::Relaxed);
     }

@@ -57,8 +57,8 @@ impl Rings {
     }
 
     /// Takes what has come since the last time.
-    pub fn take(&mut self) -> Vec<Record> {
-        self.rings.iter_mut().flat_map(Ring::take).collect()
+    pub fn take_records(&mut self) -> Vec<Record> {
+        self.rings.iter_mut().flat_map(Ring::take_records).collect()
     }
 
     /// Ends sampling for now. An event that cannot be paused goes on, and its samples are lost.

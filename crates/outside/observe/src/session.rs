@@ -1,9 +1,9 @@
 //! Observing one target from a beginning to an end.
 //!
 //! ```text
-//!  a program to start:  before_exec -> spawn -> follow -> look... -> wait4 -> finish
-//!  running processes:   attach                         -> look...          -> finish
-//!  the whole machine:   system                         -> look...          -> finish
+//!  a program to start:  before_exec -> spawn -> follow -> observe_now... -> wait4 -> finish
+//!  running processes:   attach                         -> observe_now...          -> finish
+//!  the whole machine:   system                         -> observe_now...          -> finish
 //! ```
 
 use std::path::Path;
@@ -106,7 +106,7 @@ impl Session {
             interval_began: now,
             interval_begin: Totals::default(),
         };
-        session.look();
+        session.observe_now();
         session.begin = session.totals();
         session.interval_begin = session.begin.clone();
         session
@@ -117,7 +117,7 @@ impl Session {
         if let Subject::Processes { tree, .. } = &mut self.subject {
             *tree = Tree::of_child(pid);
         }
-        self.look();
+        self.observe_now();
     }
 
     /// The counters, for what the figures mean.
@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// Looks at processes, threads and memory, and decides when to look again.
-    pub fn look(&mut self) {
+    pub fn observe_now(&mut self) {
         let from = cpu_time();
         self.refresh();
         match &self.subject {
@@ -189,7 +189,7 @@ impl Session {
         // Memory may be too expensive to look at in every interval: then it is as of the
         // last look.
         if Instant::now() >= self.next_look() {
-            self.look()
+            self.observe_now()
         } else {
             self.refresh()
         }
@@ -214,7 +214,7 @@ impl Session {
             Subject::Machine => true,
         };
         if end.is_none() || is_there(&self.subject) {
-            self.look();
+            self.observe_now();
         }
         let mut totals = self.totals();
         let mut seconds = self.began.elapsed();

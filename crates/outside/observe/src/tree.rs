@@ -99,11 +99,12 @@ impl Member {
         self.lost_its_first = lost_its_first(stat);
     }
 
-    /// Waits for it where nobody else will: an orphan that has ended, and whose parent this process is.
-    fn bury(&self, root: Option<i32>, adopter: Option<i32>) {
+    /// Waits for it where nobody else will: an orphan that has ended, and whose parent this process
+    /// is.
+    fn reap(&self, root: Option<i32>, adopter: Option<i32>) {
         let is_orphan = adopter == Some(self.parent) && root != Some(self.process.pid);
         if self.zombie && is_orphan {
-            orphans::bury(self.process.pid);
+            orphans::reap_orphan(self.process.pid);
         }
     }
 
@@ -187,7 +188,7 @@ impl Tree {
     pub fn refresh(&mut self) {
         // When somebody is gone all are read again: its parent has its figures by then.
         while self.drop_gone() {}
-        let mut born = self.newcomers.look();
+        let mut born = self.newcomers.find_newcomers();
         // A child may have a lower number than its parent once numbers have wrapped.
         while self.adopt(&mut born) {}
     }
@@ -200,7 +201,7 @@ impl Tree {
             match member.process.stat() {
                 Ok(stat) => {
                     member.see(&stat);
-                    member.bury(self.root, self.adopter);
+                    member.reap(self.root, self.adopter);
                 }
                 Err(_) => gone.push(*pid),
             }

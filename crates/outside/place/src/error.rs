@@ -8,7 +8,7 @@ use numapilot_topology::NodestringError;
 use thiserror::Error;
 
 use crate::allocators::FindError;
-use crate::journal::JournalError;
+use crate::settings_journal::SettingsJournalError;
 use crate::{Denial, DeviceError, Note};
 
 /// Why a program was not started under a plan. Each message names cause and remedy.
@@ -123,7 +123,7 @@ pub enum PlaceError {
     Allocator(#[from] FindError),
     /// A machine-wide setting cannot be changed.
     #[error(transparent)]
-    Journal(#[from] JournalError),
+    SettingsJournal(#[from] SettingsJournalError),
     /// No environment can hold this variable.
     #[error(
         "environment variable '{0}': a name is not empty and has no =, and neither name nor value \

@@ -139,7 +139,7 @@ pub fn run_mark(number: u64) -> io::Result<String> {
 ///
 /// # Errors
 /// When the process cannot be watched.
-pub fn attend(pid: u32, start_time: u64) -> io::Result<bool> {
+pub fn wait_for_end(pid: u32, start_time: u64) -> io::Result<bool> {
     // Opened before its identity is checked, so that it is the one that was checked.
     let number = i32::try_from(pid).map_err(io::Error::other)?;
     let process = match PidFd::open(number) {

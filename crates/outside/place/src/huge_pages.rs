@@ -12,7 +12,7 @@ use std::path::Path;
 
 use numapilot_sys::mapping::Mapping;
 
-use crate::journal::chosen;
+use crate::settings_journal::chosen;
 
 /// The directory of all switches.
 const DIRECTORY: &str = "sys/kernel/mm/transparent_hugepage";

@@ -11,7 +11,7 @@ use numapilot_sys::process::{self, PidFd};
 use numapilot_sys::spawn::{self, SpawnError};
 
 use crate::guard::{self, GroupNote};
-use crate::journal::{Held, Outcome};
+use crate::settings_journal::{Held, Outcome};
 use crate::{PlaceError, threads};
 
 /// Between SIGTERM and SIGKILL when a time limit is over.

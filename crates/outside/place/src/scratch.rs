@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile, TempDir};
 
-use crate::journal::{Owner, State};
+use crate::settings_journal::{Owner, State};
 
 /// Memory first, so that no disk is written.
 const SHARED: &str = "/dev/shm";

@@ -10,7 +10,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::evidence::Trial;
-use crate::lines::{Lines, LinesError, whole};
+use crate::lines::{Lines, LinesError, whole_lines};
 use crate::run::Written;
 use crate::space::{Factor, Level};
 
@@ -182,7 +182,7 @@ impl Journal {
 /// The past, and the bytes up to the end of the last whole line.
 fn read(text: &[u8], path: &Path, search: &Fingerprint) -> Result<(Past, usize), JournalError> {
     let mut past = Past::default();
-    let (lines, bytes) = whole(text);
+    let (lines, bytes) = whole_lines(text);
     for (line, text) in lines {
         let damaged = |source| JournalError::Damaged { path: path.to_owned(), line, source };
         if line == 1 {

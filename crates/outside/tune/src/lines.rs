@@ -108,7 +108,7 @@ impl Lines {
 }
 
 /// The whole lines of a text with their numbers, and the bytes up to the end of the last one.
-pub fn whole(text: &[u8]) -> (impl Iterator<Item = (usize, &[u8])>, usize) {
+pub fn whole_lines(text: &[u8]) -> (impl Iterator<Item = (usize, &[u8])>, usize) {
     let bytes = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let lines = text[..bytes].split(|byte| *byte == b'\n');
     ((1..).zip(lines).filter(|(_, line)| !line.is_empty()), bytes)
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_line_without_its_end_is_not_whole() {
         let all = |text: &'static str| {
-            let (lines, bytes) = whole(text.as_bytes());
+            let (lines, bytes) = whole_lines(text.as_bytes());
             (lines.map(|(number, _)| number).collect::<Vec<_>>(), bytes)
         };
         assert_eq!(all("a\n\nb\nc"), (vec![1, 3], 5));

@@ -70,7 +70,7 @@ pub fn search(
                 return Ok(if is_too_little { Stop::TooLittleTime } else { Stop::MaxTime });
             }
             // It may have failed earlier in the same block.
-            if failures::out(settings, evidence).contains(&order.candidate) {
+            if failures::failed_plans(settings, evidence).contains(&order.candidate) {
                 continue;
             }
             watcher.before(order, evidence);
@@ -101,7 +101,7 @@ pub fn search(
 /// Whether the program works well enough without any plan to compare others with it.
 fn check_default(settings: &Settings, evidence: &[Trial]) -> Result<(), SearchError> {
     let last = evidence.last().and_then(|trial| Some((trial, trial.failure()?)));
-    match (last, failures::hopeless(settings, evidence)) {
+    match (last, failures::failing_default(settings, evidence)) {
         (Some((trial, failure)), Some(tally)) => Err(SearchError::Default {
             failed: tally.failed,
             runs: tally.runs,
@@ -119,6 +119,6 @@ fn is_out_of_time(settings: &Settings, evidence: &[Trial]) -> bool {
 
 /// Time the runs in the evidence took.
 #[must_use]
-pub fn spent(evidence: &[Trial]) -> Duration {
+pub fn time_spent(evidence: &[Trial]) -> Duration {
     Duration::try_from_secs_f64(evidence.iter().map(|t| t.seconds).sum()).unwrap_or_default()
 }

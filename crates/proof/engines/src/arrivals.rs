@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand_distr::{Distribution, Exp};
 
-use crate::crew::{self, End};
+use crate::client_pool::{self, End};
 use crate::power::Failure;
 use crate::{Answer, Engine, Latencies, Query, Session, Verifier};
 
@@ -109,7 +109,7 @@ impl Outcome {
 }
 
 /// Message of a worker.
-struct Told {
+struct ClientEvent {
     served: Served,
     answer: Option<Answer>,
 }
@@ -127,16 +127,16 @@ pub fn run(
 ) -> (Outcome, End) {
     let next = AtomicUsize::new(0);
     let began = Instant::now();
-    let worker = |session: &mut dyn Session, member: &crew::Member<'_, Told>| {
+    let worker = |session: &mut dyn Session, client: &client_pool::Client<'_, ClientEvent>| {
         // Whoever is free takes the next arrival: the first to come is the first served.
         while let Some(arrival) = schedule.get(next.fetch_add(1, Ordering::Relaxed)) {
             let intended = began + arrival.at;
-            if !member.sleep_until(intended) {
+            if !client.sleep_until(intended) {
                 return;
             }
             let wait = intended.elapsed();
             let query = &queries[arrival.query];
-            let Some(result) = member.run(session, &query.sql) else { return };
+            let Some(result) = client.run(session, &query.sql) else { return };
             let execution = intended.elapsed().saturating_sub(wait);
             let (engine, answer, failure) = match result {
                 Ok(execution) => (execution.engine, Some(execution.answer), None),
@@ -144,12 +144,12 @@ pub fn run(
             };
             let (number, intended) = (query.number, arrival.at);
             let served = Served { number, intended, wait, execution, engine, failure };
-            member.tell(Told { served, answer });
+            client.send(ClientEvent { served, answer });
         }
     };
     let by_query = queries.iter().map(|query| (query.number, Latencies::default())).collect();
     let mut outcome = Outcome { by_query, ..Outcome::default() };
-    let mut listen = |told: Told| {
+    let mut listen = |told: ClientEvent| {
         let mut served = told.served;
         if let Some(answer) = told.answer
             && let Err(difference) = verifier.check(served.number, answer)
@@ -159,7 +159,7 @@ pub fn run(
         outcome.take(&served);
         watch(&served);
     };
-    let end = crew::work(engine, sessions, stop, worker, &mut listen);
+    let end = client_pool::run_clients(engine, sessions, stop, worker, &mut listen);
     (outcome, end)
 }
 

@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::crew::{self, End};
+use crate::client_pool::{self, End};
 use crate::power::Failure;
 use crate::{Answer, Engine, Latencies, Query, Session, Verifier};
 
@@ -52,7 +52,7 @@ impl Outcome {
 }
 
 /// Message of a worker.
-struct Told {
+struct ClientEvent {
     number: u32,
     latency: Duration,
     ended: Duration,
@@ -70,17 +70,17 @@ pub fn run(
     watch: &mut dyn FnMut(u64),
 ) -> (Outcome, End) {
     let began = Instant::now();
-    let worker = |session: &mut dyn Session, member: &crew::Member<'_, Told>| {
+    let worker = |session: &mut dyn Session, client: &client_pool::Client<'_, ClientEvent>| {
         for (query, already) in queries.iter().cycle().zip(0..) {
             if length.is_over(already, began) {
                 return;
             }
             let sent = Instant::now();
-            let Some(result) = member.run(session, &query.sql) else { return };
+            let Some(result) = client.run(session, &query.sql) else { return };
             let (latency, ended) = (sent.elapsed(), began.elapsed());
             let result = result.map(|execution| execution.answer);
             let refused = result.is_err();
-            member.tell(Told { number: query.number, latency, ended, result });
+            client.send(ClientEvent { number: query.number, latency, ended, result });
             // What is refused once is refused at once the next time: no loop of that.
             if refused {
                 return;
@@ -88,7 +88,7 @@ pub fn run(
         }
     };
     let mut outcome = Outcome { clients: sessions.len(), ..Outcome::default() };
-    let mut listen = |told: Told| {
+    let mut listen = |told: ClientEvent| {
         outcome.elapsed = outcome.elapsed.max(told.ended);
         match verifier.judge(told.number, told.result) {
             Ok(()) => {
@@ -99,7 +99,7 @@ pub fn run(
         }
         watch(outcome.answered);
     };
-    let end = crew::work(engine, sessions, stop, worker, &mut listen);
+    let end = client_pool::run_clients(engine, sessions, stop, worker, &mut listen);
     (outcome, end)
 }
 

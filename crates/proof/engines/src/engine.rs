@@ -1,4 +1,4 @@
-//! What every engine can do: be found, loaded, started under a plan, asked, watched, stopped.
+//! What every engine can do: be loaded, started under a plan, asked, watched, stopped.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -8,51 +8,7 @@ use numapilot_place::{Note, Plan};
 
 use crate::answer::Rounding;
 use crate::process::Process;
-use crate::{Answer, Dataset, EngineError, RunDirectory, postgresql, python};
-
-/// The engines there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// DuckDB, inside a Python process: columnar, no server.
-    DuckDb,
-    /// DataFusion, likewise.
-    DataFusion,
-    /// PostgreSQL, a server of its own.
-    PostgreSql,
-}
-
-impl Kind {
-    /// Every engine, the default first.
-    pub const ALL: [Self; 3] = [Self::DuckDb, Self::DataFusion, Self::PostgreSql];
-
-    /// Its name in options.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DuckDb => "duckdb",
-            Self::DataFusion => "datafusion",
-            Self::PostgreSql => "postgresql",
-        }
-    }
-
-    /// The engine with this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// Looks for it on this machine.
-    ///
-    /// # Errors
-    /// [`EngineError::NotInstalled`] with how to get it.
-    pub fn find(self) -> Result<Box<dyn System>, EngineError> {
-        Ok(match self {
-            Self::DuckDb => Box::new(python::DUCKDB.find()?),
-            Self::DataFusion => Box::new(python::DATAFUSION.find()?),
-            Self::PostgreSql => Box::new(postgresql::PostgreSql::find()?),
-        })
-    }
-}
+use crate::{Answer, Dataset, EngineError, RunDirectory, Step};
 
 /// How an engine is started.
 #[derive(Debug)]
@@ -67,15 +23,6 @@ pub struct Launch<'a> {
     pub timeout: Option<Duration>,
     /// Where it may work.
     pub run: &'a RunDirectory,
-}
-
-/// What is being done before the first query, which may take long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// To be said in any case: a load begins, another bench is waited for.
-    Notice(String),
-    /// Where a load is.
-    Detail(String),
 }
 
 /// An engine that is installed.

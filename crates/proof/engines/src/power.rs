@@ -6,7 +6,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::crew::{self, End};
+use crate::client_pool::{self, End};
 pub use crate::verify::Failure;
 use crate::{Engine, Query, Session, Verifier};
 
@@ -62,7 +62,7 @@ pub enum Event<'a> {
 }
 
 /// Message of the worker.
-enum Told {
+enum ClientEvent {
     Begins(usize, u32),
     Ended(usize, u32, Result<crate::Execution, String>),
 }
@@ -80,23 +80,23 @@ pub fn run(
 ) -> (Vec<Outcome>, End) {
     let outcome = |query: &Query| Outcome { number: query.number, ..Outcome::default() };
     let mut outcomes: Vec<Outcome> = queries.iter().map(outcome).collect();
-    let worker = |session: &mut dyn Session, member: &crew::Member<'_, Told>| {
+    let worker = |session: &mut dyn Session, client: &client_pool::Client<'_, ClientEvent>| {
         let mut failed = vec![false; queries.len()];
         for round in 0..=rounds {
             for (at, query) in queries.iter().enumerate() {
-                if failed[at] || member.is_over() {
+                if failed[at] || client.is_over() {
                     continue;
                 }
-                member.tell(Told::Begins(at, round));
-                let Some(result) = member.run(session, &query.sql) else { return };
+                client.send(ClientEvent::Begins(at, round));
+                let Some(result) = client.run(session, &query.sql) else { return };
                 failed[at] = result.is_err();
-                member.tell(Told::Ended(at, round, result));
+                client.send(ClientEvent::Ended(at, round, result));
             }
         }
     };
     let mut listen = |told| match told {
-        Told::Begins(at, round) => watch(Event::Begins(outcomes[at].number, round)),
-        Told::Ended(at, round, result) => {
+        ClientEvent::Begins(at, round) => watch(Event::Begins(outcomes[at].number, round)),
+        ClientEvent::Ended(at, round, result) => {
             let outcome = &mut outcomes[at];
             match result {
                 Err(cause) => outcome.failure = Some(Failure::Refused(cause)),
@@ -106,7 +106,7 @@ pub fn run(
         }
     };
     let sessions = std::slice::from_mut(session);
-    let end = crew::work(engine, sessions, stop, worker, &mut listen);
+    let end = client_pool::run_clients(engine, sessions, stop, worker, &mut listen);
     (outcomes, end)
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use crate::crew::{self, End};
+use crate::client_pool::{self, End};
 use crate::power::Failure;
 use crate::{Answer, Engine, Query, Session, Verifier};
 
@@ -17,10 +17,10 @@ pub fn run(
     stop: &AtomicBool,
     watch: &mut dyn FnMut(usize),
 ) -> (Vec<(u32, Failure)>, End) {
-    let worker = |session: &mut dyn Session, member: &crew::Member<'_, _>| {
+    let worker = |session: &mut dyn Session, client: &client_pool::Client<'_, _>| {
         for query in queries {
-            let Some(result) = member.run(session, &query.sql) else { return };
-            member.tell((query.number, result.map(|execution| execution.answer)));
+            let Some(result) = client.run(session, &query.sql) else { return };
+            client.send((query.number, result.map(|execution| execution.answer)));
         }
     };
     let (mut done, mut failures) = (0, Vec::new());
@@ -29,6 +29,6 @@ pub fn run(
         failures.extend(verifier.judge(number, result).err().map(|failure| (number, failure)));
         watch(done);
     };
-    let end = crew::work(engine, sessions, stop, worker, &mut listen);
+    let end = client_pool::run_clients(engine, sessions, stop, worker, &mut listen);
     (failures, end)
 }

@@ -82,8 +82,8 @@ unsafe fn text(text: *const c_char) -> String {
 extern "C" fn on_init(_id: qemu::Id, cpu: c_uint) {
     // SAFETY: QEMU sets this CPU up.
     unsafe { registers::prepare() };
-    if let (Some(machine), Some(score)) = (machine(), translate::score(cpu)) {
-        machine.add_cpu(cpu, score);
+    if let (Some(machine), Some(scoreboard)) = (machine(), translate::scoreboard_of(cpu)) {
+        machine.add_cpu(cpu, scoreboard);
     }
 }
 

@@ -12,9 +12,9 @@ use numapilot_lab_pmu::{Mark, PmuError, Snapshot};
 use numapilot_sys::shared::SharedWords;
 
 use crate::apic;
+use crate::cpu_scoreboard::{BUDGET, CpuScoreboard};
 use crate::qemu;
 use crate::report::ReportFile;
-use crate::score::{BUDGET, Score};
 use crate::turnstile::{Left, Turnstile};
 
 /// What a CPU that is ahead may execute before it waits again: enough to take an interrupt.
@@ -45,7 +45,7 @@ impl AsRef<[AtomicU64]> for Memory {
 #[repr(align(64))]
 struct Cpu {
     core: UnsafeCell<Core>,
-    score: OnceLock<&'static Score>,
+    scoreboard: OnceLock<&'static CpuScoreboard>,
     /// Turns of the kernel's waiting loops since it was entered.
     spins: AtomicU64,
 }
@@ -77,7 +77,7 @@ struct Access<'a> {
     info: qemu::MemInfo,
     address: u64,
     /// Not looked into before it is asked for: most accesses ask nothing.
-    score: &'a OnceLock<&'static Score>,
+    scoreboard: &'a OnceLock<&'static CpuScoreboard>,
 }
 
 impl Probe for Access<'_> {
@@ -97,7 +97,7 @@ impl Probe for Access<'_> {
     }
 
     fn instructions(&self) -> u64 {
-        self.score.get().map_or(0, |score| score.instructions())
+        self.scoreboard.get().map_or(0, |scoreboard| scoreboard.instructions())
     }
 }
 
@@ -117,7 +117,7 @@ impl Machine {
             .map_while(|cpu| simulation.core(cpu))
             .map(|core| Cpu {
                 core: UnsafeCell::new(core),
-                score: OnceLock::new(),
+                scoreboard: OnceLock::new(),
                 spins: AtomicU64::new(0),
             })
             .collect::<Vec<_>>();
@@ -135,10 +135,10 @@ impl Machine {
     /// QEMU's callbacks of a CPU come on that thread, one after the other.
     #[inline]
     #[allow(clippy::mut_from_ref)]
-    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Core, &OnceLock<&'static Score>)> {
+    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Core, &OnceLock<&'static CpuScoreboard>)> {
         let cpu = self.cpus.get(cpu as usize)?;
         // SAFETY: the caller is the only one to reach this core now.
-        Some((unsafe { &mut *cpu.core.get() }, &cpu.score))
+        Some((unsafe { &mut *cpu.core.get() }, &cpu.scoreboard))
     }
 
     /// As `cpu`, with the core knowing its instructions.
@@ -146,22 +146,22 @@ impl Machine {
     /// # Safety
     /// As `cpu`.
     #[allow(clippy::mut_from_ref)]
-    unsafe fn cpu_now(&self, cpu: c_uint) -> Option<(&mut Core, Option<&'static Score>)> {
+    unsafe fn cpu_now(&self, cpu: c_uint) -> Option<(&mut Core, Option<&'static CpuScoreboard>)> {
         // SAFETY: passed on to the caller.
-        let (core, score) = unsafe { self.cpu(cpu) }?;
-        let score = score.get().copied();
-        if let Some(score) = score {
-            core.executed(score.executed());
+        let (core, scoreboard) = unsafe { self.cpu(cpu) }?;
+        let scoreboard = scoreboard.get().copied();
+        if let Some(scoreboard) = scoreboard {
+            core.executed(scoreboard.executed());
         }
-        Some((core, score))
+        Some((core, scoreboard))
     }
 
     /// A CPU exists now, and counts here.
-    pub fn add_cpu(&self, cpu: c_uint, score: &'static Score) {
+    pub fn add_cpu(&self, cpu: c_uint, scoreboard: &'static CpuScoreboard) {
         if let Some(cpu) = self.cpus.get(cpu as usize) {
             // A CPU is set up once; the scoreboard keeps its place.
-            let _ = cpu.score.set(score);
-            score.set_budget(BUDGET);
+            let _ = cpu.scoreboard.set(scoreboard);
+            scoreboard.set_budget(BUDGET);
         }
     }
 
@@ -187,16 +187,16 @@ impl Machine {
     /// An access of user mode that does not pass.
     pub fn access(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: called from the CPU's memory callback, which calls nothing that comes back.
-        let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
-        let access = Access { info, address, score };
+        let Some((core, scoreboard)) = (unsafe { self.cpu(cpu) }) else { return };
+        let access = Access { info, address, scoreboard };
         self.simulation.access(core, address, way, &access);
     }
 
     /// An access of an instruction that makes nobody knows how many.
     pub fn access_element(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: as in `access`.
-        let Some((core, score)) = (unsafe { self.cpu(cpu) }) else { return };
-        let access = Access { info, address, score };
+        let Some((core, scoreboard)) = (unsafe { self.cpu(cpu) }) else { return };
+        let access = Access { info, address, scoreboard };
         self.simulation.access_element(core, address, way, &access);
     }
 
@@ -204,7 +204,7 @@ impl Machine {
     /// time since it was idle or in the kernel.
     pub fn budget(&self, cpu: c_uint) {
         // SAFETY: called from the CPU's execution callback.
-        let Some((core, score)) = (unsafe { self.cpu_now(cpu) }) else { return };
+        let Some((core, scoreboard)) = (unsafe { self.cpu_now(cpu) }) else { return };
         self.simulation.enter_user(core);
         let floor = || self.simulation.floor_ps();
         self.turnstile.advance(floor);
@@ -213,17 +213,17 @@ impl Machine {
             self.simulation.give_up(until_ps);
             self.turnstile.advance(floor);
         }
-        if let Some(score) = score {
-            score.set_budget(if left == Left::Level { 0 } else { BUDGET - ALLOWANCE });
+        if let Some(scoreboard) = scoreboard {
+            scoreboard.set_budget(if left == Left::Level { 0 } else { BUDGET - ALLOWANCE });
         }
     }
 
     /// A CPU comes from user mode into the kernel, or goes back.
     pub fn enter_kernel(&self, cpu: c_uint) {
         // SAFETY: called from the CPU's execution callback.
-        let Some((core, score)) = (unsafe { self.cpu_now(cpu) }) else { return };
-        if let Some(score) = score {
-            score.set_budget(BUDGET);
+        let Some((core, scoreboard)) = (unsafe { self.cpu_now(cpu) }) else { return };
+        if let Some(scoreboard) = scoreboard {
+            scoreboard.set_budget(BUDGET);
         }
         self.cpus[core.cpu()].spins.store(0, Relaxed);
         self.simulation.enter_kernel(core);

@@ -1,4 +1,4 @@
-//! The report's file: opened when the plugin is loaded, so that a wrong path is told at once,
+//! The report's file: opened when the plugin is loaded, so that a wrong path is reported at once,
 //! and rewritten in place, since it may be memory that has no name to be renamed to.
 
 use std::fs::File;

@@ -11,11 +11,11 @@ use numapilot_lab_model::Way;
 use numapilot_lab_pmu::Mark;
 
 use crate::apic;
+use crate::cpu_scoreboard::{BUDGET, Block, CpuScoreboard};
 use crate::machine::{Machine, machine};
 use crate::qemu::{self, Insn, Scoreboard, Tb, Word};
+use crate::redundant_accesses::{self, Reported};
 use crate::registers;
-use crate::repeats::{self, Told};
-use crate::score::{BUDGET, Block, Score};
 
 /// Addresses below are user mode's (x86-64, four and five levels of page tables alike for
 /// code).
@@ -41,17 +41,18 @@ static COUNTING: OnceLock<Counting> = OnceLock::new();
 /// Makes the scoreboard. To be called once, while the plugin is installed.
 pub fn prepare() {
     // SAFETY: called while the plugin is installed, when QEMU is ready for it.
-    COUNTING
-        .get_or_init(|| Counting(unsafe { qemu::qemu_plugin_scoreboard_new(size_of::<Score>()) }));
+    COUNTING.get_or_init(|| {
+        Counting(unsafe { qemu::qemu_plugin_scoreboard_new(size_of::<CpuScoreboard>()) })
+    });
 }
 
 /// The part of the scoreboard that belongs to a CPU which QEMU has set up.
-pub fn score(cpu: c_uint) -> Option<&'static Score> {
+pub fn scoreboard_of(cpu: c_uint) -> Option<&'static CpuScoreboard> {
     let counting = COUNTING.get()?;
-    // SAFETY: QEMU gives zeroed memory for `Score`, suitably aligned for its words, which
+    // SAFETY: QEMU gives zeroed memory for `CpuScoreboard`, suitably aligned for its words, which
     // are atomics. It lives as long as the plugin: QEMU never frees scoreboards by itself,
     // and grows them only before CPUs beyond the first 64 kB of CPUs are added, none here.
-    unsafe { qemu::qemu_plugin_scoreboard_find(counting.0, cpu).cast::<Score>().as_ref() }
+    unsafe { qemu::qemu_plugin_scoreboard_find(counting.0, cpu).cast::<CpuScoreboard>().as_ref() }
 }
 
 /// What an instruction does to the simulation besides accessing memory.
@@ -126,13 +127,13 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
         let insns = (0..count).map(|i| qemu::qemu_plugin_tb_get_insn(tb, i));
         let insns: Vec<(*mut Insn, Code)> = insns.map(|insn| (insn, Code::of(insn))).collect();
         if kernel {
-            add(offset_of!(Score, kernel), count as u64);
+            add(offset_of!(CpuScoreboard, kernel), count as u64);
             insns.iter().for_each(|(insn, code)| special(*insn, code, true));
             return;
         }
-        let plan = repeats::plan(address, insns.iter().map(|(_, c)| c.bytes()));
+        let plan = redundant_accesses::plan(address, insns.iter().map(|(_, c)| c.bytes()));
         let block = Block { instructions: count as u64, reads: plan.reads, writes: plan.writes };
-        add(offset_of!(Score, block), block.pack());
+        add(offset_of!(CpuScoreboard, block), block.pack());
         // Once in each turn of a loop is often enough: little is executed without one.
         if plan.goes_back {
             qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
@@ -140,14 +141,14 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
                 on_budget,
                 qemu::NO_REGS,
                 qemu::AT_LEAST,
-                word(offset_of!(Score, block)),
+                word(offset_of!(CpuScoreboard, block)),
                 Block { instructions: BUDGET, ..Block::default() }.pack(),
                 ptr::null_mut(),
             );
         }
-        for ((insn, code), told) in insns.iter().zip(plan.told) {
+        for ((insn, code), reported) in insns.iter().zip(plan.reported) {
             special(*insn, code, false);
-            tell(*insn, told, machine.cpus());
+            report_accesses(*insn, reported, machine.cpus());
         }
     }
 }
@@ -195,15 +196,15 @@ unsafe fn special(insn: *mut Insn, code: &Code, kernel: bool) {
 
 /// # Safety
 /// `insn` belongs to the block being translated, and `cpus` are the machine's.
-unsafe fn tell(insn: *mut Insn, told: Told, cpus: *mut c_void) {
+unsafe fn report_accesses(insn: *mut Insn, reported: Reported, cpus: *mut c_void) {
     // One callback for each way, so that none has to ask for it.
-    let [read, write]: [qemu::MemCallback; 2] = match told {
-        Told { elements: true, .. } => [on_element_read, on_element_write],
-        Told { value: true, .. } => [on_load, on_write],
+    let [read, write]: [qemu::MemCallback; 2] = match reported {
+        Reported { elements: true, .. } => [on_element_read, on_element_write],
+        Reported { value: true, .. } => [on_load, on_write],
         _ => [on_read, on_write],
     };
-    let ways = [(told.reads, read, qemu::READS), (told.writes, write, qemu::WRITES)];
-    for (_, callback, accesses) in ways.into_iter().filter(|(told, ..)| *told) {
+    let ways = [(reported.reads, read, qemu::READS), (reported.writes, write, qemu::WRITES)];
+    for (_, callback, accesses) in ways.into_iter().filter(|(reported, ..)| *reported) {
         // SAFETY: the caller vouches for the instruction.
         unsafe {
             qemu::qemu_plugin_register_vcpu_mem_cb(insn, callback, qemu::NO_REGS, accesses, cpus);

@@ -49,7 +49,7 @@ impl Kernel {
     /// # Errors
     /// [`LabError::System`] when the cache cannot be written.
     pub fn boot_file(&self) -> Result<PathBuf, LabError> {
-        uncompressed::beside(&self.path, &self.version)
+        uncompressed::uncompressed_kernel(&self.path, &self.version)
     }
 
     fn of(path: &Path) -> Option<Self> {

@@ -22,9 +22,9 @@ mod error;
 pub mod image;
 mod kernel;
 mod run;
+mod scratch_directory;
 pub mod setup;
 mod shape;
-mod stage;
 mod uncompressed;
 mod unpacked;
 

@@ -15,7 +15,7 @@ use object::{LittleEndian, elf};
 use ruzstd::decoding::StreamingDecoder;
 
 use crate::LabError;
-use crate::stage::Stage;
+use crate::scratch_directory::ScratchDirectory;
 
 /// The first version of the boot protocol that says where the payload is.
 const OLDEST_PROTOCOL: u16 = 0x0208;
@@ -31,7 +31,7 @@ const ENTRY_NOTE: (&[u8], elf::NoteType) = (b"Xen", elf::NoteType(18));
 ///
 /// # Errors
 /// [`LabError::System`] when the one cannot be read or the other not be written.
-pub fn beside(compressed: &Path, version: &str) -> Result<PathBuf, LabError> {
+pub fn uncompressed_kernel(compressed: &Path, version: &str) -> Result<PathBuf, LabError> {
     let path = compressed.with_file_name(format!("vmlinux-{version}"));
     if path.is_file() {
         return Ok(path);
@@ -39,8 +39,8 @@ pub fn beside(compressed: &Path, version: &str) -> Result<PathBuf, LabError> {
     let image = fs::read(compressed).map_err(LabError::at("read", compressed))?;
     let Some(kernel) = unpacked(&image) else { return Ok(compressed.to_owned()) };
     // All of it appears there at once, or nothing.
-    let stage = Stage::new()?;
-    let whole = stage.path().join("vmlinux");
+    let scratch = ScratchDirectory::new()?;
+    let whole = scratch.path().join("vmlinux");
     fs::write(&whole, kernel).map_err(LabError::at("write", &whole))?;
     fs::rename(&whole, &path).map_err(LabError::at("put in place", &path))?;
     Ok(path)
@@ -158,10 +158,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("vmlinuz-1");
         fs::write(&path, image(b"\x1f\x8bgzip")).unwrap();
-        assert_eq!(beside(&path, "1").unwrap(), path);
+        assert_eq!(uncompressed_kernel(&path, "1").unwrap(), path);
         let made = directory.path().join("vmlinux-1");
         fs::write(&made, "made before").unwrap();
-        assert_eq!(beside(&path, "1").unwrap(), made);
+        assert_eq!(uncompressed_kernel(&path, "1").unwrap(), made);
         assert_eq!(fs::read(&made).unwrap(), b"made before");
     }
 }

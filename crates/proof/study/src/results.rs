@@ -10,8 +10,8 @@ use std::num::NonZeroUsize;
 use numapilot_tune::statistics::median;
 use serde::Serialize;
 
-use crate::contest::{Figures, Run};
-use crate::contestants::Contestant;
+use crate::benchmark_run::{Figures, Run};
+use crate::candidates::Candidate;
 use crate::files::{Missing, Ready};
 
 /// What is compared.
@@ -122,7 +122,7 @@ pub struct Allocator {
     pub version: Option<String>,
 }
 
-/// What a contest found.
+/// What a benchmark run found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Results {
     /// The allocator that ratios refer to.
@@ -140,11 +140,11 @@ pub struct Results {
 }
 
 impl Results {
-    /// Compares all contestants with the one at index `reference`.
+    /// Compares all candidates with the one at index `reference`.
     #[must_use]
     pub fn new(
         tests: &[Ready],
-        contestants: &[Contestant],
+        candidates: &[Candidate],
         reference: usize,
         runs: &[Run],
         missing: Vec<Missing>,
@@ -152,7 +152,7 @@ impl Results {
     ) -> Self {
         let rows = tests.iter().enumerate().map(|(index, test)| {
             let of_test: Vec<&Run> = runs.iter().filter(|run| run.order.test == index).collect();
-            let results = contestants.iter().enumerate();
+            let results = candidates.iter().enumerate();
             let results = results.map(|(c, who)| cell(who, &of_test, c, reference)).collect();
             Row {
                 test: test.name.clone(),
@@ -163,14 +163,14 @@ impl Results {
             }
         });
         let rows: Vec<Row> = rows.collect();
-        let means = (0..contestants.len()).map(|c| mean(&contestants[c].name, &rows, c));
-        let allocators = contestants.iter().map(|who| Allocator {
+        let means = (0..candidates.len()).map(|c| mean(&candidates[c].name, &rows, c));
+        let allocators = candidates.iter().map(|who| Allocator {
             name: who.name.clone(),
             path: who.path.as_ref().map(|path| path.display().to_string()),
             version: who.version.clone(),
         });
         Self {
-            reference: contestants[reference].name.clone(),
+            reference: candidates[reference].name.clone(),
             allocators: allocators.collect(),
             geometric_means: means.collect(),
             tests: rows,
@@ -180,15 +180,15 @@ impl Results {
     }
 }
 
-fn cell(who: &Contestant, of_test: &[&Run], contestant: usize, reference: usize) -> Cell {
+fn cell(who: &Candidate, of_test: &[&Run], candidate: usize, reference: usize) -> Cell {
     let of = |c: usize| -> Vec<(u32, Figures)> {
-        let mine = of_test.iter().filter(|run| run.order.contestant == c);
+        let mine = of_test.iter().filter(|run| run.order.candidate == c);
         mine.filter_map(|run| Some((run.order.round, run.outcome.clone().ok()?))).collect()
     };
-    let (mine, other) = (of(contestant), of(reference));
+    let (mine, other) = (of(candidate), of(reference));
     let failure = of_test
         .iter()
-        .filter(|run| run.order.contestant == contestant)
+        .filter(|run| run.order.candidate == candidate)
         .find_map(|run| run.outcome.as_ref().err());
     let middle = |figure: fn(&Figures) -> f64| median_of(mine.iter().map(|(_, f)| figure(f)));
     Cell {
@@ -234,9 +234,8 @@ fn ratios(mine: &[(u32, Figures)], other: &[(u32, Figures)]) -> Option<Ratios> {
     })
 }
 
-fn mean(name: &str, rows: &[Row], contestant: usize) -> Mean {
-    let ratios: Vec<Ratios> =
-        rows.iter().filter_map(|row| row.results[contestant].ratios).collect();
+fn mean(name: &str, rows: &[Row], candidate: usize) -> Mean {
+    let ratios: Vec<Ratios> = rows.iter().filter_map(|row| row.results[candidate].ratios).collect();
     let over = |measure: Measure| {
         let logarithms: f64 = ratios.iter().map(|r| r.of(measure).ln()).sum();
         (logarithms / ratios.len() as f64).exp()
@@ -259,11 +258,11 @@ mod tests {
     use numapilot_tune::evidence::Failure;
 
     use super::*;
-    use crate::contest::Order;
+    use crate::benchmark_run::Order;
 
-    fn contestant(name: &str) -> Contestant {
+    fn candidate(name: &str) -> Candidate {
         let choice = AllocatorChoice::Inherit;
-        Contestant { name: name.to_owned(), choice, path: None, version: None }
+        Candidate { name: name.to_owned(), choice, path: None, version: None }
     }
 
     fn test(name: &str) -> Ready {
@@ -278,18 +277,18 @@ mod tests {
         }
     }
 
-    fn run(test: usize, contestant: usize, round: u32, seconds: f64) -> Run {
+    fn run(test: usize, candidate: usize, round: u32, seconds: f64) -> Run {
         let figures = Figures {
             cpu_seconds: seconds,
             system_seconds: 0.0,
             wall_seconds: 2.0 * seconds,
-            peak_rss_bytes: 1000 * (contestant as u64 + 1),
+            peak_rss_bytes: 1000 * (candidate as u64 + 1),
             rss_per_requested: (round < 2).then_some(1.0 + f64::from(round)),
             page_faults: 1.0,
             context_switches: 1.0,
             is_verified: round > 0,
         };
-        Run { order: Order { round, test, contestant }, outcome: Ok(figures) }
+        Run { order: Order { round, test, candidate }, outcome: Ok(figures) }
     }
 
     #[test]
@@ -299,8 +298,8 @@ mod tests {
             .into_iter()
             .flat_map(|(round, s)| [run(0, 0, round, s), run(0, 1, round, s / 2.0)])
             .collect();
-        let contestants = [contestant("reference"), contestant("fast")];
-        let results = Results::new(&[test("t")], &contestants, 0, &runs, Vec::new(), false);
+        let candidates = [candidate("reference"), candidate("fast")];
+        let results = Results::new(&[test("t")], &candidates, 0, &runs, Vec::new(), false);
         let fast = &results.tests[0].results[1];
         assert_eq!((fast.runs, fast.unverified_runs), (3, 1));
         let ratios = fast.ratios.unwrap();
@@ -319,11 +318,11 @@ mod tests {
         runs.extend([run(1, 0, 0, 1.0), run(1, 1, 0, 1.0)]);
         // It dies in the second round of the third test.
         runs.extend([run(2, 0, 0, 1.0), run(2, 1, 0, 0.1), run(2, 0, 1, 1.0)]);
-        let order = Order { round: 1, test: 2, contestant: 1 };
+        let order = Order { round: 1, test: 2, candidate: 1 };
         runs.push(Run { order, outcome: Err(Failure::Signal(11)) });
-        let contestants = [contestant("reference"), contestant("slow"), contestant("absent")];
+        let candidates = [candidate("reference"), candidate("slow"), candidate("absent")];
         let tests = [test("a"), test("b"), test("c")];
-        let results = Results::new(&tests, &contestants, 0, &runs, Vec::new(), false);
+        let results = Results::new(&tests, &candidates, 0, &runs, Vec::new(), false);
         let [reference, slow, absent] = &results.geometric_means[..] else { panic!() };
         assert_eq!(reference.ratios.unwrap().cpu, 1.0);
         assert_eq!((reference.tests, slow.tests, absent.tests), (3, 2, 0));

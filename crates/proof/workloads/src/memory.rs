@@ -6,70 +6,13 @@ use procfs::Current;
 use procfs::process::Process;
 
 use crate::WorkloadError;
-use crate::aggregation::{Function, Options};
-use crate::data::Record;
-use crate::table::preaggregation;
-use crate::w1;
-
-/// What an aggregation needs beside its input.
-#[derive(Clone, Copy, Debug)]
-pub struct Need {
-    /// Per record, beside the record itself.
-    pub bytes_per_record: u64,
-    /// Per group.
-    pub bytes_per_group: u64,
-    /// Of a thread's partial results, by the estimated number of groups.
-    pub preaggregation_bytes: fn(u64) -> u64,
-}
-
-/// A slot of 16 bytes, of which between half and three quarters are free.
-const TABLE_BYTES_PER_GROUP: u64 = 64;
-/// Slots kept free for what a thread may claim at once, its watch over hot keys, its stack.
-const BYTES_PER_THREAD: u64 = 256 << 10;
-/// Key and aggregate.
-const ROW_BYTES: u64 = 16;
-
-impl Need {
-    /// The need of one function.
-    #[must_use]
-    pub const fn of(function: Function) -> Self {
-        match function {
-            Function::Count => Self {
-                bytes_per_record: 0,
-                bytes_per_group: TABLE_BYTES_PER_GROUP + ROW_BYTES,
-                preaggregation_bytes: preaggregation::bytes::<0>,
-            },
-            // A buffer that has just doubled is half empty and its old half is still held;
-            // a group is a header of 40 bytes and at least four values with malloc's own.
-            Function::Median => Self {
-                bytes_per_record: 2 * size_of::<u64>() as u64,
-                bytes_per_group: TABLE_BYTES_PER_GROUP + ROW_BYTES + 40 + 48,
-                preaggregation_bytes: preaggregation::bytes::<{ w1::RUN }>,
-            },
-        }
-    }
-
-    /// For a whole run. A check holds a second copy of the input.
-    #[must_use]
-    pub fn bytes(self, options: &Options) -> u64 {
-        let record = size_of::<Record>() as u64;
-        let check = if options.check { record } else { 0 };
-        let per_record = record + self.bytes_per_record.max(check);
-        let records = options.set.records.saturating_mul(per_record);
-        let groups = options.set.groups.max(options.estimate);
-        let groups = groups.saturating_mul(self.bytes_per_group);
-        let thread = BYTES_PER_THREAD + (self.preaggregation_bytes)(options.estimate);
-        let threads = (options.threads.get() as u64).saturating_mul(thread);
-        records.saturating_add(groups).saturating_add(threads)
-    }
-}
 
 /// Refuses a task that needs more memory than there is.
 ///
 /// # Errors
 /// [`WorkloadError::TooLittleMemory`] with the task and how to need less, and
 /// [`WorkloadError::Proc`].
-pub fn suffices(
+pub fn require_available(
     needed_bytes: u64,
     task: impl FnOnce() -> String,
     remedy: impl FnOnce() -> String,

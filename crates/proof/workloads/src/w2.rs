@@ -7,24 +7,29 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::WorkloadError;
-use crate::aggregation::{self, Aggregate, Function, Options};
+use crate::aggregation::{self, Aggregate, Function, Need, Options, TABLE_BYTES_PER_GROUP};
 use crate::answer::Row;
 use crate::data::Record;
-use crate::memory::Need;
 use crate::outcome::{Figures, Outcome};
 use crate::slices::Slices;
-use crate::table::preaggregation::{Preaggregation, Run};
+use crate::table::preaggregation::{self, Preaggregation, Run};
 use crate::table::{Batch, Entry, Lookup, Table};
 
 /// Slots of the shared table that one thread turns into rows at a time.
 const SHARE: usize = 1 << 14;
+
+const NEED: Need = Need {
+    bytes_per_record: 0,
+    bytes_per_group: TABLE_BYTES_PER_GROUP,
+    preaggregation_bytes: preaggregation::bytes::<0>,
+};
 
 /// Runs W2.
 ///
 /// # Errors
 /// See [`WorkloadError`].
 pub fn run(options: &Options) -> Result<Outcome, WorkloadError> {
-    aggregation::validate("w2", options, Need::of(Function::Count))?;
+    aggregation::validate("w2", options, NEED)?;
     let threads = options.threads.get();
     let figures = Figures {
         workload: "w2",

@@ -8,7 +8,7 @@ use numapilot_balance::{
     Interval, MemoryError, Metrics, Obstacle, Order, Page, Replicable, State, Why,
 };
 use numapilot_observe::source::{PassedOver, Source};
-use numapilot_place::journal::Change;
+use numapilot_place::settings_journal::Change;
 use serde::Serialize;
 
 use crate::sink::Sink;

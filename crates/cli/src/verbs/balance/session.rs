@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
     /// Takes samples.
     pub fn look(&mut self) {
         let before = self.samples.len();
-        self.source.take(&mut self.samples);
+        self.source.take_samples(&mut self.samples);
         self.slice.came(self.samples.len() - before);
         if self.samples.len() > MOST_SAMPLES {
             self.dropped += (self.samples.len() - MOST_SAMPLES) as u64;

@@ -1,6 +1,6 @@
 //! What this process may do: capabilities, looking into other processes, noting what it changes.
 
-use numapilot_place::journal::{Directory, JournalError};
+use numapilot_place::settings_journal::{Directory, SettingsJournalError};
 
 use super::check::{Check, Files};
 
@@ -93,7 +93,7 @@ fn journal() -> Check {
             NAME,
             "tried: no directory",
             match error {
-                JournalError::NoDirectory { cause } => cause,
+                SettingsJournalError::NoDirectory { cause } => cause,
                 other => other.to_string(),
             },
             "needed by cores, and to change machine-wide settings: set XDG_RUNTIME_DIR to a \

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
-use numapilot_place::journal::Setting;
+use numapilot_place::settings_journal::Setting;
 use numapilot_place::{Finished, Options, Plan, Prepared, Supervisor, Targets, prepare_targets};
 
 use crate::terminal::Terminal;

@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::builder::{
     NonEmptyStringValueParser, OsStringValueParser, PossibleValuesParser, TypedValueParser,
 };
-use numapilot_place::journal::Setting;
+use numapilot_place::settings_journal::Setting;
 use numapilot_place::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Reach, Thp, ThreadPlacement,
 };

@@ -8,7 +8,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context;
 use numapilot_observe::{Metric, Observation, Session, Summary};
-use numapilot_place::journal::Holder;
+use numapilot_place::settings_journal::Holder;
 use serde::Serialize;
 
 use super::table;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use numapilot_observe::metric::{Kind, Unit};
 use numapilot_observe::{Metric, Observation, Summary};
-use numapilot_place::journal::Holder;
+use numapilot_place::settings_journal::Holder;
 
 use crate::terminal::{bytes, printable, seconds, table, wrap};
 

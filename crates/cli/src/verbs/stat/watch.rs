@@ -63,7 +63,7 @@ impl Watch<'_> {
                 let steps = u32::try_from(missed).unwrap_or(u32::MAX).saturating_add(1);
                 print = Some(due + interval * steps);
             } else if now >= session.next_look() {
-                session.look();
+                session.observe_now();
             }
         };
         if self.interval.is_some() {

@@ -119,7 +119,7 @@ impl<'a> Collector<'a> {
         let mut samples = Vec::new();
         match &mut self.source {
             Ok(source) => {
-                source.take(&mut samples);
+                source.take_samples(&mut samples);
                 source.end_interval();
             }
             Err(why) => return Err(why.clone()),

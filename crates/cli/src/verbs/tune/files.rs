@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use numapilot_place::journal::Holder;
+use numapilot_place::settings_journal::Holder;
 use numapilot_tune::report::{PlanFigures, Report};
 
 use super::{picture, print};

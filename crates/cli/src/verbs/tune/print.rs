@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 
-use numapilot_place::journal::{Holder, Setting};
+use numapilot_place::settings_journal::{Holder, Setting};
 use numapilot_tune::decide::Stop;
 use numapilot_tune::evidence::Goal;
 use numapilot_tune::report::{Basis, PlanFigures, Report, Status};

@@ -108,7 +108,8 @@ impl Progress<'_> {
     /// Which run failed, how, and what it left.
     fn say_failure(&self, evidence: &[Trial], trial: &Trial, failure: &Failure) {
         // Where the search ends with it, the error says the rest.
-        if trial.order.candidate != DEFAULT || failures::hopeless(self.settings, evidence).is_none()
+        if trial.order.candidate != DEFAULT
+            || failures::failing_default(self.settings, evidence).is_none()
         {
             self.say_failed(evidence, trial, failure);
         }
@@ -120,7 +121,8 @@ impl Progress<'_> {
     fn say_failed(&self, evidence: &[Trial], trial: &Trial, failure: &Failure) {
         let plan = self.space.plan(trial.order.candidate);
         let tally = Tally::of(evidence, trial.order.candidate);
-        let is_out = failures::out(self.settings, evidence).contains(&trial.order.candidate);
+        let is_out =
+            failures::failed_plans(self.settings, evidence).contains(&trial.order.candidate);
         let what = if is_out { "excluded" } else { "goes on" };
         self.line.say(&format!(
             "run {} ({}), {plan}: {failure}; {} of {} failed: {what}",

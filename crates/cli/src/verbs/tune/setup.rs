@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
-use numapilot_place::journal::{Change, Held, Holder, Journal, Setting};
+use numapilot_place::settings_journal::{Change, Held, Holder, Setting, SettingsJournal};
 use numapilot_place::{Plan, find_program};
 use numapilot_topology::Machine;
 use numapilot_tune::decide::Settings;
@@ -94,7 +94,7 @@ impl Setup {
         }
         let settings: Vec<Setting> = self.machine_wide.iter().copied().collect();
         let program = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-        let held = Journal::system()?.reserve(&settings, &format!("tune of {program}"))?;
+        let held = SettingsJournal::system()?.reserve(&settings, &format!("tune of {program}"))?;
         Ok(Some(held))
     }
 

@@ -62,22 +62,22 @@ fn purge_span(space: &AddressSpace, _lock: &mut PageHeap, page: u32) {
     // The smallest piece that can be returned.
     let bytes = kernel::page_size();
     let end = start + pages as usize * PAGE;
-    let mut hole = start..start;
+    let mut gap = start..start;
     for piece in (start.next_multiple_of(bytes)..end - end % bytes).step_by(bytes) {
         let objects = (piece - start) / size..(piece + bytes - start).div_ceil(size);
         if objects.into_iter().all(is_free) {
-            hole = if hole.is_empty() { piece } else { hole.start }..piece + bytes;
+            gap = if gap.is_empty() { piece } else { gap.start }..piece + bytes;
         } else {
-            give_back(&hole);
-            hole = piece..piece;
+            give_back(&gap);
+            gap = piece..piece;
         }
     }
-    give_back(&hole);
+    give_back(&gap);
 }
 
-fn give_back(hole: &core::ops::Range<usize>) {
-    if !hole.is_empty() {
+fn give_back(gap: &core::ops::Range<usize>) {
+    if !gap.is_empty() {
         // SAFETY: no object lies there, and none can be handed out while the lock is held.
-        let _ = unsafe { kernel::discard(hole.start, hole.len()) };
+        let _ = unsafe { kernel::discard(gap.start, gap.len()) };
     }
 }

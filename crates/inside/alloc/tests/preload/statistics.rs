@@ -232,14 +232,14 @@ fn a_file_is_replaced_and_no_link_followed() {
 
 #[test]
 fn a_signal_is_answered() {
-    for (name, helper) in
+    for (name, background_thread) in
         [("on_a_signal", "1"), ("on_a_signal_in_a_child", "1"), ("on_a_signal_in_a_child", "0")]
     {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stats");
         let mut command = case(name);
         command.env("NUMAPILOT_ALLOC_STATS_SIGNAL", libc::SIGUSR2.to_string());
-        command.env("NUMAPILOT_ALLOC_HELPER", helper);
+        command.env("NUMAPILOT_ALLOC_BACKGROUND_THREAD", background_thread);
         assert_eq!(
             errors({
                 command.env("NUMAPILOT_ALLOC_STATS_FILE", &path);

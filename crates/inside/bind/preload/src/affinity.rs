@@ -2,7 +2,7 @@
 //! without us.
 //!
 //! A placed thread that asks for its CPUs is told all of the process's, not the one it
-//! sits on: OpenMP and Java runtimes, `nproc` and thread pools take the answer for the
+//! is pinned to: OpenMP and Java runtimes, `nproc` and thread pools take the answer for the
 //! number of threads to start. A thread that asks for any CPU keeps its place; one that
 //! asks for particular ones gets them, is left alone from then on together with what it
 //! creates, and is counted.
@@ -12,11 +12,11 @@ use core::slice;
 
 use libc::{c_int, cpu_set_t, pid_t, pthread_t, size_t};
 use numapilot_bind::cpus::CpuMask;
-use numapilot_bind::ledger::Event;
+use numapilot_bind::occupancy::Event;
 
-use crate::kernel;
 use crate::next::{PTHREAD_GETAFFINITY, PTHREAD_SETAFFINITY, SCHED_GETAFFINITY, SCHED_SETAFFINITY};
-use crate::state::{self, Seat, State};
+use crate::state::{CpuSlot, State};
+use crate::{init, kernel};
 
 /// # Safety
 /// As sched_setaffinity(2).
@@ -102,7 +102,7 @@ unsafe fn set_affinity(
     set: *const cpu_set_t,
     call: impl FnOnce() -> c_int,
 ) -> c_int {
-    let Some(state) = state::get() else { return call() };
+    let Some(state) = init::state() else { return call() };
     if set.is_null() || !state.is_here() {
         return call();
     }
@@ -111,19 +111,19 @@ unsafe fn set_affinity(
         Whom::Sibling => {
             let result = call();
             if result == 0 {
-                state.ledger().count(Event::PinsItself);
+                state.occupancy().count(Event::PinsItself);
             }
             result
         }
         Whom::Caller => {
             // SAFETY: by contract.
             let wish = unsafe { read(size, set) };
-            match state.seat() {
-                Seat::Cpu(_) if wish.covers(&state.mask) => 0,
-                seat => {
+            match state.slot() {
+                CpuSlot::Cpu(_) if wish.covers(&state.mask) => 0,
+                slot => {
                     let result = call();
                     if result == 0 {
-                        leave(state, seat);
+                        leave(state, slot);
                     }
                     result
                 }
@@ -133,17 +133,17 @@ unsafe fn set_affinity(
 }
 
 /// The calling thread has chosen by itself.
-fn leave(state: &State, seat: Seat) {
-    if seat == Seat::ItsOwn {
+fn leave(state: &State, slot: CpuSlot) {
+    if slot == CpuSlot::ItsOwn {
         return;
     }
-    if let Seat::Cpu(cpu) = seat {
-        state.stand_up(cpu);
+    if let CpuSlot::Cpu(cpu) = slot {
+        state.unpin(cpu);
     }
-    state.set_seat(Seat::ItsOwn);
-    state.ledger().count(Event::PinsItself);
+    state.set_slot(CpuSlot::ItsOwn);
+    state.occupancy().count(Event::PinsItself);
     if kernel::gettid().unsigned_abs() == state.pid() {
-        state.register(Seat::ItsOwn);
+        state.register(CpuSlot::ItsOwn);
     }
 }
 
@@ -152,10 +152,10 @@ fn leave(state: &State, seat: Seat) {
 /// # Safety
 /// `set` points to `size` bytes.
 unsafe fn widen(size: size_t, set: *mut cpu_set_t) {
-    let Some(state) = state::get() else { return };
+    let Some(state) = init::state() else { return };
     // SAFETY: by contract.
     let answer = unsafe { read(size, set) };
-    let (Seat::Cpu(cpu), Some(only)) = (state.seat(), answer.only()) else { return };
+    let (CpuSlot::Cpu(cpu), Some(only)) = (state.slot(), answer.only()) else { return };
     if cpu != only {
         return;
     }

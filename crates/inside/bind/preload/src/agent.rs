@@ -1,5 +1,5 @@
-//! A thread that does what the launcher asks of this process: see `numapilot_bind::agent`. It sleeps
-//! until then, hears no signal, and takes no CPU from the program's threads.
+//! A thread that does what the launcher asks of this process: see `numapilot_bind::agent`. It
+//! sleeps until then, hears no signal, and takes no CPU from the program's threads.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -10,9 +10,9 @@ use numapilot_bind::agent::{Request, Requests, WORDS};
 use numapilot_bind::env::AGENT;
 
 use crate::create::numapilot_bind_create_unplaced;
+use crate::env::{complain, variable};
 use crate::kernel;
 use crate::process::map_file;
-use crate::state::{complain, variable};
 
 /// Room for two system calls and the handlers of none.
 const STACK: usize = 64 << 10;
@@ -42,8 +42,8 @@ extern "C" fn start_thread() {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
-        // SAFETY: each is initialised by the call before its use; the attributes are those of
-        // one thread, whose argument is a number and whose function lives as long as the process. The
+        // SAFETY: each is initialised by the call before its use; the attributes are those of one
+        // thread, whose argument is a number and whose function lives as long as the process. The
         // signal mask is put back at once.
         unsafe {
             if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {

@@ -10,7 +10,7 @@
 //!  creator                          new thread
 //!  take a CPU
 //!  create ------------------------> trampoline: wait until placed
-//!  pin it, note where it sits
+//!  pin it, note its slot
 //!  PLACED ------------------------> free the cell, run the program's function
 //! ```
 //!
@@ -23,11 +23,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, c_void, cpu_set_t, pthread_attr_t, pthread_t};
 use numapilot_bind::cpus::CpuMask;
-use numapilot_bind::ledger::Event;
+use numapilot_bind::occupancy::Event;
 
+use crate::init;
 use crate::kernel::keeping_errno;
 use crate::next::{PTHREAD_CREATE, PTHREAD_SETAFFINITY, Start, StartC11, THRD_CREATE};
-use crate::state::{self, OUT_OF_RESOURCES, Seat, State};
+use crate::state::{CpuSlot, OUT_OF_RESOURCES, State};
 
 const CREATED: u32 = 0;
 const WAITING: u32 = 1;
@@ -36,7 +37,7 @@ const PLACED: u32 = 2;
 /// What the new thread gets from its creator.
 struct Cell {
     turn: AtomicU32,
-    seat: Seat,
+    slot: CpuSlot,
     /// A [`Start`] or a [`StartC11`]; the trampoline knows which.
     start: *const c_void,
     argument: *mut c_void,
@@ -52,7 +53,7 @@ pub unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     let Some(next) = PTHREAD_CREATE.get() else { return OUT_OF_RESOURCES };
-    let Some(state) = state::get() else {
+    let Some(state) = init::state() else {
         // SAFETY: the caller's arguments, unchanged.
         return unsafe { next(thread, attributes, start, argument) };
     };
@@ -89,12 +90,12 @@ pub unsafe extern "C" fn numapilot_bind_create_unplaced(
         unsafe { next(new, attributes, start, cell) }
     };
     let mut id = 0;
-    let result = match state::get() {
+    let result = match init::state() {
         None => create(&mut id, start, argument),
         Some(state) => {
             let start = start as *const c_void;
             let create = |new: &mut pthread_t, cell| create(new, trampoline, cell);
-            let (result, new) = seat(state, Seat::None, start, argument, create);
+            let (result, new) = create_in_slot(state, CpuSlot::None, start, argument, create);
             id = new.id;
             if result == 0 {
                 new.let_go();
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn thrd_create(
     /// `thrd_error` of threads.h.
     const THRD_ERROR: c_int = 2;
     let Some(next) = THRD_CREATE.get() else { return THRD_ERROR };
-    let Some(state) = state::get() else {
+    let Some(state) = init::state() else {
         // SAFETY: the caller's arguments, unchanged.
         return unsafe { next(thread, start, argument) };
     };
@@ -171,16 +172,19 @@ fn place(
     create: impl FnOnce(&mut pthread_t, *mut c_void) -> c_int,
 ) -> (c_int, New) {
     // A thread of a thread that pins itself inherits that affinity, as the program meant.
-    let its_own = has_affinity || state.seat() == Seat::ItsOwn;
-    let taken =
-        if its_own { Seat::ItsOwn } else { state.take_for_thread().map_or(Seat::None, Seat::Cpu) };
-    seat(state, taken, start, argument, create)
+    let its_own = has_affinity || state.slot() == CpuSlot::ItsOwn;
+    let taken = if its_own {
+        CpuSlot::ItsOwn
+    } else {
+        state.take_for_thread().map_or(CpuSlot::None, CpuSlot::Cpu)
+    };
+    create_in_slot(state, taken, start, argument, create)
 }
 
-/// Creates a thread by `create` and puts it on a seat, which is given back on failure.
-fn seat(
+/// Creates a thread by `create` and pins it to its slot, which is given back on failure.
+fn create_in_slot(
     state: &'static State,
-    seat: Seat,
+    slot: CpuSlot,
     start: *const c_void,
     argument: *mut c_void,
     create: impl FnOnce(&mut pthread_t, *mut c_void) -> c_int,
@@ -190,39 +194,41 @@ fn seat(
     let cell: *mut Cell = keeping_errno(|| unsafe { libc::malloc(size_of::<Cell>()) }).cast();
     let mut new = New { id: 0, cell };
     if cell.is_null() {
-        give_back(state, seat);
+        give_back(state, slot);
         return (OUT_OF_RESOURCES, new);
     }
     // SAFETY: malloc gave memory for one cell, aligned for any type.
-    unsafe { cell.write(Cell { turn: AtomicU32::new(CREATED), seat, start, argument }) };
+    unsafe { cell.write(Cell { turn: AtomicU32::new(CREATED), slot, start, argument }) };
     let result = create(&mut new.id, cell.cast());
     if result != 0 {
-        give_back(state, seat);
+        give_back(state, slot);
         // SAFETY: no thread was created that could have freed it.
         keeping_errno(|| unsafe { libc::free(cell.cast()) });
         return (result, new);
     }
-    match seat {
-        Seat::Cpu(cpu) if pin(new.id, &CpuMask::single(cpu)) => state.ledger().count(Event::Placed),
-        Seat::Cpu(cpu) => {
+    match slot {
+        CpuSlot::Cpu(cpu) if pin(new.id, &CpuMask::single(cpu)) => {
+            state.occupancy().count(Event::Placed)
+        }
+        CpuSlot::Cpu(cpu) => {
             state.give_back(cpu);
-            state.ledger().count(Event::Refused);
+            state.occupancy().count(Event::Refused);
             // At least off the CPU of its creator.
             pin(new.id, &state.mask);
-            // SAFETY: the new thread reads the seat only once it has seen PLACED.
-            unsafe { (*cell).seat = Seat::None };
+            // SAFETY: the new thread reads the slot only once it has seen PLACED.
+            unsafe { (*cell).slot = CpuSlot::None };
         }
-        Seat::ItsOwn => state.ledger().count(Event::PinsItself),
+        CpuSlot::ItsOwn => state.occupancy().count(Event::PinsItself),
         // Its creator's CPU is its creator's.
-        Seat::None => {
+        CpuSlot::None => {
             pin(new.id, &state.mask);
         }
     }
     (0, new)
 }
 
-fn give_back(state: &State, seat: Seat) {
-    if let Seat::Cpu(cpu) = seat {
+fn give_back(state: &State, slot: CpuSlot) {
+    if let CpuSlot::Cpu(cpu) = slot {
         state.give_back(cpu);
     }
 }
@@ -273,14 +279,14 @@ extern "C" fn trampoline_c11(cell: *mut c_void) -> c_int {
 /// Waits until the creator is done with this thread, and takes over the cell.
 fn arrive(cell: *mut Cell) -> (*const c_void, *mut c_void) {
     // SAFETY: the creator wrote it and leaves it alone after PLACED; this thread frees it.
-    let (seat, start, argument) = unsafe {
+    let (slot, start, argument) = unsafe {
         wait(&(*cell).turn);
-        ((*cell).seat, (*cell).start, (*cell).argument)
+        ((*cell).slot, (*cell).start, (*cell).argument)
     };
     // SAFETY: from malloc; both sides are done with it.
     keeping_errno(|| unsafe { libc::free(cell.cast()) });
-    if let Some(state) = state::get() {
-        state.set_seat(seat);
+    if let Some(state) = init::state() {
+        state.set_slot(slot);
     }
     (start, argument)
 }

@@ -6,10 +6,10 @@
 //! `numapilot-bind`; without those variables it passes every call through.
 //!
 //! ```text
-//!  program loaded --> state::init: list, ledger, main thread takes the first CPU
+//!  program loaded --> load, init: list, occupancy table, main thread takes the first CPU
 //!  pthread_create --> create: take a CPU, create, pin the new thread, let it go
 //!  fork           --> process::forked: the child is a new process and takes a CPU
-//!  exec           --> state::init again: the ledger knows the process, its CPU is kept
+//!  exec           --> init again: the occupancy table knows the process, which keeps its CPU
 //!                 --> rehome: the child's memory follows it, if NUMAPILOT_REHOME says so
 //!                 --> agent: a thread that does what NUMAPILOT_AGENT's file asks
 //!  sched_*affinity -> affinity: the program's own wish wins and is noted
@@ -24,7 +24,10 @@
 mod affinity;
 mod agent;
 mod create;
+mod env;
+mod init;
 mod kernel;
+mod load;
 mod next;
 mod process;
 mod rehome;

@@ -2,7 +2,7 @@
 //!
 //! A forked child takes a CPU of its own at once, because the servers that fork one process
 //! per connection (PostgreSQL) are the ones to spread; that a shell's short-lived helpers
-//! move as well costs them one system call. `exec` keeps process and CPU: the ledger
+//! move as well costs them one system call. `exec` keeps process and CPU: the occupancy table
 //! remembers both. A child made by `vfork` or `posix_spawn` runs in its parent's memory or
 //! without a fork handler until it calls `exec`; the new program then finds the process
 //! unknown and takes a CPU.
@@ -11,18 +11,18 @@ use core::ffi::{CStr, c_void};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::Ordering::Relaxed;
 
-use numapilot_bind::ledger::{Event, FILE_BYTES, Holds, Ledger};
+use numapilot_bind::occupancy::{Event, FILE_BYTES, Holds, OccupancyTable};
 
 use crate::kernel;
-use crate::state::{self, Seat, State};
+use crate::state::{self, CpuSlot, State};
 
-/// Maps the ledger; without a usable file one that is shared with forked children only.
+/// Maps the occupancy table; without a usable file one that is shared with forked children only.
 /// `None` when not even that can be had.
-pub fn map_ledger(path: Option<&CStr>) -> Option<&'static Ledger> {
+pub fn map_occupancy_table(path: Option<&CStr>) -> Option<&'static OccupancyTable> {
     let file = path.and_then(|path| map_file(path, FILE_BYTES));
     let start = file.or_else(|| map(-1, FILE_BYTES, libc::MAP_ANONYMOUS))?;
-    // SAFETY: page aligned, as long as a Ledger, never unmapped, and any bytes are a valid
-    // Ledger, whose fields are all atomics.
+    // SAFETY: page aligned, as long as an OccupancyTable, never unmapped, and any bytes are a valid
+    // OccupancyTable, whose fields are all atomics.
     Some(unsafe { start.cast().as_ref() })
 }
 
@@ -66,45 +66,45 @@ fn map(file: i32, bytes: usize, flags: i32) -> Option<NonNull<c_void>> {
     if start == libc::MAP_FAILED { None } else { NonNull::new(start) }
 }
 
-/// Takes the CPUs out of the list that this process may not use (a cpuset, or an affinity
+/// Removes the CPUs from the list that this process may not use (a cpuset, or an affinity
 /// that was there before us). An affinity of one CPU of ours was inherited from the placed
 /// thread that started this process, and does not count.
-pub fn narrow(state: &mut State) {
+pub fn keep_usable_cpus(state: &mut State) {
     let Some(affinity) = kernel::affinity() else { return };
     let inherited = affinity.only().is_some_and(|cpu| state.cpus.as_slice().contains(&cpu));
-    let keeps_its_own = matches!(state.ledger().holds(state.pid()), Some(Holds::ItsOwn));
+    let keeps_its_own = matches!(state.occupancy().holds(state.pid()), Some(Holds::ItsOwn));
     if !inherited && !keeps_its_own {
         state.cpus.retain(&affinity);
     }
 }
 
 /// Places the main thread of a program that was just loaded.
-pub fn begins(state: &State) {
-    state.ledger().clear_dead(kernel::is_alive);
-    let seat = match state.ledger().holds(state.pid()) {
+pub fn place_main_thread(state: &State) {
+    state.occupancy().clear_dead(kernel::is_alive);
+    let slot = match state.occupancy().holds(state.pid()) {
         // The same process before an exec.
-        Some(Holds::ItsOwn) if !is_free(state) => Seat::ItsOwn,
-        Some(Holds::Cpu(cpu)) if returns_to(state, cpu) => Seat::Cpu(cpu),
+        Some(Holds::ItsOwn) if !is_free(state) => CpuSlot::ItsOwn,
+        Some(Holds::Cpu(cpu)) if returns_to(state, cpu) => CpuSlot::Cpu(cpu),
         known => {
             if known.is_some() {
-                state.ledger().forget(state.pid());
+                state.occupancy().forget(state.pid());
             }
-            newcomer(state)
+            slot_of_new_process(state)
         }
     };
-    state.set_seat(seat);
-    state.register(seat);
+    state.set_slot(slot);
+    state.register(slot);
 }
 
 /// A child of a program that pins itself has its parent's affinity, as the program meant.
-fn newcomer(state: &State) -> Seat {
+fn slot_of_new_process(state: &State) -> CpuSlot {
     // SAFETY: takes nothing and cannot fail.
     let parent = unsafe { libc::getppid() }.unsigned_abs();
-    if state.ledger().holds(parent) == Some(Holds::ItsOwn) && !is_free(state) {
-        state.ledger().count(Event::PinsItself);
-        return Seat::ItsOwn;
+    if state.occupancy().holds(parent) == Some(Holds::ItsOwn) && !is_free(state) {
+        state.occupancy().count(Event::PinsItself);
+        return CpuSlot::ItsOwn;
     }
-    state.sit_down()
+    state.pin_main_thread()
 }
 
 /// Whether the main thread may run everywhere, so that nobody can have pinned it.
@@ -119,10 +119,10 @@ fn returns_to(state: &State, cpu: u16) -> bool {
 }
 
 /// The process ends by exit(3); what ends it otherwise is cleared by later processes.
-pub fn ends(state: &State) {
+pub fn release(state: &State) {
     if state.is_here() {
         state.give_back_all();
-        state.ledger().forget(state.pid());
+        state.occupancy().forget(state.pid());
     }
 }
 
@@ -135,21 +135,21 @@ pub fn watch_forks() {
 
 /// In the child of a fork, on its only thread.
 extern "C" fn forked() {
-    let Some(state) = state::get() else { return };
+    let Some(state) = state::ready() else { return };
     kernel::keeping_errno(|| {
         state.pid.store(kernel::getpid(), Relaxed);
         state.forget_threads();
         // A dead process had the same number.
-        state.ledger().forget(state.pid());
-        state.ledger().clear_dead(kernel::is_alive);
-        let seat = match state.seat() {
-            Seat::ItsOwn => {
-                state.ledger().count(Event::PinsItself);
-                Seat::ItsOwn
+        state.occupancy().forget(state.pid());
+        state.occupancy().clear_dead(kernel::is_alive);
+        let slot = match state.slot() {
+            CpuSlot::ItsOwn => {
+                state.occupancy().count(Event::PinsItself);
+                CpuSlot::ItsOwn
             }
-            _ => state.sit_down(),
+            _ => state.pin_main_thread(),
         };
-        state.set_seat(seat);
-        state.register(seat);
+        state.set_slot(slot);
+        state.register(slot);
     });
 }

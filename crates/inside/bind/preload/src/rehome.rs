@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use numapilot_bind::env::REHOME;
 
+use crate::env::{complain, variable};
 use crate::kernel;
-use crate::state::{complain, variable};
 
 /// Mappings of this size and more follow.
 static LEAST_BYTES: AtomicUsize = AtomicUsize::new(0);

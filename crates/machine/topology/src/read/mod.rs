@@ -76,9 +76,15 @@ pub fn read_extent(root: &Path, extent: Extent) -> Result<Machine, ReadError> {
     read_tree(&Dir::root(root)?, extent)
 }
 
-/// As [`read`], from a recording in memory.
-pub(crate) fn read_recorded(recording: &Recording) -> Result<Machine, ReadError> {
-    read_tree(&Dir::recorded(recording), Extent::All)
+impl Recording {
+    /// The machine that these are the files of, as [`read`] finds it where they are unpacked; the
+    /// paths in an error are those of the recording.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn machine(&self) -> Result<Machine, ReadError> {
+        read_tree(&Dir::recorded(self), Extent::All)
+    }
 }
 
 fn read_tree(root: &Dir, extent: Extent) -> Result<Machine, ReadError> {

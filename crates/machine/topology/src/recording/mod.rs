@@ -23,8 +23,6 @@ use std::{fs, io};
 
 use thiserror::Error;
 
-use crate::{Machine, ReadError};
-
 /// The files of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
@@ -78,15 +76,6 @@ impl Recording {
     pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let entries = self.entries.iter().filter(|(path, _)| !path.ends_with('/'));
         entries.map(|(path, text)| (path.as_str(), text.as_str()))
-    }
-
-    /// The machine that these are the files of, as [`crate::read`] finds it where they are
-    /// unpacked; the paths in an error are those of the recording.
-    ///
-    /// # Errors
-    /// As [`crate::read`].
-    pub fn machine(&self) -> Result<Machine, ReadError> {
-        crate::read::read_recorded(self)
     }
 
     /// The text of a file.

@@ -2,9 +2,9 @@
 //! memory is kept from interval to interval: to get it anew takes a sixth of a decision's time.
 
 use super::access::{One, WRITE, Waiting};
-use super::crowding::Crowding;
+use super::convoy::Convoy;
+use super::migration_unit::MigrationUnit;
 use super::sorted::sort_by_number;
-use super::unit::Unit;
 use crate::evidence::{Evidence, Region};
 use crate::nodes::Nodes;
 
@@ -14,30 +14,30 @@ pub struct Accesses {
     /// In order of pages.
     pub all: Vec<One>,
     pub waiting: Waiting,
-    /// Whether they crowded, in the order in which they came.
-    pub crowding: Crowding,
+    /// Convoys among them, in the order in which they came.
+    pub convoy: Convoy,
     /// Regions that are huge pages, in order.
     pub huge: Vec<Region>,
     /// Where the page of each is counted, or [`super::counts::NO_ROOM`].
     pub slots: Vec<u32>,
     /// What they are divided into, in order.
-    pub units: Vec<Unit>,
+    pub units: Vec<MigrationUnit>,
     /// What sorting needs.
     room: Vec<One>,
 }
 
 impl Accesses {
     /// Those of a unit.
-    pub fn of(&self, unit: &Unit) -> &[One] {
+    pub fn of(&self, unit: &MigrationUnit) -> &[One] {
         &self.all[unit.first as usize..unit.end as usize]
     }
 
     /// Takes those of an interval between nodes that are known, in place of what was there.
-    pub fn take(&mut self, evidence: &Evidence, nodes: &Nodes) {
+    pub fn collect(&mut self, evidence: &Evidence, nodes: &Nodes) {
         let position = |id| u16::try_from(nodes.position(id)?).ok().filter(|at| *at < WRITE);
         self.all.clear();
         self.huge.clear();
-        self.crowding.begin(nodes.len());
+        self.convoy.begin(nodes.len());
         self.all.reserve(evidence.accesses.len());
         let mut stores = 0;
         for access in &evidence.accesses {
@@ -46,7 +46,7 @@ impl Accesses {
             };
             let one = One::new(access.page, from, home, access.latency_ns);
             self.all.push(one.writing(access.write));
-            self.crowding.see(from.into(), home.into(), access);
+            self.convoy.observe_access(from.into(), home.into(), access);
             stores += usize::from(access.write);
             let region = access.page.region();
             if access.huge && self.huge.last() != Some(&region) {

@@ -10,13 +10,13 @@
 //!  accesses   aa    b     cc    bb      3 pairs agree of 3; the region: 2 a, 3 b, 2 c
 //! ```
 //!
-//! Source: Gaud et al., "Large Pages May Be Harmful on NUMA Systems", USENIX ATC 2014 (Carrefour-LP):
-//! huge pages are split when their base pages would be local by themselves, by samples, and when
-//! that brings 5 %.
+//! Source: Gaud et al., "Large Pages May Be Harmful on NUMA Systems", USENIX ATC 2014
+//! (Carrefour-LP): huge pages are split when their base pages would be local by themselves, by
+//! samples, and when that brings 5 %.
 
 use super::access::One;
-use super::lanes::sum;
 use super::owner::wilson_lower;
+use super::simd_sums::sum;
 use crate::nodes::Nodes;
 
 /// Share of pairs that must agree beyond doubt.
@@ -60,8 +60,8 @@ impl Agreement {
     }
 
     /// Nanoseconds that an access to a huge page takes less, in the mean, when it is split and its
-    /// pages go to their users, by the accesses of an interval and what each costs now; `None` where
-    /// that is not worth it.
+    /// pages go to their users, by the accesses of an interval and what each costs now; `None`
+    /// where that is not worth it.
     pub fn saved_ns(
         self,
         nodes: &Nodes,
@@ -79,7 +79,7 @@ impl Agreement {
 }
 
 /// The node that almost all accesses to a page came from; `None` when there is no such one.
-pub fn sole(counts: &[f32]) -> Option<u16> {
+pub fn sole_node(counts: &[f32]) -> Option<u16> {
     let all = sum(counts);
     let (user, most) = (0u16..).zip(counts).max_by(|a, b| a.1.total_cmp(b.1))?;
     (all > 0.0 && f64::from(*most) >= LEAST_AGREEING * f64::from(all)).then_some(user)
@@ -109,10 +109,10 @@ mod tests {
 
     #[test]
     fn who_has_almost_all_is_the_sole_user() {
-        assert_eq!(sole(&[0.0, 0.3, 0.0]), Some(1));
-        assert_eq!(sole(&[1.0, 0.1]), Some(0));
-        assert_eq!(sole(&[0.1, 0.3]), None);
-        assert_eq!(sole(&[0.0, 0.0]), None);
-        assert_eq!(sole(&[]), None);
+        assert_eq!(sole_node(&[0.0, 0.3, 0.0]), Some(1));
+        assert_eq!(sole_node(&[1.0, 0.1]), Some(0));
+        assert_eq!(sole_node(&[0.1, 0.3]), None);
+        assert_eq!(sole_node(&[0.0, 0.0]), None);
+        assert_eq!(sole_node(&[]), None);
     }
 }

@@ -34,7 +34,7 @@ impl Bucket {
     }
 
     /// Takes bytes out; whether there were enough.
-    pub fn take(&mut self, bytes: u64) -> bool {
+    pub fn take_tokens(&mut self, bytes: u64) -> bool {
         let enough = self.bytes >= bytes;
         if enough {
             self.bytes -= bytes;
@@ -53,9 +53,9 @@ mod tests {
     fn a_second_fills_it() {
         let mut bucket = Bucket::new(1000);
         bucket.fill(0);
-        assert!(bucket.take(1000) && !bucket.take(1));
+        assert!(bucket.take_tokens(1000) && !bucket.take_tokens(1));
         bucket.fill(500_000_000);
-        assert!(!bucket.take(501) && bucket.take(500));
+        assert!(!bucket.take_tokens(501) && bucket.take_tokens(500));
     }
 
     proptest! {
@@ -68,7 +68,7 @@ mod tests {
             for (passed, bytes) in takes {
                 now += passed;
                 bucket.fill(now);
-                if bucket.take(bytes) {
+                if bucket.take_tokens(bytes) {
                     taken.push((now, bytes));
                 }
             }

@@ -8,10 +8,10 @@ use super::accesses::Accesses;
 use super::congestion::Controllers;
 use super::counts::AHEAD;
 use super::expected::Expected;
-use super::residence::RESIDENCE_NS;
+use super::migration_cooldown::COOLDOWN_NS;
+use super::migration_unit::MigrationUnit;
 use super::sorted::sort_by_number;
-use super::turns::Turns;
-use super::unit::Unit;
+use super::weighted_round_robin::WeightedRoundRobin;
 use crate::decision::Why;
 use crate::evidence::{Evidence, Page, Region};
 use crate::nodes::Nodes;
@@ -39,8 +39,9 @@ pub struct View<'a> {
     pub state: &'a Adaptive,
     pub nodes: &'a Nodes,
     pub accesses: &'a Accesses,
-    /// How much accesses crowd, if they do: what several use one after the other had better be spread.
-    pub crowding: Option<f64>,
+    /// The degree of the convoy, if there is one: what several use one after the other had better
+    /// be spread.
+    pub convoy: Option<f64>,
     pub now_ns: u64,
 }
 
@@ -67,10 +68,12 @@ impl View<'_> {
         }
         if controllers.congested {
             let mut expected = Expected::new(self.nodes);
-            let turns = Turns::new(&before.target);
+            let round_robin = WeightedRoundRobin::new(&before.target);
             let fullest = controllers.fullest();
-            let stays = |unit: &Unit| {
-                fullest.is_some_and(|home| turns.node(unit.start, unit.is_region(), home) == home)
+            let stays = |unit: &MigrationUnit| {
+                fullest.is_some_and(|home| {
+                    round_robin.node(unit.start, unit.is_region(), home) == home
+                })
             };
             let order = in_rounds(units, &shared, stays);
             for (number, &at) in order.iter().enumerate() {
@@ -83,7 +86,7 @@ impl View<'_> {
                     prefetch::for_write(self.accesses.of(unit).as_ptr());
                 }
                 let unit = &units[at as usize];
-                let Some((home, to)) = self.taker(&controllers, &turns, unit, &usable) else {
+                let Some((home, to)) = self.taker(&controllers, &round_robin, unit, &usable) else {
                     continue;
                 };
                 let found = self.candidate((at, unit), to, Why::Interleave, || {
@@ -92,15 +95,15 @@ impl View<'_> {
                 candidates
                     .extend(found.inspect(|_| controllers.shift_shared(home, to, unit.weight)));
             }
-        } else if let Some(crowding) = self.crowding {
+        } else if let Some(convoy) = self.convoy {
             let mut expected = Expected::new(self.nodes);
-            let turns = Turns::new(&before.target);
+            let round_robin = WeightedRoundRobin::new(&before.target);
             for at in shared {
                 let unit = &units[at as usize];
                 let Some(home) = home_of(self.accesses.of(unit), usable.len()) else { continue };
-                let to = turns.node(unit.start, unit.is_region(), home);
+                let to = round_robin.node(unit.start, unit.is_region(), home);
                 candidates.extend(self.candidate((at, unit), to, Why::Interleave, || {
-                    self.scattered(crowding, &before, &mut expected, unit, to)
+                    self.scattered(convoy, &before, &mut expected, unit, to)
                 }));
             }
         }
@@ -111,7 +114,7 @@ impl View<'_> {
     /// accesses would save.
     fn candidate(
         &self,
-        (at, unit): (u32, &Unit),
+        (at, unit): (u32, &MigrationUnit),
         to: usize,
         why: Why,
         saved_ns: impl FnOnce() -> f64,
@@ -122,18 +125,18 @@ impl View<'_> {
         let gain = saved_ns() * self.state.rate * 1e-9;
         // What has lasted for a time will last for about as long again.
         let lasted_ns = self.now_ns.saturating_sub(unit.born_ns(self.state));
-        let residence_s = lasted_ns.min(RESIDENCE_NS) as f64 / 1e9;
+        let cooldown_s = lasted_ns.min(COOLDOWN_NS) as f64 / 1e9;
         let price = f64::from(unit.pages()) * self.state.page_move_ns * 1e-9;
-        let to = u16::try_from(to).ok().filter(|_| gain * residence_s > price)?;
+        let to = u16::try_from(to).ok().filter(|_| gain * cooldown_s > price)?;
         Some(Candidate { unit: at, to, why, is_region: unit.is_region(), gain })
     }
 
-    /// Nanoseconds that the accesses of all units take by the machine's figures. Of shared pages, as
-    /// they are to be expected from now on.
+    /// Nanoseconds that the accesses of all units take by the machine's figures. Of shared pages,
+    /// as they are to be expected from now on.
     pub fn lost(&self, controllers: &Controllers) -> f64 {
         let mut expected = Expected::new(self.nodes);
         let units = &self.accesses.units;
-        let of = |(at, unit): (usize, &Unit)| {
+        let of = |(at, unit): (usize, &MigrationUnit)| {
             if let Some(unit) = units.get(at + AHEAD) {
                 self.prepare(unit);
             }
@@ -150,7 +153,7 @@ impl View<'_> {
     }
 
     /// Asks for the counts of a unit, which will soon be needed.
-    fn prepare(&self, unit: &Unit) {
+    fn prepare(&self, unit: &MigrationUnit) {
         if let Some(page) = unit.shared_page() {
             self.state.pages.prepare(page);
         }
@@ -162,7 +165,7 @@ impl View<'_> {
         &self,
         controllers: &Controllers,
         expected: &mut Expected,
-        unit: &Unit,
+        unit: &MigrationUnit,
         to: usize,
     ) -> f64 {
         let accesses = self.accesses.of(unit);
@@ -183,14 +186,14 @@ impl View<'_> {
     }
 
     /// Nanoseconds that a shared unit's accesses would save in the memory of another node, if all
-    /// that crowd were spread: as much of what they waited beyond what an idle machine takes as they
-    /// crowded.
+    /// of the convoy were spread: of their waiting beyond what an idle machine takes, the part that
+    /// is the convoy's degree.
     fn scattered(
         &self,
-        crowding: f64,
+        convoy: f64,
         controllers: &Controllers,
         expected: &mut Expected,
-        unit: &Unit,
+        unit: &MigrationUnit,
         to: usize,
     ) -> f64 {
         let waited = |one: &One| {
@@ -198,7 +201,7 @@ impl View<'_> {
             one.latency_ns().map_or(0.0, |ns| (f64::from(ns) - idle_ns).max(0.0))
         };
         let waited: f64 = self.accesses.of(unit).iter().map(waited).sum();
-        crowding * waited + self.spread(controllers, expected, unit, to)
+        convoy * waited + self.spread(controllers, expected, unit, to)
     }
 
     /// Nanoseconds that accesses take where their pages are, or would be.
@@ -211,7 +214,7 @@ impl View<'_> {
     }
 
     /// Nanoseconds of waiting that a unit's accesses would save by another distance alone.
-    fn nearer(&self, controllers: &Controllers, unit: &Unit, to: usize) -> f64 {
+    fn nearer(&self, controllers: &Controllers, unit: &MigrationUnit, to: usize) -> f64 {
         let of = |one: &One| {
             let (here, there) = (one.home(), self.nodes.latency_ns(one.from(), to));
             let saved_ns = self.nodes.latency_ns(one.from(), here) - there;
@@ -220,14 +223,14 @@ impl View<'_> {
         self.accesses.of(unit).iter().map(of).sum()
     }
 
-    /// Where a shared unit takes load off a controller that has too much: the node whose turn it is,
-    /// if it has room; else the one with the most, the one that uses the unit more among equals. From
-    /// where and where to.
+    /// Where a shared unit takes load off a controller that has too much: the node whose turn it
+    /// is, if it has room; else the one with the most, the one that uses the unit more among
+    /// equals. From where and where to.
     fn taker(
         &self,
         controllers: &Controllers,
-        turns: &Turns<'_>,
-        unit: &Unit,
+        round_robin: &WeightedRoundRobin<'_>,
+        unit: &MigrationUnit,
         usable: &[bool],
     ) -> Option<(usize, usize)> {
         let accesses = self.accesses.of(unit);
@@ -236,7 +239,7 @@ impl View<'_> {
         if excess <= 0.0 {
             return None;
         }
-        let turn = turns.node(unit.start, unit.is_region(), home);
+        let turn = round_robin.node(unit.start, unit.is_region(), home);
         if turn == home && !controllers.is_overfull(home) {
             return None;
         }
@@ -256,15 +259,19 @@ impl View<'_> {
 }
 
 /// Units in the order in which they are spread: the most used first, and those that are used about
-/// alike in rounds, each of which takes a sixteenth of the pages, evenly. A program that walks through its
-/// memory has one part of it in use at a time: when pages that stay and pages that go lie side by
-/// side, all parts are spread alike, however much of them goes. Those that had better stay come last of
-/// all.
-fn in_rounds(units: &[Unit], chosen: &[u32], stays: impl Fn(&Unit) -> bool) -> Vec<u32> {
+/// alike in rounds, each of which takes a sixteenth of the pages, evenly. A program that walks
+/// through its memory has one part of it in use at a time: when pages that stay and pages that go
+/// lie side by side, all parts are spread alike, however much of them goes. Those that had better
+/// stay come last of all.
+fn in_rounds(
+    units: &[MigrationUnit],
+    chosen: &[u32],
+    stays: impl Fn(&MigrationUnit) -> bool,
+) -> Vec<u32> {
     let of = |at: &u32| &units[*at as usize];
     let mean = chosen.iter().map(|at| of(at).weight).sum::<f32>() / chosen.len() as f32;
     // The exponent by fours: from half to twice the mean is alike. More comes first.
-    let used = |unit: &Unit| !(unit.weight / mean).to_bits() >> 24;
+    let used = |unit: &MigrationUnit| !(unit.weight / mean).to_bits() >> 24;
     let row = |at: &u32| {
         let unit = of(at);
         (u32::from(stays(unit)) << 12 | used(unit) << 4 | round(unit.start), *at)

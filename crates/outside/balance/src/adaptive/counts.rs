@@ -12,8 +12,8 @@
 
 use numapilot_sys::prefetch;
 
-use super::both::{MANY, both};
-use super::lanes::sum;
+use super::fork_join::{MANY, fork_join};
+use super::simd_sums::sum;
 use super::sorted::{first_by_rank, seek};
 
 const SHORT_NS: f32 = 1e9;
@@ -114,13 +114,13 @@ impl<K: Copy + Ord + Sync> Table<K> {
         now_ns: u64,
     ) {
         let key = |access: &T| of(access).0;
-        self.meet(accesses, key, now_ns);
+        self.insert_fresh(accesses, key, now_ns);
         slots.clear();
         slots.resize(accesses.len(), NO_ROOM);
         let half = accesses.len() / 2;
         let (first, second) = accesses.split_at(half);
         let (first_slots, second_slots) = slots.split_at_mut(half);
-        both(
+        fork_join(
             accesses.len() >= MANY,
             || self.find_all(first, key, first_slots),
             || self.find_all(second, key, second_slots),
@@ -166,7 +166,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
     }
 
     /// Makes the keys of these known, in order, without an access.
-    pub fn meet<T>(&mut self, accesses: &[T], key: impl Fn(&T) -> K, now_ns: u64) {
+    pub fn insert_fresh<T>(&mut self, accesses: &[T], key: impl Fn(&T) -> K, now_ns: u64) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.reserve(accesses.len());
         let (mut at, mut last) = (0, None);
@@ -183,7 +183,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
         if self.keys.len() + fresh.len() > self.most {
             // Forgetting leaves half, whichever that is.
             let room = self.most - self.keys.len() / 2;
-            both(
+            fork_join(
                 fresh.len() >= MANY,
                 || self.forget(now_ns),
                 || {
@@ -290,7 +290,7 @@ impl<K: Copy + Ord + Sync> Table<K> {
         let mut unused = vec![0; self.times.len()];
         let middle = unused.len() / 2;
         let (first, second) = unused.split_at_mut(middle);
-        both(
+        fork_join(
             middle >= MANY,
             || self.tell_unused(0, first, now_ns),
             || self.tell_unused(middle, second, now_ns),

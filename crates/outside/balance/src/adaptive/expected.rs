@@ -3,7 +3,7 @@
 //! An interval shows too little of one page to tell who will use it: the counts that last of a
 //! page are drawn to those of its region, the more the fewer they are.
 
-use super::lanes::{sum, weighted};
+use super::simd_sums::{sum, weighted};
 use crate::nodes::Nodes;
 
 /// Samples that a region's counts weigh beside those of one of its pages.

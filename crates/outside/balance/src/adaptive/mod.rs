@@ -1,10 +1,10 @@
 //! What is better today than the published rules.
 //!
 //! ```text
-//!  accesses --> counts that fade, of pages and of regions --> units: whose is it?
+//!  accesses --> counts that fade, of pages and of regions --> migration units: page ownership
 //!     |                                                         | owned    | shared
 //!     +--> controllers: is one congested? ----------------------+----------+--> candidates
-//!     +--> trials: have the last moves helped? --> undo                        | gain > cost?
+//!     +--> evaluation: did the last moves help? --> rollback                    | gain > cost?
 //!                                                                              v token bucket
 //!                                                                            orders
 //! ```
@@ -12,33 +12,33 @@
 //! - Shares instead of "more than one node": a page is somebody's when the lower bound of
 //!   the share is a majority; a page with little evidence goes with its region.
 //! - A huge page in which several nodes have pages of their own is split.
-//! - Congestion by loaded latency where samples carry one, else by imbalance. Crowding, where
-//!   controllers are used evenly and one after the other.
+//! - Congestion by loaded latency where samples carry one, else by imbalance. A convoy is
+//!   seen where controllers are used evenly, but one after the other.
 //! - A move must save more than it costs; a token bucket bounds bytes per second; one order
-//!   for a page in 30 s; what does not help is undone.
+//!   for a page in 30 s; what does not help is rolled back.
 //! - Where all moves together would save less than 2 % nothing is begun; what was begun is
 //!   finished.
 
 mod access;
 mod accesses;
 mod agreement;
-mod both;
 mod bucket;
 mod candidates;
 mod congestion;
+mod convoy;
 mod counts;
-mod crowding;
+mod evaluation;
 mod expected;
-mod lanes;
+mod fork_join;
+mod migration_cooldown;
+mod migration_unit;
+mod migration_units;
 mod owner;
 mod replication;
-mod residence;
+mod simd_sums;
 mod sorted;
-mod trial;
-mod turns;
-mod unit;
-mod units;
 mod weight;
+mod weighted_round_robin;
 
 pub use owner::wilson_lower;
 
@@ -52,13 +52,13 @@ use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use access::One;
 use accesses::Accesses;
-use both::{MANY, both};
 use bucket::Bucket;
 use candidates::{Candidate, View};
 use congestion::Controllers;
 use counts::{LONG_NS, Table};
-use residence::{RESIDENCE_NS, Residence};
-use trial::{Cost, Trials};
+use evaluation::{Cost, Evaluations};
+use fork_join::{MANY, fork_join};
+use migration_cooldown::{COOLDOWN_NS, MigrationCooldown};
 
 /// Samples of an interval below which nothing is decided.
 const LEAST_SAMPLES: usize = 20;
@@ -82,7 +82,7 @@ const PAGES_SHARE: (usize, usize) = (7, 8);
 /// What a user may choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Memory for counts. What was moved within a residence is kept beside it: some 40 bytes
+    /// Memory for counts. What was moved within a cooldown is kept beside it: some 40 bytes
     /// for each page.
     pub memory_bytes: usize,
     /// Bytes that may be moved in a second.
@@ -102,13 +102,13 @@ pub struct Adaptive {
     regions: Table<Region>,
     /// Those of the last interval.
     accesses: Accesses,
-    residence: Residence,
+    cooldown: MigrationCooldown,
     bucket: Bucket,
-    trials: Trials,
+    evaluations: Evaluations,
     /// Regions in which memory is spread when it is touched.
     spread: BTreeSet<Region>,
     /// What remains to be undone.
-    undo: Vec<Order>,
+    rollback: Vec<Order>,
     /// What accesses to the pages of the last orders cost.
     ordered: Cost,
     page_move_ns: f64,
@@ -134,11 +134,11 @@ impl Adaptive {
             pages: Table::new(nodes, pages),
             regions: Table::new(nodes, settings.memory_bytes - pages),
             accesses: Accesses::default(),
-            residence: Residence::default(),
+            cooldown: MigrationCooldown::default(),
             bucket: Bucket::new(settings.bytes_per_second),
-            trials: Trials::new(),
+            evaluations: Evaluations::new(),
             spread: BTreeSet::new(),
-            undo: Vec::new(),
+            rollback: Vec::new(),
             ordered: Cost::default(),
             page_move_ns: PAGE_MOVE_NS,
             rate: 0.0,
@@ -155,10 +155,10 @@ impl Adaptive {
         let mut accesses = std::mem::take(&mut self.accesses);
         let many = evidence.accesses.len() >= MANY;
         let (_, (metrics, traffic)) =
-            both(many, || accesses.take(evidence, nodes), || Metrics::of(evidence, nodes));
+            fork_join(many, || accesses.collect(evidence, nodes), || Metrics::of(evidence, nodes));
         self.learn(&mut accesses, evidence, now_ns);
         self.bucket.fill(now_ns);
-        self.residence.prune(now_ns);
+        self.cooldown.prune(now_ns);
         self.ordered = Cost::default();
         let traffic = match evidence.counted {
             Some(_) => evidence.sampled_traffic(nodes),
@@ -171,19 +171,26 @@ impl Adaptive {
         if accesses.all.len() >= LEAST_SAMPLES && evidence.duration_ns > 0 {
             let cost = |one: &One| cost(nodes, &controllers, one);
             let waited = |one: &One| Cost::of(accesses.waiting.of(one), cost(one));
-            let undo = self.trials.judge(nodes.ids(), &accesses.all, waited, metrics.maptu, now_ns);
-            let until_ns = self.trials.paused_until_ns().max(now_ns.saturating_add(RESIDENCE_NS));
-            self.residence.bar(&undo, until_ns);
-            self.undo.extend(undo);
-            units::divide(self, nodes, &mut accesses, cost, now_ns);
+            let rollback = self.evaluations.evaluate(
+                nodes.ids(),
+                &accesses.all,
+                waited,
+                metrics.maptu,
+                now_ns,
+            );
+            let until_ns =
+                self.evaluations.paused_until_ns().max(now_ns.saturating_add(COOLDOWN_NS));
+            self.cooldown.begin(&rollback, until_ns);
+            self.rollback.extend(rollback);
+            migration_units::divide(self, nodes, &mut accesses, cost, now_ns);
             self.choose(nodes, evidence, &accesses, controllers, &mut decision, now_ns);
         }
-        if now_ns < self.trials.paused_until_ns() {
+        if now_ns < self.evaluations.paused_until_ns() {
             decision.state = State::BackingOff;
         }
         let ordered = |why| decision.orders.iter().any(|order| order.why == why);
         (self.spreading, self.collocating) = (ordered(Why::Interleave), ordered(Why::Collocate));
-        let undone = self.undo_some(evidence);
+        let undone = self.roll_back_some(evidence);
         decision.orders.extend(undone);
         decision.orders.sort_unstable_by_key(|order| order.start);
         decision.first_touch = self.first_touch(&decision.orders, decision.interleaves);
@@ -199,7 +206,7 @@ impl Adaptive {
         let measured = took_ns as f64 / moved.len() as f64;
         // Half of what is new: one slow call is not the rule.
         self.page_move_ns = f64::midpoint(self.page_move_ns, measured);
-        self.trials.begin(moved, self.ordered, self.spreading, now_ns);
+        self.evaluations.begin(moved, self.ordered, self.spreading, now_ns);
     }
 
     /// Counts the accesses; leaves those by which pages may be judged, in order of pages.
@@ -219,12 +226,12 @@ impl Adaptive {
                 }
                 known
             });
-            self.pages.meet(&fresh, |page| *page, now_ns);
+            self.pages.insert_fresh(&fresh, |page| *page, now_ns);
         }
         let Accesses { all, slots, waiting, .. } = accesses;
         let page = |one: &One| (one.page, one.from(), waiting.of(one));
         let region = |one: &One| (one.page.region(), one.from(), waiting.of(one));
-        both(
+        fork_join(
             all.len() >= MANY,
             || self.pages.count(all, page, slots, now_ns),
             || {
@@ -263,17 +270,20 @@ impl Adaptive {
         decision: &mut Decision,
         now_ns: u64,
     ) {
-        let crowding = accesses.crowding.much(self.spreading).filter(|_| !controllers.congested);
-        let view = View { state: self, nodes, accesses, crowding, now_ns };
+        let convoy = accesses
+            .convoy
+            .degree_worth_spreading(self.spreading)
+            .filter(|_| !controllers.congested);
+        let view = View { state: self, nodes, accesses, convoy, now_ns };
         let cost = |one: &One| cost(nodes, &controllers, one);
         let units = &accesses.units;
-        let (mut candidates, (all, copies)) = both(
+        let (mut candidates, (all, copies)) = fork_join(
             accesses.all.len() >= MANY,
             || view.candidates(evidence, controllers.clone()),
             || {
-                // What crowds takes longer than any figure of the machine says.
+                // A convoy takes longer than any figure of the machine says.
                 let seen = || accesses.all.iter().map(cost).sum();
-                let all = if crowding.is_some() { seen() } else { view.lost(&controllers) };
+                let all = if convoy.is_some() { seen() } else { view.lost(&controllers) };
                 (all, replication::replicable(nodes, &controllers, &accesses.all, all))
             },
         );
@@ -281,8 +291,8 @@ impl Adaptive {
         decision.replicable = decision.copies.iter().map(|copy| copy.pages as usize).sum();
         let all_s = all * self.rate * 1e-9;
         let share = |saved: f64| if all_s > 0.0 { saved / all_s } else { 0.0 };
-        // The little that crowds beside what goes to its users is left alone.
-        if crowding.is_some() && !self.spreading {
+        // A small convoy beside pages that go to their users is left alone.
+        if convoy.is_some() && !self.spreading {
             let scattered = candidates.iter().filter(|found| found.why == Why::Interleave);
             if share(scattered.map(|found| found.gain).sum()) < LEAST_GAIN {
                 candidates.retain(|found| found.why == Why::Collocate);
@@ -299,7 +309,7 @@ impl Adaptive {
         // thread that has it, or for the controller.
         let left = |found: &Candidate| match found.why {
             Why::Collocate => self.collocating,
-            _ => controllers.uneven || (self.spreading && crowding.is_some()),
+            _ => controllers.uneven || (self.spreading && convoy.is_some()),
         };
         let finishes = candidates.iter().any(left);
         if gain < LEAST_GAIN && !finishes {
@@ -310,7 +320,7 @@ impl Adaptive {
             return;
         }
         self.idle = 0;
-        if now_ns < self.trials.paused_until_ns() {
+        if now_ns < self.evaluations.paused_until_ns() {
             return;
         }
         let best = |a: &Candidate, b: &Candidate| {
@@ -327,7 +337,7 @@ impl Adaptive {
             let unit = &units[unit as usize];
             let (start, to) = (unit.start, nodes.ids()[usize::from(to)]);
             let order = Order { start, pages: unit.pages(), to, why };
-            if !self.bucket.take(order.bytes()) {
+            if !self.bucket.take_tokens(order.bytes()) {
                 break;
             }
             for one in accesses.of(unit) {
@@ -340,7 +350,7 @@ impl Adaptive {
         }
         decision.splits.sort_unstable();
         decision.splits.dedup();
-        self.residence.bar(&decision.orders, now_ns.saturating_add(RESIDENCE_NS));
+        self.cooldown.begin(&decision.orders, now_ns.saturating_add(COOLDOWN_NS));
         if !decision.orders.is_empty() {
             decision.state = State::Moving;
         }
@@ -351,7 +361,7 @@ impl Adaptive {
     /// the same place: what comes and goes faster than it can be moved is spread from the
     /// beginning, if a controller is congested. What did not help is undone with the moves.
     fn first_touch(&mut self, orders: &[Order], congested: bool) -> Vec<FirstTouch> {
-        let short_lived = self.trials.take_short_lived();
+        let short_lived = self.evaluations.take_short_lived();
         let spread = short_lived.into_iter().filter(|_| congested).map(|region| (region, true));
         let ordered = orders.iter().filter(|order| order.why != Why::Collocate);
         let ordered = ordered.map(|order| (order.start.region(), order.why == Why::Interleave));
@@ -374,16 +384,16 @@ impl Adaptive {
     }
 
     /// As much of what is to be undone as the bucket has tokens for.
-    fn undo_some(&mut self, evidence: &Evidence) -> Vec<Order> {
+    fn roll_back_some(&mut self, evidence: &Evidence) -> Vec<Order> {
         let mut orders = Vec::new();
-        while let Some(&order) = self.undo.last() {
+        while let Some(&order) = self.rollback.last() {
             if evidence.usable.contains(order.to) {
-                if !self.bucket.take(order.bytes()) {
+                if !self.bucket.take_tokens(order.bytes()) {
                     break;
                 }
                 orders.push(order);
             }
-            self.undo.pop();
+            self.rollback.pop();
         }
         orders
     }

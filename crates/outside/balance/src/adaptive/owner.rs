@@ -4,7 +4,7 @@
 //! JASA 22 (1927): the lower end of the interval for a share, which is careful with few
 //! samples and lets go of its care with many.
 
-use super::lanes::sum;
+use super::simd_sums::sum;
 
 /// Standard deviations: 95 % on both sides.
 const Z: f64 = 1.96;

@@ -1,7 +1,7 @@
 //! Rows in order: sorting many by a number, walking through several side by side, and the first
 //! ones.
 
-use super::both::{MANY, both};
+use super::fork_join::{MANY, fork_join};
 
 /// Bits of a number that one pass sorts by, at most: as many places stay in the first cache.
 const DIGIT: u32 = 8;
@@ -53,7 +53,7 @@ fn sort_between<T: Copy + Send>(
                 begin = end;
             }
         };
-        both(
+        fork_join(
             many,
             || parts(&ends[..=half], 0, rows, room),
             || parts(&ends[half + 1..], middle, more_rows, more_room),
@@ -138,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// More than fit a cache, on two threads, as a process has them: in a heap, and far away from it
-    /// in mappings.
+    /// More than fit a cache, on two threads, as a process has them: in a heap, and far away from
+    /// it in mappings.
     #[test]
     fn many_are_sorted_in_parts() {
         let number = |at: u64| {

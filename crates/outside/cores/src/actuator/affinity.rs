@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use numapilot_observe::Tree;
-use numapilot_place::journal::{Owner, State};
+use numapilot_place::settings_journal::{Owner, State};
 use numapilot_sys::affinity;
 use numapilot_topology::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -221,14 +221,14 @@ pub(super) fn widen(
     if held.is_empty() || held == all {
         return Ok(());
     }
-    let mut family = moved.clone();
+    let mut tree = moved.clone();
     let mut quiet = 0;
     for _ in 0..PASSES {
-        let members: Vec<i32> = family.iter().copied().collect();
-        let known = family.len();
-        family.extend(groups::children_of(&members));
-        let mut changed = family.len() > known;
-        for &pid in &family {
+        let members: Vec<i32> = tree.iter().copied().collect();
+        let known = tree.len();
+        tree.extend(groups::children_of(&members));
+        let mut changed = tree.len() > known;
+        for &pid in &tree {
             for tid in threads_of(pid) {
                 let creator = if tid == pid { parent_of(pid) } else { Some(pid) };
                 let is_left_behind = !listed.contains(&tid)
@@ -299,12 +299,12 @@ mod tests {
     }
 
     /// A shell and its child, which end with the test.
-    struct Family {
+    struct ProcessTree {
         shell: Child,
         child: i32,
     }
 
-    impl Family {
+    impl ProcessTree {
         fn start() -> Self {
             let mut shell = Command::new("sh")
                 .args(["-c", "exec 3<&0; cat <&3 & echo $!; wait"])
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    impl Drop for Family {
+    impl Drop for ProcessTree {
         fn drop(&mut self) {
             // The end of its input ends the child, and that the shell.
             drop(self.shell.stdin.take());
@@ -338,18 +338,18 @@ mod tests {
             println!("skipped: one CPU");
             return;
         }
-        let family = Family::start();
-        let (moved, none) = (BTreeSet::from([family.pid()]), BTreeSet::new());
-        let mask = || mask_of(family.child).unwrap();
-        affinity::set(family.child, one.as_words()).unwrap();
+        let tree = ProcessTree::start();
+        let (moved, none) = (BTreeSet::from([tree.pid()]), BTreeSet::new());
+        let mask = || mask_of(tree.child).unwrap();
+        affinity::set(tree.child, one.as_words()).unwrap();
         // What was moved with the group has its affinity from the program.
-        widen(&moved, &BTreeSet::from([family.child]), &one, &all).unwrap();
+        widen(&moved, &BTreeSet::from([tree.child]), &one, &all).unwrap();
         assert_eq!(mask(), one);
         // So has the child of one that has the same.
-        affinity::set(family.pid(), one.as_words()).unwrap();
-        widen(&moved, &BTreeSet::from([family.pid()]), &one, &all).unwrap();
+        affinity::set(tree.pid(), one.as_words()).unwrap();
+        widen(&moved, &BTreeSet::from([tree.pid()]), &one, &all).unwrap();
         assert_eq!(mask(), one);
-        affinity::set(family.pid(), all.as_words()).unwrap();
+        affinity::set(tree.pid(), all.as_words()).unwrap();
         widen(&moved, &none, &one, &all).unwrap();
         assert_eq!(mask(), all);
     }

@@ -160,7 +160,7 @@ impl Hold {
     ///
     /// # Errors
     /// [`CoresError`].
-    pub fn look(&mut self, cpus: &CpuSet, tree: &Tree) -> Result<usize, CoresError> {
+    pub fn place_new_threads(&mut self, cpus: &CpuSet, tree: &Tree) -> Result<usize, CoresError> {
         match self {
             Self::Cpuset(_) => Ok(affinity::pinned(tree, cpus)),
             Self::Affinity(affinity) => affinity.set(cpus, tree),

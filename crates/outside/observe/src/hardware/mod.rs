@@ -97,8 +97,8 @@ impl Hardware {
     }
 
     /// Takes the samples of DRAM accesses that came since the last time.
-    pub fn take(&mut self, into: &mut Vec<Sample>) {
-        for record in self.rings.take() {
+    pub fn take_samples(&mut self, into: &mut Vec<Sample>) {
+        for record in self.rings.take_records() {
             self.lost += match record {
                 Record::Lost(count) => count,
                 Record::Throttled | Record::Aux { truncated: true, .. } => 1,
@@ -136,7 +136,7 @@ impl Hardware {
         if self.interval.paused_after.is_some() {
             self.rings.resume();
         }
-        self.rings.take();
+        self.rings.take_records();
         self.interval = Duty::new();
     }
 

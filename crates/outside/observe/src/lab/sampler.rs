@@ -63,7 +63,7 @@ impl LabSampler {
     /// Takes the samples that came since the last time, CPU by CPU, of each no more than its
     /// ring holds: one that gives them as fast as they are taken must not keep those of others
     /// from being seen.
-    pub fn take(&mut self, mut into: impl FnMut(Sample)) {
+    pub fn take_samples(&mut self, mut into: impl FnMut(Sample)) {
         let (pmu, period) = (&self.lab.pmu, self.period);
         if period == 0 {
             // What comes is for others.

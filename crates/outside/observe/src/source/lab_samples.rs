@@ -36,9 +36,9 @@ impl LabSamples {
         Ok(Self { sampler, period, taken: 0, counters, stopped: false, lost_then: 0 })
     }
 
-    pub fn take(&mut self, into: &mut Vec<Sample>) {
+    pub fn take_samples(&mut self, into: &mut Vec<Sample>) {
         let before = into.len();
-        self.sampler.take(|sample| {
+        self.sampler.take_samples(|sample| {
             if sample.served_by == Some(ServedBy::Dram) {
                 into.push(sample);
             }

@@ -105,10 +105,10 @@ impl Source {
     }
 
     /// Takes the samples of DRAM accesses that came since the last time.
-    pub fn take(&mut self, into: &mut Vec<Sample>) {
+    pub fn take_samples(&mut self, into: &mut Vec<Sample>) {
         match &mut self.kind {
-            Kind::Lab(lab) => lab.take(into),
-            Kind::Hardware(hardware) => hardware.take(into),
+            Kind::Lab(lab) => lab.take_samples(into),
+            Kind::Hardware(hardware) => hardware.take_samples(into),
             Kind::HintFaults(faults) => into.extend(faults.samples()),
         }
     }

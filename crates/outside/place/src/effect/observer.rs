@@ -15,7 +15,7 @@ use super::expected::Expected;
 use super::process::{Process, Verdict};
 use super::tally::{Record, Tally};
 use crate::check_proc;
-use crate::threads::Family;
+use crate::threads::ProcessTree;
 
 /// Before the first look; each pause is twice the one before.
 const FIRST: Duration = Duration::from_millis(2);
@@ -107,7 +107,7 @@ fn observe(mut run: Run, stopped: &Receiver<()>, first: impl FnOnce(Vec<Seen>)) 
 /// A run: its settings, its processes, and what each showed.
 struct Run {
     expected: Expected,
-    family: Family,
+    tree: ProcessTree,
     living: HashMap<i32, Living>,
     /// Of processes that have ended, by setting.
     ended: Vec<Tally>,
@@ -124,16 +124,16 @@ struct Living {
 impl Run {
     fn new(expected: Expected, program: i32) -> Self {
         let ended = vec![Tally::default(); expected.0.len()];
-        Self { expected, family: Family::new(program, None), living: HashMap::new(), ended }
+        Self { expected, tree: ProcessTree::new(program, None), living: HashMap::new(), ended }
     }
 
     fn look(&mut self) {
-        for pid in self.family.update() {
+        for pid in self.tree.update() {
             if let Some(gone) = self.living.remove(&pid) {
                 add(&mut self.ended, &gone.record);
             }
         }
-        for pid in self.family.processes() {
+        for pid in self.tree.processes() {
             self.look_at(pid);
         }
     }
@@ -144,7 +144,7 @@ impl Run {
         let Some(process) = Process::open(pid, age) else { return };
         let ticks = ticks(pid);
         let verdicts: Vec<Verdict> =
-            self.expected.0.iter().map(|item| process.look(item)).collect();
+            self.expected.0.iter().map(|item| process.verdict_on(item)).collect();
         match self.living.get_mut(&pid) {
             Some(living) => {
                 let same = living.image == process.image;

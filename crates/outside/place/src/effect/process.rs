@@ -104,7 +104,7 @@ impl Process {
     }
 
     /// What it shows of a setting.
-    pub fn look(&self, item: &Item) -> Verdict {
+    pub fn verdict_on(&self, item: &Item) -> Verdict {
         let verdict = match item {
             Item::Memory(policy) => self.memory(policy),
             Item::Cpus(cpus) => self.cpus(cpus),
@@ -565,7 +565,7 @@ mod tests {
             Item::Thp(Thp::Never),
             Item::Thp(Thp::Always),
         ] {
-            assert_eq!(gone.look(&item), ended(), "{item}");
+            assert_eq!(gone.verdict_on(&item), ended(), "{item}");
         }
         assert!(Process::open(i32::MAX, Duration::ZERO).is_none());
     }

@@ -9,7 +9,11 @@ use crate::{NumaBalancing, Plan, Thp};
 
 /// What a prepared command does of a plan. `allocator` is a library that was preloaded and that
 /// nothing is known to keep out.
-pub(super) fn of(plan: &Plan, prepared: &Prepared, allocator: Option<&Found>) -> Expected {
+pub(super) fn expected_effects(
+    plan: &Plan,
+    prepared: &Prepared,
+    allocator: Option<&Found>,
+) -> Expected {
     let mut items = Vec::new();
     let noted = |subject: &str| prepared.notes.iter().any(|note| note.subject == subject);
     if let Some((mode, flags, nodes)) = &prepared.steps.memory {

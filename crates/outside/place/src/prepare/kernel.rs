@@ -17,7 +17,7 @@ use numapilot_sys::prctl::{self, ThpSwitch};
 use super::Prepared;
 use crate::allocators::{Found, GLIBC_HUGE_PAGES, HugePages};
 use crate::huge_pages::{Choice, Switches};
-use crate::journal::{Change, Journal, JournalError, Setting};
+use crate::settings_journal::{Change, Setting, SettingsJournal, SettingsJournalError};
 use crate::{Note, NumaBalancing, Thp};
 
 /// Where the settings of the running kernel are.
@@ -250,9 +250,9 @@ const FREE: &str = "make it a directory of this user alone with free space, or h
 /// back, cannot be written. What else is in the way is found when the program is started.
 fn may_change() -> Result<(), String> {
     // An entry about no setting keeps no other run from any.
-    let cause = match Journal::system().and_then(|journal| journal.reserve(&[], "")) {
-        Err(JournalError::NoDirectory { cause }) => cause,
-        Err(JournalError::File { path, source }) => format!("{}: {source}", path.display()),
+    let cause = match SettingsJournal::system().and_then(|journal| journal.reserve(&[], "")) {
+        Err(SettingsJournalError::NoDirectory { cause }) => cause,
+        Err(SettingsJournalError::File { path, source }) => format!("{}: {source}", path.display()),
         Ok(_) | Err(_) => return Ok(()),
     };
     Err(format!("the journal from which it would be put back cannot be written ({cause})"))
@@ -261,5 +261,5 @@ fn may_change() -> Result<(), String> {
 /// Whether the value a setting has now may be another run's, which takes it away when it
 /// ends, or left behind by one that died.
 fn is_borrowed() -> bool {
-    Journal::system().is_ok_and(|journal| !journal.is_empty())
+    SettingsJournal::system().is_ok_and(|journal| !journal.is_empty())
 }

@@ -21,8 +21,8 @@ use numapilot_topology::Machine;
 use crate::effect::Expected;
 use crate::environment::Environment;
 use crate::guard::GroupNote;
-use crate::journal::{Change, Journal};
 use crate::running::Running;
+use crate::settings_journal::{Change, SettingsJournal};
 use crate::threads::{self, Placement, Session};
 use crate::{AllocatorChoice, Note, PlaceError, Plan, Targets, allocators};
 
@@ -106,7 +106,8 @@ pub fn prepare_targets(
         None => {}
     }
     prepared.set_threads(targets.order)?;
-    prepared.expected = expected::of(plan, &prepared, allocator.as_ref().filter(|_| is_used));
+    prepared.expected =
+        expected::expected_effects(plan, &prepared, allocator.as_ref().filter(|_| is_used));
     if options.strict && !prepared.notes.is_empty() {
         return Err(PlaceError::Strict(prepared.notes));
     }
@@ -166,7 +167,7 @@ impl Prepared {
     pub fn spawn(&self, configure: impl FnOnce(&mut Command)) -> Result<Running, PlaceError> {
         let held = match self.settings.as_slice() {
             [] => None,
-            settings => Journal::system()?.acquire(settings, &self.program())?,
+            settings => SettingsJournal::system()?.acquire(settings, &self.program())?,
         };
         let threads = self.placement.as_ref().map(Placement::start);
         // Without a file for it, the program itself still ends with this process.

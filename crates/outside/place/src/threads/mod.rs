@@ -5,7 +5,7 @@
 //!                                           |
 //!  Placement::new(order, program) ----------+--> variables(), library(), note()
 //!        |                                          (environment, LD_PRELOAD)
-//!        '--start()--> Session: the ledger file; dropped when the program has ended
+//!        '--start()--> Session: the occupancy table file; dropped when the program has ended
 //!                         |-- variable()   one more, for this run
 //!                         |-- watch(pid)   places what the library cannot reach
 //!                         '-- finish()     Outcome: placed, pins itself, refused
@@ -14,11 +14,11 @@
 //! A program in which the library places the threads is watched as well, because it may
 //! start others in which the library cannot; what carries the library is left to it.
 
-mod crew;
-mod family;
 mod obstacle;
 mod order;
 mod outcome;
+mod pinner;
+mod process_tree;
 mod session;
 mod watch;
 
@@ -28,11 +28,11 @@ use std::path::{Path, PathBuf};
 use numapilot_bind::env::BIND_CPUS;
 use numapilot_topology::CpuId;
 
-pub(crate) use family::Family;
 pub use obstacle::{LIBRARY, Obstacle, obstacle};
 pub(crate) use obstacle::{library, obstacle_of};
 pub use order::order;
 pub use outcome::Outcome;
+pub(crate) use process_tree::ProcessTree;
 pub use session::Session;
 pub use watch::Watcher;
 

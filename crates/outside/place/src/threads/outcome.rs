@@ -13,7 +13,7 @@ pub struct Outcome {
     /// offline or left the cpuset.
     pub refused: u32,
     /// There was no room for what processes tell each other of the CPUs that they use.
-    pub has_no_ledger: bool,
+    pub has_no_occupancy_table: bool,
 }
 
 impl Outcome {
@@ -21,7 +21,7 @@ impl Outcome {
     #[must_use]
     pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
-        if self.has_no_ledger {
+        if self.has_no_occupancy_table {
             notes.push(Note::new(
                 "threads",
                 "there was no room in /dev/shm, nor among the temporary files, for what processes \
@@ -65,7 +65,9 @@ mod tests {
     fn only_what_matters_is_said() {
         assert!(Outcome { placed: 9, ..Outcome::default() }.notes().is_empty());
         assert_eq!(
-            Outcome { placed: 9, pins_itself: 1, refused: 1, has_no_ledger: true }.notes().len(),
+            Outcome { placed: 9, pins_itself: 1, refused: 1, has_no_occupancy_table: true }
+                .notes()
+                .len(),
             3
         );
     }

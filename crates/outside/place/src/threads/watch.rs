@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use numapilot_sys::affinity;
 use numapilot_topology::{CpuId, CpuSet};
 
-use super::crew::{Crew, Order};
-use super::family::Family;
 use super::outcome::Outcome;
+use super::pinner::{Order, Pinner};
+use super::process_tree::ProcessTree;
 use crate::check_proc;
 
 /// Before the first look. A program takes that long to be loaded; one that has ended by
@@ -40,19 +40,19 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches a program that was started and not waited for yet; `ledger` is the file that
+    /// Watches a program that was started and not waited for yet; `occupancy` is the file that
     /// its processes share, if it has one.
     ///
     /// # Errors
     /// When no thread can be created, or `/proc` shows another PID namespace.
-    pub fn start(program: i32, order: Vec<CpuId>, ledger: Option<PathBuf>) -> io::Result<Self> {
+    pub fn start(program: i32, order: Vec<CpuId>, occupancy: Option<PathBuf>) -> io::Result<Self> {
         // The numbers would be strangers'.
         check_proc().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
-        let family = Family::new(program, ledger);
+        let tree = ProcessTree::new(program, occupancy);
         let thread = thread::Builder::new()
             .name("watch-threads".to_owned())
-            .spawn(move || watch(family, order, &stopped))?;
+            .spawn(move || watch(tree, order, &stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -74,18 +74,18 @@ impl Drop for Watcher {
     }
 }
 
-fn watch(mut family: Family, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outcome {
+fn watch(mut tree: ProcessTree, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outcome {
     let all: CpuSet = order.iter().copied().collect();
-    let mut crew = Crew::new(order);
+    let mut pinner = Pinner::new(order);
     let (mut pause, mut last_full, mut needed) = (SHORTEST, Instant::now(), true);
     let mut rest = FIRST;
-    while !family.is_empty() && stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+    while !tree.is_empty() && stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
         let start = Instant::now();
-        let news = family.has_news();
+        let news = tree.has_news();
         let full = last_full.elapsed() >= FULL;
         if news || full {
             last_full = start;
-            needed = look(&mut family, &mut crew, &all);
+            needed = place_new_threads(&mut tree, &mut pinner, &all);
         }
         pause = match (needed, news) {
             (false, _) => LONGEST,
@@ -94,27 +94,27 @@ fn watch(mut family: Family, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outco
         };
         rest = pause.max(start.elapsed() * REST);
     }
-    let Crew { placed, pins_itself, refused, .. } = crew;
+    let Pinner { placed, pins_itself, refused, .. } = pinner;
     Outcome { placed, pins_itself, refused, ..Outcome::default() }
 }
 
 /// Places what is new; whether any process needs it.
-fn look(family: &mut Family, crew: &mut Crew, all: &CpuSet) -> bool {
-    for process in family.update() {
-        crew.end(process);
+fn place_new_threads(tree: &mut ProcessTree, pinner: &mut Pinner, all: &CpuSet) -> bool {
+    for process in tree.update() {
+        pinner.end(process);
     }
-    let in_need = family.in_need();
+    let in_need = tree.in_need();
     for &(process, ref threads) in &in_need {
-        for order in crew.decide(process, threads) {
+        for order in pinner.decide(process, threads) {
             match order {
                 Order::Pin(tid, cpu) => {
                     let one: CpuSet = [cpu].into_iter().collect();
                     match affinity::set(tid, one.as_words()) {
                         Ok(()) => {}
                         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
-                            crew.lose(process, tid);
+                            pinner.lose(process, tid);
                         }
-                        Err(_) => crew.refuse(process, tid),
+                        Err(_) => pinner.refuse(process, tid),
                     }
                 }
                 Order::Free(tid) => {

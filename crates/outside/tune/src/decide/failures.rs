@@ -73,7 +73,7 @@ fn tallies(evidence: &[Trial]) -> BTreeMap<Candidate, Tally> {
 
 /// Plans that must not run again.
 #[must_use]
-pub fn out(settings: &Settings, evidence: &[Trial]) -> BTreeSet<Candidate> {
+pub fn failed_plans(settings: &Settings, evidence: &[Trial]) -> BTreeSet<Candidate> {
     if evidence.iter().all(|t| t.failure().is_none()) {
         return BTreeSet::new();
     }
@@ -91,7 +91,7 @@ pub fn out(settings: &Settings, evidence: &[Trial]) -> BTreeSet<Candidate> {
 
 /// Plans that have only failed so far, and may run again to tell whether that was chance.
 pub fn unconfirmed(settings: &Settings, evidence: &[Trial]) -> Vec<Candidate> {
-    let out = out(settings, evidence);
+    let out = failed_plans(settings, evidence);
     tallies(evidence)
         .into_iter()
         .filter(|(plan, tally)| tally.only_failed() && *plan != DEFAULT && !out.contains(plan))
@@ -101,7 +101,7 @@ pub fn unconfirmed(settings: &Settings, evidence: &[Trial]) -> Vec<Candidate> {
 
 /// Plans that worked at least once and are not out: what failed with them was chance.
 pub fn working(settings: &Settings, evidence: &[Trial]) -> BTreeSet<Candidate> {
-    let out = out(settings, evidence);
+    let out = failed_plans(settings, evidence);
     let worked = evidence.iter().filter(|t| t.failure().is_none()).map(|t| t.order.candidate);
     worked.filter(|plan| !out.contains(plan)).collect()
 }
@@ -109,7 +109,7 @@ pub fn working(settings: &Settings, evidence: &[Trial]) -> BTreeSet<Candidate> {
 /// Whether the program fails without any plan, always or in most runs, so that nothing can be
 /// compared with it: the default's runs and failures then.
 #[must_use]
-pub fn hopeless(settings: &Settings, evidence: &[Trial]) -> Option<Tally> {
+pub fn failing_default(settings: &Settings, evidence: &[Trial]) -> Option<Tally> {
     let default = Tally::of(evidence, DEFAULT);
     let always = default.only_failed() && (default.failed >= ALWAYS || default.has_no_figure);
     let is_hopeless = default.failed > 0
@@ -161,7 +161,7 @@ mod tests {
 
     fn is_out(tolerance: f64, plan: (usize, usize), default: (usize, usize)) -> bool {
         let trials = [runs(0, default.0, default.1), runs(1, plan.0, plan.1)].concat();
-        out(&settings(tolerance), &trials).contains(&Candidate(1))
+        failed_plans(&settings(tolerance), &trials).contains(&Candidate(1))
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn without_tolerance_the_first_failure_decides() {
         assert!(is_out(0.0, (1, 30), (0, 30)));
-        assert!(hopeless(&settings(0.0), &runs(0, 1, 18)).is_some());
+        assert!(failing_default(&settings(0.0), &runs(0, 1, 18)).is_some());
     }
 
     #[test]
@@ -187,12 +187,13 @@ mod tests {
         let wrong = Failure::WrongAnswer { expected: "1".into(), got: "2".into() };
         let mut trials = runs(1, 1, 8);
         trials[0].outcome = Outcome::Failed(wrong);
-        assert_eq!(out(&settings(0.05), &trials).len(), 1);
+        assert_eq!(failed_plans(&settings(0.05), &trials).len(), 1);
     }
 
     #[test]
     fn a_default_that_fails_now_and_then_is_no_reason_to_stop() {
-        let hopeless = |failed, of| hopeless(&settings(0.05), &runs(0, failed, of)).is_some();
+        let hopeless =
+            |failed, of| failing_default(&settings(0.05), &runs(0, failed, of)).is_some();
         assert!(!hopeless(1, 18) && !hopeless(1, 1) && !hopeless(2, 2) && !hopeless(3, 6));
         assert!(hopeless(3, 3) && hopeless(9, 11));
     }

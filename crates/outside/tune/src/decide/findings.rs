@@ -167,7 +167,7 @@ impl Findings {
             evidence,
             verdict: verdict(shape, settings, evidence, || &draws),
             race: Race::new(evidence, Phase::Race, settings),
-            out: failures::out(settings, evidence),
+            out: failures::failed_plans(settings, evidence),
             draws: &draws,
         };
         Self { plans: judge.plans(), effects: judge.effects(), noise: noise(settings, evidence) }

@@ -141,7 +141,7 @@ pub fn decide(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Decisio
             return Decision::Run(orders);
         }
     }
-    rounds::next(shape, settings, evidence, &shares)
+    rounds::next_decision(shape, settings, evidence, &shares)
 }
 
 /// The rest of the first unfinished screening block; none once refinement has begun.
@@ -154,7 +154,7 @@ fn screening_block(
     if evidence.iter().any(|t| t.order.phase == Phase::Refine) {
         return None;
     }
-    let out = failures::out(settings, evidence);
+    let out = failures::failed_plans(settings, evidence);
     let design = design::screening(shape, settings.seed, shares.screen / BLOCK, BLOCK);
     design.into_iter().zip(0..).find_map(|(cells, block)| {
         let mut made: Vec<Candidate> = evidence

@@ -86,7 +86,7 @@ impl Race {
                 costs.entry(plan).or_default().insert(round, cost);
             }
         }
-        let out = failures::out(settings, evidence);
+        let out = failures::failed_plans(settings, evidence);
         let comparisons = racers.len().saturating_sub(1).max(1);
         let alpha = (1.0 - settings.confidence) / comparisons as f64;
         let racers = racers.into_iter().collect();

@@ -49,7 +49,7 @@ pub fn verdict<D: AsRef<[Surface]>>(
     evidence: &[Trial],
     draws: impl FnOnce() -> D,
 ) -> Verdict {
-    let out = failures::out(settings, evidence);
+    let out = failures::failed_plans(settings, evidence);
     let last = Race::new(evidence, Phase::Final, settings);
     let finalist = last.racers.iter().find(|plan| **plan != DEFAULT && !out.contains(plan));
     if let Some(&leader) = finalist {
@@ -126,7 +126,12 @@ fn simplest(
 }
 
 /// The next round, or the end.
-pub fn next(shape: &Shape, settings: &Settings, evidence: &[Trial], shares: &Shares) -> Decision {
+pub fn next_decision(
+    shape: &Shape,
+    settings: &Settings,
+    evidence: &[Trial],
+    shares: &Shares,
+) -> Decision {
     let race = Race::new(evidence, Phase::Race, settings);
     if race.rounds() <= 1 {
         let starters = starters(shape, settings, evidence);
@@ -155,7 +160,7 @@ pub fn next(shape: &Shape, settings: &Settings, evidence: &[Trial], shares: &Sha
 fn starters(shape: &Shape, settings: &Settings, evidence: &[Trial]) -> Vec<Candidate> {
     let before = evidence.iter().take_while(|t| t.order.phase != Phase::Race).count();
     let before = &evidence[..before];
-    let out = failures::out(settings, evidence);
+    let out = failures::failed_plans(settings, evidence);
     if let Some(short) = short_list(shape, settings, evidence) {
         return [DEFAULT].into_iter().chain(short).filter(|plan| !out.contains(plan)).collect();
     }

@@ -34,7 +34,7 @@ const GROWN_UP: Duration = Duration::from_millis(50);
 
 /// What a program is started with, beside its plan.
 #[derive(Debug)]
-pub struct Surroundings<'a> {
+pub struct RunContext<'a> {
     /// Standard input.
     pub stdin: Stdio,
     /// Working directory; this process's own when absent.
@@ -76,12 +76,12 @@ impl Execution {
 /// fails is no error.
 pub fn execute(
     prepared: &Prepared,
-    surroundings: Surroundings<'_>,
+    context: RunContext<'_>,
     started: impl FnOnce(&Running),
 ) -> Result<Execution, RunError> {
     let (mut capture, writer) = Capture::new().map_err(|e| io_error("cannot make a pipe", e))?;
     let stderr = writer.try_clone().map_err(|e| io_error("cannot duplicate a pipe", e))?;
-    let Surroundings { stdin, directory, timeout, interrupted } = surroundings;
+    let RunContext { stdin, directory, timeout, interrupted } = context;
     // Of earlier runs.
     orphans::take_peak_rss_bytes();
     let start = Instant::now();

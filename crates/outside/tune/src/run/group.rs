@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::judge::NoNumber;
+use super::no_number::NoNumber;
 use super::number::{Decimal, NumberError, Reading, SEPARATORS, common, plain, reading, unit_of};
 
 /// A number of the output, and how it is written there.
@@ -31,7 +31,7 @@ pub struct Found {
 
 /// The number in the first group of the last match that has one, or in all of the last match of
 /// an expression without groups.
-pub fn find(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Result<Found, NoNumber> {
+pub fn find_number(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Result<Found, NoNumber> {
     let group = usize::from(regex.captures_len() > 1);
     let matches = regex.captures_iter(text).filter_map(|captures| captures.get(group));
     let found = matches.last().ok_or(NoNumber::NoMatch)?;
@@ -319,7 +319,7 @@ mod tests {
     use crate::run::number::Kind;
 
     fn found(regex: &str, text: &str) -> Result<Found, NoNumber> {
-        find(&Regex::new(regex).unwrap(), text, None)
+        find_number(&Regex::new(regex).unwrap(), text, None)
     }
 
     #[test]

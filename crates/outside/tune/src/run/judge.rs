@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::group::{self, Found};
-use super::number::{Decimal, Kind, NumberError};
+use super::no_number::NoNumber;
+use super::number::{Decimal, Kind};
 use crate::evidence::{Failure, Outcome};
 use crate::shape::{Candidate, DEFAULT};
 
@@ -226,7 +227,7 @@ impl Judge {
         };
         let of_metric =
             |why| Outcome::Failed(Failure::NoFigure(format!("--metric '{regex}' {why}")));
-        match group::find(regex, text, *decimal) {
+        match group::find_number(regex, text, *decimal) {
             Ok(found) => match self.written.check(&found) {
                 Ok(()) => Outcome::Value(found.reading.value),
                 Err(why) => of_metric(format!("found: {why}")),
@@ -242,58 +243,12 @@ impl Judge {
     }
 }
 
-/// Why a text gives no figure.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum NoNumber {
-    /// Nothing matches.
-    #[error("the output has no figure")]
-    NoMatch,
-    /// What matches cannot be read.
-    #[error("the output's figure '{matched}': {why}")]
-    Unreadable {
-        /// As printed.
-        matched: String,
-        /// Why.
-        why: NumberError,
-    },
-    /// The group matches a part of a number only.
-    #[error("'{matched}' is a part of '{whole}' only; {}", remedy(group.as_deref()))]
-    Cut {
-        /// As matched.
-        matched: String,
-        /// All of the number.
-        whole: String,
-        /// A group that matches all of it, where such a number is read.
-        group: Option<String>,
-    },
-    /// No logarithm.
-    #[error("the output's figure '{0}' is no number above 0")]
-    NotPositive(String),
-}
-
-/// What to do about a group that matches a part of a number.
-fn remedy(group: Option<&str>) -> String {
-    group.map_or_else(
-        || {
-            "several units in one number are not read: have the program print one, or compare wall \
-             time"
-                .to_owned()
-        },
-        |group| {
-            format!(
-                "match all of it with a group such as {group}, or, where it is several numbers, \
-                 have the expression match what separates them, outside the group"
-            )
-        },
-    )
-}
-
 /// The number above 0 in the first group of the last match, with the unit that follows it.
 ///
 /// # Errors
 /// [`NoNumber`].
 pub fn last_number(regex: &Regex, text: &str, decimal: Option<Decimal>) -> Result<f64, NoNumber> {
-    group::find(regex, text, decimal).map(|found| found.reading.value)
+    group::find_number(regex, text, decimal).map(|found| found.reading.value)
 }
 
 /// The first group of the last match that has one, or all of the last match of an expression

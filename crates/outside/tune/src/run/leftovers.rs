@@ -60,7 +60,7 @@ impl Leftovers {
     pub fn end(self, patience: Duration) -> Ended {
         let processes = self.end_all(patience);
         if let Some(before) = &self.before {
-            bury(before);
+            reap_orphans(before);
         }
         Ended { processes, peak_rss_bytes: orphans::take_peak_rss_bytes() }
     }
@@ -176,7 +176,7 @@ fn mark(process: &Process) -> Option<OsString> {
 
 /// Waits for the orphans that have ended: nobody else does. What those of `others` have used is not
 /// the run's.
-fn bury(others: &HashSet<(i32, u64)>) {
+fn reap_orphans(others: &HashSet<(i32, u64)>) {
     let own = std::process::id().cast_signed();
     for (_, stat) in Processes::now().0.into_values() {
         if stat.ppid != own || !has_ended(&stat) {
@@ -185,7 +185,7 @@ fn bury(others: &HashSet<(i32, u64)>) {
         if others.contains(&identity(&stat)) {
             let _ = process::reap(stat.pid);
         } else {
-            orphans::bury(stat.pid);
+            orphans::reap_orphan(stat.pid);
         }
     }
 }

@@ -10,6 +10,7 @@ mod expression;
 mod group;
 mod judge;
 mod leftovers;
+mod no_number;
 mod number;
 
 use std::ffi::OsString;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use numapilot_place::effect::{Observer, Seen};
-use numapilot_place::journal::Change;
+use numapilot_place::settings_journal::Change;
 use numapilot_place::{
     AllocatorChoice, Options, PlaceError, Plan, Prepared, Running, guard, prepare,
 };
@@ -29,10 +30,11 @@ use thiserror::Error;
 
 use crate::evidence::{Failure, Order, Outcome, Remains, Trial};
 use crate::shape::DEFAULT;
-pub use execute::{Execution, Surroundings, execute, stdin};
+pub use execute::{Execution, RunContext, execute, stdin};
 pub use expression::expression;
-pub use judge::{Judge, Limits, Metric, MetricError, NoNumber, Written, last_number};
+pub use judge::{Judge, Limits, Metric, MetricError, Written, last_number};
 use leftovers::Leftovers;
+pub use no_number::NoNumber;
 pub use number::{Decimal, NumberError, number};
 
 /// Lines kept of the output of a run that failed.
@@ -171,7 +173,7 @@ impl<'a> Runner<'a> {
             return Ok(not_applied(order, reason.clone()));
         }
         let input = stdin(self.program.stdin.as_deref(), "--stdin")?;
-        let surroundings = self.surroundings(input, self.program.timeout);
+        let context = self.context(input, self.program.timeout);
         let mut left = Leftovers::before(mark);
         let mut observer = None;
         let expected = prepared.expected();
@@ -183,7 +185,7 @@ impl<'a> Runner<'a> {
                 observer = Observer::start(expected, leader, |_| {}).ok();
             }
         };
-        let execution = match execute(&prepared, surroundings, watch) {
+        let execution = match execute(&prepared, context, watch) {
             Ok(execution) => execution,
             Err(error @ RunError::Interrupted) => {
                 let _ = left.end(Duration::ZERO);
@@ -247,8 +249,8 @@ impl<'a> Runner<'a> {
         Some(note.to_string())
     }
 
-    fn surroundings(&self, stdin: Stdio, timeout: Option<Duration>) -> Surroundings<'_> {
-        Surroundings { stdin, directory: None, timeout, interrupted: self.interrupted }
+    fn context(&self, stdin: Stdio, timeout: Option<Duration>) -> RunContext<'_> {
+        RunContext { stdin, directory: None, timeout, interrupted: self.interrupted }
     }
 
     fn run_prepare(&self, command: &str) -> Result<(), RunError> {
@@ -257,7 +259,7 @@ impl<'a> Runner<'a> {
         // What it leaves is there on purpose, and must not be taken for the run's.
         let plan = marked(&Plan::default(), "prepare");
         let prepared = prepare(&plan, self.machine, &words, &options)?;
-        let execution = execute(&prepared, self.surroundings(Stdio::null(), None), |_| {})?;
+        let execution = execute(&prepared, self.context(Stdio::null(), None), |_| {})?;
         let status = execution.finished.status;
         if status.success() {
             return Ok(());

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use numapilot_place::huge_pages::Switches;
-use numapilot_place::journal::Setting;
+use numapilot_place::settings_journal::Setting;
 use numapilot_place::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Thp, ThreadPlacement, allocators,
 };

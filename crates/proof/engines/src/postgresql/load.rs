@@ -14,8 +14,9 @@ use super::server::Server;
 use super::session::{Connection, USER};
 use crate::dataset::Rows;
 use crate::error::names_full_disk;
+use crate::files::give_directory;
 use crate::process::{Process, Start};
-use crate::{Dataset, Engine, EngineError, Launch, RunDirectory, Step, System, Table, cache};
+use crate::{Dataset, Engine, EngineError, Launch, RunDirectory, Step, System, Table};
 
 /// What makes loading fast and is not left on afterwards. Without a log of the new tables (they
 /// are made and filled in one transaction under `wal_level=minimal`) the data is written once.
@@ -36,7 +37,7 @@ pub fn load(
     stop: &AtomicBool,
 ) -> Result<(), EngineError> {
     let rows = dataset.generate(run, say, stop)?;
-    cache::give(directory, system.owner.0)?;
+    give_directory(directory, system.owner.0)?;
     let plan = Plan::default();
     make_cluster(system, directory, &plan)?;
     let launch = Launch { plan: &plan, strict: false, settings: &[], timeout: None, run };

@@ -12,8 +12,9 @@ use numapilot_sys::process::PidFd;
 
 use super::PostgreSql;
 use super::session::{Connection, connect};
+use crate::files::give_directory;
 use crate::process::{Process, Start};
-use crate::{Engine, EngineError, Launch, RunDirectory, Session, System, cache};
+use crate::{Engine, EngineError, Launch, RunDirectory, Session, System};
 
 /// Clients are disconnected, and the server ends in order (section 19.5 of the manual).
 const FAST_SHUTDOWN: i32 = libc::SIGINT;
@@ -76,8 +77,8 @@ impl Server {
                 ),
             });
         }
-        run.give(system.owner.0)?;
-        cache::give(cluster, system.owner.0)?;
+        run.give_to(system.owner.0)?;
+        give_directory(cluster, system.owner.0)?;
         end_left(cluster);
         let mut words: Vec<OsString> =
             vec![system.programs.join("postgres").into(), "-D".into(), cluster.into()];
@@ -169,7 +170,7 @@ fn left(cluster: &Path) -> Option<PidFd> {
         let socket = word.strip_prefix(SOCKET_DIRECTORY.as_bytes());
         socket
             .and_then(|rest| rest.strip_prefix(b"="))
-            .is_some_and(|path| RunDirectory::is_one(Path::new(OsStr::from_bytes(path))))
+            .is_some_and(|path| RunDirectory::is_run(Path::new(OsStr::from_bytes(path))))
     });
     (is_of_a_bench && directory == cluster.canonicalize().ok()?).then_some(server)
 }

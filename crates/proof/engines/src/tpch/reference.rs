@@ -2,8 +2,7 @@
 
 use tpchgen::q_and_a::QueryAndAnswer;
 
-use crate::dataset::Reference;
-use crate::{Answer, Scale};
+use crate::{Answer, Reference, Scale};
 
 /// Q11's part keys are cut off after four characters in the source of the answers.
 const CUT_OFF: (u32, &[usize]) = (11, &[0]);

@@ -12,16 +12,16 @@ use numapilot_lab_pmu::{CpuCounters, Level, Vector};
 
 use super::core::Core;
 use super::directory::Holders;
-use super::last::{Alone, LastLevel, Room, Victim};
-use super::mask::each;
+use super::llc::{Alone, Llc, Room, Victim};
+use super::mask::for_each_cpu;
 use super::private::Found;
 use super::{Request, Served, Simulation};
 use crate::model::LINE_BYTES;
 
-/// What CPUs that fight for a line make of an access to it.
+/// What CPUs that contend for a line make of an access to it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Contested {
-    /// Nothing: there is no fight.
+pub(super) enum Contended {
+    /// Nothing: there is no contention.
     No,
     /// The CPU has the line still: as good as a hit in its first level.
     Held,
@@ -30,7 +30,7 @@ pub(super) enum Contested {
 }
 
 impl<M: AsRef<[AtomicU64]>> Simulation<M> {
-    /// Whether an access is to a line that this CPU fights for: no cache keeps it.
+    /// Whether an access is to a line that this CPU contends for: no cache keeps it.
     #[inline]
     pub(super) fn contested(
         &self,
@@ -38,18 +38,19 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         line: u64,
         write: bool,
         now_ps: u64,
-    ) -> Contested {
-        let Some(since_ps) = core.fights.since_ps(line) else { return Contested::No };
-        let Some(counters) = &self.pmu.counters(core.cpu) else { return Contested::No };
-        let Some((rival, interval_ps)) = self.contests.meet(line, core.cpu, now_ps) else {
-            core.fights.end(line);
-            return Contested::No;
+    ) -> Contended {
+        let Some(since_ps) = core.contention.since_ps(line) else { return Contended::No };
+        let Some(counters) = &self.pmu.counters(core.cpu) else { return Contended::No };
+        let Some((rival, interval_ps)) = self.contended_lines.note_access(line, core.cpu, now_ps)
+        else {
+            core.contention.end(line);
+            return Contended::No;
         };
         let from = self.model.node_of_cpu[rival];
         let latency_ps = self.transfer_ps(core.cpu, rival);
         let held_ps = now_ps.saturating_sub(since_ps);
         if held_ps < latency_ps.max(interval_ps) {
-            return Contested::Held;
+            return Contended::Held;
         }
         let queue_ps = self.network.send(from, core.node, now_ps);
         self.count_links(counters, from, core.node);
@@ -58,14 +59,14 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         core.counts.invalidations += u64::from(write);
         counters.add_at(Vector::Transfers, from, 1);
         let latency_ps = latency_ps + queue_ps;
-        core.fights.hold(line, now_ps + latency_ps);
-        Contested::Lost(Served { level: Level::OtherCache, latency_ps, queue_ps })
+        core.contention.hold(line, now_ps + latency_ps);
+        Contended::Lost(Served { level: Level::OtherCache, latency_ps, queue_ps })
     }
 
     /// What a line takes from the caches of another CPU.
     fn transfer_ps(&self, cpu: usize, from: usize) -> u64 {
         if self.group(cpu) == self.group(from) {
-            return self.last_ps;
+            return self.llc_ps;
         }
         let node = |cpu: usize| self.model.node_of_cpu[cpu];
         self.latencies_ps[node(cpu)][node(from)]
@@ -73,20 +74,20 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
 
     /// Puts a line into the private caches, which have the right to write it.
     pub(super) fn fill(&self, cpu: usize, line: u64, writable: bool, in_middle: bool) {
-        self.first[cpu].insert(line, writable);
+        self.l1[cpu].insert(line, writable);
         if let Some(middle) = self.middle.get(cpu) {
             if in_middle {
                 if writable {
                     middle.make_writable(line);
                 }
             } else if let Some(left) = middle.insert(line, writable) {
-                self.first[cpu].remove(left);
+                self.l1[cpu].remove(left);
             }
         }
     }
 
     pub(super) fn allow_writing(&self, cpu: usize, line: u64) {
-        self.first[cpu].make_writable(line);
+        self.l1[cpu].make_writable(line);
         if let Some(middle) = self.middle.get(cpu) {
             middle.make_writable(line);
         }
@@ -96,9 +97,9 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// anybody. It may from now on, then.
     #[inline]
     pub(super) fn changes_alone(&self, core: &Core, line: u64) -> bool {
-        let alone = core.has_own_last()
-            && core.fights.since_ps(line).is_none()
-            && self.last[core.group].access(line, true) == Found::Writable;
+        let alone = core.has_own_llc()
+            && core.contention.since_ps(line).is_none()
+            && self.llc[core.group].access(line, true) == Found::Writable;
         if alone {
             self.allow_writing(core.cpu, line);
         }
@@ -110,13 +111,13 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let Request { entry, home, write, had, now_ps, absent } = request;
         let (cpu, node, group, mine) = (core.cpu, core.node, core.group, core.sharers);
         let line = entry.line();
-        let last = &self.last[group];
+        let llc = &self.llc[group];
         let counters = &self.pmu.counters(cpu)?;
         let latencies_ps = &self.latencies_ps[node];
         core.counts.last_references += u64::from(!had);
         // The host waits for the sets of both lines, this one's and that of the one that leaves, at
         // the same time.
-        let early = absent.then(|| self.make_room(last, line));
+        let early = absent.then(|| self.make_room(llc, line));
         let mut locked = entry.lock();
         let before = locked.get();
         let here = before.cpus & mine != 0;
@@ -124,11 +125,11 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let modified = self.take_back(line, elsewhere) || before.modified;
         let mut served = Served {
             level: Level::Last,
-            latency_ps: if had { 0 } else { self.last_ps },
+            latency_ps: if had { 0 } else { self.llc_ps },
             queue_ps: 0,
         };
         if here {
-            last.touch(line);
+            llc.touch(line);
         } else if modified {
             let owner = self.node_of(elsewhere);
             core.counts.last_misses += 1;
@@ -150,15 +151,15 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             if write {
                 let reached = self.invalidate(line, others, mine);
                 if let Some(farthest) = reached
-                    .map(|nodes| nodes.map_or(self.last_ps, |far: u64| self.farthest_ps(cpu, far)))
+                    .map(|nodes| nodes.map_or(self.llc_ps, |far: u64| self.farthest_ps(cpu, far)))
                 {
                     core.counts.invalidations += 1;
                     served.latency_ps = served.latency_ps.max(farthest);
                 }
             } else if modified {
                 // The owner keeps its copy, but must ask before it writes again.
-                each(others, |other| {
-                    self.first[other].make_shared(line);
+                for_each_cpu(others, |other| {
+                    self.l1[other].make_shared(line);
                     if let Some(middle) = self.middle.get(other) {
                         middle.make_shared(line);
                     }
@@ -168,26 +169,27 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                     after.modified = false;
                 }
             }
-            if (write || modified) && self.contests.meet(line, cpu, now_ps).is_some() {
-                core.fights.hold(line, now_ps);
+            if (write || modified) && self.contended_lines.note_access(line, cpu, now_ps).is_some()
+            {
+                core.contention.hold(line, now_ps);
             }
         }
         if write {
             after = Holders { cpus: 1 << cpu, modified: true };
         }
         let crowded_out = locked.set(after);
-        let alone = match (core.has_own_last(), write) {
+        let alone = match (core.has_own_llc(), write) {
             (true, true) => Alone::Changed,
             (true, false) if others == 0 => Alone::Yes,
             _ => Alone::No,
         };
         let victim = if here {
             if alone == Alone::Changed {
-                last.change(line);
+                llc.change(line);
             }
             None
         } else {
-            last.put(line, early.unwrap_or_else(|| self.make_room(last, line)), alone)
+            llc.insert_line(line, early.unwrap_or_else(|| self.make_room(llc, line)), alone)
         };
         drop(locked);
         if let Some((left, holders)) = crowded_out {
@@ -209,8 +211,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// Looks for a place for a line in a last-level cache, and asks for what will be looked up
     /// of the line that leaves it.
     #[inline]
-    fn make_room(&self, last: &LastLevel, line: u64) -> Room {
-        let room = last.room(line);
+    fn make_room(&self, llc: &Llc, line: u64) -> Room {
+        let room = llc.room(line);
         if let Some(leaves) = room.leaves() {
             self.directory.entry(leaves).prepare();
         }
@@ -223,7 +225,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     fn take_back(&self, line: u64, cpus: u64) -> bool {
         cpus.is_power_of_two() && {
             let group = self.group(cpus.trailing_zeros() as usize);
-            self.sharers[group] == cpus && self.last[group].share(line)
+            self.sharers[group] == cpus && self.llc[group].share(line)
         }
     }
 
@@ -232,21 +234,21 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     #[allow(clippy::option_option)]
     fn invalidate(&self, line: u64, cpus: u64, mine: u64) -> Option<Option<u64>> {
         let mut reached = false;
-        each(cpus & mine, |other| reached |= self.remove_private(other, line));
+        for_each_cpu(cpus & mine, |other| reached |= self.remove_private(other, line));
         let outside = cpus & !mine;
         if outside == 0 {
             return reached.then_some(None);
         }
-        each(outside, |other| {
+        for_each_cpu(outside, |other| {
             self.remove_private(other, line);
-            self.last[self.group(other)].remove(line);
+            self.llc[self.group(other)].remove(line);
         });
         Some(Some(outside))
     }
 
     pub(super) fn remove_private(&self, cpu: usize, line: u64) -> bool {
-        let first = self.first[cpu].remove(line);
-        self.middle.get(cpu).is_some_and(|c| c.remove(line)) || first
+        let in_l1 = self.l1[cpu].remove(line);
+        self.middle.get(cpu).is_some_and(|c| c.remove(line)) || in_l1
     }
 
     /// A line has left the last-level cache of these CPUs: their private ones follow.
@@ -257,7 +259,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         if before.cpus & mine == 0 {
             return;
         }
-        each(before.cpus & mine, |cpu| {
+        for_each_cpu(before.cpus & mine, |cpu| {
             self.remove_private(cpu, line);
         });
         let cpus = before.cpus & !mine;
@@ -284,7 +286,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     }
 
     fn write_back_line(&self, line: u64, from: usize, now_ps: u64, counters: &CpuCounters<'_>) {
-        if let Some(home) = self.homes.of(line * LINE_BYTES) {
+        if let Some(home) = self.home_map.node_of(line * LINE_BYTES) {
             self.write_back(from, home, now_ps, counters);
         }
     }
@@ -304,7 +306,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
 
     fn farthest_ps(&self, cpu: usize, from: u64) -> u64 {
         let mut farthest = 0;
-        each(from, |other| farthest = farthest.max(self.transfer_ps(cpu, other)));
+        for_each_cpu(from, |other| farthest = farthest.max(self.transfer_ps(cpu, other)));
         farthest
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use numapilot_lab_pmu::{CpuCounters, Scalar};
 
-use super::contests::Fights;
+use super::contended_lines::Contention;
 use super::factor::Factor;
 use super::filter::Filter;
 use super::overlap::Overlap;
@@ -26,7 +26,7 @@ pub struct Core {
     pub(crate) filter: Arc<Filter>,
     pub(crate) tlb: TlbState,
     pub(crate) overlap: Overlap,
-    pub(crate) fights: Fights,
+    pub(crate) contention: Contention,
     ps_per_instruction: Factor,
     /// As of the last time the caller said.
     executed: Executed,
@@ -100,7 +100,7 @@ impl Core {
             filter,
             tlb: TlbState::new(model.tlb.as_ref()),
             overlap: Overlap::new(model.memory_level_parallelism),
-            fights: Fights::new(),
+            contention: Contention::new(),
             ps_per_instruction: Factor::new(model.base_cpi * model.ps_per_cycle),
             executed: Executed::default(),
             stall_ps: 0,
@@ -127,7 +127,7 @@ impl Core {
 
     /// Whether nobody else uses its last-level cache.
     #[inline]
-    pub(crate) fn has_own_last(&self) -> bool {
+    pub(crate) fn has_own_llc(&self) -> bool {
         self.sharers.is_power_of_two()
     }
 
@@ -155,7 +155,7 @@ impl Core {
     #[inline]
     pub(crate) fn let_through(&mut self, address: u64, line: u64, writable: bool, told: bool) {
         self.tlb.filtered(address);
-        self.filter.put(address, line, writable, told);
+        self.filter.insert(address, line, writable, told);
     }
 
     /// Whether loads from the line of this virtual address may bring the next address.

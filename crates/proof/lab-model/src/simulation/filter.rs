@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::Way;
-use super::mask::each;
+use super::mask::for_each_cpu;
 use crate::layout::PAGE_BYTES;
 use crate::model::LINE_BYTES;
 
@@ -70,7 +70,7 @@ impl Filter {
     /// Lets the line of this virtual address through from now on, of which this is the physical
     /// one: for reading or for writing too, and with loads being told or not.
     #[inline]
-    pub(crate) fn put(&self, address: u64, line: u64, writable: bool, told: bool) {
+    pub(crate) fn insert(&self, address: u64, line: u64, writable: bool, told: bool) {
         let place = place(address);
         self.lines[place].store(line as u32, Relaxed);
         let rights = if writable { WRITABLE } else { 0 } | if told { TOLD } else { 0 };
@@ -112,7 +112,7 @@ impl Filter {
     #[inline]
     pub(crate) fn forget_page(&self, page: u64, lines: u64) {
         let first = page as usize % (SLOTS / PAGE_LINES) * PAGE_LINES;
-        each(lines, |line| {
+        for_each_cpu(lines, |line| {
             let slot = &self.slots[first + line];
             if slot.load(Relaxed) >> LINE_SHIFT == page << 6 | line as u64 {
                 slot.store(0, Relaxed);
@@ -141,7 +141,7 @@ mod tests {
     /// A filter with lines in all slots.
     fn full() -> Filter {
         let filter = Filter::new();
-        (0..SLOTS as u64).for_each(|i| filter.put((LINE + i) << 6, BEHIND + i, true, false));
+        (0..SLOTS as u64).for_each(|i| filter.insert((LINE + i) << 6, BEHIND + i, true, false));
         filter
     }
 
@@ -151,9 +151,9 @@ mod tests {
         let allowed =
             || [Way::Read, Way::Load, Way::Write].map(|w| filter.allows(LINE << 6 | 9, w));
         assert_eq!(allowed(), [false; 3]);
-        filter.put(LINE << 6 | 8, BEHIND, false, false);
+        filter.insert(LINE << 6 | 8, BEHIND, false, false);
         assert_eq!(allowed(), [true, true, false]);
-        filter.put(LINE << 6, BEHIND, true, false);
+        filter.insert(LINE << 6, BEHIND, true, false);
         assert_eq!(allowed(), [true; 3]);
         assert!(!filter.allows((LINE + 64) << 6, Way::Read), "another page");
         assert!(!filter.allows((LINE + SLOTS as u64) << 6, Way::Read), "of the same slots");
@@ -163,9 +163,9 @@ mod tests {
     fn loads_of_a_line_are_told_until_they_are_no_more() {
         let filter = Filter::new();
         let allowed = || [Way::Read, Way::Load, Way::Write].map(|w| filter.allows(LINE << 6, w));
-        filter.put(LINE << 6, BEHIND, true, true);
+        filter.insert(LINE << 6, BEHIND, true, true);
         assert_eq!(allowed(), [true, false, true]);
-        filter.put(LINE << 6, BEHIND, false, true);
+        filter.insert(LINE << 6, BEHIND, false, true);
         assert_eq!(allowed(), [true, false, false]);
         filter.be_told_no_more(LINE << 6);
         assert_eq!(allowed(), [true, true, false]);
@@ -192,7 +192,7 @@ mod tests {
     fn a_physical_line_leaves_under_all_its_names() {
         let filter = Filter::new();
         let names = [LINE << 6, (LINE + 64) << 6];
-        names.iter().for_each(|name| filter.put(*name, BEHIND, true, false));
+        names.iter().for_each(|name| filter.insert(*name, BEHIND, true, false));
         filter.forget(BEHIND);
         assert!(names.iter().all(|name| !filter.allows(*name, Way::Read)));
     }

@@ -12,14 +12,14 @@
 
 pub(crate) mod clocks;
 mod coherence;
-mod contests;
+mod contended_lines;
 mod core;
 pub(crate) mod directory;
 mod factor;
 mod filter;
-mod first;
-mod homes;
-mod last;
+mod home_map;
+mod l1;
+mod llc;
 mod mask;
 mod network;
 mod overlap;
@@ -34,13 +34,13 @@ use numapilot_lab_pmu::{Level, Link, Pmu, PmuError, Record, Scalar};
 
 use self::clocks::Clocks;
 pub use self::clocks::QUANTUM_PS;
-use self::coherence::Contested;
-use self::contests::Contests;
+use self::coherence::Contended;
+use self::contended_lines::ContendedLines;
 pub use self::core::{Core, Executed};
 use self::directory::{Directory, Entry};
-use self::first::FirstLevel;
-use self::homes::Homes;
-use self::last::LastLevel;
+use self::home_map::HomeMap;
+use self::l1::L1;
+use self::llc::Llc;
 use self::network::Network;
 pub use self::overlap::PREFETCH_FACTOR;
 use self::private::{Found, PrivateCache};
@@ -75,20 +75,20 @@ pub struct Simulation<M> {
     model: Model,
     pmu: Pmu<M>,
     clocks: Clocks,
-    homes: Homes,
+    home_map: HomeMap,
     network: Network,
     directory: Directory,
-    contests: Contests,
-    first: Vec<FirstLevel>,
+    contended_lines: ContendedLines,
+    l1: Vec<L1>,
     middle: Vec<PrivateCache>,
-    last: Vec<LastLevel>,
+    llc: Vec<Llc>,
     /// Which last-level cache each CPU uses.
     groups: Vec<usize>,
     /// CPUs of each last-level cache, as a mask.
     sharers: Vec<u64>,
     /// Times beyond the first level.
     middle_ps: u64,
-    last_ps: u64,
+    llc_ps: u64,
     walk_ps: u64,
     /// `[node of the CPU][home node]`: DRAM without queues.
     latencies_ps: Vec<Vec<u64>>,
@@ -141,35 +141,35 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             model.ps_per_cycle,
         )?;
         let cpus = model.node_of_cpu.len();
-        let (first, last) = (&model.caches[0], &model.caches[model.caches.len() - 1]);
+        let (l1, llc) = (&model.caches[0], &model.caches[model.caches.len() - 1]);
         let middle = &model.caches[1..model.caches.len().max(2) - 1];
-        let groups: Vec<usize> = last.cache_of_cpu.iter().map(|g| *g as usize).collect();
+        let groups: Vec<usize> = llc.cache_of_cpu.iter().map(|g| *g as usize).collect();
         let mut sharers = vec![0u64; groups.iter().max().map_or(0, |g| g + 1)];
         for (cpu, group) in groups.iter().enumerate() {
             sharers[*group] |= 1 << cpu;
         }
-        let caches: Vec<LastLevel> = sharers.iter().map(|_| LastLevel::new(last)).collect();
-        let beyond_first = |cache: &crate::Cache| {
-            ((cache.latency_cycles - first.latency_cycles) * model.ps_per_cycle) as u64
+        let caches: Vec<Llc> = sharers.iter().map(|_| Llc::new(llc)).collect();
+        let beyond_l1 = |cache: &crate::Cache| {
+            ((cache.latency_cycles - l1.latency_cycles) * model.ps_per_cycle) as u64
         };
         Ok(Self {
             clocks: Clocks::new(cpus),
-            homes: Homes::new(&model.ranges),
+            home_map: HomeMap::new(&model.ranges),
             network: Network::new(&model),
-            directory: Directory::new(caches.iter().map(LastLevel::lines).sum()),
-            contests: Contests::new(),
-            first: (0..cpus).map(|_| FirstLevel::new(first)).collect(),
+            directory: Directory::new(caches.iter().map(Llc::lines).sum()),
+            contended_lines: ContendedLines::new(),
+            l1: (0..cpus).map(|_| L1::new(l1)).collect(),
             middle: middle
                 .first()
                 .map(|cache| (0..cpus).map(|_| PrivateCache::new(cache)).collect())
                 .unwrap_or_default(),
-            middle_ps: middle.first().map_or(0, beyond_first),
-            last_ps: beyond_first(last),
+            middle_ps: middle.first().map_or(0, beyond_l1),
+            llc_ps: beyond_l1(llc),
             walk_ps: model.tlb.as_ref().map_or(0.0, |t| t.walk_cycles * model.ps_per_cycle) as u64,
             latencies_ps: (model.latency_ns.iter())
                 .map(|from| from.iter().map(|ns| (ns * 1000.0) as u64).collect())
                 .collect(),
-            last: caches,
+            llc: caches,
             groups,
             sharers,
             pmu,
@@ -192,9 +192,9 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// A CPU at the beginning; `None` beyond the model's CPUs.
     #[must_use]
     pub fn core(&self, cpu: usize) -> Option<Core> {
-        let first = self.first.get(cpu)?;
+        let l1 = self.l1.get(cpu)?;
         let group = self.groups[cpu];
-        Some(Core::new(cpu, &self.model, first.filter(), group, self.sharers[group]))
+        Some(Core::new(cpu, &self.model, l1.filter(), group, self.sharers[group]))
     }
 
     /// An access of a CPU to the line of this virtual address, that does not pass
@@ -232,12 +232,12 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         };
         let line = physical_page << 6 | address >> 6 & 63;
         let write = way == Way::Write;
-        let found = match self.first[core.cpu].touch(line) {
+        let found = match self.l1[core.cpu].touch(line) {
             Found::Shared if write && self.changes_alone(core, line) => Found::Writable,
             found => found,
         };
         if !found.allows(write) {
-            return self.beyond_first(core, address, line, home, way, found, probe);
+            return self.beyond_l1(core, address, line, home, way, found, probe);
         }
         let missed = core.missed(address);
         core.let_through(address, line, found == Found::Writable, missed);
@@ -248,7 +248,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
 
     fn translate(&self, core: &mut Core, address: u64, probe: &impl Probe) -> Option<Place> {
         let physical = || probe.physical_address();
-        let (place, miss) = core.tlb.translate(address, physical, &self.homes, &core.filter)?;
+        let (place, miss) = core.tlb.translate(address, physical, &self.home_map, &core.filter)?;
         match miss {
             Miss::Hit => {}
             Miss::Page => {
@@ -267,7 +267,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// its registers.
     #[allow(clippy::too_many_arguments)]
     #[inline(never)]
-    fn beyond_first(
+    fn beyond_l1(
         &self,
         core: &mut Core,
         address: u64,
@@ -280,19 +280,19 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let write = way == Way::Write;
         let entry = self.directory.entry(line);
         entry.prepare();
-        let last = &self.last[core.group];
-        last.prepare(line);
+        let llc = &self.llc[core.group];
+        llc.prepare(line);
         core.instructions(probe.instructions());
         let now_ps = core.now_ps();
         let contested = match self.contested(core, line, write, now_ps) {
-            Contested::No => None,
-            Contested::Held => {
+            Contended::No => None,
+            Contended::Held => {
                 if core.missed(address) {
                     core.note_value(way, probe);
                 }
                 return;
             }
-            Contested::Lost(served) => Some(served),
+            Contended::Lost(served) => Some(served),
         };
         let mut had = found != Found::No;
         let mut middle = Found::No;
@@ -311,12 +311,12 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             } else {
                 // What a last level has that is the CPU's alone it may use without asking anybody;
                 // where it is shared that is decided under the lock of the directory.
-                let own = core.has_own_last().then(|| last.access(line, write));
+                let own = core.has_own_llc().then(|| llc.access(line, write));
                 match own {
                     Some(found) if found.allows(write) => {
                         core.counts.last_references += u64::from(!had);
                         writable |= found == Found::Writable;
-                        let latency_ps = if had { 0 } else { self.last_ps };
+                        let latency_ps = if had { 0 } else { self.llc_ps };
                         Served { level: Level::Last, latency_ps, queue_ps: 0 }
                     }
                     found => {
@@ -329,15 +329,15 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
                     }
                 }
             };
-            let fights = core.fights.since_ps(line).is_some();
-            if fights {
+            let contended = core.contention.since_ps(line).is_some();
+            if contended {
                 self.remove_private(core.cpu, line);
             } else if found == Found::No {
                 self.fill(core.cpu, line, writable, middle != Found::No);
             } else {
                 self.allow_writing(core.cpu, line);
             }
-            (served, (!fights).then_some(writable))
+            (served, (!contended).then_some(writable))
         };
         core.stall_ps += core.overlap.stall_ps(kind, served.latency_ps, now_ps);
         core.missed_line = address / LINE_BYTES;

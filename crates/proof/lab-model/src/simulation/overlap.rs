@@ -48,7 +48,7 @@ struct Stream {
     next_down: u32,
     lines: u32,
     /// When the last line came.
-    last_ps: u64,
+    llc_ps: u64,
 }
 
 impl Stream {
@@ -60,7 +60,7 @@ impl Stream {
 
 impl Streams {
     fn new() -> Self {
-        let none = Stream { next_up: NO_LINE, next_down: NO_LINE, lines: 0, last_ps: 0 };
+        let none = Stream { next_up: NO_LINE, next_down: NO_LINE, lines: 0, llc_ps: 0 };
         let mut expected = [0; ENDS];
         expected[end(NO_LINE)] = 2 * STREAMS as u8;
         Self { streams: [none; STREAMS], expected, oldest: 0, latest: 0 }
@@ -108,13 +108,13 @@ impl Streams {
         let stream = &mut self.streams[i];
         stream.lines = stream.lines.saturating_add(1);
         self.latest = i;
-        (stream.lines, now_ps.saturating_sub(stream.last_ps))
+        (stream.lines, now_ps.saturating_sub(stream.llc_ps))
     }
 
     /// The line of the latest miss has come.
     #[inline]
     fn came(&mut self, now_ps: u64) {
-        self.streams[self.latest].last_ps = now_ps;
+        self.streams[self.latest].llc_ps = now_ps;
     }
 }
 
@@ -184,8 +184,8 @@ impl Overlap {
     fn dependence(&mut self, address: u64, had: bool) -> Kind {
         let latest = self.values[(self.next_value + VALUES - 1) % VALUES];
         let bases = INDEX_SCALES.map(|scale| address.wrapping_sub(latest.wrapping_mul(scale)));
-        // Nothing new has been loaded where a line is read and then written at once, as by an atomic
-        // addition; a line that was lost since the last write is waited for as well.
+        // Nothing new has been loaded where a line is read and then written at once, as by an
+        // atomic addition; a line that was lost since the last write is waited for as well.
         let indexed = (self.is_fresh || !had)
             && bases.iter().zip(&self.bases).any(|(now, before)| now == before);
         (self.bases, self.is_fresh) = (bases, false);

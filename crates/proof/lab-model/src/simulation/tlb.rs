@@ -10,8 +10,8 @@
 //! nothing to look up. It never holds what the TLB has dropped.
 
 use super::filter::Filter;
-use super::homes::Homes;
-use super::mask::each;
+use super::home_map::HomeMap;
+use super::mask::for_each_cpu;
 use crate::layout::PAGE_BYTES;
 use crate::model;
 
@@ -100,7 +100,7 @@ impl TlbState {
         &mut self,
         address: u64,
         physical: impl FnOnce() -> Option<u64>,
-        homes: &Homes,
+        home_map: &HomeMap,
         filter: &Filter,
     ) -> Option<(Place, Miss)> {
         let page = address >> PAGE_BITS;
@@ -111,7 +111,7 @@ impl TlbState {
         }
         let address = physical()?;
         let physical_page = address >> PAGE_BITS;
-        let place = Place { physical_page, home: homes.of(address)? };
+        let place = Place { physical_page, home: home_map.node_of(address)? };
         let miss = if self.is_huge(page, physical_page) {
             let huge_page = page / PAGES_OF_HUGE;
             let slot = 1 << (page as usize % RECENT);
@@ -170,7 +170,7 @@ impl TlbState {
 
     /// Takes the pages of a huge one out of the recent ones, of which it may have these.
     fn forget(&mut self, huge_page: u64, slots: u64, filter: &Filter) {
-        each(slots, |slot| {
+        for_each_cpu(slots, |slot| {
             if self.recent[slot] / PAGES_OF_HUGE == huge_page {
                 self.replace(slot, NONE, filter);
             }
@@ -252,8 +252,8 @@ mod tests {
     use super::*;
     use crate::MemoryRange;
 
-    fn homes() -> Homes {
-        Homes::new(&[
+    fn home_map() -> HomeMap {
+        HomeMap::new(&[
             MemoryRange { node: 0, start: 0, bytes: 1 << 30 },
             MemoryRange { node: 1, start: 1 << 32, bytes: 1 << 30 },
         ])
@@ -264,10 +264,10 @@ mod tests {
     }
 
     fn misses(tlb: &mut TlbState, pages: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
-        let (homes, mut small, mut huge) = (homes(), 0, 0);
+        let (home_map, mut small, mut huge) = (home_map(), 0, 0);
         for (from, to) in pages {
             if tlb.recent(from).is_none() {
-                match tlb.translate(from, || Some(to), &homes, &Filter::new()).unwrap().1 {
+                match tlb.translate(from, || Some(to), &home_map, &Filter::new()).unwrap().1 {
                     Miss::Hit => {}
                     Miss::Page => small += 1,
                     Miss::HugePage => huge += 1,
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_is_no_memory_has_no_translation() {
-        assert!(tlb(4, 4).translate(5, || None, &homes(), &Filter::new()).is_none());
-        assert!(tlb(4, 4).translate(5, || Some(1 << 31), &homes(), &Filter::new()).is_none());
+        assert!(tlb(4, 4).translate(5, || None, &home_map(), &Filter::new()).is_none());
+        assert!(tlb(4, 4).translate(5, || Some(1 << 31), &home_map(), &Filter::new()).is_none());
     }
 }

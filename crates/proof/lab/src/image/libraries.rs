@@ -14,7 +14,7 @@ use crate::LabError;
 ///
 /// # Errors
 /// [`LabError::NoLibrary`] for one that is not found.
-pub fn of(program: &Path) -> Result<Vec<PathBuf>, LabError> {
+pub fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, LabError> {
     match inspect(program).map_err(LabError::at("read", program))?.kind {
         Kind::Dynamic { loader, .. } => {
             let mut all = list(&loader, program)?;
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn this_test_has_libraries() {
-        let all = of(&std::env::current_exe().unwrap()).unwrap();
+        let all = libraries_of(&std::env::current_exe().unwrap()).unwrap();
         assert!(all.iter().any(|p| p.to_string_lossy().contains("libc.so")), "{all:?}");
         assert!(all.iter().all(|p| p.is_file()));
     }

@@ -17,7 +17,7 @@ use numapilot_place::find_program;
 pub use self::filesystem::mke2fs;
 use self::tree::Tree;
 use crate::LabError;
-use crate::stage::Stage;
+use crate::scratch_directory::ScratchDirectory;
 
 /// What goes onto the disk.
 #[derive(Clone, Debug)]
@@ -69,8 +69,8 @@ const SKELETON: [(&str, u32); 10] = [
 /// [`LabError`] for files that are missing or cannot be read, and for a full disk; nothing
 /// is left over.
 pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
-    let stage = Stage::new()?;
-    let mut tree = Tree::new(stage.path());
+    let scratch = ScratchDirectory::new()?;
+    let mut tree = Tree::new(scratch.path());
     for path in contents.include {
         tree.include(path)?;
         tree.needs_of(path)?;
@@ -99,7 +99,7 @@ pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
     }
     tree.directory_if_none(&contents.task.directory, 0o755)?;
     let (bytes, files) = tree.size();
-    filesystem::make(stage.path(), bytes + contents.free_bytes, files)
+    filesystem::make(scratch.path(), bytes + contents.free_bytes, files)
 }
 
 /// Whether a path is below what the guest's kernel shows of itself.

@@ -102,7 +102,7 @@ impl Tree {
             return Ok(());
         }
         let Some(line) = interpreter(path).map_err(LabError::at("read", path))? else {
-            return self.libraries(libraries::of(path)?);
+            return self.libraries(libraries::libraries_of(path)?);
         };
         self.program(&line.interpreter)?;
         let search = std::env::var_os("PATH").unwrap_or_default();

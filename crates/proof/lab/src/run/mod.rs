@@ -1,12 +1,12 @@
 //! Running a program on an emulated machine.
 
-mod besides;
+mod boot_watchdog;
 mod console;
-mod conversation;
 mod counters;
+mod guest_session;
+mod implicit_includes;
 mod machine;
 mod output;
-mod pulse;
 mod reports;
 mod task;
 mod terminal;
@@ -124,7 +124,7 @@ impl Lab {
     /// # Errors
     /// [`LabError`]; nothing is left running or lying about.
     pub fn run(&self, request: &Request) -> Result<Outcome, LabError> {
-        conversation::run(self, request)
+        guest_session::run(self, request)
     }
 }
 

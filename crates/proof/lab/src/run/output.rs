@@ -25,7 +25,7 @@ impl Output {
         stderr: bool,
         orders: Orders,
     ) -> Result<Self, LabError> {
-        let mut ours = own(ours)?;
+        let mut ours = own_copy(ours)?;
         let (done, ended) = mpsc::channel();
         thread::spawn(move || {
             let mut buffer = Vec::new();
@@ -44,7 +44,7 @@ impl Output {
 
     /// Copies bytes as they are, from a virtual console: their end is that of the machine.
     pub fn of_console(mut port: UnixStream, ours: &impl AsFd) -> Result<Self, LabError> {
-        let mut ours = own(ours)?;
+        let mut ours = own_copy(ours)?;
         let (done, ended) = mpsc::channel();
         thread::spawn(move || {
             // A terminal that is gone is noticed by whoever reads its keys.
@@ -63,7 +63,7 @@ impl Output {
 /// Sends our input to a port, to its end. The port stays open for as long as the caller has
 /// it: a guest takes a closed one for a host that is not there.
 pub fn feed(port: &UnixStream) -> Result<(), LabError> {
-    let mut ours = own(&std::io::stdin())?;
+    let mut ours = own_copy(&std::io::stdin())?;
     let mut port = port.try_clone().map_err(LabError::host("use the standard streams"))?;
     thread::spawn(move || {
         let mut buffer = vec![0; frame::LONGEST];
@@ -79,7 +79,7 @@ pub fn feed(port: &UnixStream) -> Result<(), LabError> {
 }
 
 /// A descriptor of its own for a stream: unbuffered, and no lock that others wait for.
-pub fn own(stream: &impl AsFd) -> Result<File, LabError> {
+pub fn own_copy(stream: &impl AsFd) -> Result<File, LabError> {
     let copy = stream.as_fd().try_clone_to_owned();
     copy.map(File::from).map_err(LabError::host("use the standard streams"))
 }

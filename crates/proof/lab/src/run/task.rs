@@ -18,7 +18,7 @@ const NO_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 const LIBRARIES: &str = "NUMAPILOT_LIB_DIR";
 
 /// What process 1 is to do.
-pub fn of(request: &Request) -> Result<Task, LabError> {
+pub fn from_request(request: &Request) -> Result<Task, LabError> {
     let program = program(request.command.first().map_or(OsStr::new(""), OsString::as_os_str))?;
     let nodes = request.shape.nodes.len();
     if let Some((node, _)) = request.tuning.weights.iter().find(|(node, _)| *node >= nodes) {

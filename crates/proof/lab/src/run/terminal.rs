@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use numapilot_lab_init::WindowSize;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-use super::output::{Output, own};
+use super::output::{Output, own_copy};
 use crate::LabError;
 
 /// Ctrl-].
@@ -38,7 +38,7 @@ impl Terminal {
         let before = tcgetattr(&terminal).map_err(failed("use the terminal"))?;
         let (out, held) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(failed("make a pipe"))?;
-        let mut keys = own(&terminal)?;
+        let mut keys = own_copy(&terminal)?;
         let mut to = port.try_clone().map_err(LabError::host("use the terminal"))?;
         let output = Output::of_console(port, &io::stdout())?;
         thread::spawn(move || {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::release::Release;
 use super::sources;
 use crate::LabError;
-use crate::stage::Stage;
+use crate::scratch_directory::ScratchDirectory;
 
 /// A package in a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ const PATIENCE: [&str; 3] =
 /// apt, working in a directory that vanishes with this value.
 #[derive(Debug)]
 pub struct Apt<'a> {
-    stage: Stage,
+    scratch: ScratchDirectory,
     release: &'a Release,
     options: Vec<String>,
     status: PathBuf,
@@ -34,8 +34,8 @@ pub struct Apt<'a> {
 impl<'a> Apt<'a> {
     /// Prepares a directory in the cache.
     pub fn new(release: &'a Release) -> Result<Self, LabError> {
-        let stage = Stage::new()?;
-        let root = stage.path();
+        let scratch = ScratchDirectory::new()?;
+        let root = scratch.path();
         let found = sources::derive(Path::new("/etc/apt"), &release.codename, &release.suites());
         let found = found.ok_or_else(|| LabError::Setup {
             what: "deriving the package sources".to_owned(),
@@ -67,7 +67,7 @@ impl<'a> Apt<'a> {
             // The user apt would change to may not write here.
             options.push("APT::Sandbox::User=root".to_owned());
         }
-        let apt = Self { stage, release, options, status };
+        let apt = Self { scratch, release, options, status };
         apt.forget(&[])?;
         Ok(apt)
     }
@@ -105,7 +105,7 @@ impl<'a> Apt<'a> {
         arguments.extend(all.iter().map(String::as_str));
         self.run("apt-get", &arguments, "fetching the packages")?;
         let from = self.packages();
-        let unpacked = self.stage.path().join("unpacked");
+        let unpacked = self.scratch.path().join("unpacked");
         fs::create_dir(&unpacked).map_err(LabError::at("make", &unpacked))?;
         for entry in fs::read_dir(&from).map_err(LabError::at("read", &from))? {
             let file = entry.map_err(LabError::at("read", &from))?.path();
@@ -118,7 +118,7 @@ impl<'a> Apt<'a> {
     }
 
     fn packages(&self) -> PathBuf {
-        self.stage.path().join("packages")
+        self.scratch.path().join("packages")
     }
 
     fn run(&self, program: &str, arguments: &[&str], what: &str) -> Result<String, LabError> {

@@ -10,18 +10,55 @@ macro_rules! carried {
     };
 }
 
-/// File name and text.
+/// File name and text. A file name begins with the identifier of its experiment.
 const CARRIED: &[(&str, &str)] = carried![
-    "a1" "a2" "a3" "a4" "a5" "a6" "a7" "a8" "a9" "a10" "a11" "a12" "a13"
-    "b1" "b2" "b3" "b4" "b5" "b6"
-    "c1" "c2" "c3" "c4" "c5" "c6" "c7"
-    "d1" "d2" "d3" "d4"
-    "e1" "e2" "e3" "e4" "e5" "e6" "e7"
+    "a1-allocators-over-threads"
+    "a2-w1-thread-affinity"
+    "a3-w1-without-affinity"
+    "a4-w1-sparse-against-dense"
+    "a5-w1-autonuma-and-policies"
+    "a6-w1-interleaved-pages"
+    "a7-w1-huge-pages-by-allocator"
+    "a8-w1-placement-by-machine"
+    "a9-allocators-on-w1-to-w3"
+    "a10-w1-over-data-sets"
+    "a11-w4-indexes-and-allocators"
+    "a12-tpch-operating-system"
+    "a13-tpch-q5-and-q18-by-allocator"
+    "b1-one-thread-remote-memory"
+    "b2-first-touch-against-interleave"
+    "b3-streamcluster-interleaved"
+    "b4-carrefour-against-static-policies"
+    "b5-imbalance-and-latency-after-carrefour"
+    "b6-bursts"
+    "c1-queries-by-allocator"
+    "c2-allocations-by-size"
+    "c3-waiting-and-executing"
+    "c4-remote-accesses-by-allocator"
+    "c5-memory-over-time"
+    "c6-without-engine-chunks"
+    "c7-scalable-fast-fair-efficient"
+    "d1-link-traffic-by-clients"
+    "d2-cores-follow-the-load"
+    "d3-one-query-on-needed-cores"
+    "d4-query-mix-on-needed-cores"
+    "e1-allocators-on-programs"
+    "e2-remote-accesses-and-tlb-misses"
+    "e3-memory"
+    "e4-scalability"
+    "e5-thread-binding"
+    "e6-without-origin-aware-memory"
+    "e7-without-huge-page-sharing"
 ];
 
-/// Their names, in order.
+/// The identifier that a file name begins with.
+fn identifier(file: &'static str) -> &'static str {
+    file.split_once('-').map_or(file, |(identifier, _)| identifier)
+}
+
+/// Their identifiers, in order.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    CARRIED.iter().map(|(name, _)| *name)
+    CARRIED.iter().map(|(file, _)| identifier(file))
 }
 
 /// One of them, in small or capital letters. `None` when there is none of this name.
@@ -29,8 +66,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// When the binary was built from a damaged one.
 pub fn named(name: &str) -> Result<Option<Experiment>, DefinitionError> {
-    let found = CARRIED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-    found.map(|(name, text)| Experiment::parse(name, text)).transpose()
+    let found = CARRIED.iter().find(|(file, _)| identifier(file).eq_ignore_ascii_case(name));
+    found.map(|(file, text)| Experiment::parse(identifier(file), text)).transpose()
 }
 
 #[cfg(test)]
@@ -89,6 +126,6 @@ mod tests {
         // Read by other studies: the suite of allocators, the validation of the lab.
         let others = ["allocators", "lab"];
         let files: BTreeSet<String> = files.filter(|f| !others.contains(&f.as_str())).collect();
-        assert_eq!(files, names().map(str::to_owned).collect());
+        assert_eq!(files, CARRIED.iter().map(|(file, _)| (*file).to_owned()).collect());
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use numapilot_topology::bounded;
-use numapilot_tune::lines::{Lines, LinesError, whole};
+use numapilot_tune::lines::{Lines, LinesError, whole_lines};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -89,7 +89,7 @@ impl Past {
     /// The past, and the bytes up to the end of the last whole line.
     fn parse(path: &Path, text: &[u8]) -> Result<(Self, usize), JournalError> {
         let mut past = Self::default();
-        let (lines, bytes) = whole(text);
+        let (lines, bytes) = whole_lines(text);
         for (line, text) in lines {
             let record = serde_json::from_slice(text).map_err(|source| JournalError::Damaged {
                 path: path.to_owned(),

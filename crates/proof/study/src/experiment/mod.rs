@@ -2,7 +2,7 @@
 //! scorecard.
 //!
 //! ```text
-//!  studies/a5.toml --Experiment--> cells (factors x levels) --Batch--> trials.jsonl
+//!  studies/*.toml --Experiment--> cells (factors x levels) --Batch--> trials.jsonl
 //!                                                                          |
 //!                         paper's value, band, order --Experiment::judge <-+--> verdicts
 //! ```
@@ -11,7 +11,6 @@
 //! and the numbers come out of the JSON that it prints. A trial's name is its command and its
 //! round: experiments that share a command share its trials.
 
-mod agenda;
 mod bootstrap;
 mod catalogue;
 mod cells;
@@ -19,11 +18,12 @@ mod definition;
 mod host;
 mod journal;
 mod judge;
-mod printed;
+mod output_parser;
 mod quantity;
 mod run;
 mod schedule;
 mod trial;
+mod trial_queue;
 
 pub use bootstrap::{Estimate, interval};
 pub use catalogue::{named, names};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::definition::Metric;
-use super::printed;
+use super::output_parser;
 
 /// Exit statuses of what cannot be done here.
 const NOT_HERE: std::ops::RangeInclusive<i32> = 125..=127;
@@ -81,8 +81,8 @@ fn outcome(metrics: &[&Metric], execution: &Execution) -> Outcome {
         return Outcome::Failed(format!("{failure}: {last}"));
     }
     let mut printed = vec![usage(execution)];
-    printed.extend(printed::split(&execution.text).0);
-    let value = |metric: &&Metric| (metric.key(), printed::metric(metric, &printed));
+    printed.extend(output_parser::split_json(&execution.text).0);
+    let value = |metric: &&Metric| (metric.key(), output_parser::read_metric(metric, &printed));
     Outcome::Values(metrics.iter().map(value).collect())
 }
 
@@ -103,7 +103,7 @@ fn usage(execution: &Execution) -> Value {
 /// name and may go on below.
 fn message(text: &str) -> String {
     const OWN: &str = "numapilot: error: ";
-    let (_, lines) = printed::split(text);
+    let (_, lines) = output_parser::split_json(text);
     let last = lines.last().map_or("it printed nothing", |line| line).to_owned();
     let own = |(at, line): (usize, &&str)| {
         let (_, first) = line.split_once(OWN)?;

@@ -16,7 +16,7 @@ const SIZE: u64 = 8;
 const WRITES: u64 = 100;
 
 /// What the main thread gives to each thread.
-pub fn gifts(bench: Bench, threads: usize) -> Vec<Option<Object>> {
+pub fn objects_to_share(bench: Bench, threads: usize) -> Vec<Option<Object>> {
     let gift = |_| (bench == Bench::CacheScratch).then(|| Object::new(SIZE, 0));
     (0..threads).map(gift).collect()
 }

@@ -1,11 +1,11 @@
 //! Allocator micro-benchmarks: each stresses one way in which programs use `malloc`.
 //!
-//! Sources: systematic-numa-study 3.1.8 (`alloc-mix`, and its two metrics: time, and
-//! resident memory over requested memory); numalloc 4.3, which names the four of the Hoard
-//! suite and tells what they test (`alloc-threadtest`, `alloc-larson` after Larson and
-//! Krishnan 1998, `alloc-cache-scratch`, `alloc-cache-thrash`). The others are patterns
-//! that these leave out: frees by another thread, growth, big blocks, lifetimes and sizes
-//! that shift, and what happens after the work ([`memory_return`]). All are written from these descriptions.
+//! Sources: systematic-numa-study 3.1.8 (`alloc-mix`, and its two metrics: time, and resident
+//! memory over requested memory); numalloc 4.3, which names the four of the Hoard suite and tells
+//! what they test (`alloc-threadtest`, `alloc-larson` after Larson and Krishnan 1998,
+//! `alloc-cache-scratch`, `alloc-cache-thrash`). The others are patterns that these leave out:
+//! frees by another thread, growth, big blocks, lifetimes and sizes that shift, and what happens
+//! after the work ([`memory_return`]). All are written from these descriptions.
 //!
 //! Every object holds a tag that its number determines, which is read back before it is
 //! freed: the checksum over all of them is computed a second time without any object.
@@ -126,16 +126,16 @@ pub fn run(bench: Bench, options: &Options) -> Result<Outcome, WorkloadError> {
     let threads = options.threads.get();
     let live = Live::default();
     let shared = producer_consumer::Queue::new(threads);
-    let gifts = false_sharing::gifts(bench, threads);
+    let objects = false_sharing::objects_to_share(bench, threads);
     let before = resident_bytes()?;
-    let (tallies, phases) = team::run(gifts, |worker, gift| {
+    let (tallies, phases) = team::run(objects, |worker, object| {
         let mut job = Job { worker, options, tally: Tally::new(&live, options.seed, worker.index) };
         let result = worker.phase("work", || {
             match bench {
                 Bench::Mix => mix::work(&mut job),
                 Bench::Larson => return larson::work(&mut job),
                 Bench::Threadtest => threadtest::work(&mut job),
-                Bench::CacheScratch | Bench::CacheThrash => false_sharing::work(&mut job, gift),
+                Bench::CacheScratch | Bench::CacheThrash => false_sharing::work(&mut job, object),
                 Bench::ProducerConsumer => producer_consumer::work(&mut job, &shared),
                 Bench::Realloc => realloc::work(&mut job),
                 Bench::Big => big::work(&mut job),

@@ -114,7 +114,7 @@ pub fn validate(method: Method, options: &Options) -> Result<(), WorkloadError> 
         let materialize = if options.materialize { ", or leave --materialize out" } else { "" };
         format!("lower --small or --large{materialize}")
     };
-    memory::suffices(needed_bytes(method, options), task, remedy)
+    memory::require_available(needed_bytes(method, options), task, remedy)
 }
 
 /// Joins two tables, which are generated first, and checks the result if asked.

@@ -11,7 +11,7 @@ use numapilot_sys::mapping::{Mapping, SharedMapping};
 use numapilot_sys::mempolicy::{self, MF_MOVE, Mode};
 use numapilot_topology::{NodeId, NodeSet};
 
-use super::crew::Crew;
+use super::pinned_threads::PinnedThreads;
 use super::{KernelError, Place};
 
 /// Words of a huge page.
@@ -39,11 +39,16 @@ pub struct Area {
 }
 
 impl Area {
-    /// So many words, untouched; interleaved over the crew's memory if the place says so.
+    /// So many words, untouched; interleaved over the pinned's memory if the place says so.
     ///
     /// # Errors
     /// [`KernelError::Placement`].
-    pub fn new(words: usize, place: Place, pages: Pages, crew: &Crew) -> Result<Self, KernelError> {
+    pub fn new(
+        words: usize,
+        place: Place,
+        pages: Pages,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
         let failed = |what| {
             move |cause| KernelError::Placement {
                 what,
@@ -65,8 +70,8 @@ impl Area {
             }
             _ => {}
         }
-        if place == Place::Interleave && crew.memory().len() > 1 {
-            let nodes: NodeSet = crew.memory_ids();
+        if place == Place::Interleave && pinned.memory().len() > 1 {
+            let nodes: NodeSet = pinned.memory_ids();
             mempolicy::bind(&mapping, Mode::Interleave, nodes.as_words(), 0).map_err(|cause| {
                 KernelError::Placement {
                     what: "mbind",
@@ -101,12 +106,12 @@ impl Area {
     /// [`KernelError::Placement`] and [`KernelError::Stayed`].
     pub fn move_pages(
         &self,
-        crew: &Crew,
+        pinned: &PinnedThreads,
         home: impl Fn(usize) -> usize,
     ) -> Result<(), KernelError> {
         let addresses = addresses(self.words());
         let wanted: Vec<i32> =
-            (0..addresses.len()).map(|page| crew.id(home(page)).0.cast_signed()).collect();
+            (0..addresses.len()).map(|page| pinned.id(home(page)).0.cast_signed()).collect();
         let mut left: Vec<(usize, i32)> = addresses.into_iter().zip(wanted).collect();
         let pages = left.len();
         for wait in 0..BUSY_TRIES {
@@ -136,16 +141,16 @@ impl Area {
     ///
     /// # Errors
     /// [`KernelError::Placement`].
-    pub fn homes(&self, crew: &Crew) -> Result<Vec<Option<usize>>, KernelError> {
-        homes(self.words(), crew)
+    pub fn homes(&self, pinned: &PinnedThreads) -> Result<Vec<Option<usize>>, KernelError> {
+        homes(self.words(), pinned)
     }
 
     /// So many accesses at random, by the node they go to.
     ///
     /// # Errors
     /// As [`Area::homes`].
-    pub fn spread(&self, crew: &Crew, accesses: f64) -> Result<Vec<f64>, KernelError> {
-        Ok(spread(&self.homes(crew)?, crew, accesses))
+    pub fn spread(&self, pinned: &PinnedThreads, accesses: f64) -> Result<Vec<f64>, KernelError> {
+        Ok(spread(&self.homes(pinned)?, pinned, accesses))
     }
 
     /// Gives all pages back to the kernel: every word is 0, and untouched again.
@@ -171,12 +176,15 @@ fn addresses(words: &[AtomicU64]) -> Vec<usize> {
 ///
 /// # Errors
 /// [`KernelError::Placement`].
-pub fn homes(words: &[AtomicU64], crew: &Crew) -> Result<Vec<Option<usize>>, KernelError> {
+pub fn homes(
+    words: &[AtomicU64],
+    pinned: &PinnedThreads,
+) -> Result<Vec<Option<usize>>, KernelError> {
     let mut homes = Vec::new();
     for addresses in addresses(words).chunks(BATCH) {
         let status = mempolicy::move_pages(0, addresses, None, 0).map_err(moving)?;
         homes.extend(
-            status.into_iter().map(|node| crew.position(NodeId(u32::try_from(node).ok()?))),
+            status.into_iter().map(|node| pinned.position(NodeId(u32::try_from(node).ok()?))),
         );
     }
     Ok(homes)
@@ -184,8 +192,8 @@ pub fn homes(words: &[AtomicU64], crew: &Crew) -> Result<Vec<Option<usize>>, Ker
 
 /// So many accesses at random, by the node they go to.
 #[must_use]
-pub fn spread(homes: &[Option<usize>], crew: &Crew, accesses: f64) -> Vec<f64> {
-    let mut spread = vec![0.0; crew.nodes()];
+pub fn spread(homes: &[Option<usize>], pinned: &PinnedThreads, accesses: f64) -> Vec<f64> {
+    let mut spread = vec![0.0; pinned.nodes()];
     let each = accesses / homes.iter().flatten().count().max(1) as f64;
     homes.iter().flatten().for_each(|node| spread[*node] += each);
     spread
@@ -253,21 +261,21 @@ mod tests {
     #[test]
     fn touched_pages_have_a_home_and_may_be_moved_to_it() {
         let machine = numapilot_topology::read(std::path::Path::new("/")).unwrap();
-        let crew = Crew::on(&machine, 1).unwrap();
-        let area = Area::new(4 * page_words(), Place::Interleave, Pages::Small, &crew).unwrap();
+        let pinned = PinnedThreads::on(&machine, 1).unwrap();
+        let area = Area::new(4 * page_words(), Place::Interleave, Pages::Small, &pinned).unwrap();
         assert_eq!(area.words().len(), 4 * page_words());
         area.words()[page_words()].store(1, Relaxed);
-        let homes = area.homes(&crew).unwrap();
+        let homes = area.homes(&pinned).unwrap();
         assert!(homes[1].is_some() && homes[0].is_none(), "{homes:?}");
-        let to = crew.memory()[0];
-        area.move_pages(&crew, |_| to).unwrap();
-        assert_eq!(area.homes(&crew).unwrap()[1], Some(to));
+        let to = pinned.memory()[0];
+        area.move_pages(&pinned, |_| to).unwrap();
+        assert_eq!(area.homes(&pinned).unwrap()[1], Some(to));
     }
 
     #[test]
     fn huge_areas_begin_at_a_huge_page() {
-        let crew = Crew::on(&Machine::uniform(1, 1), 1).unwrap();
-        let area = Area::new(HUGE_WORDS, Place::FirstTouch, Pages::Huge, &crew).unwrap();
+        let pinned = PinnedThreads::on(&Machine::uniform(1, 1), 1).unwrap();
+        let area = Area::new(HUGE_WORDS, Place::FirstTouch, Pages::Huge, &pinned).unwrap();
         assert_eq!(area.words().as_ptr() as usize % HUGE_BYTES, 0);
     }
 

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use super::area::{Pages, page_words};
 use super::clock::Clock;
-use super::crew::Crew;
 use super::cycle::Cycle;
 use super::init_readall::TWIN_WORDS;
 use super::load::{Access, Load, Pattern, Usage, first_share};
 use super::loops::{compute_ns, part, value};
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
-use super::{Area, Illness, KernelError, Options, Place, Step};
+use super::{Area, KernelError, Options, Pathology, Place, Step};
 use crate::random::mix;
 
 /// Bursts.
@@ -38,10 +38,14 @@ pub(super) struct Burst {
 }
 
 impl Burst {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
         let cycle = Cycle::within((options.bytes / 8) as usize);
-        let area = Area::new(cycle.slots(), place, Pages::Small, crew)?;
-        Ok(Self { place, seed: options.seed, threads: crew.threads(), cycle, area })
+        let area = Area::new(cycle.slots(), place, Pages::Small, pinned)?;
+        Ok(Self { place, seed: options.seed, threads: pinned.threads(), cycle, area })
     }
 
     /// What a thread writes in a burst; half 0 or 1 of it.
@@ -67,20 +71,20 @@ fn digest(slot: u64, word: u64) -> u64 {
     mix(word ^ slot)
 }
 
-impl Illness for Burst {
+impl Pathology for Burst {
     fn areas(&self) -> Vec<&Area> {
         vec![&self.area]
     }
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
-        let (words, crew) = (self.area.words(), stage.crew());
+        let (words, pinned) = (self.area.words(), stage.pinned());
         let mut own = part(words.len(), stage.thread(), self.threads);
         if stage.thread() + 1 == self.threads {
             // What is left over when parts are whole pages.
             own.end = words.len();
         }
         let burst = |burst: usize| {
-            stage.cure(|| {
+            stage.mitigate(|| {
                 if burst > 0 {
                     thread::sleep(IDLE);
                 }
@@ -102,9 +106,9 @@ impl Illness for Burst {
                 stage.work(|| scatter(0));
                 stage.work(|| {
                     if stage.thread() == 0 {
-                        let nodes = crew.memory();
+                        let nodes = pinned.memory();
                         let home = |page: usize| nodes[page % nodes.len()];
-                        stage.note(self.area.move_pages(crew, home));
+                        stage.note(self.area.move_pages(pinned, home));
                     }
                 });
                 stage.work(|| scatter(1));
@@ -141,7 +145,7 @@ impl Illness for Burst {
         (self.share(self.threads - 1, 1).end * BURSTS) as u64
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
         let twin: Vec<AtomicU64> = (0..TWIN_WORDS).map(|_| AtomicU64::new(0)).collect();
         let small = Cycle::within(TWIN_WORDS);
         let pace = compute_ns(clock, TWIN_WORDS, || scatter(&twin, small, 0..TWIN_WORDS, 0));
@@ -154,11 +158,11 @@ impl Illness for Burst {
             let first = first_share(footprint_bytes, before, stores);
             let load = |thread: usize| {
                 let stores = (self.share(thread, 0).len()) as f64;
-                let mut lines = self.area.spread(crew, stores)?;
+                let mut lines = self.area.spread(pinned, stores)?;
                 if late {
                     // Before the move all pages were where the main thread touched them.
                     lines.fill(0.0);
-                    lines[crew.seat(0).node] = stores;
+                    lines[pinned.slot(0).node] = stores;
                 }
                 let access = Access {
                     pattern: Pattern::Independent,
@@ -167,7 +171,7 @@ impl Illness for Burst {
                     footprint_bytes,
                     huge: false,
                 };
-                Ok(Load::new(crew.seat(thread), pace * stores, vec![access]))
+                Ok(Load::new(pinned.slot(thread), pace * stores, vec![access]))
             };
             let loads: Result<Vec<Load>, KernelError> = (0..self.threads).map(load).collect();
             Ok::<_, KernelError>(Step::once(loads?).times(BURSTS as f64))

@@ -9,8 +9,8 @@ use numapilot_replicate::{Current, Replicated};
 use numapilot_topology::NodeId;
 
 use super::area::{Area, Pages, homes};
-use super::crew::Crew;
 use super::loops::part;
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
 use super::{KernelError, Place};
 
@@ -25,18 +25,18 @@ pub(super) struct Copies {
 
 impl Copies {
     /// So many words, untouched.
-    pub fn new(words: usize, place: Place, crew: &Crew) -> Result<Self, KernelError> {
-        let original = Area::new(words, place, Pages::Small, crew)?;
+    pub fn new(words: usize, place: Place, pinned: &PinnedThreads) -> Result<Self, KernelError> {
+        let original = Area::new(words, place, Pages::Small, pinned)?;
         Ok(Self { place, original, replicated: OnceLock::new() })
     }
 
     /// Fills and places the data; all threads call it. `fill` writes a range of words.
     pub fn fill(&self, stage: &Stage<'_>, fill: impl Fn(&Area, std::ops::Range<usize>)) {
         let words = self.original.words();
-        let crew = stage.crew();
+        let pinned = stage.pinned();
         stage.prepare(|| match self.place {
             Place::Local => {
-                let (thread, threads) = (stage.thread(), crew.threads());
+                let (thread, threads) = (stage.thread(), pinned.threads());
                 let own = part(words.len(), thread, threads);
                 // The rest that is no whole page falls to the last.
                 let end = if thread + 1 == threads { words.len() } else { own.end };
@@ -45,7 +45,7 @@ impl Copies {
             _ if stage.thread() == 0 => fill(&self.original, 0..words.len()),
             _ => {}
         });
-        stage.cure(|| {
+        stage.mitigate(|| {
             if self.place == Place::Replicate {
                 let word = |index: usize| AtomicU64::new(words[index].load(Relaxed));
                 let copies = numapilot_replicate::Copies::from_fn(words.len(), word)?;
@@ -71,7 +71,7 @@ impl Copies {
     }
 
     /// Does something with all that is read: the copies with their nodes, or the original.
-    pub fn each<R>(
+    pub fn for_each_copy<R>(
         &self,
         stage: &Stage<'_>,
         work: impl FnOnce(&[(Option<NodeId>, &[AtomicU64])]) -> R,
@@ -93,31 +93,31 @@ impl Copies {
     }
 
     /// The node of every page, for each copy that is read.
-    pub fn all_homes(&self, crew: &Crew) -> Result<Vec<Homes>, KernelError> {
+    pub fn all_homes(&self, pinned: &PinnedThreads) -> Result<Vec<Homes>, KernelError> {
         let Some(replicated) = self.replicated.get() else {
-            return Ok(vec![self.original.homes(crew)?]);
+            return Ok(vec![self.original.homes(pinned)?]);
         };
         let mut reader = replicated.reader()?;
         let copies = reader.copies();
-        nodes_and_words(&copies).into_iter().map(|(_, words)| homes(words, crew)).collect()
+        nodes_and_words(&copies).into_iter().map(|(_, words)| homes(words, pinned)).collect()
     }
 
     /// The node of every page that a thread on this node reads.
-    pub fn homes(&self, node: usize, crew: &Crew) -> Result<Homes, KernelError> {
+    pub fn homes(&self, node: usize, pinned: &PinnedThreads) -> Result<Homes, KernelError> {
         let Some(replicated) = self.replicated.get() else {
-            return self.original.homes(crew);
+            return self.original.homes(pinned);
         };
         let mut reader = replicated.reader()?;
         let copies = reader.copies();
         let all = nodes_and_words(&copies);
-        let near = all.iter().position(|(id, _)| *id == Some(crew.id(node))).unwrap_or(0);
-        all.get(near).map_or_else(|| Ok(Vec::new()), |(_, words)| homes(words, crew))
+        let near = all.iter().position(|(id, _)| *id == Some(pinned.id(node))).unwrap_or(0);
+        all.get(near).map_or_else(|| Ok(Vec::new()), |(_, words)| homes(words, pinned))
     }
 
     /// The node of every page that is not one of the original.
-    pub fn replica_homes(&self, crew: &Crew) -> Result<Homes, KernelError> {
+    pub fn replica_homes(&self, pinned: &PinnedThreads) -> Result<Homes, KernelError> {
         Ok(if self.replicated.get().is_some() {
-            self.all_homes(crew)?.concat()
+            self.all_homes(pinned)?.concat()
         } else {
             Vec::new()
         })

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{Kernel, Place};
+use super::kernel::Kernel;
+use super::place::Place;
 use crate::WorkloadError;
 use crate::size::Grouped;
 
@@ -68,7 +69,7 @@ pub enum KernelError {
     #[error(
         "this process may use no CPU of a node with memory; widen its cpuset (cpuset.cpus, cpuset.mems)"
     )]
-    NoSeat,
+    NoCpu,
     /// Memory that the kernel does not give or place.
     #[error("{what} failed ({cause}); {remedy}")]
     Placement {

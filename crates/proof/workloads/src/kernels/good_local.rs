@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::area::{Pages, lines, page_words};
 use super::clock::Clock;
-use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
 use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{compute_ns, fill, part, value};
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
-use super::{Area, Illness, KernelError, Options, Place, Step};
+use super::{Area, KernelError, Options, Pathology, Place, Step};
 
 /// How often each thread goes through its arrays: often enough for a difference of one part in
 /// a hundred to be more than who begins first.
@@ -34,11 +34,15 @@ pub(super) struct GoodLocal {
 }
 
 impl GoodLocal {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
-        let threads = crew.threads();
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
+        let threads = pinned.threads();
         let each = (options.bytes / 8) as usize / 3;
         let array = part(each, threads - 1, threads).end;
-        let area = Area::new(3 * array + 2 * PADDING, place, Pages::Small, crew)?;
+        let area = Area::new(3 * array + 2 * PADDING, place, Pages::Small, pinned)?;
         Ok(Self { place, seed: options.seed, threads, array, area })
     }
 
@@ -65,7 +69,7 @@ fn triad([a, b, c]: [&[AtomicU64]; 3]) -> u64 {
     sum
 }
 
-impl Illness for GoodLocal {
+impl Pathology for GoodLocal {
     fn areas(&self) -> Vec<&Area> {
         vec![&self.area]
     }
@@ -80,8 +84,8 @@ impl Illness for GoodLocal {
         });
         if self.place == Place::Collocate {
             let pages = part(array, 0, self.threads).len() / page_words();
-            let home = |page: usize| stage.crew().seat(page / pages.max(1) % self.threads).node;
-            stage.cure(|| self.area.move_pages(stage.crew(), home));
+            let home = |page: usize| stage.pinned().slot(page / pages.max(1) % self.threads).node;
+            stage.mitigate(|| self.area.move_pages(stage.pinned(), home));
         }
         let repeat = |passes: usize, limit: usize| {
             (0..passes).fold(0, |sum: u64, _| sum.wrapping_add(triad(self.own(thread, limit))))
@@ -115,15 +119,15 @@ impl Illness for GoodLocal {
         (self.array * PASSES + self.threads * TWIN_PASSES * TWIN_WORDS / 4) as u64
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
-        let homes = self.area.homes(crew)?;
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let homes = self.area.homes(pinned)?;
         let twin = self.own(0, TWIN_WORDS / 4);
         let pace = compute_ns(clock, twin[0].len(), || {
             std::hint::black_box(triad(twin));
         });
         let access = |at: usize, own: &std::ops::Range<usize>| Access {
             pattern: Pattern::Stream,
-            lines: lines(&homes, at + own.start..at + own.end, crew.nodes()),
+            lines: lines(&homes, at + own.start..at + own.end, pinned.nodes()),
             usage: if at == 0 { Usage::Write } else { Usage::Read },
             footprint_bytes: 0,
             huge: false,
@@ -131,11 +135,11 @@ impl Illness for GoodLocal {
         let load = |thread: usize| {
             let own = part(self.array, thread, self.threads);
             let accesses = self.starts().map(|at| access(at, &own)).to_vec();
-            Load::new(crew.seat(thread), pace * own.len() as f64, accesses)
+            Load::new(pinned.slot(thread), pace * own.len() as f64, accesses)
         };
         let in_cache = |thread: usize| {
             let words = TWIN_PASSES * twin[0].len();
-            Load::new(crew.seat(thread), pace * words as f64, Vec::new())
+            Load::new(pinned.slot(thread), pace * words as f64, Vec::new())
         };
         let streams = (0..self.threads).map(load);
         Ok(vec![

@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::area::Pages;
 use super::clock::Clock;
-use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
 use super::load::{Access, Load, Pattern, Usage, first_share};
 use super::loops::{compute_ns, fill, part, value};
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
-use super::{Area, Illness, KernelError, Options, Place, Step};
+use super::{Area, KernelError, Options, Pathology, Place, Step};
 use crate::random::{Draws, mix};
 
 /// Each thread makes one update for so many words of the table.
@@ -29,10 +29,14 @@ pub(super) struct Gups {
 }
 
 impl Gups {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
-        let threads = crew.threads();
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
+        let threads = pinned.threads();
         let words = part((options.bytes / 8) as usize, threads - 1, threads).end;
-        let table = Area::new(words, place, Pages::Small, crew)?;
+        let table = Area::new(words, place, Pages::Small, pinned)?;
         Ok(Self { place, seed: options.seed, threads, table })
     }
 
@@ -60,13 +64,13 @@ fn digest(index: usize, word: u64) -> u64 {
     mix(word ^ index as u64)
 }
 
-impl Illness for Gups {
+impl Pathology for Gups {
     fn areas(&self) -> Vec<&Area> {
         vec![&self.table]
     }
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
-        let (words, crew) = (self.table.words(), stage.crew());
+        let (words, pinned) = (self.table.words(), stage.pinned());
         let own = part(words.len(), stage.thread(), self.threads);
         stage.prepare(|| match self.place {
             Place::Local => fill(words, own.clone(), self.seed),
@@ -74,8 +78,8 @@ impl Illness for Gups {
             _ => {}
         });
         if self.place == Place::Collocate {
-            let last = crew.seat(self.threads - 1).node;
-            stage.cure(|| self.table.move_pages(crew, |_| last));
+            let last = pinned.slot(self.threads - 1).node;
+            stage.mitigate(|| self.table.move_pages(pinned, |_| last));
         }
         stage.rounds(|_| {
             stage.work(|| add(words, self.seed, stage.thread(), self.updates()));
@@ -103,7 +107,7 @@ impl Illness for Gups {
         (self.updates() * self.threads) as u64
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
         let twin: Vec<AtomicU64> = (0..TWIN_WORDS).map(|_| AtomicU64::new(0)).collect();
         let pace = compute_ns(clock, TWIN_WORDS, || add(&twin, self.seed, 0, TWIN_WORDS));
         let updates = self.updates() as f64;
@@ -111,12 +115,12 @@ impl Illness for Gups {
         let first = first_share(footprint_bytes, 0.0, updates * self.threads as f64);
         let access = Access {
             pattern: Pattern::Independent,
-            lines: self.table.spread(crew, updates)?,
+            lines: self.table.spread(pinned, updates)?,
             usage: Usage::SharedUpdate(first),
             footprint_bytes,
             huge: false,
         };
-        let load = |thread| Load::new(crew.seat(thread), pace * updates, vec![access.clone()]);
+        let load = |thread| Load::new(pinned.slot(thread), pace * updates, vec![access.clone()]);
         Ok(vec![Step::once((0..self.threads).map(load))])
     }
 }

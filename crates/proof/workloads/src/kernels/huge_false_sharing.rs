@@ -6,12 +6,12 @@
 
 use super::area::{HUGE_WORDS, Pages, page_words};
 use super::clock::Clock;
-use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
 use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{advance, compute_ns, fill, filled};
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
-use super::{Area, Illness, KernelError, Options, Place, Step};
+use super::{Area, KernelError, Options, Pathology, Place, Step};
 
 /// How often each thread goes through its pages.
 const PASSES: usize = 2;
@@ -26,12 +26,16 @@ pub(super) struct HugeFalseSharing {
 }
 
 impl HugeFalseSharing {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
         let words = (options.bytes / 8) as usize / HUGE_WORDS * HUGE_WORDS;
         let pages = if place == Place::Split { Pages::Small } else { Pages::Huge };
-        let area = Area::new(words, place, pages, crew)?;
+        let area = Area::new(words, place, pages, pinned)?;
         let huge_bytes = std::sync::atomic::AtomicU64::new(0);
-        Ok(Self { place, seed: options.seed, threads: crew.threads(), area, huge_bytes })
+        Ok(Self { place, seed: options.seed, threads: pinned.threads(), area, huge_bytes })
     }
 
     /// First words of a thread's pages, from one huge page to the next, each thread from
@@ -47,13 +51,13 @@ impl HugeFalseSharing {
     }
 }
 
-impl Illness for HugeFalseSharing {
+impl Pathology for HugeFalseSharing {
     fn areas(&self) -> Vec<&Area> {
         vec![&self.area]
     }
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
-        let (words, crew, page) = (self.area.words(), stage.crew(), page_words());
+        let (words, pinned, page) = (self.area.words(), stage.pinned(), page_words());
         stage.prepare(|| match self.place {
             Place::Local => {
                 self.own(stage.thread()).for_each(|at| fill(words, at..at + page, self.seed));
@@ -61,14 +65,14 @@ impl Illness for HugeFalseSharing {
             _ if stage.thread() == 0 => fill(words, 0..words.len(), self.seed),
             _ => {}
         });
-        stage.cure(|| {
+        stage.mitigate(|| {
             let huge = self.area.huge_bytes();
             self.huge_bytes.store(huge, std::sync::atomic::Ordering::Relaxed);
-            let seat = |thread: usize| crew.seat(thread % self.threads).node;
+            let slot = |thread: usize| pinned.slot(thread % self.threads).node;
             match self.place {
-                Place::Split => self.area.move_pages(crew, |at| seat(at % (HUGE_WORDS / page))),
+                Place::Split => self.area.move_pages(pinned, |at| slot(at % (HUGE_WORDS / page))),
                 // One thread's node for each huge page.
-                Place::Collocate => self.area.move_pages(crew, |at| seat(at * page / HUGE_WORDS)),
+                Place::Collocate => self.area.move_pages(pinned, |at| slot(at * page / HUGE_WORDS)),
                 _ => Ok(()),
             }
         });
@@ -90,15 +94,15 @@ impl Illness for HugeFalseSharing {
         (self.area.words().len() * PASSES) as u64
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
-        let homes = self.area.homes(crew)?;
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let homes = self.area.homes(pinned)?;
         let twin = &self.area.words()[..TWIN_WORDS];
         let pace = compute_ns(clock, TWIN_WORDS, || {
             std::hint::black_box(advance(twin));
         });
         let page = page_words();
         let load = |thread: usize| {
-            let mut lines = vec![0.0; crew.nodes()];
+            let mut lines = vec![0.0; pinned.nodes()];
             for at in self.own(thread) {
                 if let Some(node) = homes.get(at / page).copied().flatten() {
                     lines[node] += page as f64 / 8.0;
@@ -112,7 +116,7 @@ impl Illness for HugeFalseSharing {
                 footprint_bytes: 0,
                 huge: self.place != Place::Split,
             };
-            Load::new(crew.seat(thread), pace * words, vec![access])
+            Load::new(pinned.slot(thread), pace * words, vec![access])
         };
         let loads = (0..self.threads).map(load);
         Ok(vec![Step::once(loads).times(PASSES as f64)])

@@ -7,11 +7,11 @@
 use super::area::lines;
 use super::clock::Clock;
 use super::copies::Copies;
-use super::crew::Crew;
 use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{compute_ns, fill, filled, part, sum};
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
-use super::{Area, Illness, KernelError, Options, Place, Step};
+use super::{Area, KernelError, Options, Pathology, Place, Step};
 
 /// See the module.
 pub(super) struct InitReadall {
@@ -22,10 +22,14 @@ pub(super) struct InitReadall {
 }
 
 impl InitReadall {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
         let words = (options.bytes / 8) as usize;
-        let data = Copies::new(words, place, crew)?;
-        Ok(Self { place, seed: options.seed, threads: crew.threads(), data })
+        let data = Copies::new(words, place, pinned)?;
+        Ok(Self { place, seed: options.seed, threads: pinned.threads(), data })
     }
 
     fn words(&self) -> usize {
@@ -33,7 +37,7 @@ impl InitReadall {
     }
 }
 
-impl Illness for InitReadall {
+impl Pathology for InitReadall {
     fn areas(&self) -> Vec<&Area> {
         vec![self.data.original()]
     }
@@ -45,8 +49,8 @@ impl Illness for InitReadall {
     fn run(&self, stage: &Stage<'_>) -> u64 {
         self.data.fill(stage, |area, range| fill(area.words(), range, self.seed));
         if self.place == Place::Collocate {
-            let last = stage.crew().seat(self.threads - 1).node;
-            stage.cure(|| self.data.original().move_pages(stage.crew(), |_| last));
+            let last = stage.pinned().slot(self.threads - 1).node;
+            stage.mitigate(|| self.data.original().move_pages(stage.pinned(), |_| last));
         }
         let begin = part(self.words(), stage.thread(), self.threads).start;
         self.data.read(stage, |words| {
@@ -63,12 +67,12 @@ impl Illness for InitReadall {
         (self.words() * self.threads) as u64
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
         let twin = &self.data.original().words()[..TWIN_WORDS.min(self.words())];
         let pace = compute_ns(clock, twin.len(), || {
             std::hint::black_box(sum(twin));
         });
-        let threads = read_all(&self.data, crew, &(0..self.threads).collect::<Vec<_>>(), pace)?;
+        let threads = read_all(&self.data, pinned, &(0..self.threads).collect::<Vec<_>>(), pace)?;
         Ok(vec![Step::of(threads)])
     }
 }
@@ -77,31 +81,31 @@ impl Illness for InitReadall {
 /// part after part, as each may lie on a node of its own.
 pub(super) fn read_all(
     data: &Copies,
-    crew: &Crew,
+    pinned: &PinnedThreads,
     readers: &[usize],
     pace: f64,
 ) -> Result<Vec<Vec<Load>>, KernelError> {
     let words = data.original().words().len();
-    let homes = (0..crew.nodes()).map(|node| match crew.manned().contains(&node) {
-        true => data.homes(node, crew),
+    let homes = (0..pinned.nodes()).map(|node| match pinned.thread_nodes().contains(&node) {
+        true => data.homes(node, pinned),
         false => Ok(Vec::new()),
     });
     let homes = homes.collect::<Result<Vec<_>, _>>()?;
-    let threads = crew.threads();
+    let threads = pinned.threads();
     let load = |thread: usize, step: usize| {
-        let seat = crew.seat(thread);
+        let slot = pinned.slot(thread);
         let mut range = part(words, (thread + step) % threads, threads);
         if range.end + range.len() > words {
             range.end = words;
         }
         let access = Access {
             pattern: Pattern::Stream,
-            lines: lines(&homes[seat.node], range.clone(), crew.nodes()),
+            lines: lines(&homes[slot.node], range.clone(), pinned.nodes()),
             usage: Usage::Read,
             footprint_bytes: 0,
             huge: false,
         };
-        Load::new(seat, pace * range.len() as f64, vec![access])
+        Load::new(slot, pace * range.len() as f64, vec![access])
     };
     let all = |&thread: &usize| (0..threads).map(|step| load(thread, step)).collect();
     Ok(readers.iter().map(all).collect())

@@ -5,10 +5,10 @@
 //! makes most accesses remote for no need.
 
 use super::clock::Clock;
-use super::crew::Crew;
 use super::parts::Parts;
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
-use super::{Area, Illness, KernelError, Options, Place, Step};
+use super::{Area, KernelError, Options, Pathology, Place, Step};
 
 /// How often each thread goes through its slice.
 const PASSES: usize = 2;
@@ -20,12 +20,16 @@ pub(super) struct InitSlices {
 }
 
 impl InitSlices {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
-        Ok(Self { place, slices: Parts::new(options, place, crew)? })
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
+        Ok(Self { place, slices: Parts::new(options, place, pinned)? })
     }
 }
 
-impl Illness for InitSlices {
+impl Pathology for InitSlices {
     fn areas(&self) -> Vec<&Area> {
         vec![&self.slices.area]
     }
@@ -36,7 +40,7 @@ impl Illness for InitSlices {
             _ => self.slices.fill_by_main(stage),
         }
         if self.place == Place::Collocate {
-            stage.cure(|| self.slices.collocate(stage.crew(), 0));
+            stage.mitigate(|| self.slices.collocate(stage.pinned(), 0));
         }
         let passes = || (0..PASSES).map(|_| self.slices.pass(stage.thread()));
         stage.rounds(|_| stage.work(|| passes().fold(0, u64::wrapping_add)))
@@ -50,9 +54,9 @@ impl Illness for InitSlices {
         self.slices.items(PASSES)
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
-        let homes = self.slices.area.homes(crew)?;
-        let loads = self.slices.loads(crew, 0, &homes, self.slices.pace(clock));
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let homes = self.slices.area.homes(pinned)?;
+        let loads = self.slices.loads(pinned, 0, &homes, self.slices.pace(clock));
         Ok(vec![Step::once(loads).times(PASSES as f64)])
     }
 }

@@ -1,5 +1,5 @@
-//! NUMA pathology kernels: programs with one illness of memory placement each, and the known
-//! cures.
+//! NUMA pathology kernels: each program shows one pathology of memory placement, and takes the
+//! known mitigations.
 //!
 //! Source: "Challenges of Memory Management on Modern NUMA Systems" (Gaud et al. 2015,
 //! Carrefour), whose programs suffer from one or the other: contention where one thread
@@ -8,18 +8,19 @@
 //! share falsely (k9).
 //!
 //! ```text
-//!  Crew (threads on CPUs) --> fill --> cure --> work, timed --> checksum
-//!        Area (pages)          |        |         |                ^
-//!                       first touch  move_pages   |     arithmetic, one thread
-//!                       or a policy              steps --> prediction
+//!  PinnedThreads --> fill --> mitigate --> work, timed --> checksum
+//!   Area (pages)       |          |            |              ^
+//!                first touch  move_pages       |     arithmetic, one thread
+//!                or a policy                 steps --> prediction
 //! ```
 //!
 //! Each kernel is real memory and real threads, and its answer is confirmed by a
 //! computation that uses none of its memory.
 
 pub mod area;
+mod cache_hits;
 pub mod clock;
-pub mod crew;
+mod controllers_and_links;
 mod error;
 mod figures;
 mod flow;
@@ -27,8 +28,10 @@ mod kernel;
 mod load;
 mod loops;
 mod outcome;
+pub mod pinned_threads;
 mod place;
 pub mod prediction;
+mod registry;
 mod stage;
 
 mod burst;
@@ -60,9 +63,9 @@ use serde::Serialize;
 use self::area::Area;
 use self::clock::Clock;
 use self::copies::Copies;
-use self::crew::Crew;
 use self::load::Load;
 use self::outcome::{over_time, settled};
+use self::pinned_threads::PinnedThreads;
 use self::prediction::{Neighbour, Prediction, predict};
 use self::stage::{Run, Stage};
 use crate::memory::{available_bytes, peak_rss_bytes};
@@ -130,11 +133,11 @@ impl Step {
 }
 
 /// One kernel, ready to run.
-trait Illness: Sync {
+trait Pathology: Sync {
     /// Its memory.
     fn areas(&self) -> Vec<&Area>;
-    /// A thread's part: all threads fill, cure and work together, in as many rounds as the stage
-    /// wants. Returns what it adds to the checksum.
+    /// A thread's part: all threads fill, mitigate and work together, in as many rounds as the
+    /// stage wants. Returns what it adds to the checksum.
     fn run(&self, stage: &Stage<'_>) -> u64;
     /// Those of its data that are copied to every node, beside the areas.
     fn copies(&self) -> Option<&Copies> {
@@ -145,7 +148,7 @@ trait Illness: Sync {
     /// Items of work in a round.
     fn items(&self) -> u64;
     /// What the prediction must know of a round, from where the pages are.
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError>;
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError>;
     /// The placement that it settled on, where that is decided by measuring.
     fn settled(&self) -> Option<Place> {
         None
@@ -183,36 +186,36 @@ impl Drop for WhereBefore {
 /// [`KernelError`]: bad options, what the system refuses, a wrong result.
 pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
     let machine = numapilot_topology::read(Path::new("/"))?;
-    let crew = Crew::on(&machine, options.threads.get())?;
+    let pinned = PinnedThreads::on(&machine, options.threads.get())?;
     let clock = Clock::here()?;
     let known = figures::known(&machine, options.machine.as_deref(), clock.time())?;
-    let place = kernel.resolve(options.place, options, known.as_ref().ok(), &crew)?;
-    refuse(kernel, options, &crew)?;
-    let illness = kernel.build(options, place, &crew)?;
+    let place = kernel.resolve(options.place, options, known.as_ref().ok(), &pinned)?;
+    refuse(kernel, options, &pinned)?;
+    let pathology = kernel.build(options, place, &pinned)?;
     let region = format!("{} {}", kernel.name(), options.place);
-    let run = Run::new(&crew, &clock, region, options.lasts);
+    let run = Run::new(&pinned, &clock, region, options.lasts);
     let _anywhere = WhereBefore(numapilot_sys::affinity::get(0).ok());
-    let results = team::run(vec![(); crew.threads()], |worker, ()| {
+    let results = team::run(vec![(); pinned.threads()], |worker, ()| {
         let stage = Stage::new(worker, &run);
-        stage.sit(stage.seat());
-        illness.run(&stage)
+        stage.pin_to(stage.slot());
+        pathology.run(&stage)
     });
     let (sums, _) = results?;
     let rounds = run.finish()?;
     let seconds: f64 = rounds.iter().map(|round| round.worked.as_secs_f64()).sum();
     let peak_rss_bytes = peak_rss_bytes()?;
     let computed = sums.into_iter().fold(0, u64::wrapping_add);
-    let expected = illness.expected(rounds.len());
+    let expected = pathology.expected(rounds.len());
     if computed != expected {
         return Err(KernelError::WrongResult { computed, expected });
     }
     let (predicted, unsupported) = match known {
-        Ok(model) => (predicted(&model, &illness.steps(&crew, &clock)?), BTreeMap::new()),
+        Ok(model) => (predicted(&model, &pathology.steps(&pinned, &clock)?), BTreeMap::new()),
         Err(why) => (None, BTreeMap::from([("predicted_seconds", why)])),
     };
-    let items = illness.items() as f64;
-    let mut notes = illness.notes();
-    let (threads, cpus) = (crew.threads(), crew.cpus());
+    let items = pathology.items() as f64;
+    let mut notes = pathology.notes();
+    let (threads, cpus) = (pinned.threads(), pinned.cpus());
     if cpus < threads {
         let plural = if cpus == 1 { "" } else { "s" };
         notes.push(format!(
@@ -220,8 +223,8 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
              place their threads themselves, so none need be placed from outside"
         ));
     }
-    if crew.memory().len() == 1 {
-        notes.push("one node: every placement is the same, so no cure can differ".to_owned());
+    if pinned.memory().len() == 1 {
+        notes.push("one node: every placement is the same, so no mitigation can differ".to_owned());
     } else if auto_numa() == Some(true) {
         notes.push(
             "AutoNUMA is on and moves pages too; kernel.numa_balancing=0 turns it off".to_owned(),
@@ -230,10 +233,10 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
     Ok(Outcome {
         figures: Figures {
             workload: kernel.name(),
-            threads: crew.threads(),
+            threads: pinned.threads(),
             parameters: serde_json::to_value(options).unwrap_or_default(),
         },
-        cure: illness.settled().unwrap_or(place),
+        mitigation: pathology.settled().unwrap_or(place),
         time: clock.time(),
         seconds,
         items_per_second: items * rounds.len() as f64 / seconds,
@@ -241,8 +244,8 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
         rounds: if options.lasts.is_some() { over_time(items, &rounds) } else { Vec::new() },
         checksum: computed,
         peak_rss_bytes,
-        nodes: crew.manned().len(),
-        pages: pages(illness.as_ref(), &crew)?,
+        nodes: pinned.thread_nodes().len(),
+        pages: pages(pathology.as_ref(), &pinned)?,
         predicted_seconds: predicted.map(|p| p.seconds * rounds.len() as f64),
         predicted_bound: predicted.map(|p| p.bound.to_string()),
         unsupported,
@@ -250,13 +253,13 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
     })
 }
 
-fn refuse(kernel: Kernel, options: &Options, crew: &Crew) -> Result<(), KernelError> {
-    let least = kernel.least_bytes(crew.threads());
+fn refuse(kernel: Kernel, options: &Options, pinned: &PinnedThreads) -> Result<(), KernelError> {
+    let least = kernel.least_bytes(pinned.threads());
     if options.bytes < least {
-        let (bytes, threads) = (options.bytes, crew.threads());
+        let (bytes, threads) = (options.bytes, pinned.threads());
         return Err(KernelError::TooSmall { bytes, threads, least });
     }
-    let needed_bytes = options.bytes.saturating_mul(kernel.areas(options.place, crew));
+    let needed_bytes = options.bytes.saturating_mul(kernel.areas(options.place, pinned));
     let available_bytes = available_bytes()?;
     if needed_bytes > available_bytes {
         return Err(KernelError::TooLittleMemory { kernel, needed_bytes, available_bytes });
@@ -276,13 +279,13 @@ fn predicted(model: &Model, steps: &[Step]) -> Option<Prediction> {
     Some(Prediction { seconds, ..longest })
 }
 
-fn pages(illness: &dyn Illness, crew: &Crew) -> Result<Vec<NodePages>, KernelError> {
-    let mut counts = vec![0; crew.nodes()];
-    let areas = illness.areas().into_iter().map(|area| area.homes(crew));
-    let copies = illness.copies().map(|copies| copies.replica_homes(crew));
+fn pages(pathology: &dyn Pathology, pinned: &PinnedThreads) -> Result<Vec<NodePages>, KernelError> {
+    let mut counts = vec![0; pinned.nodes()];
+    let areas = pathology.areas().into_iter().map(|area| area.homes(pinned));
+    let copies = pathology.copies().map(|copies| copies.replica_homes(pinned));
     for homes in areas.chain(copies) {
         homes?.into_iter().flatten().for_each(|node| counts[node] += 1);
     }
     let nodes = counts.into_iter().enumerate();
-    Ok(nodes.map(|(node, pages)| NodePages { node: crew.id(node).0, pages }).collect())
+    Ok(nodes.map(|(node, pages)| NodePages { node: pinned.id(node).0, pages }).collect())
 }

@@ -53,7 +53,7 @@ pub struct Outcome {
     #[serde(flatten)]
     pub figures: Figures,
     /// The placement that `best` stood for, or the one asked for.
-    pub cure: Place,
+    pub mitigation: Place,
     /// Whose time `seconds` are.
     pub time: Time,
     /// How long the work took.

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::area::{Area, Pages, lines, page_words};
 use super::clock::Clock;
-use super::crew::Crew;
 use super::init_readall::TWIN_WORDS;
 use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{advance, compute_ns, fill, filled, part, sum};
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
 use super::{KernelError, Options, Place};
 
@@ -19,11 +19,15 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
-        let threads = crew.threads();
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
+        let threads = pinned.threads();
         let words = (options.bytes / 8) as usize;
         let words = part(words, threads - 1, threads).end;
-        let area = Area::new(words, place, Pages::Small, crew)?;
+        let area = Area::new(words, place, Pages::Small, pinned)?;
         Ok(Self { area, seed: options.seed, threads })
     }
 
@@ -66,12 +70,12 @@ impl Parts {
         (self.area.words().len() * passes) as u64
     }
 
-    /// Moves each part to the node where its thread sits after so many nodes.
-    pub fn collocate(&self, crew: &Crew, rotated: usize) -> Result<(), KernelError> {
+    /// Moves each part to the node where its thread is after so many nodes.
+    pub fn collocate(&self, pinned: &PinnedThreads, rotated: usize) -> Result<(), KernelError> {
         let pages = self.range(0).len() / page_words();
         let homes: Vec<usize> =
-            (0..self.threads).map(|thread| crew.rotated(thread, rotated).node).collect();
-        self.area.move_pages(crew, |page| homes[page / pages.max(1) % homes.len()])
+            (0..self.threads).map(|thread| pinned.rotated(thread, rotated).node).collect();
+        self.area.move_pages(pinned, |page| homes[page / pages.max(1) % homes.len()])
     }
 
     /// Nanoseconds of the CPU for each word.
@@ -85,10 +89,10 @@ impl Parts {
         pace
     }
 
-    /// What a pass is, by threads that sit after so many nodes, over pages with these homes.
+    /// What a pass is, by threads that have moved by so many nodes, over pages with these homes.
     pub fn loads(
         &self,
-        crew: &Crew,
+        pinned: &PinnedThreads,
         rotated: usize,
         homes: &[Option<usize>],
         pace: f64,
@@ -97,12 +101,12 @@ impl Parts {
             let range = self.range(thread);
             let access = Access {
                 pattern: Pattern::Stream,
-                lines: lines(homes, range.clone(), crew.nodes()),
+                lines: lines(homes, range.clone(), pinned.nodes()),
                 usage: Usage::Write,
                 footprint_bytes: 0,
                 huge: false,
             };
-            Load::new(crew.rotated(thread, rotated), pace * range.len() as f64, vec![access])
+            Load::new(pinned.rotated(thread, rotated), pace * range.len() as f64, vec![access])
         };
         (0..self.threads).map(load).collect()
     }

@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::area::{Pages, lines};
 use super::clock::Clock;
-use super::crew::{Crew, Seat};
 use super::cycle::Cycle;
 use super::init_readall::TWIN_WORDS;
 use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{compute_ns, value};
+use super::pinned_threads::{CpuSlot, PinnedThreads};
 use super::stage::Stage;
-use super::{Area, Illness, Kernel, KernelError, Options, Place, Step};
+use super::{Area, Kernel, KernelError, Options, Pathology, Place, Step};
 use crate::random::mix;
 
 /// Buffers' worth of messages.
@@ -30,28 +30,33 @@ pub(super) struct Pipe {
     seed: u64,
     cycle: Cycle,
     buffers: [Area; 2],
-    /// The consumer's thread, and where it sits.
+    /// The consumer's thread, and its CPU.
     consumer: usize,
-    seat: Seat,
+    slot: CpuSlot,
 }
 
 impl Pipe {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
-        if crew.threads() < 2 {
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
+        if pinned.threads() < 2 {
             return Err(KernelError::OneThread { kernel: Kernel::Pipe });
         }
         let cycle = Cycle::within((options.bytes / 8) as usize / 2 / MESSAGE);
-        let area = || Area::new(cycle.slots() * MESSAGE, place, Pages::Small, crew);
-        let here = crew.seat(0).node;
-        let far = crew.manned()[crew.manned().len() / 2];
-        let on = |node: usize| (1..crew.threads()).find(|thread| crew.seat(*thread).node == node);
+        let area = || Area::new(cycle.slots() * MESSAGE, place, Pages::Small, pinned);
+        let here = pinned.slot(0).node;
+        let far = pinned.thread_nodes()[pinned.thread_nodes().len() / 2];
+        let on =
+            |node: usize| (1..pinned.threads()).find(|thread| pinned.slot(*thread).node == node);
         let consumer = on(far).unwrap_or(1);
-        let seat = match place {
-            Place::Together => crew.seat(on(here).unwrap_or(0)),
-            _ => crew.seat(consumer),
+        let slot = match place {
+            Place::Together => pinned.slot(on(here).unwrap_or(0)),
+            _ => pinned.slot(consumer),
         };
         let buffers = [area()?, area()?];
-        Ok(Self { place, seed: options.seed, cycle, buffers, consumer, seat })
+        Ok(Self { place, seed: options.seed, cycle, buffers, consumer, slot })
     }
 
     fn payload(&self, round: usize, message: usize) -> u64 {
@@ -61,7 +66,7 @@ impl Pipe {
     /// Moves a buffer, where that is the way.
     fn bounce(&self, stage: &Stage<'_>, buffer: &Area, node: usize) {
         if self.place == Place::Bounce {
-            stage.note(buffer.move_pages(stage.crew(), |_| node));
+            stage.note(buffer.move_pages(stage.pinned(), |_| node));
         }
     }
 }
@@ -84,7 +89,7 @@ fn consume(words: &[AtomicU64], messages: usize) -> u64 {
     sum
 }
 
-impl Illness for Pipe {
+impl Pathology for Pipe {
     fn areas(&self) -> Vec<&Area> {
         self.buffers.iter().collect()
     }
@@ -92,7 +97,7 @@ impl Illness for Pipe {
     fn run(&self, stage: &Stage<'_>) -> u64 {
         let thread = stage.thread();
         if thread == self.consumer {
-            stage.sit(self.seat);
+            stage.pin_to(self.slot);
         }
         let first = match self.place {
             Place::Consumer => [self.consumer; 2],
@@ -108,11 +113,11 @@ impl Illness for Pipe {
             let (now, before) = (&self.buffers[round % 2], &self.buffers[(round + 1) % 2]);
             stage.work(|| {
                 if thread == 0 && round < ROUNDS {
-                    self.bounce(stage, now, stage.seat().node);
+                    self.bounce(stage, now, stage.slot().node);
                     produce(now.words(), self.cycle, |message| self.payload(round, message));
                 }
                 if thread == self.consumer && round > 0 {
-                    self.bounce(stage, before, self.seat.node);
+                    self.bounce(stage, before, self.slot.node);
                     return consume(before.words(), self.cycle.slots());
                 }
                 0
@@ -133,7 +138,7 @@ impl Illness for Pipe {
         (self.cycle.slots() * ROUNDS) as u64
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
         let small = Cycle::within(TWIN_WORDS / MESSAGE);
         let twin: Vec<AtomicU64> = (0..TWIN_WORDS).map(|_| AtomicU64::new(0)).collect();
         let produced = compute_ns(clock, small.slots(), || produce(&twin, small, |i| value(0, i)));
@@ -142,22 +147,23 @@ impl Illness for Pipe {
         });
         let messages = self.cycle.slots();
         let words = messages * MESSAGE;
-        let use_of = |buffer: usize, seat: Seat, pattern, usage, pace: f64| {
+        let use_of = |buffer: usize, slot: CpuSlot, pattern, usage, pace: f64| {
             let homes = match self.place {
-                Place::Bounce => vec![Some(seat.node); self.buffers[buffer].homes(crew)?.len()],
-                _ => self.buffers[buffer].homes(crew)?,
+                Place::Bounce => vec![Some(slot.node); self.buffers[buffer].homes(pinned)?.len()],
+                _ => self.buffers[buffer].homes(pinned)?,
             };
             let access = Access {
                 pattern,
-                lines: lines(&homes, 0..words, crew.nodes()),
+                lines: lines(&homes, 0..words, pinned.nodes()),
                 usage,
                 footprint_bytes: (words * 8) as u64,
                 huge: false,
             };
-            Ok::<_, KernelError>(Load::new(seat, pace * messages as f64, vec![access]))
+            Ok::<_, KernelError>(Load::new(slot, pace * messages as f64, vec![access]))
         };
-        let write = |buffer| use_of(buffer, crew.seat(0), Pattern::Stream, Usage::Write, produced);
-        let read = |buffer| use_of(buffer, self.seat, Pattern::Dependent, Usage::Read, consumed);
+        let write =
+            |buffer| use_of(buffer, pinned.slot(0), Pattern::Stream, Usage::Write, produced);
+        let read = |buffer| use_of(buffer, self.slot, Pattern::Dependent, Usage::Read, consumed);
         let mut steps = Vec::new();
         for round in 0..=ROUNDS {
             let mut loads = Vec::new();

@@ -1,4 +1,4 @@
-//! The ways to place a kernel's memory and threads: its illness and the known cures.
+//! The ways to place a kernel's memory and threads: its pathology and the known mitigations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// As the illness has it: on the node of whoever touches a page first.
+    /// As the pathology has it: on the node of whoever touches a page first.
     FirstTouch,
     /// Pages in turn over all nodes, by a policy set before the first touch.
     Interleave,
@@ -17,7 +17,7 @@ pub enum Place {
     Local,
     /// The best of the others for this kernel.
     Best,
-    /// Filled as in the illness, then moved to the node of the thread that uses it.
+    /// Filled as in the pathology, then moved to the node of the thread that uses it.
     Collocate,
     /// One copy on each node.
     Replicate,

@@ -11,36 +11,17 @@
 //! (`numapilot_lab_model::Model`).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use numapilot_lab_model::Model;
 use numapilot_topology::CpuId;
 
+use super::controllers_and_links::ControllersAndLinks;
 use super::flow::{self, Flow};
-use super::load::{Load, flows};
-use super::traffic::Carriers;
+use super::load::Load;
+use super::traffic::flows;
 use crate::random::mix;
 
-/// What is used from its beginning to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// The memory controller of a node.
-    Controller(usize),
-    /// The link from a node to another.
-    Link(usize, usize),
-    /// A thread that runs on a node, which waits for memory or computes.
-    Thread(usize),
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Controller(node) => write!(f, "controller {node}"),
-            Self::Link(from, to) => write!(f, "link {from}>{to}"),
-            Self::Thread(node) => write!(f, "latency on {node}"),
-        }
-    }
-}
+pub use super::controllers_and_links::Bound;
 
 /// A predicted time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,13 +45,13 @@ pub struct Neighbour {
 
 impl Neighbour {
     /// Its flows beside these threads, which get of its controller by how many are there at once.
-    fn flows(&self, carriers: &Carriers, threads: &[Vec<Load>]) -> Vec<Flow> {
+    fn flows(&self, resources: &ControllersAndLinks, threads: &[Vec<Load>]) -> Vec<Flow> {
         let shares: Vec<f64> = threads.iter().map(|loads| share_of(loads, self.node)).collect();
         let passing: f64 = shares.iter().sum();
         let there = self.streams_there(&shares);
         let scale = if passing > 0.0 { there / passing } else { 1.0 };
         let share = self.share / self.threads as f64;
-        let lines = scale * share * 1e9 / carriers.line_ns(self.node);
+        let lines = scale * share * 1e9 / resources.line_ns(self.node);
         vec![Flow { uses: vec![(self.node, share)], lines, alone_seconds: 1.0 }; self.threads]
     }
 
@@ -126,30 +107,30 @@ pub fn predict(
     if loads().next().is_none() || !loads().all(fits) {
         return None;
     }
-    let carriers = Carriers::of(model);
-    let mut busy_seconds = vec![0.0; carriers.count()];
-    loads().for_each(|load| carriers.add(&mut busy_seconds, model, load, |_| true));
-    let neighbours = beside.map_or(Vec::new(), |beside| beside.flows(&carriers, threads));
+    let resources = ControllersAndLinks::of_machine(model);
+    let mut busy_seconds = vec![0.0; resources.count()];
+    loads().for_each(|load| resources.add(&mut busy_seconds, model, load, |_| true));
+    let neighbours = beside.map_or(Vec::new(), |beside| beside.flows(&resources, threads));
     let end_within = |seconds: f64| {
         let mut utilisation: Vec<f64> = busy_seconds.iter().map(|busy| busy / seconds).collect();
         if let Some(beside) = beside {
             utilisation[beside.node] += beside.share;
         }
-        let waits_ns = carriers.waits_ns(&utilisation);
+        let waits_ns = resources.waits_ns(&utilisation);
         // Threads on one CPU take turns.
         let mut cpus: BTreeMap<CpuId, (usize, Vec<Flow>)> = BTreeMap::new();
         for (thread, its) in threads.iter().enumerate() {
             for (turn, load) in its.iter().enumerate() {
                 let (_, theirs) = cpus.entry(load.cpu).or_insert((load.node, Vec::new()));
                 let size = if turn + 1 < its.len() { size(thread, turn) } else { 1.0 };
-                let flows = flows(model, &carriers, load, &waits_ns[load.node]);
+                let flows = flows(model, &resources, load, &waits_ns[load.node]);
                 theirs.extend(flows.map(|flow| flow.times(size)));
             }
         }
         let (nodes, cpus): (Vec<usize>, Vec<Vec<Flow>>) = cpus.into_values().unzip();
-        let end = flow::end(&cpus, &neighbours, carriers.count())?;
+        let end = flow::end(&cpus, &neighbours, resources.count())?;
         let bound = match end.held_by {
-            Some(carrier) => carriers.bound(carrier),
+            Some(resource) => resources.bound(resource),
             None => Bound::Thread(nodes[end.thread]),
         };
         Some(Prediction { seconds: end.seconds, bound })

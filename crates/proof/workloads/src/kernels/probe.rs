@@ -11,13 +11,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::area::spread;
 use super::clock::Clock;
 use super::copies::Copies;
-use super::crew::Crew;
 use super::cycle::Cycle;
 use super::init_readall::TWIN_WORDS;
 use super::load::{Access, Load, Pattern, Usage};
 use super::loops::compute_ns;
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
-use super::{Area, Illness, KernelError, Options, Place, Step};
+use super::{Area, KernelError, Options, Pathology, Place, Step};
 
 /// Words of a slot.
 const SLOT: usize = 2;
@@ -33,10 +33,14 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
         let cycle = Cycle::within((options.bytes / 8) as usize / SLOT);
-        let table = Copies::new(cycle.slots() * SLOT, place, crew)?;
-        Ok(Self { cycle, seed: options.seed, threads: crew.threads(), table })
+        let table = Copies::new(cycle.slots() * SLOT, place, pinned)?;
+        Ok(Self { cycle, seed: options.seed, threads: pinned.threads(), table })
     }
 
     fn probes(&self) -> usize {
@@ -75,7 +79,7 @@ fn follow(words: &[AtomicU64], mut wanted: u64, probes: usize) -> u64 {
     sum
 }
 
-impl Illness for Probe {
+impl Pathology for Probe {
     fn areas(&self) -> Vec<&Area> {
         vec![self.table.original()]
     }
@@ -108,7 +112,7 @@ impl Illness for Probe {
         (self.probes() * self.threads) as u64
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
         let small = Cycle::within(TWIN_WORDS / SLOT);
         let twin: Vec<AtomicU64> = (0..small.slots() * SLOT).map(|_| AtomicU64::new(0)).collect();
         write(&twin, 0..twin.len(), small);
@@ -117,15 +121,15 @@ impl Illness for Probe {
         });
         let probes = self.probes() as f64;
         let load = |thread: usize| {
-            let seat = crew.seat(thread);
+            let slot = pinned.slot(thread);
             let access = Access {
                 pattern: Pattern::Dependent,
-                lines: spread(&self.table.homes(seat.node, crew)?, crew, probes),
+                lines: spread(&self.table.homes(slot.node, pinned)?, pinned, probes),
                 usage: Usage::Read,
                 footprint_bytes: size_of_val(self.table.original().words()) as u64,
                 huge: false,
             };
-            Ok(Load::new(seat, pace * probes, vec![access]))
+            Ok(Load::new(slot, pace * probes, vec![access]))
         };
         let loads: Result<Vec<Load>, KernelError> = (0..self.threads).map(load).collect();
         Ok(vec![Step::once(loads?)])

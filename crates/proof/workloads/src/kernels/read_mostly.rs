@@ -15,13 +15,13 @@ use numapilot_topology::NodeId;
 use super::area::spread;
 use super::clock::Clock;
 use super::copies::Copies;
-use super::crew::Crew;
 use super::init_readall::{TWIN_WORDS, read_all};
 use super::load::{Access, Load, Pattern, Usage};
 use super::loops::{compute_ns, part, value};
+use super::pinned_threads::PinnedThreads;
 use super::prediction::predict;
 use super::stage::Stage;
-use super::{Area, Illness, KernelError, Options, Place, Step};
+use super::{Area, KernelError, Options, Pathology, Place, Step};
 use crate::random::Draws;
 
 /// Reads for one write, when nobody says how many.
@@ -39,9 +39,13 @@ pub(super) struct ReadMostly {
 }
 
 impl ReadMostly {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
-        let data = Copies::new((options.bytes / 8) as usize, place, crew)?;
-        Ok(Self { every: every(options), seed: options.seed, threads: crew.threads(), data })
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
+        let data = Copies::new((options.bytes / 8) as usize, place, pinned)?;
+        Ok(Self { every: every(options), seed: options.seed, threads: pinned.threads(), data })
     }
 
     fn words(&self) -> usize {
@@ -58,11 +62,11 @@ fn every(options: &Options) -> usize {
     usize::try_from(options.writes_every.unwrap_or(WRITES_EVERY)).unwrap_or(usize::MAX).max(1)
 }
 
-/// The faster of the two cures, by the machine description or, without one, by counting
+/// The faster of the two mitigations, by the machine description or, without one, by counting
 /// lines: a stream of reads fetches a line for each eight, a write one for each copy.
-pub(super) fn best(options: &Options, model: Option<&Model>, crew: &Crew) -> Place {
+pub(super) fn best(options: &Options, model: Option<&Model>, pinned: &PinnedThreads) -> Place {
     let (words, every) = ((options.bytes / 8) as f64, every(options));
-    let nodes = crew.manned().len();
+    let nodes = pinned.thread_nodes().len();
     let access = |pattern, lines, usage| Access {
         pattern,
         lines,
@@ -71,32 +75,32 @@ pub(super) fn best(options: &Options, model: Option<&Model>, crew: &Crew) -> Pla
         huge: false,
     };
     let over = |nodes: &[usize], total: f64| {
-        let mut lines = vec![0.0; crew.nodes()];
+        let mut lines = vec![0.0; pinned.nodes()];
         nodes.iter().for_each(|node| lines[*node] += total / nodes.len() as f64);
         lines
     };
     let (read, written) = (words / READS_PER_LINE as f64, words / every as f64);
     let seconds = |replicate: bool| {
         let load = |thread: usize| {
-            let seat = crew.seat(thread);
+            let slot = pinned.slot(thread);
             let accesses = if replicate {
-                let copies = over(crew.manned(), written * nodes as f64);
-                let here = over(&[seat.node], read);
+                let copies = over(pinned.thread_nodes(), written * nodes as f64);
+                let here = over(&[slot.node], read);
                 [
                     access(Pattern::Stream, here, Usage::Read),
                     access(Pattern::Independent, copies, Usage::Write),
                 ]
             } else {
-                let writes = over(crew.memory(), written);
-                let reads = over(crew.memory(), read);
+                let writes = over(pinned.memory(), written);
+                let reads = over(pinned.memory(), read);
                 [
                     access(Pattern::Stream, reads, Usage::Read),
                     access(Pattern::Independent, writes, Usage::Write),
                 ]
             };
-            vec![Load::new(seat, 0.0, accesses.to_vec())]
+            vec![Load::new(slot, 0.0, accesses.to_vec())]
         };
-        let threads: Vec<Vec<Load>> = (0..crew.threads()).map(load).collect();
+        let threads: Vec<Vec<Load>> = (0..pinned.threads()).map(load).collect();
         predict(model?, &threads, None).map(|prediction| prediction.seconds)
     };
     let replicate = match (seconds(true), seconds(false)) {
@@ -111,7 +115,7 @@ fn read(words: &[AtomicU64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed) >> 32))
 }
 
-impl Illness for ReadMostly {
+impl Pathology for ReadMostly {
     fn areas(&self) -> Vec<&Area> {
         vec![self.data.original()]
     }
@@ -150,7 +154,7 @@ impl Illness for ReadMostly {
             }
             sum
         };
-        self.data.each(stage, |copies| {
+        self.data.for_each_copy(stage, |copies| {
             let sum =
                 self.data.read(stage, |words| stage.rounds(|_| stage.work(|| work(words, copies))));
             stage.prepare(|| match thread {
@@ -176,18 +180,19 @@ impl Illness for ReadMostly {
         ((self.words() + self.writes()) * self.threads) as u64
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
         let words = self.words();
         let twin = &self.data.original().words()[..TWIN_WORDS.min(words)];
         let pace = compute_ns(clock, twin.len(), || {
             std::hint::black_box(read(twin));
         });
-        let mut threads = read_all(&self.data, crew, &(0..self.threads).collect::<Vec<_>>(), pace)?;
+        let mut threads =
+            read_all(&self.data, pinned, &(0..self.threads).collect::<Vec<_>>(), pace)?;
         let writes = self.writes() as f64 / self.threads as f64;
-        for homes in self.data.all_homes(crew)? {
+        for homes in self.data.all_homes(pinned)? {
             let write = Access {
                 pattern: Pattern::Independent,
-                lines: spread(&homes, crew, writes),
+                lines: spread(&homes, pinned, writes),
                 usage: Usage::Write,
                 footprint_bytes: (words * 8) as u64,
                 huge: false,

@@ -12,10 +12,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::clock::Clock;
-use super::crew::Crew;
 use super::parts::Parts;
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
-use super::{Area, Illness, KernelError, Options, Place, Step};
+use super::{Area, KernelError, Options, Pathology, Place, Step};
 
 /// How often each thread goes through its array.
 const PASSES: usize = 24;
@@ -50,7 +50,11 @@ const FOLLOW: u8 = 1;
 const STAY: u8 = 2;
 
 impl Rotate {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
         let decision = match place {
             Place::Best => UNDECIDED,
             Place::Follow => FOLLOW,
@@ -59,7 +63,7 @@ impl Rotate {
         Ok(Self {
             place,
             period: options.period,
-            arrays: Parts::new(options, place, crew)?,
+            arrays: Parts::new(options, place, pinned)?,
             book: Mutex::default(),
             gone: std::sync::atomic::AtomicUsize::new(0),
             decision: AtomicU8::new(decision),
@@ -109,25 +113,25 @@ impl Rotate {
         gone: usize,
     ) -> Result<Duration, KernelError> {
         let before = stage.clock().now();
-        self.arrays.collocate(stage.crew(), gone)?;
+        self.arrays.collocate(stage.pinned(), gone)?;
         book.followed = gone;
         Ok(stage.clock().now().saturating_sub(before))
     }
 }
 
-impl Illness for Rotate {
+impl Pathology for Rotate {
     fn areas(&self) -> Vec<&Area> {
         vec![&self.arrays.area]
     }
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
         self.arrays.fill_own(stage);
-        stage.cure(|| {
+        stage.mitigate(|| {
             self.book.lock().unwrap_or_else(PoisonError::into_inner).rotated_at =
                 stage.clock().now();
             Ok(())
         });
-        let (mut seat, mut took) = (0, Duration::ZERO);
+        let (mut slot, mut took) = (0, Duration::ZERO);
         let sum = stage.rounds(|round| {
             let mut sum = 0u64;
             for pass in 0..PASSES {
@@ -139,9 +143,9 @@ impl Illness for Rotate {
                     });
                 }
                 let gone = self.gone.load(Relaxed);
-                if gone != seat {
-                    seat = gone;
-                    stage.sit(stage.crew().rotated(stage.thread(), gone));
+                if gone != slot {
+                    slot = gone;
+                    stage.pin_to(stage.pinned().rotated(stage.thread(), gone));
                 }
                 let began = stage.clock().now();
                 sum = sum.wrapping_add(stage.work(|| self.arrays.pass(stage.thread())));
@@ -149,7 +153,7 @@ impl Illness for Rotate {
             }
             sum
         });
-        stage.cure(|| {
+        stage.mitigate(|| {
             let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
             let now = (self.gone.load(Relaxed), book.followed);
             book.passes.push(now);
@@ -166,21 +170,21 @@ impl Illness for Rotate {
         self.arrays.items(PASSES)
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
         let pace = self.arrays.pace(clock);
-        let now = self.arrays.area.homes(crew)?;
+        let now = self.arrays.area.homes(pinned)?;
         let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         // Pages are where the threads were when they last followed; interleaved ones stay.
         let homes = |followed: usize| {
             if followed == book.followed || self.place == Place::Interleave {
                 return now.clone();
             }
-            let parts = now.len() / crew.threads().max(1);
-            let home = |page: usize| crew.rotated(page / parts.max(1), followed).node;
+            let parts = now.len() / pinned.threads().max(1);
+            let home = |page: usize| pinned.rotated(page / parts.max(1), followed).node;
             (0..now.len()).map(|page| Some(home(page))).collect()
         };
         let steps = book.passes.iter().map(|&(gone, followed)| {
-            let loads = self.arrays.loads(crew, gone, &homes(followed), pace);
+            let loads = self.arrays.loads(pinned, gone, &homes(followed), pace);
             Step::once(loads).times(PASSES as f64 / book.passes.len() as f64)
         });
         Ok(steps.collect())

@@ -12,12 +12,12 @@ use std::time::Duration;
 use super::area::Pages;
 use super::clock::Clock;
 use super::copies::Copies;
-use super::crew::Crew;
 use super::init_readall::{TWIN_WORDS, read_all};
 use super::loops::{compute_ns, fill, filled, part, sum};
+use super::pinned_threads::PinnedThreads;
 use super::prediction::Neighbour;
 use super::stage::Stage;
-use super::{Area, Illness, Kernel, KernelError, Options, Place, Step};
+use super::{Area, Kernel, KernelError, Options, Pathology, Place, Step};
 
 /// What the neighbour takes of its controller.
 const TAKEN: f64 = 0.75;
@@ -41,20 +41,24 @@ pub(super) struct Skew {
 }
 
 impl Skew {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
-        if crew.threads() < 2 {
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
+        if pinned.threads() < 2 {
             return Err(KernelError::OneThread { kernel: Kernel::Skew });
         }
-        let node = crew.seat(0).node;
-        let is_neighbour = |thread: &usize| match crew.manned().len() {
+        let node = pinned.slot(0).node;
+        let is_neighbour = |thread: &usize| match pinned.thread_nodes().len() {
             1 => *thread == 0,
-            _ => crew.seat(*thread).node == node,
+            _ => pinned.slot(*thread).node == node,
         };
-        let (neighbours, others): (Vec<_>, Vec<_>) = (0..crew.threads()).partition(is_neighbour);
+        let (neighbours, others): (Vec<_>, Vec<_>) = (0..pinned.threads()).partition(is_neighbour);
         let words = (options.bytes / 8) as usize;
-        let data = Copies::new(words, place, crew)?;
-        let own = part(words, 0, crew.threads()).len();
-        let area = |_| Area::new(own, Place::FirstTouch, Pages::Small, crew);
+        let data = Copies::new(words, place, pinned)?;
+        let own = part(words, 0, pinned.threads()).len();
+        let area = |_| Area::new(own, Place::FirstTouch, Pages::Small, pinned);
         let theirs = neighbours.iter().map(area).collect::<Result<Vec<_>, _>>()?;
         let left = AtomicUsize::new(others.len());
         let alone = Mutex::new(Duration::ZERO);
@@ -80,18 +84,18 @@ impl Skew {
     }
 }
 
-impl Illness for Skew {
+impl Pathology for Skew {
     fn areas(&self) -> Vec<&Area> {
         vec![self.data.original()]
     }
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
-        let (thread, crew) = (stage.thread(), stage.crew());
+        let (thread, pinned) = (stage.thread(), stage.pinned());
         let own = self.neighbours.iter().position(|n| *n == thread).map(|i| &self.theirs[i]);
         self.data.fill(stage, |area, range| fill(area.words(), range, self.seed));
         if self.place == Place::WeightedInterleave {
-            stage.cure(|| {
-                let memory = crew.memory();
+            stage.mitigate(|| {
+                let memory = pinned.memory();
                 // One turn: every other node so many times, the neighbour's once.
                 let others = memory.iter().filter(|node| **node != self.node);
                 let turn: Vec<usize> = std::iter::repeat_n(others, OTHERS)
@@ -99,7 +103,7 @@ impl Illness for Skew {
                     .chain([&self.node])
                     .copied()
                     .collect();
-                self.data.original().move_pages(crew, |page| turn[page % turn.len()])
+                self.data.original().move_pages(pinned, |page| turn[page % turn.len()])
             });
         }
         stage.prepare(|| own.inspect(|area| fill(area.words(), 0..area.words().len(), 0)));
@@ -107,12 +111,12 @@ impl Illness for Skew {
         let begun = stage.clock().now();
         stage.prepare(|| own.map(|area| std::hint::black_box(sum(area.words()))));
         let took = stage.clock().now().saturating_sub(begun);
-        stage.cure(|| {
+        stage.mitigate(|| {
             *self.alone.lock().unwrap_or_else(PoisonError::into_inner) = took;
             Ok(())
         });
         let words = self.data.original().words();
-        let begin = part(words.len(), thread, crew.threads()).start;
+        let begin = part(words.len(), thread, pinned.threads()).start;
         let all = || match own {
             Some(area) => {
                 self.disturb(area, stage.clock());
@@ -125,7 +129,7 @@ impl Illness for Skew {
             }
         };
         stage.rounds(|_| {
-            stage.cure(|| {
+            stage.mitigate(|| {
                 self.left.store(self.others.len(), Relaxed);
                 Ok(())
             });
@@ -142,13 +146,13 @@ impl Illness for Skew {
         (self.data.original().words().len() * self.others.len()) as u64
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
         let words = self.data.original().words();
         let twin = &words[..TWIN_WORDS.min(words.len())];
         let pace = compute_ns(clock, twin.len(), || {
             std::hint::black_box(sum(twin));
         });
-        let threads = read_all(&self.data, crew, &self.others, pace)?;
+        let threads = read_all(&self.data, pinned, &self.others, pace)?;
         let neighbours = self.neighbours.len();
         let neighbour = Neighbour { node: self.node, share: TAKEN, threads: neighbours };
         Ok(vec![Step { neighbour: Some(neighbour), ..Step::of(threads) }])

@@ -1,4 +1,4 @@
-//! What a kernel's threads do together: fill, cure, work; and how long the work took.
+//! What a kernel's threads do together: fill, mitigate, work; and how long the work took.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -10,14 +10,14 @@ use numapilot_observe::lab::MarkKind;
 
 use super::KernelError;
 use super::clock::Clock;
-use super::crew::{Crew, Seat};
+use super::pinned_threads::{CpuSlot, PinnedThreads};
 use crate::team::Worker;
 
 /// What all threads of a run share.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
-    /// Who sits where.
-    pub crew: &'a Crew,
+    /// Which thread is pinned where.
+    pub pinned: &'a PinnedThreads,
     /// What time is measured with.
     pub clock: &'a Clock,
     /// What the lab's report calls the work.
@@ -47,9 +47,14 @@ pub(super) struct Round {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(crew: &'a Crew, clock: &'a Clock, region: String, lasts: Option<Duration>) -> Self {
+    pub fn new(
+        pinned: &'a PinnedThreads,
+        clock: &'a Clock,
+        region: String,
+        lasts: Option<Duration>,
+    ) -> Self {
         Self {
-            crew,
+            pinned,
             clock,
             region,
             lasts,
@@ -104,8 +109,8 @@ impl<'a> Stage<'a> {
         self.worker.index
     }
 
-    pub fn crew(&self) -> &'a Crew {
-        self.run.crew
+    pub fn pinned(&self) -> &'a PinnedThreads {
+        self.run.pinned
     }
 
     pub fn clock(&self) -> &'a Clock {
@@ -113,13 +118,13 @@ impl<'a> Stage<'a> {
     }
 
     /// Where this thread began.
-    pub fn seat(&self) -> Seat {
-        self.run.crew.seat(self.worker.index)
+    pub fn slot(&self) -> CpuSlot {
+        self.run.pinned.slot(self.worker.index)
     }
 
     /// Moves this thread.
-    pub fn sit(&self, seat: Seat) {
-        self.note(seat.take());
+    pub fn pin_to(&self, slot: CpuSlot) {
+        self.note(slot.pin());
     }
 
     /// Keeps the first failure: all threads go on to the end, so that none waits for one
@@ -136,7 +141,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Something that the main thread does for all, not measured.
-    pub fn cure(&self, work: impl FnOnce() -> Result<(), KernelError>) {
+    pub fn mitigate(&self, work: impl FnOnce() -> Result<(), KernelError>) {
         self.prepare(|| {
             if self.thread() == 0 {
                 self.note(work());
@@ -148,7 +153,7 @@ impl<'a> Stage<'a> {
     /// is measured in a round is its [`Stage::work`].
     pub fn rounds(&self, mut round: impl FnMut(usize) -> u64) -> u64 {
         let run = self.run;
-        self.cure(|| {
+        self.mitigate(|| {
             run.rounds.lock().unwrap_or_else(PoisonError::into_inner).0 = run.clock.now();
             Ok(())
         });
@@ -156,7 +161,7 @@ impl<'a> Stage<'a> {
         loop {
             sum = sum.wrapping_add(round(done));
             done += 1;
-            self.cure(|| {
+            self.mitigate(|| {
                 run.more.store(run.end_round(), Relaxed);
                 Ok(())
             });
@@ -195,7 +200,7 @@ impl<'a> Stage<'a> {
     /// the other, and who comes late would lengthen the work.
     fn gather(&self) {
         self.begun.set(self.begun.get() + 1);
-        let all = self.begun.get() * self.run.crew.threads();
+        let all = self.begun.get() * self.run.pinned.threads();
         self.run.arrived.fetch_add(1, Relaxed);
         let mut looks = 0u32;
         while self.run.arrived.load(Relaxed) < all {

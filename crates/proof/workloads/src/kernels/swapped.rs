@@ -4,10 +4,10 @@
 //! Best: move the arrays after their threads.
 
 use super::clock::Clock;
-use super::crew::Crew;
 use super::parts::Parts;
+use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
-use super::{Area, Illness, KernelError, Options, Place, Step};
+use super::{Area, KernelError, Options, Pathology, Place, Step};
 
 /// How often each thread goes through its array.
 const PASSES: usize = 2;
@@ -19,21 +19,25 @@ pub(super) struct Swapped {
 }
 
 impl Swapped {
-    pub fn new(options: &Options, place: Place, crew: &Crew) -> Result<Self, KernelError> {
-        Ok(Self { place, arrays: Parts::new(options, place, crew)? })
+    pub fn new(
+        options: &Options,
+        place: Place,
+        pinned: &PinnedThreads,
+    ) -> Result<Self, KernelError> {
+        Ok(Self { place, arrays: Parts::new(options, place, pinned)? })
     }
 }
 
-impl Illness for Swapped {
+impl Pathology for Swapped {
     fn areas(&self) -> Vec<&Area> {
         vec![&self.arrays.area]
     }
 
     fn run(&self, stage: &Stage<'_>) -> u64 {
         self.arrays.fill_own(stage);
-        stage.sit(stage.crew().rotated(stage.thread(), 1));
+        stage.pin_to(stage.pinned().rotated(stage.thread(), 1));
         if self.place == Place::Collocate {
-            stage.cure(|| self.arrays.collocate(stage.crew(), 1));
+            stage.mitigate(|| self.arrays.collocate(stage.pinned(), 1));
         }
         let passes = || (0..PASSES).map(|_| self.arrays.pass(stage.thread()));
         stage.rounds(|_| stage.work(|| passes().fold(0, u64::wrapping_add)))
@@ -47,9 +51,9 @@ impl Illness for Swapped {
         self.arrays.items(PASSES)
     }
 
-    fn steps(&self, crew: &Crew, clock: &Clock) -> Result<Vec<Step>, KernelError> {
-        let homes = self.arrays.area.homes(crew)?;
-        let loads = self.arrays.loads(crew, 1, &homes, self.arrays.pace(clock));
+    fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError> {
+        let homes = self.arrays.area.homes(pinned)?;
+        let loads = self.arrays.loads(pinned, 1, &homes, self.arrays.pace(clock));
         Ok(vec![Step::once(loads).times(PASSES as f64)])
     }
 }

@@ -1,99 +1,100 @@
-//! The controllers and links of a machine: what lines on their way take of each, and how long
-//! a line waits there.
+//! What a load is for controllers and links, and how long it takes a thread alone.
+//!
+//! Caches only count for accesses at random: a stream through more than the cache finds
+//! nothing in it.
 
-use numapilot_lab_model::{Model, queue};
-use numapilot_topology::routes::Routes;
+use numapilot_lab_model::{Model, PREFETCH_FACTOR};
 
-use super::load::{Access, Found, Load};
-use super::prediction::Bound;
+use super::cache_hits::CacheHits;
+use super::controllers_and_links::{ControllersAndLinks, Counts};
+use super::flow::Flow;
+use super::load::{Access, Load, Pattern, Usage};
 
-/// Bytes of a line.
-pub(super) const LINE_BYTES: f64 = 64.0;
+/// Lines of a page of 4 KiB.
+const PAGE_LINES: f64 = 64.0;
+/// Bytes that an entry of the TLB reaches.
+const SMALL_PAGE: u64 = 4 << 10;
+const HUGE_PAGE: u64 = 2 << 20;
 
-/// Controllers and links, numbered: a controller as its node, a link after all of them.
-pub struct Carriers {
-    nodes: usize,
-    /// What a line takes of each; nothing where there is no link.
-    line_ns: Vec<f64>,
-    routes: Routes,
-}
-
-impl Carriers {
-    /// Those of a machine.
-    pub fn of(model: &Model) -> Self {
-        let nodes = model.nodes();
-        let ends: Vec<_> = model.links.iter().map(|l| (l.from, l.to, l.gb_per_s)).collect();
-        let mut carriers = Self {
-            nodes,
-            line_ns: vec![0.0; nodes * (nodes + 1)],
-            routes: Routes::new(nodes, &ends),
-        };
-        for (node, gb_per_s) in model.controllers_gb_per_s.iter().enumerate() {
-            carriers.line_ns[node] = LINE_BYTES / gb_per_s;
-        }
-        for (a, b, gb_per_s) in ends {
-            for link in [carriers.link(a, b), carriers.link(b, a)] {
-                carriers.line_ns[link] = LINE_BYTES / gb_per_s;
-            }
-        }
-        carriers
-    }
-
-    /// One more than the highest number.
-    pub fn count(&self) -> usize {
-        self.line_ns.len()
-    }
-
-    /// What a line takes of one of them.
-    pub fn line_ns(&self, carrier: usize) -> f64 {
-        self.line_ns[carrier]
-    }
-
-    /// Which one it is.
-    pub fn bound(&self, carrier: usize) -> Bound {
-        match carrier.checked_sub(self.nodes) {
-            None => Bound::Controller(carrier),
-            Some(link) => Bound::Link(link / self.nodes, link % self.nodes),
-        }
-    }
-
-    fn link(&self, from: usize, to: usize) -> usize {
-        self.nodes + from * self.nodes + to
-    }
-
-    /// Adds the seconds that a load's accesses, those that count, take of each.
-    pub fn add(&self, seconds: &mut [f64], model: &Model, load: &Load, counts: Counts) {
-        for access in load.accesses.iter().filter(|access| counts(access)) {
-            let found = Found::of(model, access);
-            let back = found.goes_back(access.usage);
-            for (home, lines) in access.lines.iter().enumerate() {
-                self.carry(seconds, home, (home, load.node), lines * found.nowhere());
-                self.carry(seconds, home, (load.node, home), lines * back);
-            }
-        }
-    }
-
-    /// Lines of the memory of `home`, on their way from a node to another.
-    fn carry(&self, seconds: &mut [f64], home: usize, (from, to): (usize, usize), lines: f64) {
-        let mut add = |carrier: usize| seconds[carrier] += lines * self.line_ns[carrier] * 1e-9;
-        add(home);
-        for hop in self.routes.path(from, to).unwrap_or_default().windows(2) {
-            add(self.link(hop[0], hop[1]));
-        }
-    }
-
-    /// What a line waits in queues on its way, by node of the CPU and home node, when each
-    /// carrier is in use for this share of the time.
-    pub fn waits_ns(&self, utilisation: &[f64]) -> Vec<Vec<f64>> {
-        let at = |carrier: usize| queue::wait(self.line_ns[carrier], utilisation[carrier]);
-        let on_the_way = |home: usize, cpu: usize| -> f64 {
-            let path = self.routes.path(home, cpu).unwrap_or_default();
-            path.windows(2).map(|hop| at(self.link(hop[0], hop[1]))).sum()
-        };
-        let to = |cpu| (0..self.nodes).map(|home| at(home) + on_the_way(home, cpu)).collect();
-        (0..self.nodes).map(to).collect()
+/// Lines in flight that a thread can have.
+fn overlap(model: &Model, pattern: Pattern) -> f64 {
+    match pattern {
+        Pattern::Stream => model.memory_level_parallelism * PREFETCH_FACTOR,
+        Pattern::Independent => model.memory_level_parallelism,
+        Pattern::Dependent => 1.0,
     }
 }
 
-/// Whether an access counts.
-pub type Counts = fn(&Access) -> bool;
+/// What a load is for controllers and links. A stream's lines come while the thread computes;
+/// for all others it waits, and its streams with it. `waits_ns`: what a line waits in queues,
+/// by home node.
+pub fn flows(
+    model: &Model,
+    resources: &ControllersAndLinks,
+    load: &Load,
+    waits_ns: &[f64],
+) -> [Flow; 2] {
+    let latencies_ns = &model.latency_ns[load.node];
+    let (mut streamed_ns, mut waited_ns) = (0.0, 0.0);
+    for access in &load.accesses {
+        let hits = CacheHits::of_access(model, access);
+        let total: f64 = access.lines.iter().sum();
+        let lines = access.lines.iter().enumerate();
+        let memory: f64 =
+            lines.map(|(home, lines)| lines * (latencies_ns[home] + waits_ns[home])).sum();
+        let cached_ns = hits.here * last_level_ns(model)
+            + hits.elsewhere * elsewhere_ns(model, load.node, access.usage);
+        let lines_ns =
+            (memory * hits.nowhere() + total * cached_ns) / overlap(model, access.pattern);
+        waited_ns += total * walk_ns(model, access);
+        match access.pattern {
+            Pattern::Stream => streamed_ns += lines_ns,
+            Pattern::Independent | Pattern::Dependent => waited_ns += lines_ns,
+        }
+    }
+    let flow = |counts: Counts, alone_ns: f64| {
+        let mut seconds = vec![0.0; resources.count()];
+        resources.add(&mut seconds, model, load, counts);
+        let uses = seconds.into_iter().enumerate().filter(|(_, seconds)| *seconds > 0.0).collect();
+        let lines = load
+            .accesses
+            .iter()
+            .filter(|access| counts(access))
+            .flat_map(|access| &access.lines)
+            .sum();
+        Flow { uses, lines, alone_seconds: alone_ns * 1e-9 }
+    };
+    [
+        flow(Access::is_stream, streamed_ns.max(load.compute_ns)),
+        flow(|access| !access.is_stream(), waited_ns),
+    ]
+}
+
+/// What a line takes from a cache of another node, whichever it is; and once more to be the
+/// only one who has it, when it was only read at first.
+fn elsewhere_ns(model: &Model, node: usize, usage: Usage) -> f64 {
+    let others = model.latency_ns[node].iter().enumerate().filter(|(other, _)| *other != node);
+    let count = model.nodes().saturating_sub(1).max(1) as f64;
+    let once = others.map(|(_, ns)| ns).sum::<f64>() / count;
+    if matches!(usage, Usage::SharedUpdate(_)) { 2.0 * once } else { once }
+}
+
+fn last_level_ns(model: &Model) -> f64 {
+    model.caches.last().map_or(0.0, |cache| cache.latency_cycles * model.ps_per_cycle / 1000.0)
+}
+
+/// What an access waits for address translation, on average.
+fn walk_ns(model: &Model, access: &Access) -> f64 {
+    let Some(tlb) = &model.tlb else { return 0.0 };
+    let (entries, page) =
+        if access.huge { (tlb.entries_2m, HUGE_PAGE) } else { (tlb.entries_4k, SMALL_PAGE) };
+    let missing = match access.pattern {
+        Pattern::Stream if access.huge => 0.0,
+        Pattern::Stream => 1.0 / PAGE_LINES,
+        Pattern::Independent | Pattern::Dependent => {
+            let reach = u64::from(entries) * page;
+            (1.0 - reach as f64 / access.footprint_bytes.max(1) as f64).max(0.0)
+        }
+    };
+    missing * tlb.walk_cycles * model.ps_per_cycle / 1000.0
+}

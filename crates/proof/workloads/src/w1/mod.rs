@@ -23,17 +23,24 @@ use serde_json::json;
 use self::buffer::{Chunks, Piece};
 use self::median::Median;
 use crate::WorkloadError;
-use crate::aggregation::{self, Function, Options};
-use crate::memory::Need;
+use crate::aggregation::{self, Function, Need, Options, TABLE_BYTES_PER_GROUP};
 use crate::outcome::{Figures, Outcome};
 use crate::slices::Slices;
-use crate::table::preaggregation::Run;
+use crate::table::preaggregation::{self, Run};
 
 /// Values that a thread gathers of one group before it takes the group's lock.
 pub const RUN: usize = 6;
 
 /// Up to [`RUN`] values of one group.
 type Values = Run<RUN>;
+
+/// A buffer that has just doubled is half empty and its old half is still held; a group is a
+/// header of 40 bytes and at least four values with malloc's own.
+const NEED: Need = Need {
+    bytes_per_record: 2 * size_of::<u64>() as u64,
+    bytes_per_group: TABLE_BYTES_PER_GROUP + 40 + 48,
+    preaggregation_bytes: preaggregation::bytes::<RUN>,
+};
 
 /// Where the memory of the groups' buffers comes from (allocation-for-query-processing 5.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -51,7 +58,7 @@ pub enum AllocationPattern {
 /// # Errors
 /// See [`WorkloadError`].
 pub fn run(options: &Options, pattern: AllocationPattern) -> Result<Outcome, WorkloadError> {
-    aggregation::validate("w1", options, Need::of(Function::Median))?;
+    aggregation::validate("w1", options, NEED)?;
     let threads = options.threads.get();
     let mut parameters = serde_json::to_value(options).unwrap_or_default();
     parameters["allocation_pattern"] = json!(pattern);

@@ -183,7 +183,7 @@ fn print(
         terminal::plural(outcome.figures.threads, "thread"),
         terminal::plural(outcome.nodes, "node"),
         terminal::bytes(options.bytes),
-        table::placement(options.place, outcome.cure),
+        table::placement(options.place, outcome.mitigation),
     )?;
     let mut rows = terminal::table(&["node", "pages"], &[0, 1]);
     for on in &outcome.pages {

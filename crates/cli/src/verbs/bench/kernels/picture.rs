@@ -114,7 +114,7 @@ mod tests {
         let row = |place: &str, seconds: f64, predicted: Option<f64>| {
             Row::of(&json!({
                 "workload": "k4-gups", "parameters": {"place": place, "bytes": 1 << 20},
-                "cure": "interleave", "seconds": seconds, "predicted_seconds": predicted,
+                "mitigation": "interleave", "seconds": seconds, "predicted_seconds": predicted,
                 "predicted_bound": null, "threads": 2, "nodes": 1, "time": "simulated",
             }))
             .unwrap()

@@ -14,7 +14,7 @@ use crate::terminal::{self, BOLD, Terminal};
 pub struct Row {
     pub workload: String,
     parameters: Parameters,
-    cure: String,
+    mitigation: String,
     pub seconds: f64,
     pub predicted_seconds: Option<f64>,
     predicted_bound: Option<String>,
@@ -42,7 +42,7 @@ impl Row {
     /// How it was placed: `best` with what it stands for.
     pub fn place(&self) -> String {
         match self.parameters.place.as_str() {
-            "best" => format!("best: {}", self.cure),
+            "best" => format!("best: {}", self.mitigation),
             place => place.to_owned(),
         }
     }
@@ -60,14 +60,16 @@ impl Row {
     /// Whether it ran as `best` although the placement that this stands for ran by itself too.
     pub fn repeats_one_of(&self, rows: &[Self]) -> bool {
         let by_name =
-            |row: &Self| row.workload == self.workload && row.parameters.place == self.cure;
+            |row: &Self| row.workload == self.workload && row.parameters.place == self.mitigation;
         self.ran_as_best() && rows.iter().any(by_name)
     }
 
     /// Whether it was placed as is best for this kernel here, as far as `best` ran as well.
     pub fn is_best(&self, rows: &[Self]) -> bool {
         let names_it = |row: &Self| {
-            row.workload == self.workload && row.ran_as_best() && row.cure == self.parameters.place
+            row.workload == self.workload
+                && row.ran_as_best()
+                && row.mitigation == self.parameters.place
         };
         self.ran_as_best() || rows.iter().any(names_it)
     }
@@ -163,7 +165,7 @@ mod tests {
     fn row(place: &str, seconds: f64) -> Row {
         Row::of(&json!({
             "workload": "k1-init1-readall", "parameters": {"place": place, "bytes": 1 << 20},
-            "cure": "replicate", "seconds": seconds, "predicted_seconds": null,
+            "mitigation": "replicate", "seconds": seconds, "predicted_seconds": null,
             "predicted_bound": null, "threads": 2, "nodes": 1, "time": "wall",
             "notes": ["one node: so"], "unsupported": {"predicted_seconds": "no machine"},
         }))

@@ -26,7 +26,7 @@ struct AllocatorLine<'a> {
 /// Prints the tests, what is missing of them, and the allocators.
 pub fn print(terminal: &Terminal, field: &Field, json: bool) -> anyhow::Result<()> {
     let allocators: Vec<AllocatorLine<'_>> = field
-        .contestants
+        .candidates
         .iter()
         .map(|c| AllocatorLine {
             name: &c.name,
@@ -46,7 +46,7 @@ pub fn print(terminal: &Terminal, field: &Field, json: bool) -> anyhow::Result<(
         let tests: Vec<TestLine<'_>> = tests.collect();
         terminal.json(&serde_json::json!({
             "workload": "alloc-suite", "threads": field.threads[0],
-            "reference": field.contestants[field.reference].name,
+            "reference": field.candidates[field.reference].name,
             "allocators": allocators, "tests": tests, "missing": field.missing,
         }))?;
         return Ok(());
@@ -71,7 +71,7 @@ pub fn print(terminal: &Terminal, field: &Field, json: bool) -> anyhow::Result<(
         rows.add_row([line.name, line.version.unwrap_or(""), path]);
     }
     writeln!(out, "{}\n", trimmed(&rows))?;
-    let reference = &field.contestants[field.reference].name;
+    let reference = &field.candidates[field.reference].name;
     writeln!(out, "{BOLD}--suite{BOLD:#} compares them with {reference}.")?;
     Ok(())
 }

@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use numapilot_study::contest::Contest;
-use numapilot_study::contestants::{self, Contestant};
+use numapilot_study::benchmark_run::BenchmarkRun;
+use numapilot_study::candidates::{self, Candidate};
 use numapilot_study::files::{Missing, Places, Ready};
 use numapilot_study::results::Results;
 use numapilot_study::suite::{Suite, Test};
@@ -114,7 +114,7 @@ pub struct Args {
 struct Field {
     tests: Vec<Ready>,
     missing: Vec<Missing>,
-    contestants: Vec<Contestant>,
+    candidates: Vec<Candidate>,
     reference: usize,
     /// Of --compare, or one for all tests.
     threads: Vec<NonZeroUsize>,
@@ -150,10 +150,10 @@ impl Args {
         // Some programs write files where they are; none of them is wanted.
         let directory = numapilot_place::scratch_directory("suite")
             .context("cannot make a directory for the programs")?;
-        let contest = Contest {
+        let benchmark = BenchmarkRun {
             machine: &machine,
             tests: &field.tests,
-            contestants: &field.contestants,
+            candidates: &field.candidates,
             rounds: self.rounds,
             timeout: self.timeout,
             directory: directory.path(),
@@ -161,12 +161,12 @@ impl Args {
             interrupted: &interrupted,
         };
         let mut progress = progress::Progress::new(terminal, &field, self.rounds);
-        let made = contest.run(&mut progress);
+        let made = benchmark.run(&mut progress);
         progress.finish();
         let made = made?;
         let results = Results::new(
             &field.tests,
-            &field.contestants,
+            &field.candidates,
             field.reference,
             &made.runs,
             field.missing,
@@ -202,15 +202,15 @@ impl Args {
 
     fn field(&self) -> anyhow::Result<Field> {
         let threads = self.thread_counts()?;
-        let contestants = if self.allocators.is_empty() {
-            contestants::all(&self.peers)?
+        let candidates = if self.allocators.is_empty() {
+            candidates::all(&self.peers)?
         } else {
-            contestants::chosen(&self.allocators, &self.peers)?
+            candidates::chosen(&self.allocators, &self.peers)?
         };
-        let reference = reference(&contestants, self.reference.as_deref())?;
+        let reference = reference(&candidates, self.reference.as_deref())?;
         let (tests, missing) =
             if self.compare { self.mixes(&threads)? } else { self.tests(threads[0])? };
-        Ok(Field { tests, missing, contestants, reference, threads })
+        Ok(Field { tests, missing, candidates, reference, threads })
     }
 
     /// Never empty.
@@ -284,16 +284,16 @@ impl Args {
     }
 }
 
-/// The index of the contestant that ratios refer to.
-fn reference(contestants: &[Contestant], wanted: Option<&str>) -> anyhow::Result<usize> {
-    let called = |name: &str| contestants.iter().position(|c| c.name.eq_ignore_ascii_case(name));
+/// The index of the candidate that ratios refer to.
+fn reference(candidates: &[Candidate], wanted: Option<&str>) -> anyhow::Result<usize> {
+    let called = |name: &str| candidates.iter().position(|c| c.name.eq_ignore_ascii_case(name));
     if let Some(name) = wanted {
-        let names: Vec<&str> = contestants.iter().map(|c| c.name.as_str()).collect();
+        let names: Vec<&str> = candidates.iter().map(|c| c.name.as_str()).collect();
         return called(name).with_context(|| {
             format!("--reference {name} is not compared; there are {}", names.join(", "))
         });
     }
     // mimalloc3 of a directory of peers is one too.
-    let similar = || contestants.iter().position(|c| c.name.starts_with(USUAL_REFERENCE));
+    let similar = || candidates.iter().position(|c| c.name.starts_with(USUAL_REFERENCE));
     Ok(called(USUAL_REFERENCE).or_else(similar).or_else(|| called("glibc")).unwrap_or(0))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use numapilot_study::contest::{Order, Run, Watcher};
+use numapilot_study::benchmark_run::{Order, Run, Watcher};
 
 use super::Field;
 use crate::status_line::StatusLine;
@@ -18,7 +18,7 @@ pub struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     pub fn new(terminal: &'a Terminal, field: &'a Field, rounds: u32) -> Self {
-        let allocators: Vec<&str> = field.contestants.iter().map(|c| c.name.as_str()).collect();
+        let allocators: Vec<&str> = field.candidates.iter().map(|c| c.name.as_str()).collect();
         let names = field.tests.iter().map(|test| (test.name.as_str(), allocators.clone()));
         let line = StatusLine::new(terminal);
         Self { line, names: names.collect(), rounds, began: Instant::now() }
@@ -30,7 +30,7 @@ impl<'a> Progress<'a> {
 
     fn name(&self, order: Order) -> (&'a str, &'a str) {
         let (test, allocators) = &self.names[order.test];
-        (test, allocators[order.contestant])
+        (test, allocators[order.candidate])
     }
 }
 

@@ -36,12 +36,12 @@ proptest! {
             let bytes: u64 = decision.orders.iter().map(|order| order.bytes()).sum();
             prop_assert!(bytes <= bytes_per_second);
         }
-        // One move of a page in a residence, undoing it excepted.
+        // One move of a page in a cooldown, undoing it excepted.
         let mut last: BTreeMap<Page, u64> = BTreeMap::new();
         for (at, order) in world.given.iter().filter(|(_, order)| order.why != Why::Undo) {
             for page in order.each() {
                 if let Some(before) = last.insert(page, *at) {
-                    prop_assert!(at - before >= RESIDENCE_NS, "{page:?} at {before} and {at}");
+                    prop_assert!(at - before >= COOLDOWN_NS, "{page:?} at {before} and {at}");
                 }
             }
         }

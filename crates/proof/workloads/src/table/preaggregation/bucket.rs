@@ -60,7 +60,7 @@ impl Bucket {
         values: &Values<N>,
     ) -> (usize, Option<Lookup<Run<N>>>) {
         let way = self.marked(FREE).unwrap_or_else(|| own_way(key));
-        let old = self.take(way, values);
+        let old = self.take_run(way, values);
         self.marks[way] = mark(key);
         (way, old)
     }
@@ -85,7 +85,7 @@ impl Bucket {
 
     /// What a way has gathered, if anything. Its key stays until another one needs the way.
     #[inline]
-    pub fn take<const N: usize>(
+    pub fn take_run<const N: usize>(
         &mut self,
         way: usize,
         values: &Values<N>,

@@ -157,7 +157,7 @@ impl<const N: usize> Preaggregation<N> {
     /// Empties it.
     pub fn drain(&mut self, mut leave: impl FnMut(Lookup<Run<N>>)) {
         for (bucket, values) in self.buckets.iter_mut().zip(&self.values) {
-            (0..WAYS).filter_map(|way| bucket.take(way, values)).for_each(&mut leave);
+            (0..WAYS).filter_map(|way| bucket.take_run(way, values)).for_each(&mut leave);
         }
     }
 }

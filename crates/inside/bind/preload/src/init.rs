@@ -1,0 +1,43 @@
+//! Fills the state at its first use, and places the main thread.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use numapilot_bind::env::{BIND_CPUS, BIND_OCCUPANCY};
+
+use crate::env::{complain, variable};
+use crate::state::{self, State};
+use crate::{kernel, process};
+
+/// The state, when threads are placed in this process. The constructors of other libraries
+/// may create threads before ours runs, hence no other place relies on ours having run. A call
+/// from within the initialisation passes through.
+pub fn state() -> Option<&'static State> {
+    state::ready().or_else(|| {
+        let state = kernel::keeping_errno(|| state::fill_once(fill))?;
+        kernel::keeping_errno(|| process::place_main_thread(state));
+        Some(state)
+    })
+}
+
+/// `None`: threads are not placed in this process.
+fn fill(state: &mut State) -> Option<()> {
+    let list = variable(BIND_CPUS)?;
+    if let Err(error) = state.cpus.parse(list.to_bytes()) {
+        return complain(&[BIND_CPUS, ": ", error.message(), "; threads are not placed\n"]);
+    }
+    state.occupancy = Some(process::map_occupancy_table(variable(BIND_OCCUPANCY))?);
+    if !state.create_key() {
+        return None;
+    }
+    state.pid.store(kernel::getpid(), Relaxed);
+    process::keep_usable_cpus(state);
+    if state.cpus.as_slice().is_empty() {
+        return complain(&[
+            BIND_CPUS,
+            ": this process may run on none of these CPUs; threads are not placed\n",
+        ]);
+    }
+    state.mask = state.cpus.mask();
+    process::watch_forks();
+    Some(())
+}

@@ -1,0 +1,116 @@
+//! Files and directories of the cache: made, locked, removed.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::{EngineError, Step};
+
+/// Between two looks at a lock that another bench holds.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// For programs that a killed bench had started to end.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// Locks a file for this bench alone, waiting for another one.
+pub fn lock(
+    path: &Path,
+    say: &mut dyn FnMut(Step),
+    stop: &AtomicBool,
+) -> Result<File, EngineError> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+        .map_err(EngineError::file("open", path))?;
+    let mut waits = false;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) if stop.load(Ordering::Relaxed) => {
+                return Err(EngineError::Interrupted);
+            }
+            Err(Errno::WOULDBLOCK) => {
+                if !waits {
+                    say(Step::Notice(format!(
+                        "waiting for another bench that uses {}",
+                        path.display()
+                    )));
+                    waits = true;
+                }
+                thread::sleep(PATIENCE);
+            }
+            Err(error) => return Err(EngineError::file("lock", path)(error.into())),
+        }
+    }
+}
+
+/// A path with more at the end of its name.
+pub fn with_suffix(path: &Path, end: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(end);
+    path.into()
+}
+
+/// Makes a directory and those above it.
+pub fn make_directory(path: &Path, mode: u32) -> Result<(), EngineError> {
+    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.map_err(EngineError::file("make", path))
+}
+
+/// Removes a tree, if it is there. What a killed bench had started may be writing there while it
+/// ends: then this waits for it.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
+    let deadline = Instant::now() + ENDING;
+    loop {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error)
+                if error.kind() == io::ErrorKind::DirectoryNotEmpty
+                    && Instant::now() < deadline =>
+            {
+                thread::sleep(PATIENCE);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Makes `owner` (user and group) own a directory.
+pub fn give_directory(path: &Path, owner: Option<(u32, u32)>) -> Result<(), EngineError> {
+    let Some((user, group)) = owner else { return Ok(()) };
+    chown(path, Some(user), Some(group)).map_err(EngineError::file("give away", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_for_a_lock_is_said_and_can_be_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.lock");
+        let stop = AtomicBool::new(false);
+        let mut said = Vec::new();
+        let held = lock(&path, &mut |step| said.push(step), &stop).unwrap();
+        assert!(said.is_empty());
+        let mut say = |step| {
+            stop.store(true, Ordering::Relaxed);
+            said.push(step);
+        };
+        let error = lock(&path, &mut say, &stop).unwrap_err();
+        assert!(matches!(error, EngineError::Interrupted));
+        assert!(matches!(&said[0], Step::Notice(text) if text.contains("waiting")), "{said:?}");
+        drop(held);
+        lock(&path, &mut |_| {}, &stop).unwrap();
+    }
+}

@@ -1,0 +1,330 @@
+//! The last level of cache, one or more of them, each used by several CPUs at once.
+//!
+//! Which lines are there the directory knows; this keeps the order in which they leave: a
+//! clock, that is least recently used to within one round.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use numapilot_sys::prefetch;
+
+use super::private::{Found, Sets};
+use crate::model;
+
+/// Bit 0 of a word: used since the hand passed.
+const USED: u64 = 1;
+/// Bit 1: the one CPU that uses this cache has changed the line, and may write it without
+/// asking. Never set in a cache that several CPUs use, nor is the next one.
+const CHANGED: u64 = 2;
+/// Bit 2: no other cache has the line. The one CPU that uses this cache may change it as soon as
+/// that is noted here.
+const ALONE: u64 = 4;
+/// The line is in the bits above.
+const LINE_SHIFT: u32 = 3;
+/// Bit 0 of a hand: no way of the set is free, as far as is known.
+const FULL: u32 = 1;
+/// The way that the hand is at is in the bits above.
+const HAND_SHIFT: u32 = 1;
+
+/// Tags in a word, a byte each.
+const TAGS: usize = 8;
+const TAG_BITS: usize = 8;
+const LOWEST_BITS: u64 = u64::MAX / 0xff;
+const HIGHEST_BITS: u64 = LOWEST_BITS << (TAG_BITS - 1);
+
+/// One cache of the last level. It includes the private caches of the CPUs that use it.
+#[derive(Debug)]
+pub(crate) struct Llc {
+    sets: Sets,
+    /// For each way eight bits that tell lines apart, so that eight ways are looked at at a time. A
+    /// change that meets another one of the same word may be lost: then the line is not found.
+    tags: Box<[AtomicU64]>,
+    /// Of each set.
+    tag_words: usize,
+    hands: Box<[AtomicU32]>,
+}
+
+/// A place for a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    way: usize,
+    /// What is there now.
+    word: u64,
+}
+
+impl Room {
+    /// The line that is there now.
+    #[inline]
+    pub(crate) fn leaves(self) -> Option<u64> {
+        line_of(self.word)
+    }
+}
+
+/// What a cache that one CPU uses alone knows of a line beyond that it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alone {
+    /// Nothing: others use this cache too, or have the line as well.
+    No,
+    /// No other cache has the line.
+    Yes,
+    /// The CPU has changed it.
+    Changed,
+}
+
+impl Alone {
+    #[inline]
+    fn bits(self) -> u64 {
+        match self {
+            Self::No => 0,
+            Self::Yes => ALONE,
+            Self::Changed => CHANGED,
+        }
+    }
+}
+
+/// A line that had to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Victim {
+    pub line: u64,
+    /// The one CPU that used this cache had changed it.
+    pub changed: bool,
+}
+
+impl Llc {
+    pub(crate) fn new(cache: &model::Cache) -> Self {
+        let sets = Sets::new(cache);
+        let hands = (0..sets.count()).map(|_| AtomicU32::new(0)).collect();
+        let tag_words = sets.ways().div_ceil(TAGS);
+        let tags = (0..sets.count() * tag_words).map(|_| AtomicU64::new(0)).collect();
+        Self { sets, tags, tag_words, hands }
+    }
+
+    pub(crate) fn lines(&self) -> usize {
+        self.sets.lines()
+    }
+
+    /// Brings the set of a line into the host's caches while there is other work.
+    #[inline]
+    pub(crate) fn prepare(&self, line: u64) {
+        prefetch::for_write(self.sets.of(line).as_ptr());
+    }
+
+    /// Notes that a line was used.
+    pub(crate) fn touch(&self, line: u64) {
+        if let Some(word) = self.word(line) {
+            note(word, word.load(Relaxed), USED);
+        }
+    }
+
+    /// An access of the one CPU that uses this cache. How it finds the line, after the access: it
+    /// may write what it has changed.
+    #[inline]
+    pub(crate) fn access(&self, line: u64, write: bool) -> Found {
+        let Some(word) = self.word(line) else { return Found::No };
+        let was = word.load(Relaxed);
+        let change = if write && was & ALONE != 0 { CHANGED } else { 0 };
+        note(word, was, USED | change);
+        if (was | change) & CHANGED == 0 { Found::Shared } else { Found::Writable }
+    }
+
+    /// The one CPU that uses this cache changes a line that it has, and nobody else any more.
+    pub(crate) fn change(&self, line: u64) {
+        if let Some(word) = self.word(line) {
+            word.store(line << LINE_SHIFT | USED | CHANGED, Relaxed);
+        }
+    }
+
+    /// Another cache gets the line too. Whether the one CPU that uses this cache has changed it.
+    pub(crate) fn share(&self, line: u64) -> bool {
+        let Some(word) = self.word(line) else { return false };
+        let was = word.load(Relaxed);
+        if was & (CHANGED | ALONE) != 0 {
+            word.store(was & !(CHANGED | ALONE), Relaxed);
+        }
+        was & CHANGED != 0
+    }
+
+    /// Looks for a place for a line. Others may look for one at the same time, and come to
+    /// the same.
+    #[inline]
+    pub(crate) fn room(&self, line: u64) -> Room {
+        let set = self.sets.of(line);
+        let hand = &self.hands[self.sets.index(line)];
+        let state = hand.load(Relaxed);
+        if state & FULL == 0 {
+            // What was taken out has left room.
+            if let Some(way) = set.iter().position(|way| way.load(Relaxed) == 0) {
+                return Room { way, word: 0 };
+            }
+        }
+        let mut way = (state >> HAND_SHIFT) as usize;
+        // Two rounds find a victim even when all were used, and others set bits meanwhile.
+        for _ in 0..2 * set.len() {
+            way = if way + 1 < set.len() { way + 1 } else { 0 };
+            let now = set[way].load(Relaxed);
+            if now & USED == 0 {
+                break;
+            }
+            set[way].store(now & !USED, Relaxed);
+        }
+        hand.store((way as u32) << HAND_SHIFT | FULL, Relaxed);
+        Room { way, word: set[way].load(Relaxed) }
+    }
+
+    /// Puts a line there.
+    #[inline]
+    pub(crate) fn insert_line(&self, line: u64, room: Room, alone: Alone) -> Option<Victim> {
+        let tags = &self.tags_of(line)[room.way / TAGS];
+        let shift = room.way % TAGS * TAG_BITS;
+        tags.store(tags.load(Relaxed) & !(0xff << shift) | tag(line) << shift, Relaxed);
+        let word = line << LINE_SHIFT | alone.bits();
+        let way = &self.sets.of(line)[room.way];
+        // Who comes to the same place at the same time must not miss that the other has been there;
+        // what one CPU uses alone nobody else puts anything into.
+        let left = match alone {
+            Alone::No => way.swap(word, Relaxed),
+            Alone::Yes | Alone::Changed => {
+                let left = way.load(Relaxed);
+                way.store(word, Relaxed);
+                left
+            }
+        };
+        line_of(left).map(|line| Victim { line, changed: left & CHANGED != 0 })
+    }
+
+    /// Takes a line out.
+    pub(crate) fn remove(&self, line: u64) {
+        if let Some(word) = self.word(line) {
+            word.store(0, Relaxed);
+            self.hands[self.sets.index(line)].fetch_and(!FULL, Relaxed);
+        }
+    }
+
+    /// Tags of a line's set.
+    #[inline]
+    fn tags_of(&self, line: u64) -> &[AtomicU64] {
+        &self.tags[self.sets.index(line) * self.tag_words..][..self.tag_words]
+    }
+
+    #[inline]
+    fn word(&self, line: u64) -> Option<&AtomicU64> {
+        let wanted = tag(line) * LOWEST_BITS;
+        for (i, tags) in self.tags_of(line).iter().enumerate() {
+            // A byte is 0 where the tag is the wanted one; such bytes, and some others beyond the
+            // first of them, get their highest bit (Warren, "Hacker's Delight", section 6-1).
+            let differ = tags.load(Relaxed) ^ wanted;
+            let mut equal = differ.wrapping_sub(LOWEST_BITS) & !differ & HIGHEST_BITS;
+            while equal != 0 {
+                let way = i * TAGS + equal.trailing_zeros() as usize / TAG_BITS;
+                let way = self.sets.of(line).get(way);
+                if let Some(word) = way.filter(|way| way.load(Relaxed) >> LINE_SHIFT == line) {
+                    return Some(word);
+                }
+                equal &= equal - 1;
+            }
+        }
+        None
+    }
+}
+
+/// Sets bits of a word that is known to have been like this: mostly it has them.
+#[inline]
+fn note(word: &AtomicU64, was: u64, bits: u64) {
+    if was & bits != bits {
+        word.store(was | bits, Relaxed);
+    }
+}
+
+/// What is kept of a line in a byte.
+#[inline]
+fn tag(line: u64) -> u64 {
+    line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS as usize - TAG_BITS)
+}
+
+/// The line of a word; `None` when that is empty.
+#[inline]
+fn line_of(word: u64) -> Option<u64> {
+    (word != 0).then_some(word >> LINE_SHIFT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> Llc {
+        Llc::new(&model::Cache {
+            bytes: 4 * 64,
+            ways: 4,
+            latency_cycles: 1.0,
+            cache_of_cpu: vec![0],
+        })
+    }
+
+    fn insert(cache: &Llc, line: u64) -> Option<u64> {
+        let room = cache.room(line);
+        let left = cache.insert_line(line, room, Alone::No).map(|victim| victim.line);
+        assert_eq!(left, room.leaves());
+        left
+    }
+
+    #[test]
+    fn what_was_used_stays() {
+        let cache = cache();
+        for line in 1..=4 {
+            assert_eq!(insert(&cache, line), None);
+        }
+        cache.touch(1);
+        let left: Vec<u64> = (5..=7).filter_map(|line| insert(&cache, line)).collect();
+        assert_eq!(left.len(), 3);
+        assert!(!left.contains(&1));
+    }
+
+    #[test]
+    fn the_right_to_write_comes_and_goes() {
+        let cache = cache();
+        assert_eq!(cache.access(7, true), Found::No);
+        cache.insert_line(7, cache.room(7), Alone::Changed);
+        assert_eq!(cache.access(7, true), Found::Writable);
+        assert!(cache.share(7));
+        assert_eq!(cache.access(7, true), Found::Shared);
+        assert!(!cache.share(7));
+        cache.change(7);
+        assert_eq!(cache.access(7, false), Found::Writable);
+    }
+
+    #[test]
+    fn who_has_a_line_alone_changes_it_when_he_writes_it() {
+        let cache = cache();
+        let put = || assert_eq!(cache.insert_line(7, cache.room(7), Alone::Yes), None);
+        put();
+        assert_eq!(cache.access(7, false), Found::Shared);
+        assert!(!cache.share(7));
+        assert_eq!(cache.access(7, true), Found::Shared, "another has it too");
+        cache.remove(7);
+        put();
+        assert_eq!(cache.access(7, true), Found::Writable);
+        assert_eq!(cache.access(7, false), Found::Writable);
+        (8..=10).for_each(|line| assert_eq!(insert(&cache, line), None));
+        let left = (11..=20).find_map(|line| {
+            cache.insert_line(line, cache.room(line), Alone::No).filter(|victim| victim.line == 7)
+        });
+        assert_eq!(left, Some(Victim { line: 7, changed: true }));
+    }
+
+    #[test]
+    fn what_was_taken_out_makes_room() {
+        let cache = cache();
+        (1..=4).for_each(|line| assert_eq!(insert(&cache, line), None));
+        assert!(insert(&cache, 5).is_some());
+        cache.remove(5);
+        assert_eq!(insert(&cache, 6), None);
+        assert!(insert(&cache, 7).is_some());
+    }
+
+    #[test]
+    fn who_comes_to_the_same_place_later_sends_the_first_away() {
+        let cache = cache();
+        let (one, two) = (cache.room(1), cache.room(2));
+        assert_eq!(cache.insert_line(1, one, Alone::No), None);
+        assert_eq!(cache.insert_line(2, two, Alone::No), Some(Victim { line: 1, changed: false }));
+    }
+}

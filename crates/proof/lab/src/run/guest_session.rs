@@ -1,0 +1,360 @@
+//! The session with a guest: boot, program, end; signals and time limits meanwhile.
+
+use std::io::{stderr, stdout};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use numapilot_lab_init::{Failure, Order, Report};
+use numapilot_sys::signals::SignalFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::boot_watchdog::{self, BootWatchdog};
+use super::machine::{Machine, Orders};
+use super::output::{self, Output};
+use super::reports::Reports;
+use super::terminal::{self, Terminal};
+use super::{Lab, Outcome, Request, Streams, implicit_includes, task};
+use crate::{LabError, image};
+
+/// What is passed on to the program.
+const SIGNALS: [i32; 6] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+/// How often signals are looked at while a reader is slow to take the last output.
+const GLANCE: Duration = Duration::from_millis(50);
+/// How long a guest may take to acknowledge a signal that asks its program to end. One that does
+/// next to nothing meanwhile hangs, and is ended sooner ([`BootWatchdog`]).
+const HEARING: Duration = Duration::from_secs(60);
+/// How long the last output may take on a terminal, where it has no end.
+const LAST_OF_TERMINAL: Duration = Duration::from_millis(200);
+
+/// A guest that hangs while it boots, as one in a hundred does on a busy host (the emulator loses
+/// an interrupt), is booted again, and so is one whose kernel dies meanwhile or whose
+/// emulator fails an assertion (`iotlb_to_section`: a CPU uses the map of devices while another
+/// changes it): so often in all, each time in its part of the limit.
+const BOOTS: u32 = 3;
+
+/// Boots, runs, ends.
+pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
+    let begun = Instant::now();
+    let mut signals = SIGNALS.to_vec();
+    signals.extend(matches!(request.streams, Streams::Terminal(_)).then_some(libc::SIGWINCH));
+    // Before the first thread is started.
+    let signals = SignalFd::open(&signals).map_err(LabError::host("receive signals"))?;
+    let task = task::from_request(request)?;
+    let mut include = image::to_include(&request.include)?;
+    include.extend(implicit_includes::for_task(&task));
+    let contents = image::Contents {
+        task: &task,
+        init: &lab.init,
+        own: &lab.own,
+        include: &include,
+        free_bytes: request.free_bytes,
+    };
+    let mut boots = 0;
+    loop {
+        boots += 1;
+        let disk = image::build(&contents)?;
+        let machine = Machine::start(lab, request, &disk)?;
+        drop(disk);
+        let booted_by = begun + request.boot_timeout * boots / BOOTS;
+        let mut run = Run::new(request, machine, &signals, [begun, booted_by])?;
+        // The last one has all the time that is left.
+        run.boot_watchdog = (boots < BOOTS).then(|| BootWatchdog::new(Instant::now()));
+        let end = run.until_end()?;
+        let again = run.started.is_none()
+            && boots < BOOTS
+            && match end {
+                End::Hung | End::Timeout => true,
+                End::Died => run.machine.has_lost_a_race()?,
+                End::Exited(_) | End::Failed(_) | End::Signal(_) => false,
+            };
+        if !again {
+            return Ok(Outcome { boots, ..run.conclude(end)? });
+        }
+    }
+}
+
+/// What ends a run.
+enum End {
+    Exited(u8),
+    Failed(Failure),
+    /// By a signal to this process.
+    Signal(i32),
+    Timeout,
+    /// While it booted, or once its program was asked to end.
+    Hung,
+    Died,
+}
+
+struct Run<'a> {
+    request: &'a Request,
+    machine: Machine,
+    signals: &'a SignalFd,
+    reports: Reports,
+    orders: Orders,
+    /// Those that are not read here, the program's input first: open until the machine ends,
+    /// because a guest takes a closed one for a host that is not there yet.
+    ports: Vec<UnixStream>,
+    outputs: Vec<Output>,
+    /// From the start of the program to its end.
+    terminal: Option<Terminal>,
+    begun: Instant,
+    booted_by: Instant,
+    /// Looked at until the program starts, when the guest may be booted again, and while a
+    /// signal is not acknowledged.
+    boot_watchdog: Option<BootWatchdog>,
+    started: Option<Instant>,
+    /// The signal that was passed on.
+    asked: Option<i32>,
+    /// Until when it is to be acknowledged, if it is not yet.
+    heard_by: Option<Instant>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        request: &'a Request,
+        mut machine: Machine,
+        signals: &'a SignalFd,
+        [begun, booted_by]: [Instant; 2],
+    ) -> Result<Self, LabError> {
+        let mut ports = std::mem::take(&mut machine.ports).into_iter();
+        let (Some(control), Some(stdin), Some(out), Some(err)) =
+            (ports.next(), ports.next(), ports.next(), ports.next())
+        else {
+            return Err(LabError::host("use the ports")(rustix::io::Errno::BADF));
+        };
+        let orders = || Orders::to(&control);
+        let mut outputs = Vec::new();
+        let mut ports = vec![stdin];
+        match request.streams {
+            Streams::Terminal(_) => ports.extend([out, err]),
+            Streams::Pipes => {
+                outputs.push(Output::copy(out, &stdout(), false, orders()?)?);
+                outputs.push(Output::copy(err, &stderr(), true, orders()?)?);
+            }
+        }
+        let orders = orders()?;
+        let reports = Reports::of(control);
+        Ok(Self {
+            request,
+            machine,
+            signals,
+            reports,
+            orders,
+            ports,
+            outputs,
+            terminal: None,
+            begun,
+            booted_by,
+            boot_watchdog: None,
+            started: None,
+            asked: None,
+            heard_by: None,
+        })
+    }
+
+    fn until_end(&mut self) -> Result<End, LabError> {
+        loop {
+            let now = Instant::now();
+            let left = self.deadline().map(|at| at.saturating_duration_since(now));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(if self.heard_by.is_some_and(|at| now >= at) {
+                    End::Hung
+                } else {
+                    End::Timeout
+                });
+            }
+            if self.hangs(now) {
+                return Ok(End::Hung);
+            }
+            let glance = self.boot_watchdog.map(|_| boot_watchdog::GLANCE);
+            let limit = left.into_iter().chain(glance).min();
+            let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+            let sources = [
+                self.reports.as_fd(),
+                self.signals.as_fd(),
+                self.machine.pidfd.as_fd(),
+                // Without a terminal nobody wants out of it: its place holds one of the others.
+                self.terminal.as_ref().map_or(self.machine.pidfd.as_fd(), Terminal::out),
+            ];
+            let mut fds = sources.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            match poll(&mut fds, limit.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(LabError::host("wait for the guest")(error)),
+            }
+            let [report, signal, ended, out] = fds.map(|fd| !fd.revents().is_empty());
+            if report && let Some(end) = self.listen()? {
+                return Ok(end);
+            }
+            if signal && let Some(end) = self.pass_on()? {
+                return Ok(end);
+            }
+            if ended {
+                return Ok(End::Died);
+            }
+            if out {
+                return Ok(End::Signal(libc::SIGKILL));
+            }
+        }
+    }
+
+    /// Whether the guest has stopped before the program started, or before it heard that the
+    /// program is to end.
+    fn hangs(&mut self, now: Instant) -> bool {
+        let busy = self.boot_watchdog.and_then(|_| self.machine.busy());
+        self.boot_watchdog
+            .as_mut()
+            .zip(busy)
+            .is_some_and(|(watchdog, busy)| watchdog.is_lost(now, busy))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.started {
+            None => Some(self.booted_by),
+            Some(at) => {
+                let timeout = self.request.timeout.map(|limit| at + limit);
+                timeout.into_iter().chain(self.heard_by).min()
+            }
+        }
+    }
+
+    /// Takes the reports that are there.
+    fn listen(&mut self) -> Result<Option<End>, LabError> {
+        let open = self.reports.read().map_err(LabError::host("hear from the guest"))?;
+        while let Some(report) = self.reports.next() {
+            match report {
+                Ok(Report::Started) if self.started.is_some() => {}
+                Ok(Report::Started) => self.start()?,
+                Ok(Report::Heard) => (self.heard_by, self.boot_watchdog) = (None, None),
+                Ok(Report::Exited(status)) => return Ok(Some(End::Exited(status))),
+                Ok(Report::Failed(failure)) => return Ok(Some(End::Failed(failure))),
+                Err(what) => return Ok(Some(End::Failed(Failure { errno: 0, what }))),
+            }
+        }
+        // At its end the port says nothing more; QEMU's own end tells why.
+        Ok((!open).then_some(End::Died))
+    }
+
+    /// The program runs: what is typed is for it from now on.
+    fn start(&mut self) -> Result<(), LabError> {
+        self.started = Some(Instant::now());
+        self.boot_watchdog = None;
+        if let Some(port) = self.machine.terminal.take() {
+            let (terminal, output) = Terminal::connect(port)?;
+            self.terminal = Some(terminal);
+            self.outputs.push(output);
+        } else {
+            output::feed(&self.ports[0])?;
+        }
+        Ok(())
+    }
+
+    /// Signals go to the program; one before it runs, or a second one, ends the machine.
+    fn pass_on(&mut self) -> Result<Option<End>, LabError> {
+        while let Some(arrived) = self.signals.next().map_err(LabError::host("receive signals"))? {
+            let signal = arrived.signal;
+            if signal == libc::SIGWINCH {
+                if let Some(size) = terminal::size() {
+                    self.orders.send(Order::Size(size));
+                }
+                continue;
+            }
+            let asks_to_end = asks_to_end(signal);
+            if asks_to_end && (self.started.is_none() || self.asked.is_some()) {
+                return Ok(Some(End::Signal(signal)));
+            }
+            self.orders.send(Order::Signal(signal));
+            if asks_to_end {
+                let now = Instant::now();
+                (self.heard_by, self.boot_watchdog) =
+                    (Some(now + HEARING), Some(BootWatchdog::new(now)));
+            }
+            self.asked = self.asked.or(asks_to_end.then_some(signal));
+        }
+        Ok(None)
+    }
+
+    /// Waits until whoever reads ours has all output of the program; the signal that ended
+    /// the wait.
+    fn drain(&mut self) -> Result<Option<i32>, LabError> {
+        if self.terminal.is_some() {
+            self.outputs.iter().for_each(|output| {
+                output.wait(LAST_OF_TERMINAL);
+            });
+            return Ok(None);
+        }
+        for output in &self.outputs {
+            while !output.wait(GLANCE) {
+                let arrived = self.signals.next().map_err(LabError::host("receive signals"))?;
+                if let Some(arrived) = arrived.filter(|arrived| asks_to_end(arrived.signal)) {
+                    return Ok(Some(arrived.signal));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn conclude(mut self, mut end: End) -> Result<Outcome, LabError> {
+        let now = Instant::now();
+        let started = self.started.unwrap_or(now);
+        let mut outcome = Outcome {
+            status: 0,
+            boots: 1,
+            boot: started.saturating_duration_since(self.begun),
+            wall: now.saturating_duration_since(started),
+            report: None,
+        };
+        if let End::Exited(_) = end
+            && let Some(signal) = self.drain()?
+        {
+            end = End::Signal(signal);
+        }
+        let console = || self.machine.console.last_lines();
+        match end {
+            End::Exited(status) => {
+                outcome.status = status;
+                outcome.report = self.machine.end()?;
+            }
+            End::Signal(signal) => {
+                outcome.status = u8::try_from(128 + signal).unwrap_or(u8::MAX);
+                drop(self.machine);
+            }
+            End::Failed(failure) => return Err(self.failed(failure)),
+            End::Timeout | End::Hung => {
+                return Err(match (self.started, self.request.timeout) {
+                    (Some(_), _) if matches!(end, End::Hung) => {
+                        LabError::GuestHangs { console: console() }
+                    }
+                    (Some(_), Some(limit)) => {
+                        LabError::Timeout { seconds: limit.as_secs_f64(), console: console() }
+                    }
+                    _ => {
+                        let seconds = self.request.boot_timeout.as_secs();
+                        LabError::BootTimeout { seconds, console: console() }
+                    }
+                });
+            }
+            End::Died => return Err(self.machine.post_mortem()),
+        }
+        Ok(outcome)
+    }
+
+    fn failed(&self, failure: Failure) -> LabError {
+        let program = self.request.command.first().map(|p| p.to_string_lossy().into_owned());
+        let program = program.unwrap_or_default();
+        match failure.errno {
+            libc::ENOENT => LabError::NoProgram { program, searched: failure.what },
+            0 => LabError::GuestFailed {
+                what: failure.what,
+                console: self.machine.console.last_lines(),
+            },
+            _ => LabError::NotExecutable { program, why: failure.what },
+        }
+    }
+}
+
+/// Whether a signal asks a program to end, rather than tells it something.
+fn asks_to_end(signal: i32) -> bool {
+    !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2 | libc::SIGWINCH)
+}

@@ -1,0 +1,101 @@
+//! Names are the field's: words that stood for its terms once do not come back.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use numapilot_source_rules::files::{rust_files, workspace};
+use numapilot_source_rules::tokens::{is_name, tokens};
+
+/// Words that name nothing any more, each with the term that does. Words are compared in lower
+/// case; one with a blank stands for parts that follow each other in a name.
+const RETIRED: [(&str, &str); 26] = [
+    ("agenda", "trial queue"),
+    ("besides", "implicit includes"),
+    ("carrier", "controllers and links"),
+    ("carriers", "controllers and links"),
+    ("contest", "benchmark run, contended lines"),
+    ("contests", "benchmark runs, contended lines"),
+    ("contestant", "candidate"),
+    ("contestants", "candidates"),
+    ("conversation", "guest session"),
+    ("crew", "pinned threads, client pool, external pinner"),
+    ("crowding", "convoy"),
+    ("cure", "mitigation"),
+    ("cures", "mitigations"),
+    ("gifts", "objects to share"),
+    ("hoard", "overflow"),
+    ("illness", "pathology"),
+    ("ledger", "CPU-occupancy table"),
+    ("manned", "thread nodes"),
+    ("pulse", "boot watchdog"),
+    ("residence", "migration cooldown"),
+    ("seat", "CPU slot, CPU assignment"),
+    ("seats", "CPU slots, CPU assignment"),
+    ("shelf", "depot shard"),
+    ("sit down", "pin"),
+    ("stand up", "unpin"),
+    ("surroundings", "run context"),
+];
+
+/// Folders whose names still have such words.
+const EXEMPT: [&str; 1] = ["crates/cli"];
+
+/// The words of a name: `sit_down`, `SitDown` and `SIT_DOWN` have the same.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut before = '_';
+    for c in name.chars() {
+        if c != '_' {
+            if before == '_' || (c.is_uppercase() && !before.is_uppercase()) {
+                words.push(String::new());
+            }
+            words.last_mut().unwrap().extend(c.to_lowercase());
+        }
+        before = c;
+    }
+    words
+}
+
+/// The retired words of a name.
+fn retired_words(name: &str) -> Vec<String> {
+    let words = words(name);
+    let is_there = |retired: &str| {
+        let parts: Vec<&str> = retired.split(' ').collect();
+        words.windows(parts.len()).any(|some| some == parts)
+    };
+    let found = RETIRED.iter().filter(|(retired, _)| is_there(retired));
+    found.map(|(retired, term)| format!("{name}: '{retired}' is {term}")).collect()
+}
+
+#[test]
+fn no_name_has_a_retired_word() {
+    let root = workspace();
+    let (mut checked, mut found) = (0, BTreeSet::new());
+    for path in rust_files(&root.join("crates")).unwrap() {
+        let file = path.strip_prefix(&root).unwrap().display().to_string();
+        if EXEMPT.iter().any(|folder| file.starts_with(folder)) || file.ends_with("tests/words.rs")
+        {
+            continue;
+        }
+        checked += 1;
+        let text = fs::read_to_string(&path).unwrap();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        let names = tokens(&text).into_iter().filter(|token| is_name(token));
+        let wrong = names.chain([stem]).flat_map(retired_words);
+        found.extend(wrong.map(|wrong| format!("{file}: {wrong}")));
+    }
+    assert!(checked > 400, "only {checked} files were found");
+    assert!(found.is_empty(), "{}", found.into_iter().collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_retired_word_is_seen_in_every_form_of_a_name() {
+    for name in ["seat", "CpuSeat", "NO_SEAT", "take_seats", "sit_down", "SitDown"] {
+        assert_eq!(retired_words(name).len(), 1, "{name}");
+    }
+    for name in ["seating", "stands", "sit_here", "procure", "cpu_slot", "crewed"] {
+        assert!(retired_words(name).is_empty(), "{name}");
+    }
+}

@@ -1,0 +1,322 @@
+//! Runs every test under every allocator, round by round.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use numapilot_place::effect::{Effect, Observer, Seen};
+use numapilot_place::{Options, PlaceError, Plan, Running, prepare};
+use numapilot_topology::Machine;
+use numapilot_tune::evidence::Failure;
+use numapilot_tune::run::{Execution, RunContext, RunError, execute, last_number, stdin};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use crate::candidates::Candidate;
+use crate::files::Ready;
+
+/// What is run, and how often.
+#[derive(Debug)]
+pub struct BenchmarkRun<'a> {
+    /// Machine that plans are resolved against.
+    pub machine: &'a Machine,
+    /// Tests.
+    pub tests: &'a [Ready],
+    /// Allocators.
+    pub candidates: &'a [Candidate],
+    /// Runs of each test under each allocator.
+    pub rounds: u32,
+    /// When a run is ended.
+    pub timeout: Duration,
+    /// Working directory of the programs.
+    pub directory: &'a Path,
+    /// Source of the order within a round.
+    pub seed: u64,
+    /// Ends the run when it becomes true.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// One run: indices into tests and candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// From 0.
+    pub round: u32,
+    /// Which test.
+    pub test: usize,
+    /// Under which allocator.
+    pub candidate: usize,
+}
+
+/// A run that was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// What was run.
+    pub order: Order,
+    /// What it used, or why that does not count.
+    pub outcome: Result<Figures, Failure>,
+}
+
+/// What a run used. Times are per unit of work where the test says what that is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// CPU time of the program, user and system, in seconds.
+    pub cpu_seconds: f64,
+    /// Of this, in the kernel.
+    pub system_seconds: f64,
+    /// Wall time, in seconds.
+    pub wall_seconds: f64,
+    /// Peak of resident memory.
+    pub peak_rss_bytes: u64,
+    /// Resident memory over requested memory, where the program printed it.
+    pub rss_per_requested: Option<f64>,
+    /// Page faults, per unit of work.
+    pub page_faults: f64,
+    /// Context switches, per unit of work.
+    pub context_switches: f64,
+    /// Whether the allocator was seen in the running program; `false` when the program
+    /// ended before anybody could look.
+    pub is_verified: bool,
+}
+
+/// Told about the progress.
+pub trait Watcher {
+    /// Before a run; `done` of about `total` runs were made.
+    fn before(&mut self, order: Order, done: usize, total: usize);
+    /// After a run.
+    fn after(&mut self, run: &Run);
+}
+
+/// All runs, and whether the user ended it before all of them were made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Runs {
+    /// In the order made.
+    pub runs: Vec<Run>,
+    /// Whether it was interrupted.
+    pub is_interrupted: bool,
+}
+
+impl BenchmarkRun<'_> {
+    /// Makes all runs. A test that fails under an allocator is not run under it again.
+    ///
+    /// # Errors
+    /// [`RunError`] when nothing can be run here; a program that fails is no error.
+    pub fn run(&self, watcher: &mut impl Watcher) -> Result<Runs, RunError> {
+        let mut rng = StdRng::seed_from_u64(self.seed);
+        let mut made = Runs::default();
+        let mut out: Vec<(usize, usize)> = Vec::new();
+        for round in 0..self.rounds {
+            for test in 0..self.tests.len() {
+                let mut turn: Vec<usize> = (0..self.candidates.len()).collect();
+                turn.shuffle(&mut rng);
+                turn.retain(|&candidate| !out.contains(&(test, candidate)));
+                for candidate in turn {
+                    let order = Order { round, test, candidate };
+                    watcher.before(order, made.runs.len(), self.total(round, &out));
+                    let outcome = match self.one(order) {
+                        Err(RunError::Interrupted) => {
+                            made.is_interrupted = true;
+                            return Ok(made);
+                        }
+                        outcome => outcome?,
+                    };
+                    if outcome.is_err() {
+                        out.push((test, candidate));
+                    }
+                    let run = Run { order, outcome };
+                    watcher.after(&run);
+                    made.runs.push(run);
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// Runs there will be, given what has failed by this round.
+    fn total(&self, round: u32, out: &[(usize, usize)]) -> usize {
+        let all = self.rounds as usize * self.tests.len() * self.candidates.len();
+        all - out.len() * (self.rounds - 1 - round) as usize
+    }
+
+    fn one(&self, order: Order) -> Result<Result<Figures, Failure>, RunError> {
+        let test = &self.tests[order.test];
+        let plan =
+            Plan { allocator: self.candidates[order.candidate].choice.clone(), ..Plan::default() };
+        // Strict: a run without the allocator would mislead. The group of its own lets a
+        // time limit end all of the program's processes.
+        let options = Options { strict: true, new_group: true };
+        let prepared = match prepare(&plan, self.machine, &test.command, &options) {
+            Ok(prepared) => prepared,
+            Err(error) => return not_applied(error),
+        };
+        let context = RunContext {
+            stdin: stdin(test.stdin.as_deref(), "input")?,
+            directory: Some(self.directory),
+            timeout: Some(self.timeout),
+            interrupted: self.interrupted,
+        };
+        let mut observer = None;
+        let expected = prepared.expected();
+        let watch = |running: &Running| {
+            // Without a thread the run counts as one in which nothing was seen.
+            observer = Observer::start(expected, running.pid(), |_| {}).ok();
+        };
+        let execution = match execute(&prepared, context, watch) {
+            Ok(execution) => execution,
+            Err(RunError::Start(error)) => return not_applied(error),
+            Err(error) => return Err(error),
+        };
+        let seen = observer.map(Observer::finish);
+        Ok(self.figures(test, &execution, seen.as_deref()))
+    }
+
+    fn figures(
+        &self,
+        test: &Ready,
+        execution: &Execution,
+        seen: Option<&[Seen]>,
+    ) -> Result<Figures, Failure> {
+        if let Some(failure) = execution.failure() {
+            return Err(failure);
+        }
+        if let Some(note) = seen.into_iter().flatten().find_map(Seen::note) {
+            return Err(Failure::NotApplied(note.to_string()));
+        }
+        let work = match &test.work {
+            None => 1.0,
+            Some(work) => last_number(work, &execution.text, None)
+                .map_err(|error| Failure::NoFigure(error.to_string()))?,
+        };
+        let memory = test.memory.as_ref();
+        let finished = &execution.finished;
+        let usage = &finished.usage;
+        let switches = usage.voluntary_switches + usage.involuntary_switches;
+        // Counts far below 2^52.
+        let per_work = |count: u64| count as f64 / work;
+        Ok(Figures {
+            cpu_seconds: (usage.user + usage.system).as_secs_f64() / work,
+            system_seconds: usage.system.as_secs_f64() / work,
+            wall_seconds: finished.wall.as_secs_f64() / work,
+            peak_rss_bytes: execution.peak_rss_bytes,
+            // A program that requests too little to tell prints no number.
+            rss_per_requested: memory.and_then(|m| last_number(m, &execution.text, None).ok()),
+            page_faults: per_work(usage.minor_faults + usage.major_faults),
+            context_switches: per_work(switches),
+            is_verified: seen.is_some_and(|seen| seen.iter().all(is_in_effect)),
+        })
+    }
+}
+
+fn is_in_effect(seen: &Seen) -> bool {
+    matches!(seen.effect, Effect::InEffect { .. })
+}
+
+/// An allocator that this program cannot have is listed; that is no reason to stop.
+fn not_applied<T>(error: PlaceError) -> Result<Result<T, Failure>, RunError> {
+    Ok(Err(Failure::NotApplied(error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::num::NonZeroUsize;
+
+    use numapilot_place::AllocatorChoice;
+    use regex::Regex;
+
+    use super::*;
+
+    struct Silent;
+
+    impl Watcher for Silent {
+        fn before(&mut self, _: Order, done: usize, total: usize) {
+            assert!(done < total, "{done} of {total}");
+        }
+        fn after(&mut self, _: &Run) {}
+    }
+
+    fn shell(name: &str, script: &str, work: Option<&str>) -> Ready {
+        Ready {
+            name: name.to_owned(),
+            command: ["sh", "-c", script].map(OsString::from).to_vec(),
+            stdin: None,
+            work: work.map(|text| Regex::new(text).unwrap()),
+            memory: Some(Regex::new(r"RSS (\S+)").unwrap()),
+            about: String::new(),
+            threads: NonZeroUsize::MIN,
+        }
+    }
+
+    fn candidate(name: &str, choice: AllocatorChoice) -> Candidate {
+        Candidate { name: name.to_owned(), choice, path: None, version: None }
+    }
+
+    fn run(tests: &[Ready], interrupted: bool) -> Runs {
+        let candidates = [
+            candidate("one", AllocatorChoice::Inherit),
+            candidate("two", AllocatorChoice::Inherit),
+            candidate("gone", AllocatorChoice::Path("/nonexistent.so".to_owned())),
+        ];
+        let benchmark = BenchmarkRun {
+            machine: &Machine::uniform(1, 1),
+            tests,
+            candidates: &candidates,
+            rounds: 3,
+            timeout: Duration::from_secs(1),
+            directory: Path::new("/"),
+            seed: 1,
+            interrupted: &AtomicBool::new(interrupted),
+        };
+        benchmark.run(&mut Silent).unwrap()
+    }
+
+    #[test]
+    fn every_round_has_every_pair_once() {
+        let made = run(&[shell("a", "exit 0", None), shell("b", "exit 0", None)], false);
+        assert!(!made.is_interrupted);
+        for round in 0..3 {
+            for test in 0..2 {
+                let of = |c| {
+                    let order = Order { round, test, candidate: c };
+                    made.runs.iter().filter(|run| run.order == order).count()
+                };
+                // The allocator that is not there fails once and is out.
+                assert_eq!([of(0), of(1), of(2)], [1, 1, usize::from(round == 0)]);
+            }
+        }
+        let failures = made.runs.iter().filter_map(|run| run.outcome.as_ref().err());
+        for failure in failures {
+            assert!(matches!(failure, Failure::NotApplied(text) if text.contains("/nonexistent")));
+        }
+    }
+
+    #[test]
+    fn what_fails_is_listed_and_stops_nothing() {
+        let tests = [
+            shell("dies", "kill -SEGV $$", None),
+            shell("hangs", "sleep 60", None),
+            shell("silent", "echo none", Some(r"(\d+) ops")),
+            shell("works", "echo 4 ops; echo RSS 1.5", Some(r"(\d+) ops")),
+        ];
+        let made = run(&tests, false);
+        let of_one = |test: usize| {
+            let mut runs = made.runs.iter();
+            runs.find(|run| run.order.test == test && run.order.candidate == 0).unwrap()
+        };
+        assert_eq!(of_one(0).outcome, Err(Failure::Signal(11)));
+        assert_eq!(of_one(1).outcome, Err(Failure::Timeout));
+        assert!(matches!(&of_one(2).outcome, Err(Failure::NoFigure(_))));
+        let figures = of_one(3).outcome.clone().unwrap();
+        assert!(figures.peak_rss_bytes > 100 << 10, "{figures:?}");
+        assert!(figures.wall_seconds > 0.0 && figures.page_faults > 0.0);
+        assert_eq!(figures.rss_per_requested, Some(1.5));
+    }
+
+    #[test]
+    fn an_interruption_keeps_what_was_made() {
+        let made = run(&[shell("a", "sleep 60", None)], true);
+        assert!(made.is_interrupted);
+        // Only the allocator that is not there has an outcome without running anything.
+        assert!(made.runs.iter().all(|run| run.order.candidate == 2));
+    }
+}
