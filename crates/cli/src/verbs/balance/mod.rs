@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use numapilot_balance::Agents;
+use numapilot_cli_kit::file;
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_cli_kit::units;
 use numapilot_observe::pmu::Attach;
 use numapilot_observe::source::Source;
 use numapilot_observe::{AutoNuma, Tree};
@@ -28,9 +31,7 @@ use self::options::Decision;
 use self::output::Output;
 use self::session::Session;
 use super::run::{announce, finish};
-use crate::file;
 use crate::sink::Sink;
-use crate::terminal::Terminal;
 use crate::verbs::processes;
 
 /// What this is called where other runs see it.
@@ -59,7 +60,7 @@ pub struct Args {
 
     /// Balance running processes and what descends from them, until they end or Ctrl-C.
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
-          value_parser = crate::units::whole::<i32>(1..))]
+          value_parser = units::whole::<i32>(1..))]
     pid: Vec<i32>,
 
     #[command(flatten)]
@@ -78,7 +79,7 @@ pub struct Args {
     output: Option<PathBuf>,
 
     /// How often to decide.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::units::duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     interval: Duration,
 
     #[command(flatten)]

@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use numapilot_balance::Setup;
 use numapilot_balance::adaptive::Settings;
 use numapilot_balance::paper::Spread;
+use numapilot_cli_kit::units;
 
 /// The two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,7 +41,7 @@ pub struct Decision {
     seed: u64,
 
     /// In default mode: the most that is moved in a second.
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = crate::units::size)]
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = units::size)]
     budget: u64,
 }
 

@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 use numapilot_balance::{
     Interval, MemoryError, Metrics, Obstacle, Order, Page, Replicable, State, Why,
 };
+use numapilot_cli_kit::terminal::{self, Terminal};
 use numapilot_observe::source::{PassedOver, Source};
 use numapilot_place::journal::Change;
 use serde::Serialize;
 
 use crate::sink::Sink;
-use crate::terminal::{self, Terminal};
 
 /// A line of JSON.
 #[derive(Debug, Serialize)]

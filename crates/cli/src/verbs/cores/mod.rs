@@ -12,6 +12,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use numapilot_cli_kit::file::{Existing, check, put};
+use numapilot_cli_kit::program::OWN_FAILURE;
+use numapilot_cli_kit::terminal::{Terminal, plural};
+use numapilot_cli_kit::units;
 use numapilot_cores::net::{Net, Run};
 use numapilot_cores::{Daemon, chain};
 use numapilot_observe::Tree;
@@ -22,9 +26,6 @@ use self::options::Decision;
 use self::output::Output;
 use self::picture::{Panel, draw};
 use super::run::finish;
-use crate::OWN_FAILURE;
-use crate::file::{Existing, check, put};
-use crate::terminal::{Terminal, plural};
 use crate::verbs::processes;
 
 /// Below this a tick measures nothing but noise.
@@ -50,12 +51,12 @@ pub struct Args {
 
     /// Control running processes, each with what descends from it, until they end or Ctrl-C.
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
-          value_parser = crate::units::whole::<i32>(1..))]
+          value_parser = units::whole::<i32>(1..))]
     pid: Vec<i32>,
 
     /// With -p: part of each process in what is scarce, relative to the others.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "pid",
-          value_parser = crate::units::whole::<u32>(1..=10_000))]
+          value_parser = units::whole::<u32>(1..=10_000))]
     weight: Vec<u32>,
 
     #[command(flatten)]
@@ -63,7 +64,7 @@ pub struct Args {
 
     /// How often to decide.
     #[arg(id = "interval", long = "tick", value_name = "TIME", default_value = "100ms",
-          value_parser = crate::units::duration)]
+          value_parser = units::duration)]
     tick: Duration,
 
     #[command(flatten)]
@@ -71,7 +72,7 @@ pub struct Args {
 
     /// How long a COMMAND keeps all cores: it counts them when it makes its threads.
     #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "pid",
-          value_parser = crate::units::span)]
+          value_parser = units::span)]
     startup: Duration,
 
     /// Print what would be done and do nothing.

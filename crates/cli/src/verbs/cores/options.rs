@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use clap::ValueEnum;
+use numapilot_cli_kit::units;
 use numapilot_cores::Settings;
 use numapilot_cores::actuator::Way;
 use numapilot_cores::decide::{Band, Controller, Paper, Thresholds};
@@ -95,19 +96,19 @@ pub struct Decision {
     placement: Option<Placement>,
 
     /// Utilisation in percent at which cores are taken; by default 45, in paper mode 10.
-    #[arg(long, value_name = "PERCENT", value_parser = crate::units::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     thmin: Option<f64>,
 
     /// Utilisation in percent at which cores are given; by default 70.
-    #[arg(long, value_name = "PERCENT", value_parser = crate::units::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     thmax: Option<f64>,
 
     /// Fewest cores of a target.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::units::whole::<u32>(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = units::whole::<u32>(1..))]
     min: u32,
 
     /// Most cores of a target; by default all that it may use.
-    #[arg(long, value_name = "N", value_parser = crate::units::whole::<u32>(1..))]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u32>(1..))]
     max: Option<u32>,
 
     /// How to hold a target on its cores.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_cli_kit::terminal::{self, Terminal, plural};
 use numapilot_cores::decide::{Load, Why};
 use numapilot_cores::net::{Transition, Verdict};
 use numapilot_cores::{Added, CoresError, Left, Report, chain};
@@ -10,7 +11,6 @@ use serde::Serialize;
 
 use super::picture::Point;
 use crate::sink::Sink;
-use crate::terminal::{self, Terminal, plural};
 
 /// A target's tick.
 #[derive(Serialize)]

@@ -1,7 +1,7 @@
 //! Load as a line, cores as bars: prt-pro figure 2b.
 
-use crate::axis::LinearAxis;
-use crate::svg::{Area, Svg};
+use numapilot_cli_kit::axis::LinearAxis;
+use numapilot_cli_kit::svg::{Area, Svg};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 180.0;

@@ -5,7 +5,6 @@
 
 mod effects;
 mod per_node;
-mod plan;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -14,12 +13,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
+use numapilot_cli_kit::plan_args::PlanArgs;
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::journal::Setting;
 use numapilot_place::{Finished, Options, Plan, Prepared, Supervisor, Targets, prepare_targets};
 
-use crate::terminal::Terminal;
 use crate::verbs::processes;
-pub use plan::{PlanArgs, Variable, load_profile};
 
 /// Arguments of `run`.
 #[derive(clap::Args)]

@@ -8,15 +8,15 @@ use std::process::ExitCode;
 use std::thread::{self, JoinHandle};
 
 use anyhow::bail;
+use numapilot_cli_kit::plan_args::Variable;
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::{
     MemoryMode, MemoryPolicy, Options, PlaceError, Plan, Prepared, Reach, Supervisor,
     prepare as prepare_plan,
 };
 use numapilot_topology::{Machine, NodeId};
 
-use super::Variable;
 use super::effects::Watch;
-use crate::terminal::Terminal;
 
 /// What is replaced by the number of the node.
 const PLACEHOLDER: &[u8] = b"{node}";

@@ -15,6 +15,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use numapilot_cli_kit::plan_args::load_profile;
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_cli_kit::units;
 use numapilot_observe::{Observation, Session};
 use numapilot_place::effect::Observer;
 use numapilot_place::{Note, Options, Plan, Prepared, Supervisor, prepare};
@@ -24,9 +27,7 @@ use numapilot_topology::Machine;
 use self::output::{Form, Output, Report};
 use self::watch::{Watch, Watched};
 use super::run::announce;
-use crate::terminal::Terminal;
 use crate::verbs::processes;
-use crate::verbs::run::load_profile;
 
 /// Arguments of `stat`.
 #[derive(clap::Args)]
@@ -37,11 +38,11 @@ numapilot stat [OPTIONS] COMMAND...
 pub struct Args {
     /// Repeat the run N times; figures become means, with the standard deviation of the runs.
     #[arg(short = 'r', long = "repeat", value_name = "N", default_value_t = 1,
-          value_parser = crate::units::whole::<u32>(1..=10_000), conflicts_with_all = ["pid", "all_cpus"])]
+          value_parser = units::whole::<u32>(1..=10_000), conflicts_with_all = ["pid", "all_cpus"])]
     repeat: u32,
     /// Also print the figures of every MS milliseconds.
     #[arg(short = 'I', long = "interval-print", value_name = "MS",
-          value_parser = crate::units::whole::<u64>(10..))]
+          value_parser = units::whole::<u64>(10..))]
     interval: Option<u64>,
     /// Write the figures to FILE.
     #[arg(short = 'o', long, value_name = "FILE")]
@@ -61,13 +62,13 @@ pub struct Args {
     /// Observe running processes and what descends from them, until they end, Ctrl-C,
     /// --timeout, or until the command ends.
     #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
-          value_parser = crate::units::whole::<i32>(1..))]
+          value_parser = units::whole::<i32>(1..))]
     pid: Vec<i32>,
     /// Observe the whole machine, until Ctrl-C, --timeout, or until the command ends.
     #[arg(short = 'a', long)]
     all_cpus: bool,
     /// End after this time, as 90, 90s or 2m; a program that was started here is ended, too.
-    #[arg(long, value_name = "TIME", value_parser = crate::units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
     timeout: Option<Duration>,
     /// Run the command under the plan of a profile (see run, tune).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "all_cpus"])]

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context;
+use numapilot_cli_kit::file;
+use numapilot_cli_kit::settle::held_settings;
+use numapilot_cli_kit::terminal::{Terminal, is_broken_pipe};
 use numapilot_observe::{Metric, Observation, Session, Summary};
 use numapilot_place::journal::Holder;
 use serde::Serialize;
 
 use super::table;
-use crate::file;
-use crate::settle::held_settings;
 use crate::sink::Sink;
-use crate::terminal::{Terminal, is_broken_pipe};
 
 /// What was observed and how, beside the figures themselves.
 #[derive(Debug, Default, Serialize)]

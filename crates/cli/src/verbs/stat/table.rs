@@ -7,16 +7,9 @@ use numapilot_observe::metric::{Kind, Unit};
 use numapilot_observe::{Metric, Observation, Summary};
 use numapilot_place::journal::Holder;
 
-use crate::terminal::{bytes, printable, seconds, table, wrap};
+use numapilot_cli_kit::columns::{COMMENT, NAME, NOT_SUPPORTED, VALUE, grouped, percent};
+use numapilot_cli_kit::terminal::{bytes, printable, seconds, table, wrap};
 
-/// What stands for a figure that could not be had.
-pub const NOT_SUPPORTED: &str = "<not supported>";
-/// Width of the column of values.
-pub const VALUE: usize = 17;
-/// Width of the column of names.
-pub const NAME: usize = 22;
-/// Width of the column of comments.
-pub const COMMENT: usize = 26;
 /// Reasons are wrapped here: what a terminal has at least.
 const WIDTH: usize = 80;
 
@@ -139,25 +132,6 @@ fn show(metric: Metric, value: f64) -> String {
         Unit::Count => grouped(value),
         Unit::Ratio => percent(value),
     }
-}
-
-pub fn percent(ratio: f64) -> String {
-    format!("{:.1} %", ratio * 100.0)
-}
-
-/// `1,234,567`; the mean of few events keeps a decimal.
-pub fn grouped(value: f64) -> String {
-    let decimals = if value.fract() != 0.0 && value < 100.0 { 1 } else { 0 };
-    let text = format!("{value:.decimals$}");
-    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), ""), |(w, f)| (w, f));
-    let mut out = String::new();
-    for (i, digit) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if fraction.is_empty() { out } else { format!("{out}.{fraction}") }
 }
 
 fn comment(metric: Metric, figures: &Observation) -> Option<String> {
@@ -292,15 +266,6 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(grouped(0.0), "0");
-        assert_eq!(grouped(999.0), "999");
-        assert_eq!(grouped(1_234_567.0), "1,234,567");
-        assert_eq!(grouped(77.333), "77.3");
-        assert_eq!(grouped(1000.5), "1,000");
-    }
 
     #[test]
     fn names_lose_the_unit_that_stands_with_the_value() {

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use numapilot_cli_kit::terminal::{
+    BAD, BOLD, DIM, GOOD, WARN, bytes, plural, printable, seconds, wrap,
+};
 use numapilot_observe::Metric;
 
 use super::state::{Known, Link, Node, Region, State};
-use crate::terminal::{BAD, BOLD, DIM, GOOD, WARN, bytes, plural, printable, seconds, wrap};
 
 /// What stands for a figure that could not be had.
 const NOT_SUPPORTED: &str = "<not supported>";

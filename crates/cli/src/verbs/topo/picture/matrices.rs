@@ -1,9 +1,9 @@
 //! Matrices beside the nodes: row = the CPUs of a node, column = the memory of a node.
 
+use numapilot_cli_kit::svg::{Area, Svg, text_width};
 use numapilot_topology::Machine;
 
 use super::LINE;
-use crate::svg::{Area, Svg, text_width};
 
 const CELL: f64 = 24.0;
 

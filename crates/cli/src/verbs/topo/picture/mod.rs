@@ -11,16 +11,12 @@
 //!  what the lines mean, where the figures are from
 //! ```
 
-mod layout;
 mod matrices;
 mod nodes;
 
-pub use layout::places;
-pub use nodes::{Curve, curve, pull};
+use numapilot_cli_kit::svg::{Svg, text_width};
+use numapilot_cli_kit::terminal::{bytes, plural};
 use numapilot_topology::Machine;
-
-use crate::svg::{Svg, text_width};
-use crate::terminal::{bytes, plural};
 
 const MARGIN: f64 = 24.0;
 const LINE: f64 = 20.0;
@@ -96,7 +92,7 @@ mod tests {
     use super::*;
 
     /// Every text's box, from the document itself.
-    fn texts(document: &str) -> Vec<(String, crate::svg::Area)> {
+    fn texts(document: &str) -> Vec<(String, numapilot_cli_kit::svg::Area)> {
         let attribute = |tag: &str, key: &str| {
             let start = tag.find(&format!(" {key}=\"")).unwrap() + key.len() + 3;
             tag[start..].split('"').next().unwrap().to_owned()
@@ -121,8 +117,12 @@ mod tests {
                     c if c.contains("end") => x - width,
                     _ => x,
                 };
-                let area =
-                    crate::svg::Area { x: left, y: y - size * 0.75, width, height: size * 0.8 };
+                let area = numapilot_cli_kit::svg::Area {
+                    x: left,
+                    y: y - size * 0.75,
+                    width,
+                    height: size * 0.8,
+                };
                 (text.to_owned(), area)
             })
             .collect()

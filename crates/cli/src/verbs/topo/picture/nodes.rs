@@ -1,17 +1,15 @@
 //! Nodes, the links between them and what the lines mean.
 
+use numapilot_cli_kit::svg::{Area, Svg, text_width};
+use numapilot_cli_kit::terminal::{bytes, plural};
 use numapilot_topology::{Machine, Node};
 
 use super::LINE;
-use super::layout::places;
-use crate::svg::{Area, Svg, text_width};
-use crate::terminal::{bytes, plural};
+use numapilot_cli_kit::node_layout::{curve, places, pull};
 
 /// Longest list of CPUs that goes into a box; a longer one is counted.
 const LIST: usize = 16;
 const PADDING: f64 = 12.0;
-/// How far a link bows towards the centre.
-const BOW: f64 = 0.3;
 
 /// Draws at `(x, y)`; returns width and height.
 pub fn draw(svg: &mut Svg, machine: &Machine, x: f64, y: f64) -> (f64, f64) {
@@ -87,33 +85,6 @@ fn lines_of(machine: &Machine, node: &Node) -> Vec<String> {
     lines
 }
 
-/// Linked nodes want to be near, and so do nodes of one package; where no links are
-/// known, the nearer by distance.
-pub fn pull(machine: &Machine) -> Vec<Vec<f64>> {
-    let n = machine.nodes.len();
-    let package =
-        |i: usize| machine.nodes[i].cpus.first().and_then(|cpu| machine.cpu(cpu)?.package);
-    let mut pull = vec![vec![0.0; n]; n];
-    for (a, row) in pull.iter_mut().enumerate() {
-        for (b, cell) in row.iter_mut().enumerate().filter(|(b, _)| *b != a) {
-            let linked = machine.links.iter().any(|link| {
-                let ends = (machine.node_index(link.from), machine.node_index(link.to));
-                ends == (Some(a), Some(b)) || ends == (Some(b), Some(a))
-            });
-            if linked {
-                *cell += 1.0;
-            } else if machine.links.is_empty() {
-                let distance = machine.distances.get(a).and_then(|row| row.get(b));
-                *cell += distance.map_or(0.0, |d| 10.0 / f64::from((*d).max(1)));
-            }
-            if package(a).is_some() && package(a) == package(b) {
-                *cell += 2.0;
-            }
-        }
-    }
-    pull
-}
-
 /// The different bandwidths, widest first.
 fn link_kinds(machine: &Machine) -> Vec<f64> {
     let mut kinds: Vec<f64> = machine.links.iter().map(|link| link.gb_per_s).collect();
@@ -129,39 +100,6 @@ fn same(a: f64, b: f64) -> bool {
 /// Wide links are drawn thick.
 fn stroke(kind: usize) -> f64 {
     *[3.5, 2.2, 1.6].get(kind).unwrap_or(&1.2)
-}
-
-/// A quadratic Bézier curve.
-pub struct Curve {
-    from: (f64, f64),
-    control: (f64, f64),
-    to: (f64, f64),
-}
-
-impl Curve {
-    /// As the data of a path.
-    pub fn path(&self) -> String {
-        let ((x0, y0), (cx, cy), (x1, y1)) = (self.from, self.control, self.to);
-        format!("M{x0} {y0}Q{cx} {cy} {x1} {y1}")
-    }
-
-    /// The place after this share of the way.
-    pub fn at(&self, share: f64) -> (f64, f64) {
-        let rest = 1.0 - share;
-        let of = |from: f64, control: f64, to: f64| {
-            (rest * rest * from + 2.0 * rest * share * control + share * share * to).round()
-        };
-        (of(self.from.0, self.control.0, self.to.0), of(self.from.1, self.control.1, self.to.1))
-    }
-}
-
-/// A curve from centre to centre, over whose ends boxes are drawn.
-pub fn curve(from: &Area, to: &Area, centre: (f64, f64)) -> Curve {
-    let middle = |a: &Area| (a.x + a.width / 2.0, a.y + a.height / 2.0);
-    let (from, to) = (middle(from), middle(to));
-    let towards = |a: f64, b: f64, c: f64| (f64::midpoint(a, b) * (1.0 - BOW) + c * BOW).round();
-    let control = (towards(from.0, to.0, centre.0), towards(from.1, to.1, centre.1));
-    Curve { from, control, to }
 }
 
 /// What the lines mean; returns the right and lower edge.
