@@ -19,6 +19,9 @@ static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// A flag that the first Ctrl-C sets; the second ends the process. What runs then is ended by the
 /// kernel and the guard.
+///
+/// # Errors
+/// Signals cannot be received.
 pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     const WHAT: &str = "cannot receive signals";
     let flag = Arc::new(AtomicBool::new(false));

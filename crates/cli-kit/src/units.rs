@@ -6,6 +6,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// `90`, `90s`, `1.5m`, `2h`, `500ms`.
+///
+/// # Errors
+/// The text is not a duration; the message says how to write one.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let bad = || format!("'{text}' is not a duration; write 90s, 10m, 2h or 500ms");
     let (number, unit) = split(text);
@@ -21,6 +24,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// `100`: milliseconds, as perf's `-I` and `--timeout` have them; with a unit as [`duration`].
+///
+/// # Errors
+/// The text is not a duration; the message says how to write one.
 pub fn milliseconds(text: &str) -> Result<Duration, String> {
     let bad = || format!("'{text}' is not a duration; write 500 (milliseconds), 500ms or 2s");
     let (number, unit) = split(text);
@@ -32,11 +38,17 @@ pub fn milliseconds(text: &str) -> Result<Duration, String> {
 }
 
 /// As [`duration`], or none: `0`.
+///
+/// # Errors
+/// The text is not a duration; the message says how to write one.
 pub fn span(text: &str) -> Result<Duration, String> {
     if text == "0" || text == "0s" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
 /// `8G`, `512m`, `1.5 GiB`, `4096`: binary units, in capitals or not.
+///
+/// # Errors
+/// The text is not a size; the message says how to write one.
 pub fn size(text: &str) -> Result<u64, String> {
     let bad = || format!("'{text}' is not a size; write 8G, 512M or 4096 (bytes)");
     let (number, unit) = split(text);
@@ -81,6 +93,9 @@ where
 }
 
 /// `2`, `2%`, `0.5%`: a share in percent, above 0 and below 100.
+///
+/// # Errors
+/// The text is not a percentage; the message says how to write one.
 pub fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {
         Ok(value) if value > 0.0 && value < 100.0 => Ok(value / 100.0),
@@ -89,6 +104,9 @@ pub fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// As [`percent`], or none: `0`.
+///
+/// # Errors
+/// The text is not a percentage; the message says how to write one.
 pub fn tolerance(text: &str) -> Result<f64, String> {
     if matches!(text, "0" | "0%") { Ok(0.0) } else { percent(text) }
 }

@@ -34,10 +34,10 @@ pub fn output(
         let mut printed = Vec::new();
         reader.read_to_end(&mut printed).map(|_| printed)
     });
-    let mut is_told = false;
+    let mut is_asked = false;
     while !running.ended_within(Some(LOOK))? {
-        if interrupted.load(Relaxed) && !is_told {
-            is_told = true;
+        if interrupted.load(Relaxed) && !is_asked {
+            is_asked = true;
             // It may end by itself a moment before.
             let _ = running.signal(libc::SIGINT);
         }

@@ -13,7 +13,7 @@ use numapilot_workloads::data::{self, DataSet, Distribution};
 use numapilot_workloads::size::{Grouped, parse_count};
 use numapilot_workloads::{Outcome, WorkloadError, w1, w2};
 
-use super::options::{Pattern, Reading};
+use super::args::{Pattern, Reading};
 use super::text::{self, Page};
 
 /// Sizes by name.

@@ -16,7 +16,7 @@ use numapilot_workloads::w3::Build;
 use numapilot_workloads::w4::Index;
 use numapilot_workloads::{Outcome, WorkloadError, w3, w4};
 
-use super::options::{Pattern, Reading};
+use super::args::{Pattern, Reading};
 use super::text::{self, Page};
 
 /// Sizes by name.

@@ -2,10 +2,10 @@
 
 mod aggregation;
 mod alloc;
+mod args;
 mod engines;
 mod join;
 mod kernel;
-mod options;
 mod text;
 
 use std::process::ExitCode;

@@ -1,13 +1,14 @@
 //! `numapilot lab`: emulated NUMA machines.
 
+mod json;
 mod list;
 mod mark;
-pub mod picture;
 mod probe;
-mod report;
 mod run;
 mod setup;
 mod shell;
+pub mod svg;
+mod text;
 mod values;
 
 use std::process::ExitCode;

@@ -15,7 +15,7 @@ use numapilot_lab_model::Model;
 use numapilot_topology::description::{machine_named, named};
 
 use super::values::{self, NodeWeight};
-use super::{picture, report};
+use super::{json, svg, text};
 
 /// What `lab run` and `lab shell` have in common: the machine.
 #[derive(clap::Args)]
@@ -126,9 +126,9 @@ impl Args {
         }
         if let Some(counted) = &outcome.report {
             let text = if self.json {
-                serde_json::to_string_pretty(&report::Json::new(&request.shape, &outcome))? + "\n"
+                serde_json::to_string_pretty(&json::Json::new(&request.shape, &outcome))? + "\n"
             } else {
-                report::tables(&title, &request.shape, counted)
+                text::tables(&title, &request.shape, counted)
             };
             let written = match &self.output {
                 Some(path) => file::put(path, &text, Existing::Replace),
@@ -140,7 +140,7 @@ impl Args {
         }
         let whole = outcome.report.as_ref().and_then(|report| report.regions.first());
         if let (Some(path), Some(region)) = (&self.svg, whole) {
-            let picture = picture::draw(&machine, &title, region);
+            let picture = svg::draw(&machine, &title, region);
             keep_status(terminal, file::put(path, &picture, Existing::Replace));
         }
         Ok(ExitCode::from(outcome.status))

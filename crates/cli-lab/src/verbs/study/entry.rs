@@ -3,7 +3,7 @@
 use numapilot_study::experiment::Experiment;
 use serde::Serialize;
 
-/// An experiment, with what is told of it.
+/// An experiment, with more about it.
 #[derive(Serialize)]
 pub struct Entry<'a, T> {
     pub id: &'a str,
@@ -13,12 +13,12 @@ pub struct Entry<'a, T> {
     pub says: &'a str,
     pub machine: &'a str,
     #[serde(flatten)]
-    pub told: T,
+    pub details: T,
 }
 
 impl<'a, T> Entry<'a, T> {
-    pub fn new(experiment: &'a Experiment, told: T) -> Self {
+    pub fn new(experiment: &'a Experiment, details: T) -> Self {
         let Experiment { id, title, paper, place, says, machine, .. } = experiment;
-        Self { id, title, paper, place, says, machine, told }
+        Self { id, title, paper, place, says, machine, details }
     }
 }

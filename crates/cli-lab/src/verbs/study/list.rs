@@ -54,7 +54,7 @@ impl From<Scale> for ScaleName {
 pub struct Args {
     #[command(flatten)]
     which: Which,
-    /// Of which scale trials and times are told.
+    /// Of which scale trials and times are listed.
     #[arg(long, value_enum, default_value_t = Scale::Smoke)]
     scale: Scale,
     /// Results of earlier runs: what is still to be run, and how long it will take.
@@ -108,17 +108,19 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         // Without results all of it is left, and its time unknown.
-        let is_told = !past.trials.is_empty();
+        let has_results = !past.trials.is_empty();
         let mut header = vec!["id", "paper", "place", "machine", "trials"];
-        header.extend(["left", "time"].iter().filter(|_| is_told));
+        header.extend(["left", "time"].iter().filter(|_| has_results));
         header.push("title");
-        let mut rows = table(&header, if is_told { &[4, 5] } else { &[4] });
+        let mut rows = table(&header, if has_results { &[4, 5] } else { &[4] });
         for entry in entries {
-            let Entry { id, paper, place, machine, title, told, .. } = entry;
+            let Entry { id, paper, place, machine, title, details, .. } = entry;
             let mut cells = [id, paper, place, machine].map(str::to_owned).to_vec();
-            cells.push(told.trials.to_string());
+            cells.push(details.trials.to_string());
             cells.extend(
-                [told.left.trials.to_string(), told.time()].into_iter().filter(|_| is_told),
+                [details.left.trials.to_string(), details.time()]
+                    .into_iter()
+                    .filter(|_| has_results),
             );
             cells.push(title.to_owned());
             rows.add_row(cells);

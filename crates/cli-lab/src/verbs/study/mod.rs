@@ -4,10 +4,10 @@ mod entry;
 mod jobs;
 mod lab;
 mod list;
-mod print;
 mod progress;
 mod report;
 mod run;
+mod text;
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use clap::Subcommand;
 use numapilot_cli_kit::settle::Settle;
 use numapilot_cli_kit::terminal::Terminal;
 
-pub use print::{paper, short, span};
+pub use text::{paper, short, span};
 
 /// Where results are unless the user says otherwise.
 pub const RESULTS: &str = "numapilot-study.jsonl";

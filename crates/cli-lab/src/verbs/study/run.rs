@@ -18,7 +18,8 @@ use serde::Serialize;
 use super::entry::Entry;
 use super::jobs::Jobs;
 use super::list::{Scale, Which};
-use super::{LONGEST, print, progress::Progress};
+use super::progress::Progress;
+use super::{LONGEST, text};
 use crate::programs;
 
 /// Arguments of `study run`.
@@ -97,7 +98,7 @@ impl Args {
             trials: past.trials.clone(),
             host: Some(host.clone()),
         };
-        print::host(terminal, &host)?;
+        text::host(terminal, &host)?;
         let batch = Batch {
             experiments: &experiments,
             scale,
@@ -115,13 +116,13 @@ impl Args {
         let entries =
             experiments.iter().map(|experiment| Entry::new(experiment, judged(experiment)));
         let experiments: Vec<Entry<'_, Judged>> = entries.collect();
-        let wrong = experiments.iter().any(|e| e.told.verdict.is_bad());
+        let wrong = experiments.iter().any(|e| e.details.verdict.is_bad());
         if self.json {
             let seed = self.seed;
             let document = Document { scale, seed, host: &host, experiments, is_interrupted };
             terminal.json(&Measured::new(terminal, document))?;
         } else {
-            print::experiments(terminal, &experiments)?;
+            text::experiments(terminal, &experiments)?;
         }
         Ok(match (is_interrupted, wrong) {
             (true, _) => interruption::status(),

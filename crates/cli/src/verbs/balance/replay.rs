@@ -10,7 +10,7 @@ use numapilot_balance::trace::{Reader, Replay};
 use numapilot_balance::{Done, Interval};
 use numapilot_cli_kit::terminal::Terminal;
 
-use super::output::{Line, Output};
+use super::text::{Line, Output};
 use crate::sink::Sink;
 
 /// Arguments of `balance replay`.

@@ -13,8 +13,8 @@ use numapilot_cores::decide::Limits;
 use numapilot_cores::simulator::{self, Sight, Tick, Trace};
 use numapilot_topology::bounded;
 
-use super::options::Mode;
-use super::picture::{Panel, Point, draw};
+use super::decision::Mode;
+use super::svg::{Panel, Point, draw};
 
 /// A tick of a simulation, for pictures.
 const TICK_S: f64 = 0.1;

@@ -21,9 +21,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use numapilot_cli_kit::terminal::Terminal;
 
-use check::Files;
-use report::{Group, Report};
-use trials::Call;
+use self::check::Files;
+use self::report::{Group, Report};
+use self::trials::Call;
 
 /// Status when something `run` and `tune` need is missing.
 const ESSENTIAL_MISSING: u8 = 1;

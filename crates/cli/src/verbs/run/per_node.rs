@@ -17,6 +17,7 @@ use numapilot_place::{
 use numapilot_topology::{Machine, NodeId};
 
 use super::effects::Watch;
+use super::notices::finish;
 
 /// What is replaced by the number of the node.
 const PLACEHOLDER: &[u8] = b"{node}";
@@ -131,7 +132,7 @@ pub fn run(
         // A reader that went away ends a copy early; the programs notice by themselves.
         let _ = copy.join();
     }
-    let status = super::finish(terminal, &ends);
+    let status = finish(terminal, &ends);
     watch.finish(terminal, effects, status)
 }
 

@@ -5,8 +5,8 @@ mod fold;
 mod json;
 mod matrix;
 mod measure;
-pub(super) mod picture;
 mod root;
+pub(super) mod svg;
 mod tree;
 
 use std::io::Write;
@@ -69,7 +69,7 @@ impl Args {
             false => None,
         };
         if let Some(file) = &self.svg {
-            save(terminal, file, &picture::draw(&machine))?;
+            save(terminal, file, &svg::draw(&machine))?;
         } else if self.json {
             terminal.json(&json::Report::new(&machine, measurement.as_ref()))?;
         } else {

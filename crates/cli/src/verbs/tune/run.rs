@@ -1,4 +1,4 @@
-//! The search from its first check to its report.
+//! Runs `tune`: the search, from the first check to the report.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -139,14 +139,14 @@ fn plans(out: &mut impl Write, report: &Report) -> anyhow::Result<()> {
     // Without a race the screening is all there is.
     let raced = report.plans.iter().filter(shown).count() > 1;
     let rows_shown = || report.plans.iter().filter(|plan| !raced || shown(plan));
-    let mut told: Vec<&str> = Vec::new();
+    let mut listed: Vec<&str> = Vec::new();
     for plan in rows_shown() {
-        // A cause that several plans share is told once.
+        // A cause that several plans share is listed once.
         let failed = plan.status == Status::Failed;
-        if failed && plan.reason.as_deref().is_some_and(|reason| told.contains(&reason)) {
+        if failed && plan.reason.as_deref().is_some_and(|reason| listed.contains(&reason)) {
             continue;
         }
-        told.extend(plan.reason.as_deref());
+        listed.extend(plan.reason.as_deref());
         rows.add_row([
             printable(&plan.plan),
             plan.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),

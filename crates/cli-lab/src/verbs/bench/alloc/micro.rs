@@ -9,7 +9,7 @@ use numapilot_cli_kit::terminal::{self, BOLD, Terminal};
 use numapilot_workloads::alloc::{self, Bench, Options, Outcome};
 use numapilot_workloads::size::{Grouped, parse_count};
 
-use crate::verbs::bench::options::Shared;
+use crate::verbs::bench::args::Shared;
 
 /// Sizes by name.
 #[derive(Clone, Copy, ValueEnum)]

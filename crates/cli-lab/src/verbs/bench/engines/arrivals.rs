@@ -18,7 +18,7 @@ use super::report::{self, Findings};
 use super::svg::{self, Caption};
 use super::{failure, json};
 
-/// Shares of the arrivals that are told of.
+/// Shares of the arrivals that are listed.
 const SHARES: [(&str, f64); 5] =
     [("median", 0.5), ("p75", 0.75), ("p95", 0.95), ("p99", 0.99), ("most", 1.0)];
 

@@ -2,8 +2,8 @@
 
 mod csv;
 mod page;
-mod picture;
 mod strip;
+mod svg;
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use numapilot_cli_kit::terminal;
 use numapilot_study::experiment::{ClaimResult, Host, Outcome, Past};
 use numapilot_study::verdict::Verdict;
 
-use super::{Section, counts, picture, strip};
+use super::{Section, counts, strip, svg};
 use crate::verbs::study::{paper, short, span};
 
 /// The whole page.
@@ -144,7 +144,7 @@ fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {
         escape(&e.says),
         escape(&e.differs_at(section.scale)),
     )?;
-    let pictures = picture::draw(e, judged);
+    let pictures = svg::draw(e, judged);
     if !pictures.is_empty() {
         writeln!(page, "<figure>\n{}</figure>", pictures.concat())?;
     }

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use numapilot_workloads::kernels::Kernel;
-
 use numapilot_cli_kit::units;
+use numapilot_workloads::kernels::Kernel;
 
 use super::under_what::Under;
 use crate::verbs::bench::kernel::args::{Common, Scale};

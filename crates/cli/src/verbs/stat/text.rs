@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use numapilot_cli_kit::columns::{COMMENT, NAME, NOT_SUPPORTED, VALUE, grouped, percent};
+use numapilot_cli_kit::terminal::{bytes, printable, seconds, table, wrap};
 use numapilot_observe::metric::{Kind, Unit};
 use numapilot_observe::{Metric, Observation, Summary};
 use numapilot_place::journal::Holder;
-
-use numapilot_cli_kit::columns::{COMMENT, NAME, NOT_SUPPORTED, VALUE, grouped, percent};
-use numapilot_cli_kit::terminal::{bytes, printable, seconds, table, wrap};
 
 /// Reasons are wrapped here: what a terminal has at least.
 const WIDTH: usize = 80;

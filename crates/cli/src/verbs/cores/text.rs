@@ -9,7 +9,7 @@ use numapilot_cores::{Added, CoresError, Left, Report, chain};
 use numapilot_topology::CpuSet;
 use serde::Serialize;
 
-use super::picture::Point;
+use super::svg::Point;
 use crate::sink::Sink;
 
 /// A target's tick.

@@ -1,11 +1,10 @@
 //! Traffic as a picture: nodes and links sized and coloured by what they carry, with
 //! percentages (Gaud et al. 2015, figure 3).
 
+use numapilot_cli_kit::node_layout::{Curve, curve, places, pull};
 use numapilot_cli_kit::svg::{Area, Svg, text_width};
 use numapilot_lab_model::Region;
 use numapilot_topology::Machine;
-
-use numapilot_cli_kit::node_layout::{Curve, curve, places, pull};
 
 const MARGIN: f64 = 24.0;
 const LINE: f64 = 20.0;

@@ -23,8 +23,8 @@ pub fn host(terminal: &Terminal, host: &Host) -> io::Result<()> {
 /// The claims of all experiments; those that the run did not reach are only named.
 pub fn experiments(terminal: &Terminal, entries: &[Entry<'_, Judged>]) -> io::Result<()> {
     let none = |e: &&Entry<'_, Judged>| {
-        let mut verdicts = e.told.claims.iter().map(|claim| claim.verdict);
-        !e.told.claims.is_empty() && verdicts.all(|verdict| verdict == Verdict::NotReached)
+        let mut verdicts = e.details.claims.iter().map(|claim| claim.verdict);
+        !e.details.claims.is_empty() && verdicts.all(|verdict| verdict == Verdict::NotReached)
     };
     for entry in entries.iter().filter(|entry| !none(entry)) {
         experiment(terminal, entry)?;
@@ -38,7 +38,7 @@ pub fn experiments(terminal: &Terminal, entries: &[Entry<'_, Judged>]) -> io::Re
 
 fn experiment(terminal: &Terminal, entry: &Entry<'_, Judged>) -> io::Result<()> {
     let mut out = terminal.out();
-    let Entry { id, title, paper: source, place, told: judged, .. } = entry;
+    let Entry { id, title, paper: source, place, details: judged, .. } = entry;
     let style = style(judged.verdict);
     writeln!(
         out,

@@ -1,8 +1,8 @@
 //! `numapilot study lab`: programs on emulated machines, and what came out beside what the
 //! machines' descriptions say.
 
-mod picture;
-mod print;
+mod svg;
+mod text;
 
 use std::fs;
 use std::io::Write;
@@ -109,7 +109,7 @@ impl Args {
         }
         let judged = study.judge(&evidence);
         if let (Some(path), Some(curve)) = (&self.svg, judged.curves.first()) {
-            file::put(path, &picture::draw(curve), Existing::Replace)?;
+            file::put(path, &svg::draw(curve), Existing::Replace)?;
         }
         if self.json {
             let commands = study.runs.iter().map(|run| RunJson {
@@ -123,7 +123,7 @@ impl Args {
                 judged: &judged,
             })?;
         } else {
-            terminal.out().write_all(print::tables(&study, &judged).as_bytes())?;
+            terminal.out().write_all(text::tables(&study, &judged).as_bytes())?;
         }
         let wrong = judged.figures.iter().any(|f| f.verdict == Verdict::NotReproduced)
             || judged.curves.iter().any(|c| c.verdict == Verdict::NotReproduced);

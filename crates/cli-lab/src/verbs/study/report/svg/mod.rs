@@ -48,7 +48,7 @@ pub fn draw(experiment: &Experiment, judged: &Judged) -> Vec<String> {
             let Ok(machine) = machine_named(&experiment.machine) else { return Vec::new() };
             let map = |(point, value): (&Point, &serde_json::Value)| {
                 let region = serde_json::from_value(value.clone()).ok()?;
-                Some(lab::picture::draw(&machine, &name(&point.at, None), &region))
+                Some(lab::svg::draw(&machine, &name(&point.at, None), &region))
             };
             with_value().filter_map(map).collect()
         }
