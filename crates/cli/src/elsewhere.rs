@@ -39,9 +39,8 @@ pub fn is_asked_for(arguments: &[OsString]) -> bool {
 pub fn execute() -> anyhow::Error {
     let Some(program) = own_program(PROGRAM) else {
         return anyhow!(
-            "{PROGRAM} is not installed; it holds {}: install the package {PROGRAM}, or build it \
-             with `make build`",
-            VERBS.join(", ").replace(", study", " and study")
+            "{PROGRAM} is not installed; it holds lab, bench and study: install the package \
+             {PROGRAM}, or build it with `make build`"
         );
     };
     let error = Command::new(&program).args(std::env::args_os().skip(1)).exec();
