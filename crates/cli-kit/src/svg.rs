@@ -71,7 +71,7 @@ impl Svg {
         self.element("rect", "heat", &attributes, None);
     }
 
-    /// A path of line class `class` (modulo [`LINES`]).
+    /// A path of line class `class` (modulo the eight classes).
     pub fn path(&mut self, class: usize, width: f64, data: &str) {
         let class = format!("line{}", class % LINES);
         self.element("path", &class, &[("stroke-width", &width), ("d", &data)], None);
@@ -84,7 +84,7 @@ impl Svg {
         self.element("line", class, &ends, None);
     }
 
-    /// A filled circle in the colour of line class `class` (modulo [`LINES`]).
+    /// A filled circle in the colour of line class `class` (modulo the eight classes).
     pub fn dot(&mut self, class: usize, x: f64, y: f64, radius: f64) {
         let class = format!("dot{}", class % LINES);
         self.element("circle", &class, &[("cx", &x), ("cy", &y), ("r", &radius)], None);
