@@ -19,6 +19,7 @@ fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 target = $(or $(CARGO_TARGET_DIR),target)
 dist = $(target)/dist
 numapilot = $(target)/release/numapilot
+numapilot_lab = $(target)/release/numapilot-lab
 alloc = crates/inside/alloc/preload
 replicate = crates/inside/replicate/c
 
@@ -36,13 +37,15 @@ setup: ## install what the tests use, where permitted; SETUP=minimal: allocators
 setup-demo:
 	@scripts/setup demo
 
-build: ## optimised binary, preload library, manual pages and completions, in target/
+build: ## optimised programs, preload libraries, manual pages and completions, in target/
 	$(CARGO) build --release --locked --workspace
 	@mkdir -p $(dist)/man $(dist)/completions
-	@$(numapilot) man $(dist)/man
-	@$(numapilot) completions bash > $(dist)/completions/numapilot
-	@$(numapilot) completions zsh > $(dist)/completions/_numapilot
-	@$(numapilot) completions fish > $(dist)/completions/numapilot.fish
+	@for program in numapilot numapilot-lab; do \
+		command=$(target)/release/$$program completions=$(dist)/completions; \
+		$$command man $(dist)/man && \
+		$$command completions bash > $$completions/$$program && \
+		$$command completions zsh > $$completions/_$$program && \
+		$$command completions fish > $$completions/$$program.fish || exit; done
 
 test: setup ## set up, then run every test; lists what was skipped and why
 	@scripts/test
@@ -67,6 +70,7 @@ docs: ## the manual as HTML, in target/book
 install: ## install what was built under PREFIX (/usr/local), staged below DESTDIR when given
 	@test -d $(dist) || { echo "nothing is built: run make build first" >&2; exit 1; }
 	install -D -m 755 $(numapilot) $(bindir)/numapilot
+	install -m 755 $(numapilot_lab) $(bindir)/numapilot-lab
 	install -d $(libdir) $(mandir)
 	install -m 755 $(target)/release/libnumapilot_*.so $(libdir)/
 	install -m 644 $(target)/release/libnumapilot_alloc.a $(target)/release/libnumapilot_replicate.a $(libdir)/
@@ -77,14 +81,16 @@ install: ## install what was built under PREFIX (/usr/local), staged below DESTD
 			> $(pkgconfigdir)/$${library##*/}.pc || exit; done
 	install -m 644 $(dist)/man/*.1 $(mandir)/
 	install -D -m 644 $(dist)/man/numapilot-environment.7 $(man7dir)/numapilot-environment.7
-	install -D -m 644 $(dist)/completions/numapilot $(bashdir)/numapilot
-	install -D -m 644 $(dist)/completions/_numapilot $(zshdir)/_numapilot
-	install -D -m 644 $(dist)/completions/numapilot.fish $(fishdir)/numapilot.fish
+	install -d $(bashdir) $(zshdir) $(fishdir)
+	install -m 644 $(dist)/completions/numapilot $(dist)/completions/numapilot-lab $(bashdir)/
+	install -m 644 $(dist)/completions/_numapilot $(dist)/completions/_numapilot-lab $(zshdir)/
+	install -m 644 $(dist)/completions/numapilot.fish $(dist)/completions/numapilot-lab.fish $(fishdir)/
 	install -d $(docdir)
 	install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(docdir)/
 
 uninstall: ## remove what install put there
 	rm -f $(bindir)/numapilot $(bashdir)/numapilot $(zshdir)/_numapilot $(fishdir)/numapilot.fish
+	rm -f $(bindir)/numapilot-lab $(bashdir)/numapilot-lab $(zshdir)/_numapilot-lab $(fishdir)/numapilot-lab.fish
 	rm -f $(mandir)/numapilot.1 $(mandir)/numapilot-*.1 $(man7dir)/numapilot-environment.7
 	rm -f $(includedir)/numapilot_alloc.h $(pkgconfigdir)/numapilot_alloc.pc
 	rm -f $(includedir)/numapilot_replicate.h $(pkgconfigdir)/numapilot_replicate.pc

@@ -17,13 +17,13 @@ import subprocess
 import sys
 import tempfile
 
-# Operations of a thread at scale 1; w1 has records.
+# Operations of a thread at scale 1: micro-benchmarks of `bench alloc`; w1 has records.
 BENCHES = {
-    "alloc-threadtest": 30000,
-    "alloc-larson": 30000,
-    "alloc-cache-scratch": 5000,
-    "alloc-cache-thrash": 5000,
-    "alloc-producer-consumer": 20000,
+    "threadtest": 30000,
+    "larson": 30000,
+    "cache-scratch": 5000,
+    "cache-thrash": 5000,
+    "producer-consumer": 20000,
     "w1": 100000,
 }
 COUNTS = ["remote_accesses", "local_accesses", "tlb_misses", "simulated_seconds"]
@@ -33,7 +33,7 @@ def command(bench, threads, amount):
     """A run of this much work."""
     if bench == "w1":
         return f"numapilot bench w1 -t {threads} --records {amount} --groups {max(amount // 10, 1)}"
-    return f"numapilot bench {bench} -t {threads} -n {amount}"
+    return f"numapilot bench alloc {bench} -t {threads} -n {amount}"
 
 
 def main():

@@ -139,7 +139,7 @@ def programs(numapilot):
             ["sh", "-c", "postgres --single -j -D data postgres < postgres.sql | grep -c ="])),
         ("DuckDB", None, [sys.executable, "duck.py"]),
         ("w1, 2 threads", None, bench + ["w1", "-t2", "--records=3M", "--groups=300k"]),
-        ("alloc-mix, 1 thread", None, bench + ["alloc-mix", "-t1", "-n2M"]),
+        ("alloc mix, 1 thread", None, bench + ["alloc", "mix", "-t1", "-n2M"]),
     ]
 
 

@@ -25,10 +25,10 @@ import time
 # reads an array in order: these place their threads themselves, on the nodes in turn, and for w1
 # `numapilot run` does.
 PROGRAMS = {
-    "chase-1": ["k3", "--threads", "1", "--size", "64M"],
-    "chase-8": ["k3", "--threads", "8", "--size", "64M"],
-    "random-8": ["k4", "--threads", "8", "--size", "64M"],
-    "stream-8": ["k1", "--threads", "8", "--size", "64M"],
+    "chase-1": ["kernel", "k3", "--threads", "1", "--size", "64M"],
+    "chase-8": ["kernel", "k3", "--threads", "8", "--size", "64M"],
+    "random-8": ["kernel", "k4", "--threads", "8", "--size", "64M"],
+    "stream-8": ["kernel", "k1", "--threads", "8", "--size", "64M"],
     "w1-1": ["w1", "--threads", "1", "--records", "500k", "--groups", "50k"],
     "w1-8": ["w1", "--threads", "8", "--records", "500k", "--groups", "50k"],
     "w1-16": ["w1", "--threads", "16", "--records", "500k", "--groups", "50k"],

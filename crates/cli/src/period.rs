@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::units;
+use numapilot_cli_kit::units;
 
 /// Beside the verb's own option, whose id is `interval`.
 #[derive(clap::Args)]

@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-
-use crate::terminal::Terminal;
+use numapilot_cli_kit::terminal::Terminal;
 
 /// Where it goes.
 enum To {
@@ -102,7 +101,7 @@ fn put(to: &mut impl Write, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::ColorChoice;
+    use numapilot_cli_kit::terminal::ColorChoice;
 
     fn full() -> Sink {
         let path = PathBuf::from("/dev/full");

@@ -45,7 +45,7 @@ const NAMES: [(&str, &str); 30] = [
     ("CAP_SYS_NICE", "rights"),
     ("CAP_SYS_PTRACE", "rights"),
     ("NUMA nodes", "machine"),
-    ("QEMU", "emulation"),
+    ("numapilot-lab", "emulation"),
     ("cgroup", "cores"),
     ("cpuset", "machine"),
     ("hardware counters", "counters"),

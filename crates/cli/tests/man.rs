@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
+mod programs;
+
 use std::fs;
 use std::process::Command;
 
+use programs::{NUMAPILOT, numapilot_lab};
+
 fn numapilot(arguments: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_numapilot")).args(arguments).output().unwrap()
+    Command::new(NUMAPILOT).args(arguments).output().unwrap()
 }
 
 /// Verbs as `--help` lists them.
@@ -24,8 +28,11 @@ fn verbs() -> Vec<String> {
 #[test]
 fn every_verb_has_a_page() {
     let dir = tempfile::tempdir().unwrap();
-    let output = numapilot(&["man", dir.path().to_str().unwrap()]);
-    assert!(output.status.success(), "{output:?}");
+    for program in [NUMAPILOT, &numapilot_lab()] {
+        let mut command = Command::new(program);
+        let output = command.arg("man").arg(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
     let verbs = verbs();
     assert!(verbs.contains(&"man".to_owned()), "{verbs:?}");
     for verb in verbs.iter().filter(|verb| *verb != "help") {
@@ -77,15 +84,22 @@ fn completions_know_every_verb() {
 fn completions_into_a_closed_pipe_are_success() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_numapilot"));
+    let mut command = Command::new(NUMAPILOT);
     assert!(command.args(["completions", "bash"]).stdout(writer).status().unwrap().success());
 }
 
 /// Paragraphs are as wide as the terminal, not broken a second time.
 #[test]
 fn help_fills_its_lines() {
-    for words in [&["bench"][..], &["report"], &["study", "run"], &["tune"], &["run"]] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_numapilot"));
+    for words in [
+        &["bench"][..],
+        &["bench", "alloc"],
+        &["study", "report"],
+        &["study", "run"],
+        &["tune"],
+        &["run"],
+    ] {
+        let mut command = Command::new(NUMAPILOT);
         let output = command.args(words).arg("--help").env("COLUMNS", "80").output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
         let lines: Vec<&str> = help.lines().collect();

@@ -167,7 +167,7 @@ fn what_another_run_held_is_in_the_results() {
         "{START}$N stat --json -o /run/stat -- true 2>/dev/null; $N stat -o /run/table -- true 2>/dev/null
 grep -A6 held_settings /run/stat | tr -d '\n ' | {number}; echo
 grep -c \"not with the machine's own settings: transparent_hugepage/enabled is held at always\" /run/table
-$N bench alloc-mix -n 1000 -t 1 --json 2>/dev/null | grep -c '\"setting\": \"thp\"'
+$N bench alloc mix -n 1000 -t 1 --json 2>/dev/null | grep -c '\"setting\": \"thp\"'
 kill $P; wait $P; $N stat --json -- true 2>&1 | grep -c held_settings; true"
     );
     check(

@@ -1,7 +1,7 @@
 //! `numapilot stat` as a user runs it.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
-mod guests;
+mod programs;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -154,8 +154,8 @@ fn runs_that_failed_are_counted() {
     let output = command.current_dir(directory.path()).assert().code(9).get_output().clone();
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&value["failed_runs"], &value["repetitions"]), (&1.into(), &3.into()));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("1 of 3 runs failed (the first with exit status 9)"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("1 of 3 runs failed (the first with exit status 9)"), "{stderr}");
 }
 
 /// A daemon's parent ends at once: it is nobody's descendant any more but numapilot's.
@@ -217,9 +217,9 @@ fn a_failed_write_does_not_end_the_program() {
     }
     let program = ["sh", "-c", "sleep 0.4; exit 7"];
     let output = stat(&["-I", "50", "-o", "/dev/full", "--"]).args(program).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(7), "{said}");
-    assert_eq!(said.matches("No space left").count(), 1, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{stderr}");
+    assert_eq!(stderr.matches("No space left").count(), 1, "{stderr}");
     let mut child = Process::new(env!("CARGO_BIN_EXE_numapilot"))
         .args(["stat", "-I", "50", "--json", "--"])
         .args(program)
@@ -230,9 +230,9 @@ fn a_failed_write_does_not_end_the_program() {
     let line = first_line(child.stdout.take().unwrap());
     assert!(line.starts_with('{'), "{line}");
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(7), "{said}");
-    assert_eq!(said.matches("Broken pipe").count(), 1, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{stderr}");
+    assert_eq!(stderr.matches("Broken pipe").count(), 1, "{stderr}");
 }
 
 #[test]
@@ -272,7 +272,7 @@ impl Drop for Pool {
 fn huge_pages_of_hugetlbfs_are_in_every_total() {
     const PAGES: u64 = 4;
     let directory = tempfile::tempdir().unwrap();
-    let Some(program) = guests::compiled("hugetlb.c", directory.path()) else { return };
+    let Some(program) = programs::compiled("hugetlb.c", directory.path()) else { return };
     let Some(_pool) = Pool::with(PAGES) else {
         println!("skipped: no huge pages can be set aside here (root, and free memory)");
         return;
@@ -436,11 +436,11 @@ fn figures_that_cannot_be_written_leave_the_programs_status() {
             command.stderr(full());
         }
         let output = command.stdout(full()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(3), "{options:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{options:?}: {stderr}");
         if !options.is_empty() {
-            assert_eq!(said.matches("No space left").count(), 1, "{said}");
-            assert!(said.contains("the exit status is the program's"), "{said}");
+            assert_eq!(stderr.matches("No space left").count(), 1, "{stderr}");
+            assert!(stderr.contains("the exit status is the program's"), "{stderr}");
         }
     }
     // Without a program of the user's there is nothing but the figures.

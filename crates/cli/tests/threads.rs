@@ -100,8 +100,8 @@ fn a_program_that_pins_itself_is_named() {
     let (_directory, program) = cases(&[]);
     let output = run(&[text(&program), "pins-itself"]);
     holds(&output);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("set the affinity of 7 of its threads itself"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("set the affinity of 7 of its threads itself"), "{stderr}");
 }
 
 #[test]
@@ -112,8 +112,11 @@ fn a_static_program_is_placed_from_outside() {
     let (_directory, program) = cases(&["-static"]);
     let output = run(&[text(&program), "watched"]);
     holds(&output);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("it is statically linked, so they are placed from outside"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.contains("it is statically linked, so they are placed from outside"),
+        "{stderr}"
+    );
     // The same below a shell in which the library places.
     let line = format!("{} watched; exit $?", program.display());
     let output = run(&["sh", "-c", &line]);
@@ -129,8 +132,8 @@ fn a_static_program_that_pins_itself_is_left_alone() {
     let (_directory, program) = cases(&["-static"]);
     let output = run(&[text(&program), "watched-and-pins-itself"]);
     holds(&output);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("set the affinity of 1 of its threads itself"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("set the affinity of 1 of its threads itself"), "{stderr}");
 }
 
 #[test]

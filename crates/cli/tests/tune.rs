@@ -67,8 +67,8 @@ fn every_run_gets_the_redirected_standard_input() {
     let output = command.write_stdin("42\n").assert().success().get_output().clone();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["default"]["median"], 42.0);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("every run gets the 3 B of this standard input"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("every run gets the 3 B of this standard input"), "{stderr}");
 }
 
 #[test]

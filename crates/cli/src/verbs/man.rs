@@ -5,12 +5,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use clap::CommandFactory;
+use clap::Command;
 use clap_mangen::Man;
 use numapilot_bind::env;
+use numapilot_cli_kit::man;
+use numapilot_cli_kit::terminal::Terminal;
 
-use crate::terminal::Terminal;
+use crate::elsewhere;
 
 /// Arguments of `man`.
 #[derive(clap::Args)]
@@ -21,17 +22,17 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-        let command = crate::Cli::command();
-        match self.dir {
-            None => Man::new(command).render(&mut terminal.out())?,
-            Some(dir) => {
-                fs::create_dir_all(&dir)
-                    .and_then(|()| clap_mangen::generate_to(command, &dir))
-                    .and_then(|()| fs::write(dir.join("numapilot-environment.7"), environment()))
-                    .with_context(|| format!("cannot write manual pages into {}", dir.display()))?;
-            }
-        }
+    pub fn run(self, terminal: &Terminal, command: Command) -> anyhow::Result<ExitCode> {
+        let Some(dir) = self.dir else {
+            Man::new(command).render(&mut terminal.out())?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        // numapilot-lab writes those of its own verbs.
+        let is_here = |verb: &str| !elsewhere::is_verb(verb);
+        man::write_verbs(command, &dir, is_here, |command, dir| {
+            Man::new(command.clone()).generate_to(dir)?;
+            fs::write(dir.join("numapilot-environment.7"), environment())
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -2,26 +2,22 @@
 
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{Command, Subcommand};
+use numapilot_cli_kit::completions;
+use numapilot_cli_kit::deferred::Deferred;
+use numapilot_cli_kit::settle::Settle;
+use numapilot_cli_kit::terminal::Terminal;
 
-use self::deferred::Deferred;
-use crate::settle::Settle;
-use crate::terminal::Terminal;
+use crate::elsewhere;
 
 mod balance;
-mod bench;
-mod completions;
 mod cores;
-mod deferred;
 mod doctor;
-mod lab;
 mod man;
 mod processes;
-mod report;
 mod restore;
 mod run;
 mod stat;
-mod study;
 mod top;
 mod topo;
 mod tune;
@@ -47,14 +43,12 @@ pub enum Verb {
     Balance(Deferred<balance::Args>),
     /// Give a program as many cores as it needs, near its data.
     Cores(Deferred<cores::Args>),
-    /// Run a built-in workload.
-    Bench(Deferred<bench::Args>),
-    /// Run the papers' tables and figures, and compare.
-    Study(Deferred<study::Args>),
-    /// Show results of studies as one page.
-    Report(Deferred<report::Args>),
-    /// Emulate NUMA machines and run programs on them.
-    Lab(Deferred<lab::Args>),
+    /// Emulate NUMA machines and run programs on them (numapilot-lab).
+    Lab,
+    /// Run a built-in workload (numapilot-lab).
+    Bench,
+    /// Run the papers' tables and figures, and compare (numapilot-lab).
+    Study,
     /// Print the completion script of a shell.
     Completions(Deferred<completions::Args>),
     /// Print the manual page, or write those of all verbs into a directory.
@@ -62,12 +56,12 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Does it.
+    /// Does it; `command` is the whole command line's table.
     ///
     /// # Errors
     /// numapilot's own failures, each with cause and remedy; the status of a program that
     /// was run is the `ExitCode`.
-    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    pub fn run(self, terminal: &Terminal, command: fn() -> Command) -> anyhow::Result<ExitCode> {
         if let Some(settle) = self.settle() {
             settle.before(terminal);
         }
@@ -81,12 +75,9 @@ impl Verb {
             Self::Top(Deferred(args)) => args.run(terminal),
             Self::Balance(Deferred(args)) => args.run(terminal),
             Self::Cores(Deferred(args)) => args.run(terminal),
-            Self::Bench(Deferred(args)) => args.run(terminal),
-            Self::Study(Deferred(args)) => args.run(terminal),
-            Self::Report(Deferred(args)) => args.run(terminal),
-            Self::Lab(Deferred(args)) => args.run(terminal),
-            Self::Completions(Deferred(args)) => args.run(terminal),
-            Self::Man(Deferred(args)) => args.run(terminal),
+            Self::Lab | Self::Bench | Self::Study => Err(elsewhere::execute()),
+            Self::Completions(Deferred(args)) => args.run(terminal, command(), "numapilot"),
+            Self::Man(Deferred(args)) => args.run(terminal, command()),
         }
     }
 
@@ -94,24 +85,16 @@ impl Verb {
     /// whichever it is, and must not be taken for the machine's own.
     fn settle(&self) -> Option<Settle> {
         match self {
-            Self::Doctor(_)
-            | Self::Stat(_)
-            | Self::Top(_)
-            | Self::Balance(_)
-            | Self::Cores(_)
-            | Self::Bench(_)
-            | Self::Study(_) => Some(Settle::Measuring),
-            // A run and a search have their own word about what another one holds; a lab has
-            // settings of its own, and the others measure nothing.
-            Self::Run(_)
-            | Self::Tune(_)
-            | Self::Lab(_)
-            | Self::Topo(_)
-            | Self::Report(_)
-            | Self::Completions(_)
-            | Self::Man(_) => Some(Settle::Dead),
-            // It says what it does.
-            Self::Restore(_) => None,
+            Self::Doctor(_) | Self::Stat(_) | Self::Top(_) | Self::Balance(_) | Self::Cores(_) => {
+                Some(Settle::Measuring)
+            }
+            // A run and a search have their own word about what another one holds; the
+            // others measure nothing.
+            Self::Run(_) | Self::Tune(_) | Self::Topo(_) | Self::Completions(_) | Self::Man(_) => {
+                Some(Settle::Dead)
+            }
+            // One says what it does, and numapilot-lab does it itself.
+            Self::Restore(_) | Self::Lab | Self::Bench | Self::Study => None,
         }
     }
 }

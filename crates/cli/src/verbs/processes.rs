@@ -1,8 +1,7 @@
 //! Whether processes can be looked at by their number, for the verbs that do.
 
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::{ForeignProc, check_proc};
-
-use crate::terminal::Terminal;
 
 /// For verbs whose figures and orders would be about another process.
 ///

@@ -4,12 +4,11 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use numapilot_cli_kit::settle;
+use numapilot_cli_kit::terminal::{Terminal, printable};
 use numapilot_cores::Records;
 use numapilot_place::guard;
 use numapilot_place::settings_journal::{Done, SettingsJournal, SettingsJournalError};
-
-use crate::settle;
-use crate::terminal::{Terminal, printable};
 
 /// Arguments of `restore`.
 #[derive(clap::Args)]

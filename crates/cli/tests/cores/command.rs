@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use predicates::prelude::*;
 
-use crate::guests::{NUMAPILOT, err, signal};
+use crate::programs::{NUMAPILOT, err, signal};
 use crate::{Target, all_cpus, alone, cores, daemon, soon};
 
 #[test]
@@ -126,10 +126,10 @@ fn a_failed_write_does_not_end_the_program() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with('{'), "{line}");
     let output = child.wait_with_output().unwrap();
-    let said = err(&output);
-    assert_eq!(output.status.code(), Some(7), "{said}");
-    assert_eq!(said.matches("Broken pipe").count(), 1, "{said}");
-    assert!(said.contains("the program is not affected"), "{said}");
+    let stderr = err(&output);
+    assert_eq!(output.status.code(), Some(7), "{stderr}");
+    assert_eq!(stderr.matches("Broken pipe").count(), 1, "{stderr}");
+    assert!(stderr.contains("the program is not affected"), "{stderr}");
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
     let output = Command::new(NUMAPILOT)
         .args(["cores", "--json", "--tick", "20ms", "--", "sh", "-c", "sleep 0.3; exit 7"])

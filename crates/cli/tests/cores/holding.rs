@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use predicates::prelude::*;
 use serde_json::Value;
 
-use crate::guests::{NUMAPILOT, compiled, err, signal};
+use crate::programs::{NUMAPILOT, compiled, err, signal};
 use crate::{CPUSET, Target, all_cpus, alone, cores, daemon, in_a_mount_namespace, soon, ways};
 
 #[test]
@@ -116,10 +116,10 @@ fn a_thread_that_pins_itself_later_is_named_as_well() {
         cores(&["--json", "--tick", "20ms", "--actuator", "affinity", "--", "sh", "-c", &script])
             .output()
             .unwrap();
-    let (lines, said) = (String::from_utf8_lossy(&output.stdout), err(&output));
+    let (lines, stderr) = (String::from_utf8_lossy(&output.stdout), err(&output));
     let pinned = |count: &str| lines.contains(&format!("\"pinned_threads\":{count}"));
     assert!(pinned("0") && (pinned("1") || pinned("2")), "{lines}");
-    assert!(said.contains("have an affinity of their own"), "{said}");
+    assert!(stderr.contains("have an affinity of their own"), "{stderr}");
 }
 
 /// Which number of threads it makes depends on what it finds when it starts.

@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
 mod command;
-#[path = "../guests/mod.rs"]
-mod guests;
 mod holding;
 mod others;
+#[path = "../programs/mod.rs"]
+mod programs;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use guests::{NUMAPILOT, err};
+use programs::{NUMAPILOT, err};
 
 fn cores(arguments: &[&str]) -> assert_cmd::Command {
     let mut command = assert_cmd::Command::cargo_bin("numapilot").unwrap();

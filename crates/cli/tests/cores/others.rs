@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use numapilot_sys::process::PidFd;
 use predicates::prelude::*;
 
-use crate::guests::{NUMAPILOT, err, signal};
+use crate::programs::{NUMAPILOT, err, signal};
 use crate::{CPUSET, Target, alone, cores, daemon, in_a_mount_namespace, soon, ways};
 
 /// Kills the guard of a daemon, which would put everything back as soon as the daemon is dead.

@@ -58,9 +58,9 @@ fn a_hidden_malloc_is_seen_as_far_as_the_symbols_tell() {
     let library = program.with_file_name("liballoc.so");
     let Some(program) = compile(directory.path(), HIDDEN, &["-fno-builtin", "-s"]) else { return };
     let all = ["-v", "--allocator", library.to_str().unwrap(), program.to_str().unwrap()];
-    let said = err(&run(&all));
-    assert!(said.contains("its library is loaded, but program imports no malloc"), "{said}");
-    assert!(!said.contains("in effect"), "{said}");
+    let stderr = err(&run(&all));
+    assert!(stderr.contains("its library is loaded, but program imports no malloc"), "{stderr}");
+    assert!(!stderr.contains("in effect"), "{stderr}");
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn a_second_malloc_of_the_plan_is_said() {
     let output = with(&["--dry-run"]);
     let line = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(line.contains(&format!("LD_PRELOAD={library}:/opt/libjemalloc.so.2")), "{line}");
-    let said = err(&output);
-    assert!(said.contains("LD_PRELOAD: jemalloc brings a malloc as well"), "{said}");
-    assert!(said.contains("liballoc.so comes before it and is used"), "{said}");
+    let stderr = err(&output);
+    assert!(stderr.contains("LD_PRELOAD: jemalloc brings a malloc as well"), "{stderr}");
+    assert!(stderr.contains("liballoc.so comes before it and is used"), "{stderr}");
     assert_eq!(with(&["--strict"]).status.code(), Some(125));
     // What brings no malloc is the user's business.
     let plain = ["--env", "LD_PRELOAD=libm.so.6", "--allocator", library, "--dry-run", "true"];
@@ -114,9 +114,9 @@ fn an_allocator_that_does_not_reach_a_scripts_program_is_said_once() {
     let with = |option: &str| {
         run(&[option, "--allocator", library.to_str().unwrap(), "sh", "-c", &script])
     };
-    let said = err(&with("-v"));
+    let stderr = err(&with("-v"));
     let cause = "program does not load it: it is statically linked";
-    assert_eq!(said.matches(cause).count(), 1, "{said}");
+    assert_eq!(stderr.matches(cause).count(), 1, "{stderr}");
     let strict = with("--strict");
     assert_eq!(strict.status.code(), Some(125), "{}", err(&strict));
     assert!(err(&strict).contains(cause), "{}", err(&strict));
@@ -126,8 +126,8 @@ fn an_allocator_that_does_not_reach_a_scripts_program_is_said_once() {
     // A dynamic program has it.
     let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
     let dynamic = run(&["-v", "--allocator", library.to_str().unwrap(), "sh", "-c", script]);
-    let said = err(&dynamic);
-    assert!(said.contains("in effect (its library is mapped)"), "{said}");
+    let stderr = err(&dynamic);
+    assert!(stderr.contains("in effect (its library is mapped)"), "{stderr}");
 }
 
 #[test]

@@ -40,8 +40,8 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
     let touched = tempfile::tempdir().unwrap();
     let file = touched.path().join("ran");
     let refused = |options: &[&str], expected: &str| {
-        let said = failure(&[options, &["touch", file.to_str().unwrap()]].concat());
-        assert!(said.contains(expected), "{options:?}: {said}");
+        let stderr = failure(&[options, &["touch", file.to_str().unwrap()]].concat());
+        assert!(stderr.contains(expected), "{options:?}: {stderr}");
         assert!(!file.exists());
     };
     refused(&["-i", "9999"], "node 9999 is not on this machine, which has node");

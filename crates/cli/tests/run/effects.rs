@@ -7,23 +7,23 @@ use crate::{NUMAPILOT, err, run};
 #[test]
 fn what_a_plan_did_is_seen_in_the_running_program() {
     let output = run(&["-v", "-l", "-C", "+0", "--thp", "never", "sleep", "0.3"]);
-    let said = err(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let stderr = err(&output);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     for line in ["memory local: in effect (local)", ": in effect (all 1 threads)"] {
-        assert!(said.contains(line), "{line}: {said}");
+        assert!(stderr.contains(line), "{line}: {stderr}");
     }
-    assert!(said.contains("thp never: in effect (THP_enabled: 0)"), "{said}");
-    assert!(!said.contains("warning"), "{said}");
+    assert!(stderr.contains("thp never: in effect (THP_enabled: 0)"), "{stderr}");
+    assert!(!stderr.contains("warning"), "{stderr}");
 }
 
 #[test]
 fn a_setting_that_the_program_undoes_fails_under_strict() {
     let undone = ["-i", "all", "--", NUMAPILOT, "run", "-l", "sleep", "0.3"];
     let strict = run(&[&["--strict"], &undone[..]].concat());
-    let said = err(&strict);
-    assert_eq!(strict.status.code(), Some(125), "{said}");
-    assert!(said.contains("memory interleave"), "{said}");
-    assert!(said.contains("not in effect: sleep has the policy local"), "{said}");
+    let stderr = err(&strict);
+    assert_eq!(strict.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("memory interleave"), "{stderr}");
+    assert!(stderr.contains("not in effect: sleep has the policy local"), "{stderr}");
     let plain = run(&[&["-v"], &undone[..]].concat());
     assert_eq!(plain.status.code(), Some(0));
     assert!(err(&plain).contains("sleep has the policy local"), "{}", err(&plain));
@@ -68,7 +68,7 @@ fn a_malloc_that_a_wrapper_preloads_before_ours_is_seen() {
     }
     let script = format!("LD_PRELOAD={mimalloc}:$LD_PRELOAD exec sleep 0.5");
     let output = run(&["--strict", "--allocator", "numapilot", "--", "sh", "-c", &script]);
-    let said = err(&output);
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("names mimalloc first, which is used instead"), "{said}");
+    let stderr = err(&output);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("names mimalloc first, which is used instead"), "{stderr}");
 }

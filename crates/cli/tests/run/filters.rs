@@ -64,9 +64,9 @@ fn a_filter_that_refuses_affinity_is_named_and_the_program_runs() {
     };
     let output = filtered(&["-C", "+0", "echo", "ran"]);
     assert_eq!(output.stdout, b"ran\n", "{}", err(&output));
-    let said = err(&output);
-    assert!(said.contains("sched_setaffinity is not permitted") && said.contains("seccomp"));
-    assert!(said.contains("allow sched_setaffinity"), "{said}");
+    let stderr = err(&output);
+    assert!(stderr.contains("sched_setaffinity is not permitted") && stderr.contains("seccomp"));
+    assert!(stderr.contains("allow sched_setaffinity"), "{stderr}");
     assert_eq!(filtered(&["--strict", "-C", "+0", "true"]).status.code(), Some(125));
 }
 

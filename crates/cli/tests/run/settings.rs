@@ -21,13 +21,13 @@ fn every_memory_policy_reaches_the_program() {
         (&["-b", "-m", "all"], " bind=balancing:"),
     ] {
         let output = run(&[options, &["head", "-n1", "/proc/self/numa_maps"]].concat());
-        let said = err(&output);
-        if said.contains("this kernel") {
-            println!("skipped: {options:?}: {said}");
+        let stderr = err(&output);
+        if stderr.contains("this kernel") {
+            println!("skipped: {options:?}: {stderr}");
             continue;
         }
         let line = String::from_utf8(output.stdout).unwrap();
-        assert!(line.contains(seen), "{options:?}: {line}{said}");
+        assert!(line.contains(seen), "{options:?}: {line}{stderr}");
     }
 }
 
@@ -66,10 +66,10 @@ fn a_profile_that_sets_what_code_runs_says_so() {
     let profile = directory.path().join("p.toml");
     fs::write(&profile, "[env]\nPATH = \"/usr/bin:/bin\"\nLD_PRELOAD = \"\"\nA = \"1\"\n").unwrap();
     let output = run(&["--profile", profile.to_str().unwrap(), "true"]);
-    let said = err(&output);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains(" sets PATH=/usr/bin:/bin") && said.contains(" sets LD_PRELOAD="));
-    assert_eq!(said.lines().count(), 2, "{said}");
+    let stderr = err(&output);
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains(" sets PATH=/usr/bin:/bin") && stderr.contains(" sets LD_PRELOAD="));
+    assert_eq!(stderr.lines().count(), 2, "{stderr}");
 }
 
 #[test]
@@ -114,9 +114,9 @@ fn all_reaches_the_cpus_that_the_affinity_leaves_out() {
     assert_eq!(String::from_utf8_lossy(&all.stdout), format!("Cpus_allowed_list:\t{last}\n"));
     let refused = narrow(&["-C", &last, "true"]).unwrap();
     assert_eq!(refused.status.code(), Some(125));
-    let said = err(&refused);
-    assert!(said.contains("affinity that this process inherited"), "{said}");
-    assert!(said.contains("-a (--all)"), "{said}");
+    let stderr = err(&refused);
+    assert!(stderr.contains("affinity that this process inherited"), "{stderr}");
+    assert!(stderr.contains("-a (--all)"), "{stderr}");
 }
 
 /// Gives itself the switch that spares memory for which huge pages are asked for, and runs its
@@ -181,12 +181,12 @@ fn without_room_for_the_journal_the_program_runs_and_what_is_lost_is_said() {
          {NUMAPILOT} run -l echo ran; echo $?"
     );
     let Some(output) = with_own_mounts(&script) else { return };
-    let said = err(&output);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n0\n125\nran\n0\n", "{said}");
+    let stderr = err(&output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n0\n125\nran\n0\n", "{stderr}");
     let lost = format!("warning: numa-balancing {wanted}: ");
-    assert_eq!(said.matches(&lost).count(), 1, "{said}");
-    assert!(said.contains("the journal from which it would be put back cannot be written"));
-    assert!(said.contains("No space left on device"), "{said}");
+    assert_eq!(stderr.matches(&lost).count(), 1, "{stderr}");
+    assert!(stderr.contains("the journal from which it would be put back cannot be written"));
+    assert!(stderr.contains("No space left on device"), "{stderr}");
     assert_eq!(fs::read_to_string(setting).unwrap(), now);
 }
 
@@ -200,7 +200,7 @@ fn without_room_in_shared_memory_the_program_runs_and_this_is_said() {
          {NUMAPILOT} run --threads dense echo ran; echo $?"
     );
     let Some(output) = with_own_mounts(&script) else { return };
-    let said = err(&output);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n0\nran\n0\n", "{said}");
-    assert_eq!(said.matches("there was no room in /dev/shm").count(), 1, "{said}");
+    let stderr = err(&output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n0\nran\n0\n", "{stderr}");
+    assert_eq!(stderr.matches("there was no room in /dev/shm").count(), 1, "{stderr}");
 }

@@ -24,6 +24,7 @@ pub mod guard;
 pub mod huge_pages;
 mod managed;
 mod note;
+mod own_program;
 mod pid_namespace;
 pub mod plan;
 mod prepare;
@@ -41,6 +42,7 @@ pub use devices::DeviceError;
 pub use error::PlaceError;
 pub use managed::{AlreadyManaged, Managed, ancestors, check_unmanaged};
 pub use note::Note;
+pub use own_program::own_program;
 pub use pid_namespace::{ForeignProc, check_proc};
 pub use plan::{
     AllocatorChoice, MemoryMode, MemoryPolicy, NumaBalancing, Plan, Thp, ThreadPlacement,

@@ -47,7 +47,7 @@ pub struct Missing {
 pub struct Places {
     /// Directories with programs, best first.
     pub directories: Vec<PathBuf>,
-    /// The numapilot binary, for its own tests.
+    /// The program with the verb `bench`, for its own tests.
     pub numapilot: PathBuf,
     /// Threads of a test.
     pub threads: NonZeroUsize,
@@ -152,6 +152,6 @@ mod tests {
         assert_eq!(command[1], "3");
 
         let own = places.ready(&suite.own[0]).unwrap().command;
-        assert_eq!(own[..3], ["/usr/bin/numapilot", "bench", "alloc-mix"].map(OsString::from));
+        assert_eq!(own[..4], ["/usr/bin/numapilot", "bench", "alloc", "mix"].map(OsString::from));
     }
 }

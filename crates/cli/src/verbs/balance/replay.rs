@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 use numapilot_balance::trace::{Reader, Replay};
 use numapilot_balance::{Done, Interval};
+use numapilot_cli_kit::terminal::Terminal;
 
-use super::output::{Line, Output};
+use super::text::{Line, Output};
 use crate::sink::Sink;
-use crate::terminal::Terminal;
 
 /// Arguments of `balance replay`.
 #[derive(clap::Args)]

@@ -13,13 +13,15 @@ use numapilot_balance::{
     Agents, Evidence, Interval, Memory, MemoryError, Nodes, Process, Setup, State, Target, Traffic,
     by_process,
 };
+use numapilot_cli_kit::file;
 use numapilot_observe::source::Source;
 use numapilot_observe::{Sample, Tree};
 use numapilot_topology::{CpuId, Machine, NodeId};
 
-use super::output::{Line, Output};
+use super::args::Args;
 use super::pace::{Rest, Slice};
-use super::{Args, create_private, target_nodes};
+use super::target_nodes;
+use super::text::{Line, Output};
 
 /// Samples that are kept until the next interval; what comes beyond is lost.
 const MOST_SAMPLES: usize = 1 << 20;
@@ -252,3 +254,8 @@ impl<'a> Session<'a> {
 }
 
 const RECORDING: &str = "cannot write the trace";
+
+/// A file that only its owner may read: it tells where a program's memory is.
+pub fn create_private(path: &std::path::Path) -> anyhow::Result<std::fs::File> {
+    file::create(path, 0o600)
+}

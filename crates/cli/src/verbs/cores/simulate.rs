@@ -6,14 +6,15 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use numapilot_cli_kit::file::{Existing, put};
+use numapilot_cli_kit::terminal::{self, Terminal};
+use numapilot_cli_kit::units;
 use numapilot_cores::decide::Limits;
 use numapilot_cores::simulator::{self, Sight, Tick, Trace};
 use numapilot_topology::bounded;
 
-use super::options::Mode;
-use super::picture::{Panel, Point, draw};
-use crate::file::{Existing, put};
-use crate::terminal::{self, Terminal};
+use super::decision::Mode;
+use super::svg::{Panel, Point, draw};
 
 /// A tick of a simulation, for pictures.
 const TICK_S: f64 = 0.1;
@@ -48,11 +49,11 @@ pub struct Args {
     trace: Option<PathBuf>,
 
     /// Cores of the machine.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = crate::units::whole::<u32>(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = units::whole::<u32>(1..=4096))]
     cpus: u32,
 
     /// Cores at the beginning.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::units::whole::<u32>(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = units::whole::<u32>(1..))]
     first: u32,
 
     /// Draw load and cores into FILE.

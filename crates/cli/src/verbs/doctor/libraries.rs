@@ -26,11 +26,11 @@ fn preload(library: &Path) -> Result<(), String> {
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("/bin/sh cannot be started: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    match said.lines().find(|line| line.contains("cannot be preloaded")) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    match stderr.lines().find(|line| line.contains("cannot be preloaded")) {
         Some(line) => Err(line.trim_start_matches("ERROR: ").to_owned()),
         None if !output.status.success() => {
-            Err(format!("a shell that preloads it ends with {}: {}", output.status, said.trim()))
+            Err(format!("a shell that preloads it ends with {}: {}", output.status, stderr.trim()))
         }
         None => Ok(()),
     }

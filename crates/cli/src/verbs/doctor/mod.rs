@@ -6,7 +6,7 @@
 mod cgroups;
 mod check;
 mod counters;
-mod emulator;
+mod lab_program;
 mod libraries;
 mod pages;
 mod placement;
@@ -19,11 +19,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use numapilot_cli_kit::terminal::Terminal;
 
-use crate::terminal::Terminal;
-use check::Files;
-use report::{Group, Report};
-use trials::Call;
+use self::check::Files;
+use self::report::{Group, Report};
+use self::trials::Call;
 
 /// Status when something `run` and `tune` need is missing.
 const ESSENTIAL_MISSING: u8 = 1;
@@ -72,6 +72,6 @@ fn examine() -> Report {
         Group::new("counters", "Counting and sampling", counters::checks(&files)),
         Group::new("rights", "Rights", rights::checks(&files)),
         Group::new("cores", "Cores", cgroups::checks(&files)),
-        Group::new("emulation", "Emulated machines", emulator::checks()),
+        Group::new("emulation", "Emulated machines", lab_program::checks()),
     ])
 }

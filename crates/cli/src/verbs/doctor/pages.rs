@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use numapilot_cli_kit::terminal::bytes;
 use numapilot_observe::AutoNuma;
 use numapilot_place::huge_pages::{self, Choice, Given, Switches};
 use numapilot_sys::prctl::{self, ThpSwitch};
 use numapilot_topology::{Machine, ReadError};
 
 use super::check::{Check, Files};
-use crate::terminal::bytes;
 
 pub fn checks(machine: &Result<Machine, ReadError>, files: &Files) -> Vec<Check> {
     // What cannot be asked has most likely never been switched off.

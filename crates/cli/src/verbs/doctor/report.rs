@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
+use numapilot_cli_kit::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WARN, printable};
 use serde::Serialize;
 
 use super::check::{Check, State};
-use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WARN, printable};
 
 /// Checks about one subject.
 pub struct Group {

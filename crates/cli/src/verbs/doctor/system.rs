@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_cli_kit::terminal;
 use numapilot_place::{Denial, ForeignProc, check_proc};
 use numapilot_topology::{CpuSet, Machine, NodeSet, ReadError};
 
 use super::check::{Check, Files};
-use crate::terminal;
 
 /// The oldest kernel numapilot is meant for: `MPOL_PREFERRED_MANY` came with it.
 const OLDEST_KERNEL: (u32, u32) = (5, 15);

@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::effect::{Effect, Observer, Seen};
 use numapilot_place::{PlaceError, Prepared};
-
-use crate::terminal::Terminal;
 
 /// Whether the plan's effects are looked for, and what follows.
 #[derive(Clone, Copy)]

@@ -8,15 +8,16 @@ use std::process::ExitCode;
 use std::thread::{self, JoinHandle};
 
 use anyhow::bail;
+use numapilot_cli_kit::plan_args::Variable;
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::{
     MemoryMode, MemoryPolicy, Options, PlaceError, Plan, Prepared, Reach, Supervisor,
     prepare as prepare_plan,
 };
 use numapilot_topology::{Machine, NodeId};
 
-use super::Variable;
 use super::effects::Watch;
-use crate::terminal::Terminal;
+use super::notices::finish;
 
 /// What is replaced by the number of the node.
 const PLACEHOLDER: &[u8] = b"{node}";
@@ -131,7 +132,7 @@ pub fn run(
         // A reader that went away ends a copy early; the programs notice by themselves.
         let _ = copy.join();
     }
-    let status = super::finish(terminal, &ends);
+    let status = finish(terminal, &ends);
     watch.finish(terminal, effects, status)
 }
 

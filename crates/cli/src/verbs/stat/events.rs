@@ -2,7 +2,7 @@
 
 use numapilot_observe::Metric;
 
-use super::table::label;
+use super::text::label;
 
 /// Names that perf has for what has another name here, or is counted in two parts.
 const OF_PERF: [(&str, &[Metric]); 9] = [

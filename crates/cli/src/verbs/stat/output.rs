@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context;
+use numapilot_cli_kit::file;
+use numapilot_cli_kit::settle::held_settings;
+use numapilot_cli_kit::terminal::{Terminal, is_broken_pipe};
 use numapilot_observe::{Metric, Observation, Session, Summary};
 use numapilot_place::settings_journal::Holder;
 use serde::Serialize;
 
-use super::table;
-use crate::file;
-use crate::settle::held_settings;
+use super::text;
 use crate::sink::Sink;
-use crate::terminal::{Terminal, is_broken_pipe};
 
 /// What was observed and how, beside the figures themselves.
 #[derive(Debug, Default, Serialize)]
@@ -125,7 +125,7 @@ pub struct Output {
     json: bool,
     /// For warnings.
     pub terminal: Terminal,
-    rows: table::Rows,
+    rows: text::Rows,
     intervals: bool,
     form: Form,
 }
@@ -153,7 +153,7 @@ impl Output {
             None if json => Sink::out(terminal),
             None => Sink::err(terminal),
         };
-        Ok(Self { sink, json, terminal, rows: table::Rows::default(), intervals: false, form })
+        Ok(Self { sink, json, terminal, rows: text::Rows::default(), intervals: false, form })
     }
 
     /// From now on a program of the user's runs: no failed write ends it.
@@ -171,11 +171,11 @@ impl Output {
             serde_json::to_string(&Line { time, figures })? + "\n"
         } else if let Some(separator) = &self.form.separator {
             let none = BTreeMap::new();
-            table::separated(separator, Some(time), figures, &none, &self.form.selected)
+            text::separated(separator, Some(time), figures, &none, &self.form.selected)
         } else if self.form.selected.is_empty() {
             self.rows.row(time, figures)
         } else {
-            table::interval(time, figures, &self.form.selected)
+            text::interval(time, figures, &self.form.selected)
         };
         self.sink.write(&text)
     }
@@ -216,10 +216,10 @@ impl Output {
             serde_json::to_string_pretty(&json)? + "\n"
         } else if let Some(separator) = &self.form.separator {
             let statistics = if repeated { statistics } else { BTreeMap::new() };
-            table::separated(separator, None, &mean, &statistics, &self.form.selected)
+            text::separated(separator, None, &mean, &statistics, &self.form.selected)
         } else {
             let selected = &self.form.selected;
-            table::report(&report.title(), &mean, &statistics, runs.len(), selected, &held)
+            text::report(&report.title(), &mean, &statistics, runs.len(), selected, &held)
         };
         self.sink.program_ended();
         match self.sink.write(&text) {

@@ -15,12 +15,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_cli_kit::units;
 use numapilot_place::Supervisor;
 
 use self::collect::Collector;
 use self::screen::Order;
 use self::window::{Window, Wish};
-use crate::terminal::Terminal;
 use crate::verbs::processes;
 
 /// How soon a signal is heard.
@@ -33,16 +34,16 @@ const SHORTEST: Duration = Duration::from_millis(50);
 pub struct Args {
     /// Look at these processes and what descends from them; at the whole machine if not given.
     #[arg(short, long, value_name = "PID", value_delimiter = ',',
-          value_parser = crate::units::whole::<i32>(1..))]
+          value_parser = units::whole::<i32>(1..))]
     pid: Vec<i32>,
     /// Look that often.
     #[arg(short = 'd', long, value_name = "TIME", default_value = "1s",
-          value_parser = crate::units::duration)]
+          value_parser = units::duration)]
     interval: Duration,
     #[command(flatten)]
     as_perf: crate::period::AsPerf,
     /// Print so many intervals as text and end.
-    #[arg(short = 'n', long, value_name = "N", value_parser = crate::units::whole::<u64>(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = units::whole::<u64>(1..))]
     intervals: Option<u64>,
     /// Print one interval as text and end.
     #[arg(long, conflicts_with = "intervals")]

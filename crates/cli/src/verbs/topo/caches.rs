@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_cli_kit::terminal::bytes;
 use numapilot_topology::{Cache, CacheKind, Machine, Node, NodeSet};
 
 use super::fold::fold;
-use crate::terminal::bytes;
 
 /// Caches alike: level, kind, size.
 type Kind = (u32, CacheKind, Option<u64>);

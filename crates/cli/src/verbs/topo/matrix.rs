@@ -1,9 +1,9 @@
 //! Tables with nodes to the left and nodes on top.
 
+use numapilot_cli_kit::terminal::BOLD;
 use numapilot_topology::Machine;
 
 use super::fold::fold;
-use crate::terminal::BOLD;
 
 /// Everything known between nodes: distances where there is more than one node, latency
 /// and bandwidth where the firmware, a description or a measurement gives them.

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use numapilot_cli_kit::date;
+use numapilot_cli_kit::file::{self, Existing};
+use numapilot_cli_kit::terminal::{BOLD, Terminal, WARN, bytes, table};
 use numapilot_topology::Machine;
 use numapilot_topology::description::Description;
 use numapilot_topology::measure::{Measurement, Options, Placed, Sample, measure};
-
-use crate::date;
-use crate::file::{self, Existing};
-use crate::terminal::{BOLD, Terminal, WARN, bytes, table};
 
 /// Share of its time that a thread has its CPU on a machine that is left alone.
 const UNDISTURBED: f64 = 0.97;

@@ -5,19 +5,20 @@ mod fold;
 mod json;
 mod matrix;
 mod measure;
-pub(super) mod picture;
 mod root;
+pub(super) mod svg;
 mod tree;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use numapilot_cli_kit::file::{self, Existing};
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_cli_kit::units;
 use numapilot_topology::{Machine, description};
 
 use self::root::Root;
-use crate::file::{self, Existing};
-use crate::terminal::Terminal;
 
 /// Arguments of `topo`.
 #[derive(clap::Args)]
@@ -43,7 +44,7 @@ pub struct Args {
     measure: bool,
 
     /// Memory to measure each node with, such as 512M (default: 8 times the last cache).
-    #[arg(long, value_name = "SIZE", requires = "measure", value_parser = crate::units::size)]
+    #[arg(long, value_name = "SIZE", requires = "measure", value_parser = units::size)]
     measure_size: Option<u64>,
 
     /// Write the measured machine to FILE, for --machine.
@@ -68,7 +69,7 @@ impl Args {
             false => None,
         };
         if let Some(file) = &self.svg {
-            save(terminal, file, &picture::draw(&machine))?;
+            save(terminal, file, &svg::draw(&machine))?;
         } else if self.json {
             terminal.json(&json::Report::new(&machine, measurement.as_ref()))?;
         } else {

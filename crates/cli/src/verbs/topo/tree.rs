@@ -3,12 +3,12 @@
 //! What all cores have alike (their own caches) is said once at the top; what differs from
 //! node to node (memory, CPUs, the caches that cores share) is said at the node.
 
+use numapilot_cli_kit::terminal::{BOLD, WARN, bytes, plural, printable};
 use numapilot_topology::{CpuSet, Machine, Node};
 
 use super::caches;
 use super::fold::fold;
 use super::matrix;
-use crate::terminal::{BOLD, WARN, bytes, plural, printable};
 
 /// The whole picture; lists of CPUs are folded at `width` columns.
 pub fn draw(machine: &Machine, width: usize) -> String {

@@ -6,41 +6,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use numapilot_cli_kit::date;
+use numapilot_cli_kit::file::{self, Existing};
+use numapilot_cli_kit::terminal::{Terminal, plural};
 use numapilot_place::settings_journal::Holder;
 use numapilot_tune::report::{PlanFigures, Report};
 
-use super::{picture, print};
-use crate::date;
-use crate::file::{self, Existing};
-use crate::terminal::{Terminal, plural};
-
-/// Profile written unless the user says otherwise.
-const PROFILE: &str = "numapilot.toml";
-
-/// Where results go.
-#[derive(clap::Args)]
-pub struct FileArgs {
-    /// Write the winner to this profile, for run --profile.
-    #[arg(short, long, value_name = "FILE", default_value = PROFILE, help_heading = "Files")]
-    output: PathBuf,
-
-    /// Draw the plans with their intervals.
-    #[arg(long, value_name = "FILE", help_heading = "Files")]
-    svg: Option<PathBuf>,
-
-    /// Overwrite the profile and the picture; --resume does so as well.
-    #[arg(short, long, help_heading = "Files")]
-    force: bool,
-
-    /// Keep results in this directory [default: one for each command and working directory,
-    /// under $XDG_STATE_HOME/numapilot or ~/.local/state/numapilot].
-    #[arg(long, value_name = "DIR", help_heading = "Files")]
-    state: Option<PathBuf>,
-
-    /// Go on with an earlier search of the same command, and overwrite its profile and picture.
-    #[arg(long, help_heading = "Files")]
-    pub resume: bool,
-}
+use super::args::FileArgs;
+use super::written::Written;
+use super::{svg, text};
 
 /// Files that can be written, as far as can be known before.
 pub struct Outputs {
@@ -88,39 +62,6 @@ impl FileArgs {
     }
 }
 
-/// What was written.
-#[derive(Debug, Default)]
-pub struct Written {
-    profile: Option<PathBuf>,
-    picture: Option<PathBuf>,
-    /// A profile that was there before and is not this search's.
-    untouched: Option<PathBuf>,
-}
-
-impl Written {
-    /// Names the files, and says that there is no profile, and why.
-    pub fn lines(&self) -> Vec<String> {
-        let picture = self.picture.iter().map(|path| format!("Picture: {}", path.display()));
-        let mut lines: Vec<String> = picture.collect();
-        match (&self.profile, &self.untouched) {
-            (Some(path), _) => {
-                let path = path.display();
-                lines.push(format!("Profile: {path}"));
-                lines.push(format!("Use it: numapilot run --profile {path} -- COMMAND"));
-            }
-            (None, untouched) => {
-                let mut line =
-                    "No profile written: no plan is shown to beat the default".to_owned();
-                if let Some(path) = untouched {
-                    line += &format!("; {} is left as it was", path.display());
-                }
-                lines.push(line + ".");
-            }
-        }
-        lines
-    }
-}
-
 impl Outputs {
     /// Writes the winner, if there is one, and the picture, if it was asked for.
     pub fn write(
@@ -140,7 +81,7 @@ impl Outputs {
         }
         if let Some(path) = &self.svg {
             if report.plans.iter().any(|plan| plan.ratio.is_some()) {
-                file::put(path, &picture::draw(report), self.existing)?;
+                file::put(path, &svg::draw(report), self.existing)?;
                 written.picture = Some(path.clone());
             } else {
                 terminal.warn(format!("{}: no plan was measured to draw", path.display()));
@@ -167,10 +108,10 @@ fn origin(report: &Report, best: &PlanFigures, command: &[OsString], held: &[Hol
         format!("Kernel: Linux {}", read("/proc/sys/kernel/osrelease")),
         format!("Command: {}", words.join(" ")),
         format!("Metric: {}", report.metric),
-        format!("Result: {}", print::result(report, best)),
+        format!("Result: {}", text::result(report, best)),
         format!("Runs: {} of this plan, {} in all", best.runs, report.runs),
     ];
-    lines.extend(print::compared(report).map(|of| format!("Compared: {of}")));
+    lines.extend(text::compared(report).map(|of| format!("Compared: {of}")));
     lines.extend(held.iter().map(|holder| format!("Meanwhile: {holder}")));
     lines.iter().map(|line| format!("# {}\n", line.replace(char::is_control, " "))).collect()
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use numapilot_cli_kit::status_line::StatusLine;
+use numapilot_cli_kit::terminal::{Terminal, left_time, plural, printable, seconds};
 use numapilot_tune::decide::failures::{self, Tally};
 use numapilot_tune::decide::race::Race;
 use numapilot_tune::decide::{Findings, Settings, outlook};
@@ -11,9 +13,7 @@ use numapilot_tune::shape::DEFAULT;
 use numapilot_tune::space::Space;
 use numapilot_tune::statistics::{median, robust_sigma};
 
-use super::print;
-use crate::status_line::StatusLine;
-use crate::terminal::{Terminal, left_time, plural, printable, seconds};
+use super::text;
 
 /// Noise from which on small differences take very many runs.
 const NOISY: f64 = 0.20;
@@ -65,7 +65,7 @@ impl<'a> Progress<'a> {
             "noise {:.1} % ({} of the default, median {})",
             100.0 * noise,
             plural(costs.len(), "run"),
-            if self.is_time { seconds(middle) } else { print::figure(middle) }
+            if self.is_time { seconds(middle) } else { text::figure(middle) }
         ));
         let warn = |message: &str| self.line.warn(message);
         self.say_outlook(evidence);

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
+use numapilot_cli_kit::plan_args::load_profile;
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_place::settings_journal::{Change, Held, Holder, Setting, SettingsJournal};
 use numapilot_place::{Plan, find_program};
 use numapilot_topology::Machine;
@@ -18,10 +20,11 @@ use numapilot_tune::run::{Decimal, Judge, Limits, Metric, Program, Runner};
 use numapilot_tune::space::{Facts, Space};
 use serde_json::{Value, json};
 
+use super::args::Args;
 use super::input::Input;
-use super::{Args, print};
-use crate::terminal::Terminal;
-use crate::verbs::run::load_profile;
+
+/// The metric that needs no expression.
+pub const WALL_TIME: &str = "wall time";
 
 /// Everything decided before the first run.
 pub struct Setup {
@@ -109,7 +112,7 @@ impl Setup {
 
     pub fn metric_name(&self) -> String {
         match &self.metric {
-            Metric::WallTime => print::WALL_TIME.to_owned(),
+            Metric::WallTime => WALL_TIME.to_owned(),
             Metric::Matched { regex, .. } => regex.to_string(),
         }
     }

@@ -9,6 +9,7 @@ use numapilot_lab_init::Task;
 use numapilot_place::elf::interpreter;
 use numapilot_place::find_program;
 
+use super::OWN_PROGRAMS;
 use crate::image;
 
 /// Interpreters whose scripts are mostly other programs.
@@ -53,9 +54,10 @@ fn named(arguments: &[OsString]) -> Vec<PathBuf> {
 }
 
 /// Programs that others are to run, as `numapilot stat -- PROGRAM` does: those after `--`.
-/// numapilot is in the guest in any case.
+/// numapilot's are in the guest in any case.
 fn run(arguments: &[OsString], path: &OsStr) -> Vec<PathBuf> {
-    let pairs = arguments.windows(2).filter(|pair| pair[0] == "--" && pair[1] != "numapilot");
+    let is_own = |program: &OsString| OWN_PROGRAMS.iter().any(|own| program == own);
+    let pairs = arguments.windows(2).filter(|pair| pair[0] == "--" && !is_own(&pair[1]));
     pairs.filter_map(|pair| find_program(&pair[1], path)).collect()
 }
 

@@ -18,9 +18,13 @@ use std::time::Duration;
 use numapilot_lab_init::{PROGRAM, User, WindowSize};
 use numapilot_lab_model::{Model, Report};
 use numapilot_place::allocators::own_directories;
+use numapilot_place::own_program;
 
 use crate::emulator::Emulator;
 use crate::{Kernel, LabError, Shape};
+
+/// numapilot's programs, which are in every guest.
+const OWN_PROGRAMS: [&str; 2] = ["numapilot", "numapilot-lab"];
 
 /// The parts that every emulated machine is made of.
 #[derive(Clone, Debug)]
@@ -33,7 +37,7 @@ pub struct Lab {
     boot_file: PathBuf,
     /// Process 1, on the host.
     init: PathBuf,
-    /// numapilot and its libraries.
+    /// numapilot's programs and libraries.
     own: Vec<PathBuf>,
 }
 
@@ -110,8 +114,7 @@ impl Lab {
         let kernel = Kernel::find()?;
         let boot_file = kernel.boot_file()?;
         let init = part(PROGRAM)?;
-        let binary = std::env::current_exe().map_err(LabError::host("find this program"))?;
-        let mut own = vec![binary];
+        let mut own = OWN_PROGRAMS.map(own_file).into_iter().collect::<Result<Vec<_>, _>>()?;
         own.extend(own_directories().iter().flat_map(|d| own_libraries(d)));
         Ok(Self { emulator, kernel, boot_file, init, own })
     }
@@ -128,14 +131,21 @@ impl Lab {
     }
 }
 
+/// A program of numapilot's that is in every guest.
+fn own_file(name: &'static str) -> Result<PathBuf, LabError> {
+    own_program(name).ok_or_else(|| missing(name, &own_directories()))
+}
+
 /// A file that belongs to numapilot.
 fn part(name: &'static str) -> Result<PathBuf, LabError> {
     let directories = own_directories();
     let found = directories.iter().map(|d| d.join(name)).find(|p| p.is_file());
-    found.ok_or_else(|| {
-        let searched: Vec<_> = directories.iter().map(|d| d.display().to_string()).collect();
-        LabError::NoPart { name, searched: searched.join(", ") }
-    })
+    found.ok_or_else(|| missing(name, &directories))
+}
+
+fn missing(name: &'static str, directories: &[PathBuf]) -> LabError {
+    let searched: Vec<_> = directories.iter().map(|d| d.display().to_string()).collect();
+    LabError::NoPart { name, searched: searched.join(", ") }
 }
 
 /// The libraries that ride inside programs.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use numapilot_lab_init::{DIRECTORY, Setting, Task, User};
 use numapilot_place::elf::{Kind, inspect};
-use numapilot_place::find_program;
+use numapilot_place::{find_program, own_program};
 
-use super::{Request, Streams, Tuning};
+use super::{OWN_PROGRAMS, Request, Streams, Tuning};
 use crate::LabError;
 
 /// Where the guest looks for programs besides where the host does.
@@ -48,8 +48,8 @@ pub fn from_request(request: &Request) -> Result<Task, LabError> {
 fn program(name: &OsStr) -> Result<PathBuf, LabError> {
     let shown = || name.to_string_lossy().into_owned();
     let path = env::var_os("PATH").unwrap_or_else(|| NO_PATH.into());
-    // numapilot is in the guest in any case.
-    let own = || (name == "numapilot").then(env::current_exe)?.ok();
+    // numapilot's programs are in the guest in any case.
+    let own = || own_program(OWN_PROGRAMS.into_iter().find(|own| name == *own)?);
     let Some(found) = find_program(name, &path).or_else(own) else {
         let given = Path::new(name);
         if given.components().count() > 1 && given.exists() {

@@ -1,0 +1,24 @@
+//! What numapilot's command line programs share.
+//!
+//! Both programs, `numapilot` and `numapilot-lab`, parse with clap, print through [`terminal`],
+//! draw with [`svg`] and end as [`program`] says. A verb stays in its program; a module is here
+//! when verbs of both programs use it.
+
+#![forbid(unsafe_code)]
+
+pub mod axis;
+pub mod columns;
+pub mod completions;
+pub mod date;
+pub mod deferred;
+pub mod file;
+pub mod interruption;
+pub mod man;
+pub mod node_layout;
+pub mod plan_args;
+pub mod program;
+pub mod settle;
+pub mod status_line;
+pub mod svg;
+pub mod terminal;
+pub mod units;

@@ -1,0 +1,25 @@
+//! numapilot's two programs, for what starts one of them.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use numapilot_place::own_program;
+
+/// This program's file.
+///
+/// # Errors
+/// When the kernel does not say which it is.
+pub fn numapilot_lab() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find numapilot-lab's own file")
+}
+
+/// The file of `numapilot`.
+///
+/// # Errors
+/// When it is neither beside this program nor on `PATH`.
+pub fn numapilot() -> anyhow::Result<PathBuf> {
+    own_program("numapilot").context(
+        "numapilot is neither beside numapilot-lab nor on PATH; install the package numapilot, or \
+         build it with `make build`",
+    )
+}

@@ -1,0 +1,7 @@
+//! One test with several numbers of threads, as tables and as a picture.
+
+mod svg;
+mod text;
+
+pub use svg::draw;
+pub use text::print;

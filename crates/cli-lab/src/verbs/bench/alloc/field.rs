@@ -1,0 +1,140 @@
+//! What takes part: tests that can be run, and allocators.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Context, bail};
+use numapilot_study::candidates::{self, Candidate};
+use numapilot_study::files::{Missing, Places, Ready};
+use numapilot_study::suite::{self, Test};
+
+use super::args::{Allocators, Compare, Tests};
+use crate::programs;
+
+/// The allocator others are compared with, unless --reference says otherwise.
+const USUAL_REFERENCE: &str = "mimalloc";
+/// The test of `compare`: systematic-numa-study 3.1.8.
+const MIX: &str = "mix";
+
+/// What takes part.
+pub struct Field {
+    pub tests: Vec<Ready>,
+    pub missing: Vec<Missing>,
+    pub candidates: Vec<Candidate>,
+    pub reference: usize,
+    /// Of `compare`, or one for all tests.
+    pub threads: Vec<NonZeroUsize>,
+}
+
+impl Field {
+    /// The tests of a suite under the allocators.
+    pub fn of_suite(tests: &Tests, allocators: &Allocators) -> anyhow::Result<Self> {
+        let threads = tests.threads.unwrap_or_else(usable_cpus);
+        let candidates = candidates(allocators)?;
+        let reference = reference(&candidates, tests.reference.as_deref())?;
+        let (tests, missing) = chosen(tests, threads)?;
+        Ok(Self { tests, missing, candidates, reference, threads: vec![threads] })
+    }
+
+    /// One test under the allocators, once for each number of threads.
+    pub fn of_threads(args: &Compare) -> anyhow::Result<Self> {
+        let threads = thread_counts(&args.threads);
+        let candidates = candidates(&args.allocators)?;
+        let reference = reference(&candidates, None)?;
+        let (tests, missing) = mixes(&threads, args.operations)?;
+        Ok(Self { tests, missing, candidates, reference, threads })
+    }
+}
+
+fn candidates(args: &Allocators) -> anyhow::Result<Vec<Candidate>> {
+    Ok(match args.allocators.as_slice() {
+        [] => candidates::all(&args.peers)?,
+        names => candidates::chosen(names, &args.peers)?,
+    })
+}
+
+fn usable_cpus() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Never empty.
+fn thread_counts(asked: &[NonZeroUsize]) -> Vec<NonZeroUsize> {
+    if !asked.is_empty() {
+        return asked.to_vec();
+    }
+    let all = usable_cpus();
+    let powers = (0..usize::BITS).map(|bit| 1 << bit).take_while(|&n| n < all.get());
+    powers.filter_map(NonZeroUsize::new).chain([all]).collect()
+}
+
+fn places(programs: &[PathBuf], threads: NonZeroUsize) -> anyhow::Result<Places> {
+    let directories = programs.iter().map(|directory| {
+        let absolute = directory.canonicalize();
+        absolute.with_context(|| format!("--programs {}", directory.display()))
+    });
+    Ok(Places {
+        directories: directories.collect::<anyhow::Result<_>>()?,
+        numapilot: programs::numapilot_lab()?,
+        threads,
+    })
+}
+
+/// The micro-benchmark `mix`, once for each number of threads.
+fn mixes(
+    threads: &[NonZeroUsize],
+    operations: Option<u64>,
+) -> anyhow::Result<(Vec<Ready>, Vec<Missing>)> {
+    let suite = suite::Suite::standard()?;
+    let mix = suite.own.into_iter().find(|test| test.name == MIX);
+    let mut mix = mix.with_context(|| format!("no test '{MIX}' in the list of programs"))?;
+    if let Some(operations) = operations {
+        mix.arguments.extend(["--operations".to_owned(), operations.to_string()]);
+    }
+    let (mut ready, mut missing) = (Vec::new(), Vec::new());
+    for &threads in threads {
+        let plural = if threads.get() == 1 { "" } else { "s" };
+        match places(&[], threads)?.ready(&mix) {
+            Ok(test) => {
+                let name = format!("{MIX}, {threads} thread{plural}");
+                ready.push(Ready { name, ..test });
+            }
+            Err(test) => missing.push(test),
+        }
+    }
+    Ok((ready, missing))
+}
+
+fn chosen(args: &Tests, threads: NonZeroUsize) -> anyhow::Result<(Vec<Ready>, Vec<Missing>)> {
+    let places = places(&args.programs, threads)?;
+    let suite = suite::Suite::standard()?;
+    let all = if args.programs.is_empty() { suite.own } else { suite.foreign };
+    let wanted = |test: &&Test| args.filter.as_ref().is_none_or(|f| f.is_match(&test.name));
+    let chosen: Vec<&Test> = all.iter().filter(wanted).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = all.iter().map(|test| test.name.as_str()).collect();
+        bail!("--filter matches no test; there are {}", names.join(", "));
+    }
+    let (mut ready, mut missing) = (Vec::new(), Vec::new());
+    for test in chosen {
+        match places.ready(test) {
+            Ok(test) => ready.push(test),
+            Err(test) => missing.push(test),
+        }
+    }
+    Ok((ready, missing))
+}
+
+/// The index of the candidate that ratios refer to.
+fn reference(candidates: &[Candidate], wanted: Option<&str>) -> anyhow::Result<usize> {
+    let called = |name: &str| candidates.iter().position(|c| c.name.eq_ignore_ascii_case(name));
+    if let Some(name) = wanted {
+        let names: Vec<&str> = candidates.iter().map(|c| c.name.as_str()).collect();
+        return called(name).with_context(|| {
+            format!("--reference {name} is not compared; there are {}", names.join(", "))
+        });
+    }
+    // mimalloc3 of a directory of peers is one too.
+    let similar = || candidates.iter().position(|c| c.name.starts_with(USUAL_REFERENCE));
+    Ok(called(USUAL_REFERENCE).or_else(similar).or_else(|| called("glibc")).unwrap_or(0))
+}

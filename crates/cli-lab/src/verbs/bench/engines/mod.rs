@@ -1,0 +1,15 @@
+//! `bench w5`, `bench arrivals` and `bench clients`: real databases, one way of asking each.
+
+pub mod arrivals;
+mod client_row;
+pub mod clients;
+mod context;
+mod failure;
+mod json;
+mod open;
+mod plot;
+mod progress;
+mod report;
+mod svg;
+mod text;
+pub mod w5;

@@ -1,0 +1,38 @@
+//! The kernels on an emulated machine: this program starts itself in a lab.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use anyhow::{Context, anyhow};
+use numapilot_cli_kit::interruption;
+use serde_json::Value;
+
+use super::args::Args;
+use super::series::End;
+use crate::{child, programs};
+
+/// What the kernels in the guest printed.
+pub fn outcomes(machine: &str, args: &Args) -> anyhow::Result<(Vec<Value>, End)> {
+    let program = programs::numapilot_lab()?;
+    // What the lab itself counts goes to a file, since it is not asked for. Pages are to stay
+    // where a placement has put them.
+    let lab = ["lab", "run", "--machine", machine, "--output", "/dev/null"];
+    let settings = ["--numa-balancing", "off", "--"];
+    let mut words: Vec<String> =
+        [&lab[..], &settings].concat().into_iter().map(str::to_owned).collect();
+    words.push(program.to_string_lossy().into_owned());
+    words.extend(args.words(machine));
+    let interrupted = interruption::flag()?;
+    let (status, printed) = child::output(program, words, &interrupted)?;
+    let end = match status.success() {
+        true => End::Whole,
+        false if interrupted.load(Relaxed) => return Ok((Vec::new(), End::Interrupted)),
+        false => End::Failed(anyhow!("the kernels ended in the lab of {machine}: see above")),
+    };
+    match (serde_json::from_slice(&printed), end) {
+        (Ok(outcomes), end) => Ok((outcomes, end)),
+        (Err(_), End::Failed(why)) => Err(why),
+        (Err(why), _) => {
+            Err(why).with_context(|| format!("the lab of {machine} printed no results"))
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Arguments of the kernels.
+
+use std::num::NonZeroUsize;
+use std::thread;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use numapilot_cli_kit::units;
+use numapilot_workloads::kernels::{self, Options, Place, Time};
+
+/// Sizes by name.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Scale {
+    /// 16 MiB: enough for the small caches of emulated machines.
+    Lab,
+    /// 256 MiB: more than the caches of most machines.
+    Laptop,
+    /// The 1 GiB of a burst of IS.
+    Paper,
+}
+
+impl Scale {
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Lab => 16 << 20,
+            Self::Laptop => 256 << 20,
+            Self::Paper => 1 << 30,
+        }
+    }
+}
+
+/// What every kernel takes.
+#[derive(clap::Args)]
+pub struct Common {
+    /// Threads, each pinned to a CPU, the nodes in turn [default: the CPUs that may be used].
+    #[arg(short = 't', long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+
+    /// Size that is not given [default: lab in a lab, else laptop].
+    #[arg(long, value_enum)]
+    pub scale: Option<Scale>,
+
+    /// What all threads together work on, as in 64M.
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub size: Option<u64>,
+
+    /// Seed of the data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Do the work again and again for so long (simulated time in a lab), and say how fast it was
+    /// in the end.
+    #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
+    pub lasts: Option<Duration>,
+
+    /// Predict the time from this machine description [default: the lab's, in a lab].
+    #[arg(long, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of a kernel.
+#[derive(clap::Args)]
+pub struct Plain {
+    /// Where its memory goes; each kernel takes some of these.
+    #[arg(long, value_name = "PLACE", default_value = "first-touch",
+          value_parser = PossibleValuesParser::new(Place::ALL.map(Place::name))
+              .try_map(|name| name.parse::<Place>()))]
+    pub place: Place,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Arguments of k6.
+#[derive(clap::Args)]
+pub struct Rotate {
+    #[command(flatten)]
+    pub plain: Plain,
+
+    /// How long threads stay on a node [default: two passes over their arrays].
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub period: Option<Duration>,
+}
+
+/// Arguments of k11.
+#[derive(clap::Args)]
+pub struct ReadMostly {
+    #[command(flatten)]
+    pub plain: Plain,
+
+    /// Reads for one write.
+    #[arg(long, value_name = "N", default_value_t = 1000,
+          value_parser = units::whole::<u64>(1..))]
+    pub writes_every: u64,
+}
+
+impl Common {
+    /// The options of a run with this placement.
+    pub fn options(&self, place: Place) -> anyhow::Result<Options> {
+        let threads = self.threads.or(thread::available_parallelism().ok());
+        let usual = match kernels::time()? {
+            Time::Simulated => Scale::Lab,
+            Time::Wall => Scale::Laptop,
+        };
+        Ok(Options {
+            place,
+            threads: threads.unwrap_or(NonZeroUsize::MIN),
+            bytes: self.size.unwrap_or(self.scale.unwrap_or(usual).bytes()),
+            seed: self.seed,
+            period: None,
+            lasts: self.lasts,
+            writes_every: None,
+            machine: self.machine.clone(),
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! `numapilot bench kernel`: the NUMA pathology kernels, one pathology and its mitigations each.
+
+mod all;
+mod args;
+mod run;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_workloads::kernels::Kernel;
+
+/// Arguments of `bench kernel`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// The kernels.
+#[derive(Subcommand)]
+enum What {
+    /// The main thread fills, all threads read everything.
+    #[command(name = "k1-init1-readall", visible_alias = "k1")]
+    K1(args::Plain),
+    /// The main thread fills, each thread has a slice.
+    #[command(name = "k2-init1-slices", visible_alias = "k2")]
+    K2(args::Plain),
+    /// Dependent probes of a shared table.
+    #[command(name = "k3-probe", visible_alias = "k3")]
+    K3(args::Plain),
+    /// Random atomic adds to one table.
+    #[command(name = "k4-gups", visible_alias = "k4")]
+    K4(args::Plain),
+    /// Private arrays whose threads have moved.
+    #[command(name = "k5-swapped", visible_alias = "k5")]
+    K5(args::Plain),
+    /// Private arrays whose threads keep moving.
+    #[command(name = "k6-rotate", visible_alias = "k6")]
+    K6(args::Rotate),
+    /// Short bursts into fresh memory.
+    #[command(name = "k7-burst", visible_alias = "k7")]
+    K7(args::Plain),
+    /// Nothing is wrong.
+    #[command(name = "k8-good-local", visible_alias = "k8")]
+    K8(args::Plain),
+    /// Huge pages that threads share by halves.
+    #[command(name = "k9-thp-false-sharing", visible_alias = "k9")]
+    K9(args::Plain),
+    /// A neighbour takes most of one controller.
+    #[command(name = "k10-skew", visible_alias = "k10")]
+    K10(args::Plain),
+    /// All threads read everything and seldom write.
+    #[command(name = "k11-read-mostly", visible_alias = "k11")]
+    K11(args::ReadMostly),
+    /// A producer on one node, a consumer on another.
+    #[command(name = "k12-pipe", visible_alias = "k12")]
+    K12(args::Plain),
+    /// All kernels under all their mitigations, or those that are named.
+    All(all::Args),
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        match self.what {
+            What::K1(args) => run::plain(&args, terminal, Kernel::Init1Readall),
+            What::K2(args) => run::plain(&args, terminal, Kernel::Init1Slices),
+            What::K3(args) => run::plain(&args, terminal, Kernel::Probe),
+            What::K4(args) => run::plain(&args, terminal, Kernel::Gups),
+            What::K5(args) => run::plain(&args, terminal, Kernel::Swapped),
+            What::K6(args) => run::rotate(&args, terminal),
+            What::K7(args) => run::plain(&args, terminal, Kernel::Burst),
+            What::K8(args) => run::plain(&args, terminal, Kernel::GoodLocal),
+            What::K9(args) => run::plain(&args, terminal, Kernel::ThpFalseSharing),
+            What::K10(args) => run::plain(&args, terminal, Kernel::Skew),
+            What::K11(args) => run::read_mostly(&args, terminal),
+            What::K12(args) => run::plain(&args, terminal, Kernel::Pipe),
+            What::All(args) => args.run(terminal),
+        }
+    }
+}

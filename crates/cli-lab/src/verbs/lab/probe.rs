@@ -1,0 +1,143 @@
+//! `numapilot lab probe`: accesses of known cost, run in the guest when the timing model is
+//! validated (`numapilot study lab`).
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_cli_kit::units::size;
+use numapilot_observe::lab::LabPmu;
+use numapilot_study::lab::{Marks, Probe};
+use numapilot_sys::mark;
+use numapilot_sys::mempolicy::Mode;
+use numapilot_topology::{Machine, NodeId, NodeSet, parse_nodes};
+
+/// Arguments of `lab probe`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+    /// Memory that each part works on.
+    #[arg(long, global = true, value_name = "SIZE", default_value = "2M", value_parser = size)]
+    bytes: u64,
+}
+
+/// What is accessed.
+#[derive(Subcommand)]
+enum What {
+    /// Follow a cycle through memory of nodes: regions chase-FROM-TO.
+    Chase {
+        /// Node of the CPU.
+        #[arg(long, value_name = "NODE")]
+        from: u32,
+        /// Nodes of the memory.
+        #[arg(long, value_name = "NODES")]
+        to: String,
+        /// Loads from each.
+        #[arg(long, value_name = "N", default_value_t = 20_000)]
+        loads: usize,
+    },
+    /// Read memory of nodes with all CPUs of one: regions read-FROM-TO.
+    Read {
+        /// Node of the CPUs.
+        #[arg(long, value_name = "NODE")]
+        from: u32,
+        /// Nodes of the memory.
+        #[arg(long, value_name = "NODES")]
+        to: String,
+    },
+    /// Read a node's memory with all its CPUs at several rates: regions load-1, load-2, ...
+    Load {
+        /// The node.
+        #[arg(long, value_name = "NODE")]
+        from: u32,
+        /// Turns of an empty loop after each line, one number for each rate.
+        #[arg(long, value_name = "N,...", value_delimiter = ',', required = true)]
+        pauses: Vec<u32>,
+    },
+    /// Touch pages under every policy, then read one line of each: regions first-touch,
+    /// interleave, bind and weighted. Prints pages by node as JSON.
+    Pages,
+}
+
+/// Regions are marked as `lab mark` does, without a process of their own.
+struct Mailbox {
+    lab: LabPmu,
+}
+
+impl Marks for Mailbox {
+    fn begin(&self, name: &str) {
+        self.lab.pmu().set_mark_name(name);
+        mark::begin_named();
+    }
+
+    fn end(&self, name: &str) {
+        self.lab.pmu().set_mark_name(name);
+        mark::end_named();
+    }
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let Some(lab) = LabPmu::find()? else {
+            bail!(
+                "this machine is not emulated, or counts nothing; run it with numapilot lab run, \
+                 without --no-model"
+            );
+        };
+        // There is one place for the name of the next mark.
+        let file = File::open(lab.path()).context("cannot open the lab's PMU")?;
+        file.lock().context("cannot lock the lab's PMU")?;
+        let machine = numapilot_topology::read("/".as_ref())?;
+        let bytes = usize::try_from(self.bytes).context("more memory than can be addressed")?;
+        let probe = Probe { machine: &machine, marks: &Mailbox { lab }, bytes };
+        match self.what {
+            What::Chase { from, to, loads } => {
+                for to in nodes(&machine, &to)?.iter() {
+                    probe.chase(NodeId(from), to, loads)?;
+                }
+            }
+            What::Read { from, to } => {
+                for to in nodes(&machine, &to)?.iter() {
+                    let name = format!("read-{from}-{to}");
+                    probe.read(&name, NodeId(from), to, 0)?;
+                }
+            }
+            What::Load { from, pauses } => {
+                for (i, pause) in pauses.into_iter().enumerate() {
+                    let name = format!("load-{}", i + 1);
+                    probe.read(&name, NodeId(from), NodeId(from), pause)?;
+                }
+            }
+            What::Pages => terminal.json(&pages(&machine, &probe)?)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn nodes(machine: &Machine, text: &str) -> anyhow::Result<NodeSet> {
+    Ok(parse_nodes(text, machine)?)
+}
+
+/// Pages by node under each policy.
+fn pages(
+    machine: &Machine,
+    probe: &Probe<'_>,
+) -> anyhow::Result<BTreeMap<&'static str, BTreeMap<u32, u64>>> {
+    let all = machine.memory_nodes();
+    let last: NodeSet = all.iter().last().into_iter().collect();
+    let policies = [
+        ("first-touch", Mode::Default, NodeSet::new()),
+        ("interleave", Mode::Interleave, all.clone()),
+        ("bind", Mode::Bind, last),
+        ("weighted", Mode::WeightedInterleave, all),
+    ];
+    let mut counts = BTreeMap::new();
+    for (name, mode, nodes) in policies {
+        counts.insert(name, probe.pages(name, mode, &nodes)?);
+    }
+    Ok(counts)
+}

@@ -1,0 +1,164 @@
+//! `numapilot lab run`: a program on an emulated machine.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use numapilot_cli_kit::file::{self, Existing};
+use numapilot_cli_kit::terminal::{Terminal, is_broken_pipe};
+use numapilot_cli_kit::units::{duration, size};
+use numapilot_lab::{Lab, Request, Shape, Streams, Tuning};
+use numapilot_lab_model::Model;
+use numapilot_topology::description::{machine_named, named};
+
+use super::values::{self, NodeWeight};
+use super::{json, svg, text};
+
+/// What `lab run` and `lab shell` have in common: the machine.
+#[derive(clap::Args)]
+pub struct MachineArgs {
+    /// The machine: a name of `lab list`, or a description file.
+    #[arg(short, long, value_name = "NAME|FILE")]
+    machine: String,
+    /// Take a file, a directory or a program along, with the libraries it needs.
+    #[arg(long, value_name = "PATH|PROGRAM")]
+    include: Vec<OsString>,
+    /// Room for what the guest writes.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    disk: u64,
+    /// Add to the kernel's command line.
+    #[arg(long, value_name = "TEXT")]
+    append: Vec<String>,
+    /// Transparent huge pages in the guest.
+    #[arg(long, value_name = "WHEN", value_parser = ["always", "madvise", "never"])]
+    thp: Option<String>,
+    /// Automatic NUMA balancing in the guest: on, off or tiering.
+    #[arg(long, value_name = "MODE", value_parser = values::balancing)]
+    numa_balancing: Option<u8>,
+    /// Weights of nodes for weighted interleave: 0=3,1=1.
+    #[arg(long, value_name = "NODE=WEIGHT", value_delimiter = ',', value_parser = values::weight)]
+    weights: Vec<NodeWeight>,
+    /// Run as this user, by name or number; root when left out.
+    #[arg(long, value_name = "USER", value_parser = values::user)]
+    user: Option<numapilot_lab::User>,
+    /// Count nothing, so that there are no figures: faster for one thread, often slower for many.
+    #[arg(long)]
+    no_model: bool,
+    /// How long the machine may take to boot.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    boot_timeout: Duration,
+}
+
+impl MachineArgs {
+    /// What is to run, on this machine.
+    pub fn request(
+        self,
+        command: Vec<OsString>,
+        timeout: Option<Duration>,
+        streams: Streams,
+    ) -> anyhow::Result<Request> {
+        let (name, description) = named(&self.machine)?;
+        let shape = Shape::new(&name, &description)?;
+        let model = match self.no_model {
+            true => None,
+            false => Some(Model::from_description(&description, &shape.layout())?),
+        };
+        Ok(Request {
+            shape,
+            model,
+            command,
+            include: self.include,
+            append: self.append,
+            tuning: Tuning {
+                thp: self.thp,
+                numa_balancing: self.numa_balancing,
+                weights: self.weights.iter().map(|w| (w.node, w.weight)).collect(),
+            },
+            user: self.user,
+            free_bytes: self.disk,
+            boot_timeout: self.boot_timeout,
+            timeout,
+            streams,
+        })
+    }
+}
+
+/// Arguments of `lab run`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// End the machine after so long, counted from the program's start.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Print what was counted as JSON, on standard output after the program's own.
+    #[arg(long, conflicts_with = "no_model")]
+    json: bool,
+    /// Write what was counted to FILE, and not to the terminal.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "no_model")]
+    output: Option<PathBuf>,
+    /// Draw the traffic of nodes and links into FILE.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_model")]
+    svg: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        for path in self.output.iter().chain(&self.svg) {
+            file::check(path, Existing::Replace)?;
+        }
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        let title = format!("'{}'", words.join(" "));
+        let machine = machine_named(&self.machine.machine)?;
+        let request = self.machine.request(self.command, self.timeout, Streams::Pipes)?;
+        let outcome = Lab::find()?.run(&request)?;
+        if outcome.boots > 1 {
+            let boots = outcome.boots;
+            terminal.warn(format_args!(
+                "the guest ran after {boots} boots: in the others it or QEMU failed"
+            ));
+        }
+        if let Some(counted) = &outcome.report {
+            let text = if self.json {
+                serde_json::to_string_pretty(&json::Json::new(&request.shape, &outcome))? + "\n"
+            } else {
+                text::tables(&title, &request.shape, counted)
+            };
+            let written = match &self.output {
+                Some(path) => file::put(path, &text, Existing::Replace),
+                None if self.json => put(terminal.out(), &text, "standard output"),
+                // The program's output is its own, as with `stat`.
+                None => put(terminal.err(), &text, "standard error"),
+            };
+            keep_status(terminal, written);
+        }
+        let whole = outcome.report.as_ref().and_then(|report| report.regions.first());
+        if let (Some(path), Some(region)) = (&self.svg, whole) {
+            let picture = svg::draw(&machine, &title, region);
+            keep_status(terminal, file::put(path, &picture, Existing::Replace));
+        }
+        Ok(ExitCode::from(outcome.status))
+    }
+}
+
+fn put(mut to: impl Write, text: &str, name: &str) -> anyhow::Result<()> {
+    let written = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+    written.with_context(|| format!("cannot write the figures: {name}"))
+}
+
+/// The program has run: whoever has no room for the figures still gets its status.
+fn keep_status(terminal: &Terminal, written: anyhow::Result<()>) {
+    match written {
+        // A reader that went away wants no more.
+        Err(error) if !is_broken_pipe(&error) => {
+            terminal.warn(format_args!("{error:#}; the exit status is the program's"));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,56 @@
+//! A judged study as a table.
+
+use std::fmt::Write;
+
+use numapilot_cli_kit::terminal::table;
+use numapilot_study::lab::{Judged, Study};
+
+/// Figures, then curves point by point, then remarks.
+pub fn tables(study: &Study, judged: &Judged) -> String {
+    let mut text = format!("{}\n({})\n\n", study.title, study.source);
+    let mut rows = table(&["claim", "figure", "expected", "here", "verdict"], &[2, 3]);
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), short);
+    let mut remarks = Vec::new();
+    for figure in &judged.figures {
+        rows.add_row([
+            figure.claim.clone(),
+            figure.name.clone(),
+            number(figure.expected),
+            number(figure.value),
+            figure.verdict.to_string(),
+        ]);
+        remarks.extend(figure.remark.iter().map(|r| format!("{}: {r}", figure.name)));
+    }
+    let _ = writeln!(text, "{}", rows.trim_fmt());
+    for curve in &judged.curves {
+        let _ = writeln!(text, "\n{} {}: {}\n", curve.claim, curve.name, curve.verdict);
+        let mut rows = table(&[&curve.axes[0], &curve.axes[1]], &[0, 1]);
+        for [x, y] in &curve.points {
+            rows.add_row([short(*x), short(*y)]);
+        }
+        let _ = writeln!(text, "{}", rows.trim_fmt());
+        remarks.extend(curve.remark.iter().map(|r| format!("{}: {r}", curve.name)));
+    }
+    if !remarks.is_empty() {
+        let _ = writeln!(text, "\n{}", remarks.join("\n"));
+    }
+    text
+}
+
+/// Four digits.
+fn short(value: f64) -> String {
+    let digits = value.abs().max(1e-9).log10().floor() as i32;
+    let decimals = usize::try_from(3 - digits).unwrap_or(0).min(6);
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_digits_are_shown() {
+        let shown: Vec<String> = [0.0, 0.125, 1.2, 96.6, 123_456.0].map(short).into();
+        assert_eq!(shown, ["0.000000", "0.1250", "1.200", "96.60", "123456"]);
+    }
+}

@@ -1,0 +1,187 @@
+//! `numapilot study list`: the experiments that the binary carries, and how long they take.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::slice;
+
+use anyhow::bail;
+use numapilot_cli_kit::terminal::{Terminal, left_time, plural, table};
+use numapilot_study::experiment::{
+    Ahead, Experiment, HOST, Past, ScaleName, Schedule, named, names,
+};
+use serde::Serialize;
+
+use super::entry::Entry;
+use super::jobs::Jobs;
+
+/// Which of the experiments that the binary carries.
+#[derive(clap::Args)]
+pub struct Which {
+    /// Only those of this paper.
+    #[arg(long, value_name = "NAME")]
+    pub paper: Option<String>,
+    /// Only those on this machine: host, lab for all emulated ones, or one of `lab list`.
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
+}
+
+/// `--scale`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scale {
+    /// Seconds for each trial.
+    Smoke,
+    /// Larger and surer: all of it takes hours.
+    Laptop,
+    /// The papers' sizes.
+    Paper,
+}
+
+impl From<Scale> for ScaleName {
+    fn from(scale: Scale) -> Self {
+        match scale {
+            Scale::Smoke => Self::Smoke,
+            Scale::Laptop => Self::Laptop,
+            Scale::Paper => Self::Paper,
+        }
+    }
+}
+
+/// Arguments of `study list`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Of which scale trials and times are listed.
+    #[arg(long, value_enum, default_value_t = Scale::Smoke)]
+    scale: Scale,
+    /// Results of earlier runs: what is still to be run, and how long it will take.
+    #[arg(short, long, value_name = "FILE", default_value = super::RESULTS)]
+    output: PathBuf,
+    #[command(flatten)]
+    jobs: Jobs,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the list tells of an experiment.
+#[derive(Serialize)]
+struct Size {
+    trials: usize,
+    left: Ahead,
+}
+
+impl Size {
+    fn of(schedule: &Schedule<'_>, jobs: NonZeroUsize) -> Self {
+        Self { trials: schedule.trials(), left: schedule.ahead(jobs) }
+    }
+
+    /// How long what is left will take, in words.
+    fn time(&self) -> String {
+        match self.left {
+            Ahead { trials: 0, .. } => "-".to_owned(),
+            Ahead { unknown: 0, seconds, .. } => left_time(seconds),
+            _ => "unknown".to_owned(),
+        }
+    }
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let experiments = self.which.experiments()?;
+        // Where nobody has run anything, nothing is known.
+        let past = match self.output.as_path() == Path::new(super::RESULTS) && !self.output.exists()
+        {
+            true => Past::default(),
+            false => Past::read(&self.output)?,
+        };
+        let jobs = self.jobs.number();
+        let size = |experiments| {
+            Size::of(&Schedule::new(experiments, self.scale.into(), None, &past.trials), jobs)
+        };
+        let entries = experiments.iter().map(|one| Entry::new(one, size(slice::from_ref(one))));
+        if self.json {
+            terminal.json(&entries.collect::<Vec<_>>())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        // Without results all of it is left, and its time unknown.
+        let has_results = !past.trials.is_empty();
+        let mut header = vec!["id", "paper", "place", "machine", "trials"];
+        header.extend(["left", "time"].iter().filter(|_| has_results));
+        header.push("title");
+        let mut rows = table(&header, if has_results { &[4, 5] } else { &[4] });
+        for entry in entries {
+            let Entry { id, paper, place, machine, title, details, .. } = entry;
+            let mut cells = [id, paper, place, machine].map(str::to_owned).to_vec();
+            cells.push(details.trials.to_string());
+            cells.extend(
+                [details.left.trials.to_string(), details.time()]
+                    .into_iter()
+                    .filter(|_| has_results),
+            );
+            cells.push(title.to_owned());
+            rows.add_row(cells);
+        }
+        writeln!(terminal.out(), "{}", rows.trim_fmt())?;
+        self.total(terminal, &size(&experiments))
+    }
+
+    /// All of them together, which share trials.
+    fn total(&self, terminal: &Terminal, all: &Size) -> anyhow::Result<ExitCode> {
+        let Size { trials, left } = all;
+        let known = left.trials - left.unknown;
+        let mut text = format!("in all {}, {} left", plural(*trials, "trial"), left.trials);
+        match (known, left.unknown) {
+            (0, _) => {}
+            (_, 0) => text += &format!(": about {}", left_time(left.seconds)),
+            _ => text += &format!("\n{known} of them: about {}", left_time(left.seconds)),
+        }
+        if left.unknown > 0 {
+            text += &format!(
+                "\n{} of them: not known how long, for {} has no trial of their experiments at this \
+                 scale; `study run --repetitions 1` makes one of each",
+                left.unknown,
+                self.output.display()
+            );
+        }
+        writeln!(terminal.out(), "{text}")?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Which {
+    /// Those chosen.
+    pub fn experiments(&self) -> anyhow::Result<Vec<Experiment>> {
+        let mut all = Vec::new();
+        for name in names() {
+            all.extend(named(name)?);
+        }
+        if let Some(paper) = &self.paper {
+            let known = distinct(all.iter().map(|experiment| &experiment.paper));
+            all.retain(|experiment| experiment.paper == *paper);
+            if all.is_empty() {
+                bail!("there is no paper '{paper}'; there are {known}");
+            }
+        }
+        if let Some(machine) = &self.machine {
+            let known = distinct(all.iter().map(|experiment| &experiment.machine));
+            all.retain(|experiment| match machine.as_str() {
+                "lab" => experiment.machine != HOST,
+                name => experiment.machine == name,
+            });
+            if all.is_empty() {
+                bail!("no experiment runs on '{machine}'; they run on {known}");
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Each once, with commas between.
+fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: BTreeSet<&str> = names.map(String::as_str).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}

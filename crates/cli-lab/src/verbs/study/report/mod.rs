@@ -1,0 +1,89 @@
+//! `numapilot study report`: results of `study run` as one page, and as CSV.
+
+mod csv;
+mod page;
+mod strip;
+mod svg;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use numapilot_cli_kit::file::{self, Existing};
+use numapilot_cli_kit::terminal::{Terminal, plural};
+use numapilot_study::experiment::{ClaimResult, Experiment, Judged, Past, ScaleName};
+use numapilot_study::verdict::Verdict;
+
+use super::RESULTS;
+
+/// Arguments of `study report`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The page needs nothing from the network. Beside it are the results it was made from, as lines of \
+JSON (page.jsonl) and as a table (page.csv).\n\n\
+Example:\n  numapilot study run --all --output results.jsonl\n  \
+numapilot study report results.jsonl --output page.html")]
+pub struct Args {
+    /// Results of `study run`.
+    #[arg(value_name = "FILE", default_value = RESULTS)]
+    results: Vec<PathBuf>,
+    /// The page.
+    #[arg(short, long, value_name = "FILE", default_value = "numapilot-report.html")]
+    output: PathBuf,
+}
+
+/// An experiment at a scale, judged.
+pub struct Section {
+    pub scale: ScaleName,
+    pub experiment: Experiment,
+    pub judged: Judged,
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let mut past = Past::default();
+        for path in &self.results {
+            past.append(Past::read(path)?);
+        }
+        if past.experiments.is_empty() {
+            let names: Vec<String> = self.results.iter().map(|p| p.display().to_string()).collect();
+            bail!("{} has no results; make some with `numapilot study run`", names.join(", "));
+        }
+        let judge = |(scale, experiment): &(ScaleName, Experiment)| Section {
+            scale: *scale,
+            judged: experiment.judge(*scale, &past.trials),
+            experiment: experiment.clone(),
+        };
+        let mut sections: Vec<Section> = past.experiments.iter().map(judge).collect();
+        sections.sort_by_key(key);
+        let beside = |extension: &str| self.output.with_extension(extension);
+        let lines: Result<Vec<String>, _> =
+            past.records().iter().map(serde_json::to_string).collect();
+        file::put(&self.output, &page::page(&past, &sections)?, Existing::Replace)?;
+        file::put(&beside("csv"), &csv::table(&past), Existing::Replace)?;
+        file::put(&beside("jsonl"), &(lines?.join("\n") + "\n"), Existing::Replace)?;
+        writeln!(terminal.out(), "{}", self.output.display())?;
+        let counts = counts(&sections);
+        let counts: Vec<String> = counts.iter().map(|(v, count)| format!("{count} {v}")).collect();
+        let experiments = plural(sections.len(), "experiment");
+        writeln!(terminal.err(), "numapilot: {experiments}, comparisons: {}", counts.join(", "))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// How many comparisons with the papers have which verdict, the best first; without verdicts
+/// that none has, and without what is said of numapilot alone.
+pub fn counts(sections: &[Section]) -> Vec<(Verdict, usize)> {
+    let is_papers = |c: &&ClaimResult| c.paper.is_some() || c.verdict == Verdict::Shown;
+    let claims = || sections.iter().flat_map(|section| &section.judged.claims).filter(is_papers);
+    let of = |verdict| (verdict, claims().filter(|claim| claim.verdict == verdict).count());
+    Verdict::ALL.into_iter().map(of).filter(|(_, count)| *count > 0).collect()
+}
+
+/// The order of the page: A2 before A10.
+fn key(section: &Section) -> (String, u32, ScaleName) {
+    let id = &section.experiment.id;
+    let digits = id.find(|c: char| c.is_ascii_digit()).unwrap_or(id.len());
+    (id[..digits].to_owned(), id[digits..].parse().unwrap_or(0), section.scale)
+}

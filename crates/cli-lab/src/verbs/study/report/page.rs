@@ -1,0 +1,214 @@
+//! The page: a scorecard, the machines, a section for every experiment.
+
+use std::fmt::Write;
+
+use numapilot_cli_kit::date::moment;
+use numapilot_cli_kit::svg::{STYLE, escape};
+use numapilot_cli_kit::terminal;
+use numapilot_study::experiment::{ClaimResult, Host, Outcome, Past};
+use numapilot_study::verdict::Verdict;
+
+use super::{Section, counts, strip, svg};
+use crate::verbs::study::{paper, short, span};
+
+/// The whole page.
+///
+/// # Errors
+/// None in truth: writing to memory.
+pub fn page(past: &Past, sections: &[Section]) -> Result<String, std::fmt::Error> {
+    let mut page = String::new();
+    write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+         <title>numapilot: the papers' claims, run here</title>\n<style>\n{}{STYLE}\n</style>\n</head>\n<body>\n\
+         <h1>The papers' claims, run here</h1>\n",
+        include_str!("page.css")
+    )?;
+    scorecard(&mut page, sections)?;
+    hosts(&mut page, past)?;
+    for section in sections {
+        experiment(&mut page, section)?;
+    }
+    page.push_str("</body>\n</html>\n");
+    Ok(page)
+}
+
+fn scorecard(page: &mut String, sections: &[Section]) -> std::fmt::Result {
+    writeln!(page, "<ul class=\"counts\">")?;
+    for (verdict, count) in counts(sections) {
+        writeln!(page, "<li><b class=\"{}\">{count}</b>{verdict}</li>", class(verdict))?;
+    }
+    writeln!(
+        page,
+        "</ul>\n<p class=\"quiet\">Comparisons with the papers, by verdict. Every verdict is computed \
+         from the runs: the median and its 95 % bootstrap interval against the rule of the experiment. An \
+         experiment's verdict is its weakest. In the small pictures the dot is what came out, with its interval, the \
+         box what counts as reproduced, the dark line the paper's value, the pale one where the direction turns.</p>\n<table class=\"score\"><thead><tr><th>id</th><th>experiment</th>\
+         <th>paper</th><th>ran on</th><th>verdict</th></tr></thead><tbody>"
+    )?;
+    for section in sections {
+        let e = &section.experiment;
+        writeln!(
+            page,
+            "<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td class=\"where\">{}, {}</td>\
+             <td class=\"where\">{}, {}</td><td>{}</td></tr>",
+            anchor(section),
+            escape(&e.id),
+            escape(&e.title),
+            escape(&e.paper),
+            escape(&e.place),
+            escape(&e.machine),
+            section.scale,
+            badge(section.judged.verdict)
+        )?;
+    }
+    writeln!(page, "</tbody></table>")
+}
+
+fn hosts(page: &mut String, past: &Past) -> std::fmt::Result {
+    let runs = past.trials.iter().filter(|t| matches!(t.outcome, Outcome::Values(_))).count();
+    let hours: f64 = past.trials.iter().map(|trial| trial.seconds).sum();
+    writeln!(
+        page,
+        "<h2>What ran where</h2>\n<p>{runs} runs in {}.</p>\n<table><thead><tr><th>runs begun</th><th>host</th>\
+         <th>kernel</th><th>noise</th><th>load</th></tr></thead><tbody>",
+        terminal::left_time(hours)
+    )?;
+    let mut rest: Vec<&Host> = past.hosts.iter().collect();
+    while let Some(first) = rest.first().copied() {
+        let (same, others): (Vec<&Host>, Vec<&Host>) =
+            rest.into_iter().partition(|host| is_same(first, host));
+        row(page, first, &same)?;
+        rest = others;
+    }
+    writeln!(
+        page,
+        "</tbody></table>\n<p class=\"quiet\">Noise: spread of the time of one and the same computation, \
+         relative to its median, before the first run of a study. Emulated machines are on this host; their time is simulated.</p>"
+    )
+}
+
+/// Whether they differ in nothing but the moment.
+fn is_same(one: &Host, other: &Host) -> bool {
+    let moment = |host: &Host| Host { time: 0, load: None, noise: 0.0, ..host.clone() };
+    moment(one) == moment(other)
+}
+
+/// A machine, with what was found of it when studies began.
+fn row(page: &mut String, host: &Host, begun: &[&Host]) -> std::fmt::Result {
+    let processor = host.processor.as_deref().unwrap_or("unknown processor");
+    let last = begun.iter().map(|host| host.time).max().filter(|last| *last > host.time);
+    let noise = span_of(begun.iter().map(|host| host.noise * 100.0));
+    let load = span_of(begun.iter().filter_map(|host| host.load));
+    let held: String = host.held_settings.iter().map(|held| format!("; {held}")).collect();
+    writeln!(
+        page,
+        "<tr><td>{}{}</td><td>{}, {}, {}, {}; numapilot {}{}</td><td data-label=\"kernel\">{}</td>\
+         <td data-label=\"noise\">{} %</td><td data-label=\"load\">{}</td></tr>",
+        moment(host.time),
+        last.map_or(String::new(), |last| format!(" to {}", moment(last))),
+        escape(processor),
+        terminal::plural(host.cpus, "CPU"),
+        terminal::plural(host.nodes, "node"),
+        terminal::bytes(host.memory_bytes),
+        escape(&host.version),
+        escape(&held),
+        escape(&host.kernel),
+        noise.unwrap_or_default(),
+        load.unwrap_or_else(|| "unknown".to_owned())
+    )
+}
+
+/// The least and the most: `0.7 to 1.2`, or the one.
+fn span_of(values: impl Iterator<Item = f64> + Clone) -> Option<String> {
+    let (least, most) = (values.clone().reduce(f64::min)?, values.reduce(f64::max)?);
+    let (least, most) = (format!("{least:.1}"), format!("{most:.1}"));
+    Some(if least == most { least } else { format!("{least} to {most}") })
+}
+
+fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {
+    let (e, judged) = (&section.experiment, &section.judged);
+    writeln!(
+        page,
+        "<section>\n<h2 id=\"{}\">{} {}</h2>\n<p>{} <span class=\"quiet\">{}, {}; {}, {} scale</span></p>\n\
+         <p><b>Paper:</b> {}</p>\n<p><b>Here:</b> {}</p>",
+        anchor(section),
+        escape(&e.id),
+        escape(&e.title),
+        badge(judged.verdict),
+        escape(&e.paper),
+        escape(&e.place),
+        escape(&e.machine),
+        section.scale,
+        escape(&e.says),
+        escape(&e.differs_at(section.scale)),
+    )?;
+    let pictures = svg::draw(e, judged);
+    if !pictures.is_empty() {
+        writeln!(page, "<figure>\n{}</figure>", pictures.concat())?;
+    }
+    writeln!(
+        page,
+        "<table class=\"claims\"><thead><tr><th>claim</th><th>paper</th><th>here</th><th>95 % interval</th><th></th>\
+         <th>verdict</th></tr></thead><tbody>"
+    )?;
+    for claim in &judged.claims {
+        line(page, claim)?;
+    }
+    writeln!(
+        page,
+        "</tbody></table>\n<p class=\"quiet\">Repeat it:</p>\n<pre>numapilot study run {} --scale {}</pre>\n\
+         <details><summary class=\"quiet\">What is run, {} commands</summary>\n<pre>",
+        escape(&e.id),
+        section.scale,
+        judged.points.len()
+    )?;
+    for point in &judged.points {
+        writeln!(page, "{}", escape(&point.command))?;
+    }
+    writeln!(page, "</pre></details>\n</section>")
+}
+
+fn line(page: &mut String, result: &ClaimResult) -> std::fmt::Result {
+    let (here, interval) = match result.values.as_slice() {
+        [(_, one)] => {
+            (short(one.value), format!("{} <span class=\"quiet\">n={}</span>", span(one), one.n))
+        }
+        [] => (String::new(), String::new()),
+        several => {
+            let names =
+                several.iter().map(|(name, e)| format!("{} {}", escape(name), short(e.value)));
+            (names.collect::<Vec<_>>().join(" &gt; "), String::new())
+        }
+    };
+    let remark = |r: &String| {
+        format!("<tr class=\"remark\"><td colspan=\"6\" class=\"quiet\">{}</td></tr>\n", escape(r))
+    };
+    let remark = result.remark.as_ref().map(remark);
+    writeln!(
+        page,
+        "<tr{}><td>{}</td><td data-label=\"paper\">{}</td><td class=\"{}\" data-label=\"here\">{here}</td>\
+         <td class=\"number\" data-label=\"95 % interval\">{interval}</td><td>{}</td><td>{}</td></tr>\n{}",
+        remark.as_ref().map_or("", |_| " class=\"remarked\""),
+        escape(&result.text),
+        escape(&paper(result)),
+        if result.values.len() == 1 { "number" } else { "" },
+        strip::draw(result).unwrap_or_default(),
+        badge(result.verdict),
+        remark.unwrap_or_default()
+    )
+}
+
+fn badge(verdict: Verdict) -> String {
+    format!("<span class=\"verdict {}\">{verdict}</span>", class(verdict))
+}
+
+fn class(verdict: Verdict) -> String {
+    verdict.to_string().replace(' ', "-")
+}
+
+fn anchor(section: &Section) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    format!("{}-{}", section.experiment.id.chars().map(safe).collect::<String>(), section.scale)
+}

@@ -1,0 +1,206 @@
+//! `numapilot study run`: trials, results as they come, verdicts in the end.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use numapilot_cli_kit::interruption;
+use numapilot_cli_kit::settle::{Measured, held_settings};
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_cli_kit::units;
+use numapilot_study::experiment::{
+    Ahead, Batch, Experiment, Finished, Host, Journal, Judged, Record, Running, ScaleName, Trial,
+    Watcher, measure_host, named, names,
+};
+use numapilot_topology::bounded;
+use serde::Serialize;
+
+use super::entry::Entry;
+use super::jobs::Jobs;
+use super::list::{Scale, Which};
+use super::progress::Progress;
+use super::{LONGEST, text};
+use crate::programs;
+
+/// Arguments of `study run`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Results are in the file of --output as soon as they are there; `numapilot study report` draws them. The \
+exit status is 1 when something is not reproduced.\n\n\
+Examples:\n  numapilot study run A5 A9\n  \
+numapilot study run --paper numalloc --scale laptop\n  \
+numapilot study run --machine lab\n  \
+numapilot study run --all --resume && numapilot study report")]
+pub struct Args {
+    /// Experiments of `study list`, or files of your own.
+    #[arg(
+        value_name = "ID|FILE",
+        required_unless_present_any = ["all", "paper", "machine"],
+        conflicts_with_all = ["all", "paper", "machine"]
+    )]
+    experiments: Vec<String>,
+    /// All experiments.
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    which: Which,
+    /// How much to run.
+    #[arg(long, value_enum, default_value_t = Scale::Smoke)]
+    scale: Scale,
+    /// Run all of it N times, not as often as the scale says; with 1 a first look, with more and
+    /// --resume surer values.
+    #[arg(long, value_name = "N", value_parser = units::whole::<u32>(1..))]
+    repetitions: Option<u32>,
+    /// Add to the results that are there; no trial is made again but those that failed.
+    #[arg(long)]
+    resume: bool,
+    /// Where results go, as lines of JSON.
+    #[arg(short, long, value_name = "FILE", default_value = super::RESULTS)]
+    output: PathBuf,
+    /// Source of the random order.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    jobs: Jobs,
+    /// Print the verdicts as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `study run --json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    scale: ScaleName,
+    seed: u64,
+    host: &'a Host,
+    experiments: Vec<Entry<'a, Judged>>,
+    is_interrupted: bool,
+}
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let scale = self.scale.into();
+        let experiments = self.chosen()?;
+        let machine = numapilot_topology::read(Path::new("/"))?;
+        let programs = programs()?;
+        let interrupted = interruption::flag()?;
+        let (journal, past) = Journal::open(&self.output, self.resume)?;
+        let held = held_settings(terminal);
+        let host = Host {
+            held_settings: held.iter().map(ToString::to_string).collect(),
+            ..measure_host(&machine, env!("CARGO_PKG_VERSION"))
+        };
+        let mut sink = Sink {
+            journal,
+            progress: Progress::new(terminal),
+            scale,
+            begun: past.experiments,
+            trials: past.trials.clone(),
+            host: Some(host.clone()),
+        };
+        text::host(terminal, &host)?;
+        let batch = Batch {
+            experiments: &experiments,
+            scale,
+            repetitions: self.repetitions,
+            seed: self.seed,
+            jobs: self.jobs.number(),
+            machine: &machine,
+            programs: &programs,
+            interrupted: &interrupted,
+        };
+        let finished = batch.run(&past.trials, &mut sink);
+        sink.progress.finish();
+        let is_interrupted = finished? == Finished::Interrupted;
+        let judged = |experiment| Experiment::judge(experiment, scale, &sink.trials);
+        let entries =
+            experiments.iter().map(|experiment| Entry::new(experiment, judged(experiment)));
+        let experiments: Vec<Entry<'_, Judged>> = entries.collect();
+        let wrong = experiments.iter().any(|e| e.details.verdict.is_bad());
+        if self.json {
+            let seed = self.seed;
+            let document = Document { scale, seed, host: &host, experiments, is_interrupted };
+            terminal.json(&Measured::new(terminal, document))?;
+        } else {
+            text::experiments(terminal, &experiments)?;
+        }
+        Ok(match (is_interrupted, wrong) {
+            (true, _) => interruption::status(),
+            (false, true) => ExitCode::FAILURE,
+            (false, false) => ExitCode::SUCCESS,
+        })
+    }
+
+    fn chosen(&self) -> anyhow::Result<Vec<Experiment>> {
+        if self.experiments.is_empty() {
+            return self.which.experiments();
+        }
+        let mut chosen: Vec<Experiment> = Vec::new();
+        for name in &self.experiments {
+            let experiment = load(name)?;
+            if chosen.iter().any(|other| other.id == experiment.id) {
+                bail!("there are two experiments {}; leave out one", experiment.id);
+            }
+            chosen.push(experiment);
+        }
+        Ok(chosen)
+    }
+}
+
+fn load(name: &str) -> anyhow::Result<Experiment> {
+    if let Some(experiment) = named(name)? {
+        return Ok(experiment);
+    }
+    let path = Path::new(name);
+    if path.exists() && !path.is_dir() {
+        let text = bounded::read(path, LONGEST).with_context(|| format!("cannot read {name}"))?;
+        return Ok(Experiment::parse(name, &text)?);
+    }
+    let known: Vec<String> = names().map(str::to_uppercase).collect();
+    bail!("there is no experiment '{name}'; there are {}, or give a file", known.join(", "))
+}
+
+/// Where the shell finds the `numapilot` that executes this very program.
+fn programs() -> anyhow::Result<PathBuf> {
+    let numapilot = programs::numapilot()?;
+    let directory = numapilot.parent().context("numapilot's file has no directory")?;
+    Ok(directory.to_owned())
+}
+
+/// Keeps and shows what comes.
+struct Sink<'a> {
+    journal: Journal,
+    progress: Progress<'a>,
+    scale: ScaleName,
+    /// What the file says already of experiments.
+    begun: Vec<(ScaleName, Experiment)>,
+    trials: Vec<Trial>,
+    /// Until the first trial: a host on which none was made is not in the results.
+    host: Option<Host>,
+}
+
+impl Watcher for Sink<'_> {
+    type Error = anyhow::Error;
+
+    fn begin(&mut self, experiment: &Experiment) -> anyhow::Result<()> {
+        if self.begun.iter().any(|(scale, begun)| *scale == self.scale && begun == experiment) {
+            return Ok(());
+        }
+        let definition = Box::new(experiment.clone());
+        Ok(self.journal.append(&Record::Experiment { scale: self.scale, definition })?)
+    }
+
+    fn now(&mut self, running: &[Running<'_>], ahead: &Ahead) {
+        self.progress.now(running, ahead);
+    }
+
+    fn after(&mut self, trial: &Trial) -> anyhow::Result<()> {
+        self.progress.after(trial);
+        if let Some(host) = self.host.take() {
+            self.journal.append(&Record::Host(host))?;
+        }
+        self.journal.append(&Record::Trial(trial.clone()))?;
+        self.trials.push(trial.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! `balance` on a machine of four nodes, with the kernel's own pages: they go to who uses them,
+//! or are spread where all do; and whatever happens to a target meanwhile, neither it nor
+//! `balance` comes to harm.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::guests::{NUMAPILOT, boots, compiled, err};
+
+/// Guest seconds after which a case has failed; each ends as soon as its pages are placed.
+const LIMIT: u32 = 120;
+/// Guest seconds of paper mode, which may leave a tenth of the pages where they are for good.
+const PAPER_LIMIT: u32 = 30;
+
+/// What a case has printed: pages by node, the lines of `balance --json`, and other words.
+#[derive(Debug, Default)]
+struct Case {
+    pages: BTreeMap<u32, u32>,
+    intervals: Vec<Value>,
+    words: Vec<String>,
+}
+
+impl Case {
+    fn pages(&self, node: u32) -> u32 {
+        self.pages.get(&node).copied().unwrap_or(0)
+    }
+
+    /// A metric of all intervals with enough samples to decide by. Which of them is the first that
+    /// has all threads at work depends on the host.
+    fn metric(&self, name: &str) -> Vec<f64> {
+        self.intervals
+            .iter()
+            .filter(|line| line["metrics"]["samples"].as_u64() > Some(200))
+            .filter_map(|line| line["metrics"][name].as_f64())
+            .collect()
+    }
+
+    /// Orders of all intervals, in pages: all of them, and those for one reason.
+    ///
+    /// Threads that start late on a busy host make shared memory look like one node's at first, and
+    /// parts look shared: which reason moves most of the pages is the host's, not `balance`'s.
+    fn ordered(&self, why: &str) -> (u64, u64) {
+        let orders = self.intervals.iter().filter_map(|line| line["orders"].as_array()).flatten();
+        orders.fold((0, 0), |(all, of_reason), order| {
+            let pages = order["pages"].as_u64().unwrap_or(0);
+            (all + pages, of_reason + if order["why"] == why { pages } else { 0 })
+        })
+    }
+}
+
+fn cases(text: &str) -> BTreeMap<String, Case> {
+    let mut cases: BTreeMap<String, Case> = BTreeMap::new();
+    let mut name = String::new();
+    for line in text.lines() {
+        let case = cases.entry(name.clone()).or_default();
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["==", next] => next.clone_into(&mut name),
+            ["node", node, "pages", pages] => {
+                case.pages.insert(node.parse().unwrap(), pages.parse().unwrap());
+            }
+            _ if line.starts_with('{') => case.intervals.push(serde_json::from_str(line).unwrap()),
+            _ => case.words.push(line.to_owned()),
+        }
+    }
+    cases
+}
+
+/// Two CPUs on each node: 2 is the first of node 1, and so on.
+fn script(program: &str) -> String {
+    let balance = "numapilot balance --json -o /tmp/lines --interval 500ms";
+    // Its lines cannot be written, or nobody reads them any more.
+    let full = "numapilot balance --json --interval 300ms";
+    let short = format!("sh -c '{program} steady 3 512 0 2 > /dev/null; exit 7'");
+    format!(
+        "show() {{ echo $1 $?; cat /tmp/lines; }}\n\
+         echo 0 > /proc/sys/kernel/numa_balancing\n\
+         echo == collocate; {balance} -- {program} parts {LIMIT} 1024 0 2; show balance\n\
+         echo == paper; {balance} --mode paper -- {program} parts {PAPER_LIMIT} 1024 0 2; show balance\n\
+         echo == interleave; {balance} -- {program} shared {LIMIT} 1024 0 2 4 6; show balance\n\
+         echo == dry; {balance} --dry-run -- {program} parts 10 512 0 2; show balance\n\
+         echo == restless; {balance} -- {program} restless 6 512 0 2; show balance\n\
+         echo == terminated\n\
+         {program} steady 12 512 0 2 & target=$!\n\
+         {balance} -p $target & balance=$!\n\
+         sleep 3; numapilot balance -p $target 2> /tmp/said\n\
+         echo second $? $(grep -c \"under numapilot balance already (run $balance)\" /tmp/said)\n\
+         sleep 4; kill -TERM $balance; wait $balance; show balance\n\
+         wait $target; echo target $?\n\
+         echo == cpuset\n\
+         mkdir -p /tmp/groups; mount -t cgroup2 none /tmp/groups\n\
+         echo +cpuset > /tmp/groups/cgroup.subtree_control; mkdir /tmp/groups/target\n\
+         echo 0-1 > /tmp/groups/target/cpuset.mems\n\
+         sh -c 'echo $$ > /tmp/groups/target/cgroup.procs; exec {program} steady 14 512 0 2' &\n\
+         target=$!; sleep 1; {balance} -p $target & balance=$!\n\
+         sleep 7; echo 0 > /tmp/groups/target/cpuset.mems; echo shrunk $?\n\
+         wait $target; echo target $?; wait $balance; show balance\n\
+         echo == full; {full} -o /dev/full -- {short} 2> /tmp/said\n\
+         echo balance $? $(grep -c 'No space left' /tmp/said)\n\
+         echo == reader\n\
+         {{ {full} -- {short} 2> /tmp/said; echo balance $? > /tmp/status; }} | head -n 1\n\
+         cat /tmp/status; grep -c 'Broken pipe' /tmp/said\n"
+    )
+}
+
+#[test]
+fn pages_come_to_their_users_and_targets_to_no_harm() {
+    if !boots() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("workers.c", directory.path()) else { return };
+    let program = program.display().to_string();
+    let file = directory.path().join("script");
+    fs::write(&file, script(&program)).unwrap();
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run", "-m", "opteron-8385", "-o", "/dev/null", "--include"])
+        .args([&program, "--include", "mount", "--", "sh", file.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let (text, stderr) = (String::from_utf8(output.stdout.clone()).unwrap(), err(&output));
+    assert!(output.status.success(), "{text}{stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    let cases = cases(&text);
+    // Paper mode is content with an interval in which four accesses in five are local: 307 of the
+    // second's 512 pages. Those that follow differ from it by their samples.
+    for (name, moved, local) in [("collocate", 400_u32, 0.9), ("paper", 250, 0.77)] {
+        let case = &cases[name];
+        assert!(case.pages(1) > moved && case.pages(0) > 400, "{name}: {:?}", case.pages);
+        let ratios = case.metric("local_access_ratio");
+        let lowest = ratios.iter().copied().fold(f64::MAX, f64::min);
+        assert!(lowest < 0.75 && *ratios.last().unwrap() > local, "{name}: {ratios:?}");
+        let highest = ratios.iter().copied().fold(f64::MIN, f64::max);
+        assert!(highest >= 0.8, "{name}: {ratios:?}");
+        let (all, collocated) = case.ordered("collocate");
+        assert!(all > u64::from(moved) && collocated > 100, "{name}: {case:?}");
+    }
+    let spread = &cases["interleave"];
+    assert!((0..4).all(|node| spread.pages(node) > 100), "{spread:?}");
+    let imbalances = spread.metric("controller_imbalance");
+    let highest = imbalances.iter().copied().fold(f64::MIN, f64::max);
+    assert!(highest > 1.5 && *imbalances.last().unwrap() < 0.8, "{imbalances:?}");
+    let (all, interleaved) = spread.ordered("interleave");
+    assert!(all > 400 && interleaved > 100, "{spread:?}");
+    let dry = &cases["dry"];
+    assert!(dry.pages(0) == 512 && dry.ordered("collocate").1 > 100, "{dry:?}");
+    assert!(dry.intervals.iter().all(|line| line["done"].is_null()), "{dry:?}");
+    for (name, case) in cases.iter().filter(|(name, _)| !name.is_empty()) {
+        let expected: &[&str] = match name.as_str() {
+            "terminated" => &["second 125 1", "balance 0", "target 0"],
+            "cpuset" => &["shrunk 0", "target 0", "balance 0"],
+            "full" => &["balance 7 1"],
+            "reader" => &["balance 7", "1"],
+            _ => &["balance 0"],
+        };
+        let said = |word: &&str| case.words.iter().any(|said| said == word);
+        assert!(expected.iter().all(said), "{name}: {:?}; {text}", case.words);
+        assert_eq!(case.intervals.is_empty(), name == "full", "{name}");
+    }
+    // Nothing is changed for the whole machine where a PMU gives the samples.
+    let unchanged = &cases["collocate"].intervals[0]["machine_wide"];
+    assert_eq!(unchanged, &serde_json::json!({}));
+    let shrunk = &cases["cpuset"];
+    assert!(shrunk.pages(1) == 0 && shrunk.ordered("collocate").1 > 100, "{shrunk:?}");
+}

@@ -1,0 +1,23 @@
+//! `numapilot lab`: programs on emulated machines.
+//!
+//! Every boot takes seconds: what can share one does.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+mod bad_input;
+mod balance;
+mod balancing;
+mod cores;
+mod course;
+mod cpusets;
+#[path = "../guests/mod.rs"]
+mod guests;
+mod machines;
+mod placement;
+mod programs;
+mod replicate;
+mod samples;
+mod shell;
+#[path = "../../../cli/tests/terminal/mod.rs"]
+mod terminal;
+mod wakes;

@@ -1,0 +1,130 @@
+//! The allocator on a machine of eight nodes: where its objects really lie, as the kernel
+//! says (`move_pages`), and how many mappings it makes.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
+
+mod guests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use guests::{NUMAPILOT, boots, err};
+
+/// CPUs of a node of machine-a in the lab.
+const CPUS_PER_NODE: &str = "2";
+
+/// Objects on the node of the thread that asked for them, as a share of those looked at.
+type Shares = BTreeMap<String, f64>;
+
+/// What a script printed on the machine of eight nodes. It finds the program made of a source,
+/// which is relative to this crate, as `$program`.
+fn printed(source: &str, script: &str) -> Option<String> {
+    if !boots() {
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-fno-builtin", "-pthread", "-o"]).arg(&program).arg(source);
+    if !cc.output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: no C compiler");
+        return None;
+    }
+    let file = directory.path().join("script");
+    fs::write(&file, format!("program={}\n{script}", program.display())).unwrap();
+    let output = Command::new(NUMAPILOT)
+        .args(["lab", "run", "--no-model", "--machine", "machine-a", "--numa-balancing", "off"])
+        // As distributions have it, and the harder case: a huge page lies on one node.
+        .args(["--thp", "always"])
+        .arg("--include")
+        .arg(&program)
+        .args(["--", "sh"])
+        .arg(&file)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(output.status.success(), "{printed}{}", err(&output));
+    Some(printed)
+}
+
+/// What the program found under each of these settings.
+fn shares(settings: &[(&str, &str)]) -> Option<BTreeMap<String, Shares>> {
+    let mut script = String::new();
+    for (name, variables) in settings {
+        script += &format!(
+            "echo '== {name}'\n{variables} numapilot run --allocator numapilot -- $program {CPUS_PER_NODE}\n"
+        );
+    }
+    let printed = printed("../cli/tests/programs/origin.c", &script)?;
+    let mut all: BTreeMap<String, Shares> = BTreeMap::new();
+    let mut name = String::new();
+    for line in printed.lines() {
+        if let Some(next) = line.strip_prefix("== ") {
+            next.clone_into(&mut name);
+        } else if let Some((what, local, looked_at)) = share(line) {
+            assert!(looked_at > 1000.0, "{line}");
+            all.entry(name.clone()).or_default().insert(what.to_owned(), local / looked_at);
+        }
+    }
+    Some(all)
+}
+
+/// `local WHAT n of m`.
+fn share(line: &str) -> Option<(&str, f64, f64)> {
+    let (front, looked_at) = line.strip_prefix("local ")?.split_once(" of ")?;
+    let (what, local) = front.rsplit_once(' ')?;
+    Some((what, local.parse().ok()?, looked_at.parse().ok()?))
+}
+
+#[test]
+fn objects_lie_where_they_are_asked_for() {
+    let Some(all) = shares(&[
+        ("usual", ""),
+        ("no origin", "NUMAPILOT_ALLOC_ORIGIN=0"),
+        ("interleave", "NUMAPILOT_ALLOC_LARGE=interleave NUMAPILOT_ALLOC_THP=0"),
+    ]) else {
+        return;
+    };
+    let of = |setting: &str, what: &str| {
+        all.get(setting)
+            .and_then(|shares| shares.get(what))
+            .copied()
+            .unwrap_or_else(|| panic!("{setting}, {what}: {all:?}"))
+    };
+    for setting in ["usual", "interleave"] {
+        for what in ["at first", "after frees elsewhere", "after moving"] {
+            assert!(of(setting, what) > 0.99, "{setting}, {what}: {all:?}");
+        }
+    }
+    // What the sending home is worth: without it objects stay where they were freed.
+    assert!(of("no origin", "at first") > 0.99, "{all:?}");
+    // Idle ones return to their spans all the same after 100 ms: many on a busy host.
+    for what in ["after frees elsewhere", "after moving"] {
+        assert!(of("no origin", what) < 0.97, "{what}: {all:?}");
+    }
+    assert!(of("usual", "large block") > 0.99, "{all:?}");
+    assert!(of("usual", "slices") > 0.99, "{all:?}");
+    assert!((0.1..0.15).contains(&of("interleave", "large block")), "{all:?}");
+}
+
+/// Blocks of threads of all nodes grow, as far as the system lets a process have mappings. The
+/// guest's kernel moves one mapping at a time, and unmaps the target before it says so.
+#[test]
+fn mappings_are_bounded_on_eight_nodes() {
+    let script = "\
+export STEPS_DIVIDED_BY=4
+for case in threads_with_growing_blocks a_long_block_is_moved; do
+  numapilot run --allocator numapilot -- $program $case || exit
+done
+echo 1000 > /proc/sys/vm/max_map_count
+for case in threads_with_growing_blocks freed_blocks_are_merged; do
+  numapilot run --allocator numapilot -- $program $case || exit
+done
+echo done";
+    let Some(printed) = printed("../inside/alloc/preload/tests/mappings.c", script) else { return };
+    assert!(printed.contains("done"), "{printed}");
+}

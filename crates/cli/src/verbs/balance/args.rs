@@ -1,0 +1,78 @@
+//! Arguments of `balance`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use numapilot_cli_kit::units;
+
+use super::decision::Decision;
+use super::replay;
+
+/// Arguments of `balance`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    override_usage = "\
+numapilot balance [OPTIONS] COMMAND...
+       numapilot balance [OPTIONS] -p PID[,PID]
+       numapilot balance replay [OPTIONS] FILE",
+    after_help = "\
+Examples:\n  numapilot balance ./server --port 80\n  \
+numapilot balance -p $(pidof server) --dry-run\n  \
+numapilot balance --record trace ./server; numapilot balance replay trace"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    pub action: Option<Action>,
+
+    /// Balance running processes and what descends from them, until they end or Ctrl-C.
+    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',',
+          value_parser = units::whole::<i32>(1..))]
+    pub pid: Vec<i32>,
+
+    #[command(flatten)]
+    pub decision: Decision,
+
+    /// Print the orders and carry none out.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Write a line of JSON for every process and interval to standard output.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write to FILE what goes to standard output, which is the program's as well.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// How often to decide.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    pub interval: Duration,
+
+    #[command(flatten)]
+    pub as_perf: crate::period::AsPerf,
+
+    /// Write what was seen, ordered and done to FILE, for `balance replay`.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+
+    /// Say where samples come from, and of every interval what was found.
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// The program and its arguments.
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        required_unless_present = "pid",
+        conflicts_with = "pid"
+    )]
+    pub command: Vec<OsString>,
+}
+
+#[derive(clap::Subcommand)]
+pub enum Action {
+    /// Decide again what was recorded, and fail where the orders differ.
+    Replay(replay::Args),
+}

@@ -1,0 +1,63 @@
+//! How it is decided, as options.
+
+use clap::ValueEnum;
+use numapilot_balance::Setup;
+use numapilot_balance::adaptive::Settings;
+use numapilot_balance::paper::Spread;
+use numapilot_cli_kit::units;
+
+/// The two ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// What is better today.
+    Default,
+    /// Carrefour as published.
+    Paper,
+}
+
+/// The rule for interleaved pages, in paper mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Rule {
+    /// The published source's.
+    Source,
+    /// The text's.
+    Text,
+}
+
+/// Options of the decision.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Decision {
+    /// How to decide.
+    #[arg(long, value_enum, default_value_t = Mode::Default)]
+    mode: Mode,
+
+    /// In paper mode: where interleaved pages go, by the published source (linear complement
+    /// of a node's load) or by the text (inverse of it).
+    #[arg(long, value_enum, default_value_t = Rule::Source)]
+    spread: Rule,
+
+    /// In paper mode: the seed of what is random.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// In default mode: the most that is moved in a second.
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = units::size)]
+    budget: u64,
+}
+
+impl Decision {
+    pub fn setup(self) -> Setup {
+        match self.mode {
+            Mode::Paper => Setup::Paper {
+                spread: match self.spread {
+                    Rule::Source => Spread::Complement,
+                    Rule::Text => Spread::Inverse,
+                },
+                seed: self.seed,
+            },
+            Mode::Default => {
+                Setup::Default(Settings { bytes_per_second: self.budget, ..Settings::default() })
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Runs `balance`: claims the targets, samples, decides and moves until they end.
+
+use std::cell::Cell;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use numapilot_balance::Agents;
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_observe::pmu::Attach;
+use numapilot_observe::source::Source;
+use numapilot_observe::{AutoNuma, Tree};
+use numapilot_place::{
+    AlreadyManaged, Managed, NumaBalancing, Options, Plan, Prepared, Running, Supervisor,
+    check_unmanaged, prepare,
+};
+use numapilot_topology::Machine;
+
+use super::args::{Action, Args};
+use super::session::{Session, create_private};
+use super::target_nodes;
+use super::text::Output;
+use crate::sink::Sink;
+use crate::verbs::processes;
+use crate::verbs::run::{announce, finish};
+
+/// What this is called where other runs see it.
+const VERB: &str = "balance";
+
+const DENIED: &str = "page faults cannot be sampled";
+const REMEDY: &str = "run as the target's user or as root, and see numapilot doctor for \
+                      perf_event_paranoid and the limit of open files";
+
+impl Args {
+    pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        self.interval = self.as_perf.or(self.interval);
+        if let Some(Action::Replay(args)) = &self.action {
+            return args.run(terminal);
+        }
+        processes::require()?;
+        let machine = numapilot_topology::read("/".as_ref())?;
+        if self.pid.is_empty() {
+            return self.started(&machine, terminal);
+        }
+        let tree = Tree::of(&self.pid)?;
+        if let Some(why) = nothing_to_balance(&machine) {
+            terminal.warn(why);
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.running(&machine, tree, terminal)
+    }
+
+    /// A program that is started here.
+    fn started(&self, machine: &Machine, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let prepared = |balancing| -> anyhow::Result<Prepared> {
+            let plan = Plan { numa_balancing: balancing, ..Plan::default() };
+            Ok(prepare(&plan, machine, &self.command, &Options::default())?)
+        };
+        let unchanged = |why: &dyn std::fmt::Display| -> anyhow::Result<ExitCode> {
+            let program = prepared(NumaBalancing::Inherit)?;
+            terminal.warn(format_args!("{why}; the command runs unchanged"));
+            Err(program.exec().into())
+        };
+        if let Some(why) = nothing_to_balance(machine) {
+            return unchanged(&why);
+        }
+        // The program will belong to all that this process belongs to.
+        if let Err(why) = check_unmanaged(VERB, std::process::id().cast_signed(), []) {
+            return unchanged(&why);
+        }
+        // AutoNUMA gives the samples where no PMU does, and must not fight where one does.
+        let cpus = machine.online_cpus();
+        let (pmu, passed_over) = Source::pmu(&Attach::NextExec, &cpus);
+        let balancing = if pmu.is_some() { NumaBalancing::Off } else { NumaBalancing::On };
+        let mut program = prepared(balancing)?;
+        if let Some(note) = program.notes.first() {
+            return unchanged(note);
+        }
+        let source = match pmu {
+            Some(pmu) => pmu,
+            None => match Source::hint_faults(&Attach::NextExec, &cpus) {
+                Ok(source) => source,
+                Err(error) => return unchanged(&format_args!("{DENIED} ({error}): {REMEDY}")),
+            },
+        };
+        let kernel = source.needs_auto_numa();
+        let agents = Agents::new().ok().filter(|_| !self.dry_run);
+        if let Some(agents) = &agents {
+            program.carry_agent(agents.path())?;
+        }
+        announce(terminal, VERB, &program, &[]);
+        let output = self.output(*terminal)?.with_machine_wide(program.machine_wide());
+        output.begin(&source, &passed_over, kernel);
+        let signals = Supervisor::new()?;
+        let mut session = Session::new(self, machine, source, kernel, output)?;
+        let running = program.spawn(|_| {})?;
+        // So early nobody else has it.
+        let _managed = self.manage(running.pid(), []).ok();
+        // Whatever becomes of the output, it runs to its end.
+        session.program_runs();
+        session.follow(Tree::of_child(running.pid()));
+        session.ask(agents);
+        self.stay(&mut session, &signals, Some(&running))?;
+        let ends = signals.wait(vec![running])?;
+        session.finish()?;
+        Ok(finish(terminal, &ends))
+    }
+
+    /// Processes that run already.
+    fn running(
+        &self,
+        machine: &Machine,
+        tree: Tree,
+        terminal: &Terminal,
+    ) -> anyhow::Result<ExitCode> {
+        let manage = |&pid: &i32| self.manage(pid, tree.pids());
+        let _managed: Vec<Option<Managed>> =
+            self.pid.iter().map(manage).collect::<Result<_, _>>()?;
+        let (threads, cpus) = (Attach::Threads(tree.threads().collect()), machine.online_cpus());
+        let (pmu, passed_over) = Source::pmu(&threads, &cpus);
+        let auto_numa = AutoNuma::read();
+        let kernel = auto_numa.is_some_and(AutoNuma::is_on);
+        let source = match pmu {
+            Some(pmu) => pmu,
+            None if kernel => Source::hint_faults(&threads, &cpus)
+                .with_context(|| format!("{DENIED}; {REMEDY}"))?,
+            None => bail!("there is nothing to sample by: {}", no_samples(auto_numa)),
+        };
+        let moved = || tree.pids().any(target_nodes::kernel_collocates);
+        if let Some(now) = auto_numa
+            && kernel
+            && !source.needs_auto_numa()
+            && moved()
+        {
+            terminal.warn(format_args!(
+                "AutoNUMA is on and moves pages to their users itself: pages are spread and not \
+                 collocated; to leave all to numapilot: {}",
+                now.off().command()
+            ));
+        }
+        let output = self.output(*terminal)?;
+        output.begin(&source, &passed_over, kernel);
+        let signals = Supervisor::new()?;
+        let mut session = Session::new(self, machine, source, kernel, output)?;
+        session.follow(tree);
+        self.stay(&mut session, &signals, None)?;
+        session.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Has a process for this run alone, unless nothing is done to it.
+    fn manage(
+        &self,
+        pid: i32,
+        tree: impl IntoIterator<Item = i32>,
+    ) -> Result<Option<Managed>, AlreadyManaged> {
+        if self.dry_run { Ok(None) } else { Managed::claim(VERB, pid, tree) }
+    }
+
+    fn output(&self, terminal: Terminal) -> anyhow::Result<Output> {
+        let sink = match &self.output {
+            Some(path) => Sink::file(terminal, path.clone(), create_private(path)?),
+            None => Sink::out(terminal),
+        };
+        Ok(Output::new(terminal, sink, self.json, self.dry_run, self.verbose))
+    }
+
+    /// Looks, decides and moves until the targets end, or a signal where they are not ours.
+    fn stay(
+        &self,
+        session: &mut Session,
+        signals: &Supervisor,
+        program: Option<&Running>,
+    ) -> anyhow::Result<()> {
+        let mut next = Instant::now() + self.interval;
+        let asked = Cell::new(false);
+        loop {
+            let now = Instant::now();
+            if now >= next {
+                let stop = || {
+                    // A program that was started here gets its signals afterwards: between two
+                    // batches there is not long to wait.
+                    if program.is_none() && !asked.get() {
+                        asked.set(signals.asked_to_end(Duration::ZERO).unwrap_or(true));
+                    }
+                    asked.get()
+                };
+                session.interval(stop)?;
+                // A whole interval of samples, however long the last decision took.
+                next = Instant::now() + self.interval;
+            }
+            let limit = next.saturating_duration_since(Instant::now()).min(session.slice());
+            let over = match program {
+                Some(program) => signals.ended_within(program, limit)?,
+                None => asked.get() || signals.asked_to_end(limit)? || session.has_ended(),
+            };
+            session.look();
+            if over {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Why there are no hint faults to sample by, and what helps.
+fn no_samples(auto_numa: Option<AutoNuma>) -> String {
+    match auto_numa {
+        None => "this kernel has no AutoNUMA, and so no hint faults; use one built with \
+                 CONFIG_NUMA_BALANCING"
+            .to_owned(),
+        Some(now) => format!(
+            "AutoNUMA is off, and with it hint faults ({now}); switch it on: {}",
+            now.on().command()
+        ),
+    }
+}
+
+/// Why there is nothing to balance on a machine.
+fn nothing_to_balance(machine: &Machine) -> Option<String> {
+    let nodes = machine.memory_nodes().intersection(&machine.allowed.nodes);
+    (nodes.len() < 2).then(|| {
+        let has = if machine.memory_nodes().len() < 2 {
+            "this machine has one node with memory"
+        } else {
+            "this process may use the memory of one node only (cpuset)"
+        };
+        format!("{has}: there is nothing to balance")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_switches_auto_numa_on_keeps_memory_tiering() {
+        let said = |value| no_samples(Some(AutoNuma(value)));
+        assert!(said(0).ends_with(
+            "(kernel.numa_balancing is 0); switch it on: sudo sysctl kernel.numa_balancing=1"
+        ));
+        let tiering = said(2);
+        assert!(tiering.contains("is 2: pages move between tiers of memory only"), "{tiering}");
+        assert!(tiering.ends_with("sudo sysctl kernel.numa_balancing=3"), "{tiering}");
+        assert!(no_samples(None).contains("CONFIG_NUMA_BALANCING"));
+    }
+}

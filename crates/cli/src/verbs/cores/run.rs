@@ -1,0 +1,216 @@
+//! Runs `cores`: claims the targets and controls their cores until they end.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use numapilot_cli_kit::file::{Existing, check, put};
+use numapilot_cli_kit::program::OWN_FAILURE;
+use numapilot_cli_kit::terminal::{Terminal, plural};
+use numapilot_cores::net::{Net, Run};
+use numapilot_cores::{Daemon, chain};
+use numapilot_observe::Tree;
+use numapilot_place::{Options, Plan, Running, Supervisor, prepare};
+use numapilot_topology::Machine;
+
+use super::args::{Action, Args};
+use super::svg::{Panel, draw};
+use super::text::Output;
+use crate::verbs::processes;
+use crate::verbs::run::finish;
+
+/// Below this a tick measures nothing but noise.
+const SHORTEST_TICK: Duration = Duration::from_millis(10);
+
+impl Args {
+    pub fn run(mut self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        self.tick = self.as_perf.or(self.tick);
+        if let Some(Action::Simulate(args)) = &self.action {
+            return args.run(terminal);
+        }
+        let settings = self.decision.settings(self.dry_run)?;
+        if self.tick < SHORTEST_TICK {
+            bail!("--tick {:?} is too short to measure anything; give at least 10ms", self.tick);
+        }
+        if !self.weight.is_empty() && self.weight.len() != self.pid.len() {
+            bail!(
+                "{} for {}; give one for each",
+                plural(self.weight.len(), "weight"),
+                plural(self.pid.len(), "target")
+            );
+        }
+        if let Some(path) = &self.svg {
+            check(path, Existing::Replace)?;
+        }
+        let machine = numapilot_topology::read("/".as_ref())?;
+        if self.pid.is_empty() && self.command.is_empty() {
+            return self.net(&machine, terminal);
+        }
+        processes::require()?;
+        let mut daemon = Daemon::new(machine, settings)?;
+        let output =
+            Output::new(*terminal, self.json, self.dry_run, self.verbose).drawn(self.svg.is_some());
+        if self.command.is_empty() {
+            self.running(&mut daemon, output, terminal)
+        } else {
+            self.started(&mut daemon, output, terminal)
+        }
+    }
+
+    /// A program that is started here.
+    fn started(
+        &self,
+        daemon: &mut Daemon,
+        mut output: Output,
+        terminal: &Terminal,
+    ) -> anyhow::Result<ExitCode> {
+        let options = Options::default();
+        let program = prepare(&Plan::default(), daemon.machine(), &self.command, &options)?;
+        let signals = Supervisor::new()?;
+        let running = program.spawn(|_| {})?;
+        // Whatever becomes of the output, it runs to its end.
+        output.program_runs();
+        let pid = running.pid();
+        match daemon.add(pid, Tree::of_child(pid), 1) {
+            Ok(added) => output.begin(pid, &added),
+            // It has ended already.
+            Err(_) if running.ended_within(Some(Duration::ZERO))? => {}
+            Err(error) => {
+                terminal.warn(format_args!("{}; the command runs unchanged", chain(&error)));
+            }
+        }
+        self.stay(daemon, &mut output, &signals, Some(&running))?;
+        // A closed stderr must not end a program that runs.
+        let _ = self.explain(daemon, &mut terminal.err());
+        for left in daemon.end() {
+            output.left(&left);
+        }
+        let ends = signals.wait(vec![running])?;
+        if let Err(error) = self.finish(daemon.machine(), &output) {
+            terminal.warn(format_args!("{error:#}"));
+        }
+        Ok(finish(terminal, &ends))
+    }
+
+    /// Processes that run already.
+    fn running(
+        &self,
+        daemon: &mut Daemon,
+        mut output: Output,
+        terminal: &Terminal,
+    ) -> anyhow::Result<ExitCode> {
+        let signals = Supervisor::new()?;
+        let tree = |&pid: &i32| Tree::of(&[pid]).map(|tree| (pid, tree));
+        // Nothing is changed before all of them are known to be processes.
+        let trees: Vec<(i32, Tree)> = self.pid.iter().map(tree).collect::<Result<_, _>>()?;
+        for (at, (pid, tree)) in trees.into_iter().enumerate() {
+            let weight = self.weight.get(at).copied().unwrap_or(1);
+            let added = daemon.add(pid, tree, weight)?;
+            output.begin(pid, &added);
+        }
+        self.stay(daemon, &mut output, &signals, None)?;
+        self.explain(daemon, &mut terminal.out())?;
+        for left in daemon.end() {
+            output.left(&left);
+        }
+        self.finish(daemon.machine(), &output)?;
+        Ok(ExitCode::from(if output.has_failed() { OWN_FAILURE } else { 0 }))
+    }
+
+    /// A tick after the other until the targets end, or a signal where they are not ours.
+    fn stay(
+        &self,
+        daemon: &mut Daemon,
+        output: &mut Output,
+        signals: &Supervisor,
+        program: Option<&Running>,
+    ) -> anyhow::Result<()> {
+        for left in daemon.begin(program.map(|_| self.startup)) {
+            output.left(&left);
+        }
+        for (pid, cpus) in daemon.cpus() {
+            output.first(pid, cpus)?;
+        }
+        let begin = Instant::now();
+        let mut next = begin + self.tick;
+        while !daemon.is_empty() {
+            let limit = next.saturating_duration_since(Instant::now());
+            let over = match program {
+                Some(program) => signals.ended_within(program, limit)?,
+                None => signals.asked_to_end(limit)?,
+            };
+            if over {
+                return Ok(());
+            }
+            if Instant::now() < next {
+                continue;
+            }
+            let (reports, left) = daemon.tick();
+            let time = begin.elapsed().as_secs_f64();
+            for report in &reports {
+                output.tick(time, report)?;
+            }
+            for left in &left {
+                output.left(left);
+            }
+            // A whole tick of measurement, however long this one took.
+            next = (next + self.tick).max(Instant::now() + self.tick / 2);
+        }
+        Ok(())
+    }
+
+    fn finish(&self, machine: &Machine, output: &Output) -> anyhow::Result<()> {
+        if let Some(path) = &self.svg {
+            let all = machine.online_cpus().len();
+            let mode = self.decision.mode.name();
+            let panels: Vec<Panel<'_>> = output
+                .points()
+                .map(|(pid, points)| Panel { title: format!("process {pid}, {mode} mode"), points })
+                .collect();
+            let all = u32::try_from(all).unwrap_or(u32::MAX);
+            let svg = draw("Cores and load", all, self.tick.as_secs_f64(), &panels);
+            put(path, &svg, Existing::Replace)?;
+        }
+        if !self.json {
+            output.end();
+        }
+        Ok(())
+    }
+
+    /// The net of a target that does not run yet.
+    fn net(&self, machine: &Machine, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let all = u32::try_from(machine.allowed.cpus.len()).unwrap_or(u32::MAX);
+        let (minimum, maximum) = self.decision.limits(all);
+        let run = Run::new(Net::new(minimum, maximum), minimum);
+        self.print(&run, &mut terminal.out())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn explain(&self, daemon: &Daemon, to: &mut impl Write) -> anyhow::Result<()> {
+        for (pid, run) in daemon.runs() {
+            if self.explain || self.dot {
+                // A remark in DOT.
+                let sign = if self.dot { "// " } else { "" };
+                writeln!(to, "{sign}process {pid}")?;
+                self.print(run, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, run: &Run, to: &mut impl Write) -> anyhow::Result<()> {
+        if self.dot {
+            return Ok(to.write_all(run.net().dot(run.marking()).as_bytes())?);
+        }
+        let thresholds = self.decision.thresholds()?;
+        writeln!(
+            to,
+            "{}thresholds   thmin = {:.0} %, thmax = {:.0} %",
+            run.explain(),
+            thresholds.idle * 100.0,
+            thresholds.overload * 100.0
+        )?;
+        Ok(())
+    }
+}

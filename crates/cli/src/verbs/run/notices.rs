@@ -1,0 +1,42 @@
+//! What is said before and after programs, and the status that they give.
+
+use std::fmt::Display;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_place::settings_journal::Setting;
+use numapilot_place::{Finished, Prepared};
+
+/// Says what `who` (a profile, which may come from somebody else, or a verb) changes for the whole
+/// machine, apart from what was `asked` for by name.
+pub fn announce(terminal: &Terminal, who: impl Display, prepared: &Prepared, asked: &[Setting]) {
+    let changes = prepared.machine_wide().iter().filter(|change| !asked.contains(&change.setting));
+    for change in changes {
+        terminal
+            .say(format_args!("{who} sets {change} for the whole machine while the program runs"));
+    }
+}
+
+/// Tells of what went wrong after the programs, and gives the first status that is not
+/// success.
+pub fn finish(terminal: &Terminal, ends: &[Finished]) -> ExitCode {
+    for end in ends {
+        for outcome in end.settings.iter().filter(|o| o.is_trouble()) {
+            terminal.warn(outcome);
+        }
+        for note in end.threads.iter().flat_map(|threads| threads.notes()) {
+            terminal.warn(note);
+        }
+    }
+    ends.iter()
+        .map(|end| status(end.status))
+        .find(|s| *s != 0)
+        .map_or(ExitCode::SUCCESS, ExitCode::from)
+}
+
+/// The program's status, or 128+n when a signal ended it, as shells have it.
+fn status(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|s| 128 + s));
+    code.and_then(|c| u8::try_from(c).ok()).unwrap_or(u8::MAX)
+}

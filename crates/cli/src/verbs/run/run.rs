@@ -1,0 +1,85 @@
+//! Runs `run`: from the plan to the exit status of the program.
+
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_place::{Options, Plan, Prepared, Supervisor, Targets, prepare_targets};
+
+use super::args::Args;
+use super::notices::{announce, finish};
+use super::{effects, per_node};
+use crate::verbs::processes;
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        let watch = effects::Watch { verbose: self.verbose, strict: self.strict };
+        let (profile, reach) = (self.plan.profile(), self.plan.reach());
+        let (plan, raw) = self.plan.plan(terminal)?;
+        let options = Options { strict: self.strict, ..Options::default() };
+        if self.per_node {
+            let instances = per_node::prepare(&plan, &raw, reach, &self.command, &options)?;
+            if let (Some((path, asked)), Some(first)) = (&profile, instances.first()) {
+                announce(terminal, path.display(), &first.prepared, asked);
+            }
+            for instance in &instances {
+                say(terminal, &instance.prepared, self.verbose.then_some(&instance.plan));
+            }
+            if self.dry_run {
+                return dry_run(terminal, instances.iter().map(|i| &i.prepared));
+            }
+            return per_node::run(terminal, &instances, self.prefix, watch);
+        }
+        let targets = Targets::here(&plan, reach)?;
+        let mut prepared = prepare_targets(&plan, targets, &self.command, &options)?;
+        for (name, value) in raw {
+            prepared.set_variable(&name, &value)?;
+        }
+        if let Some((path, asked)) = &profile {
+            announce(terminal, path.display(), &prepared, asked);
+        }
+        say(terminal, &prepared, self.verbose.then_some(&plan));
+        if self.dry_run {
+            return dry_run(terminal, std::iter::once(&prepared));
+        }
+        if !prepared.needs_supervision() && !watch.is_wanted(&prepared) {
+            return Err(prepared.exec().into());
+        }
+        processes::prefer(
+            terminal,
+            "neither can threads be placed from outside nor can the plan's effects be seen",
+        );
+        let supervisor = Supervisor::new()?;
+        let running = prepared.spawn(|_| {})?;
+        let effects = watch.start(terminal, &prepared, running.pid(), "");
+        let ends = supervisor.wait(vec![running])?;
+        let status = finish(terminal, &ends);
+        watch.finish(terminal, vec![effects], status)
+    }
+}
+
+/// Notes, and what is done if the user wants to know.
+fn say(terminal: &Terminal, prepared: &Prepared, plan: Option<&Plan>) {
+    if let Some(plan) = plan {
+        terminal.say(format_args!("plan: {plan}"));
+        for line in prepared.describe() {
+            terminal.say(line);
+        }
+    }
+    for note in &prepared.notes {
+        terminal.warn(note);
+    }
+}
+
+fn dry_run<'a>(
+    terminal: &Terminal,
+    all: impl Iterator<Item = &'a Prepared>,
+) -> anyhow::Result<ExitCode> {
+    let mut out = terminal.out();
+    for prepared in all {
+        out.write_all(prepared.shell_line().as_bytes())?;
+        out.write_all(b"\n")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

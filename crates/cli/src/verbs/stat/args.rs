@@ -1,0 +1,59 @@
+//! Arguments of `stat`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use numapilot_cli_kit::units;
+
+use super::events;
+
+/// Arguments of `stat`.
+#[derive(clap::Args)]
+#[command(override_usage = "\
+numapilot stat [OPTIONS] COMMAND...
+       numapilot stat [OPTIONS] -p PID[,PID] [COMMAND]...
+       numapilot stat [OPTIONS] -a [COMMAND]...")]
+pub struct Args {
+    /// Repeat the run N times; figures become means, with the standard deviation of the runs.
+    #[arg(short = 'r', long = "repeat", value_name = "N", default_value_t = 1,
+          value_parser = units::whole::<u32>(1..=10_000), conflicts_with_all = ["pid", "all_cpus"])]
+    pub repeat: u32,
+    /// Also print the figures of every MS milliseconds.
+    #[arg(short = 'I', long = "interval-print", value_name = "MS",
+          value_parser = units::whole::<u64>(10..))]
+    pub interval: Option<u64>,
+    /// Write the figures to FILE.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write JSON: one object, or one line for every interval.
+    #[arg(long)]
+    pub json: bool,
+    /// Print these figures only, in this order: names of the table, or perf's (cycles,
+    /// instructions, task-clock, page-faults, ...).
+    #[arg(short = 'e', long = "event", value_name = "LIST", value_delimiter = ',',
+          value_parser = events::parse, conflicts_with = "json")]
+    pub event: Vec<events::Event>,
+    /// Print a line for each figure, with SEP between its fields: value, unit, name.
+    #[arg(short = 'x', long, value_name = "SEP", conflicts_with = "json",
+          value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub field_separator: Option<String>,
+    /// Observe running processes and what descends from them, until they end, Ctrl-C,
+    /// --timeout, or until the command ends.
+    #[arg(short = 'p', long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
+          value_parser = units::whole::<i32>(1..))]
+    pub pid: Vec<i32>,
+    /// Observe the whole machine, until Ctrl-C, --timeout, or until the command ends.
+    #[arg(short = 'a', long)]
+    pub all_cpus: bool,
+    /// End after this time, as 90, 90s or 2m; a program that was started here is ended, too.
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub timeout: Option<Duration>,
+    /// Run the command under the plan of a profile (see run, tune).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "all_cpus"])]
+    pub profile: Option<PathBuf>,
+    /// The program and its arguments; with -p or -a, how long to observe (`sleep 5`).
+    #[arg(value_name = "COMMAND", trailing_var_arg = true,
+          required_unless_present_any = ["pid", "all_cpus"])]
+    pub command: Vec<OsString>,
+}

@@ -1,0 +1,135 @@
+//! Runs `stat`: starts or attaches, counts and prints.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use numapilot_cli_kit::plan_args::load_profile;
+use numapilot_cli_kit::terminal::Terminal;
+use numapilot_observe::{Observation, Session};
+use numapilot_place::effect::Observer;
+use numapilot_place::{Note, Options, Plan, Prepared, Supervisor, prepare};
+use numapilot_sys::prctl;
+use numapilot_topology::Machine;
+
+use super::args::Args;
+use super::events;
+use super::output::{Form, Output, Report};
+use super::watch::{Watch, Watched};
+use crate::verbs::processes;
+use crate::verbs::run::announce;
+
+impl Args {
+    pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+        if !self.all_cpus {
+            processes::require()?;
+        }
+        let machine = numapilot_topology::read("/".as_ref())?;
+        let form = Form {
+            selected: events::metrics(&self.event),
+            separator: self.field_separator.clone(),
+        };
+        let mut output = Output::open(self.output.as_deref(), self.json, form, *terminal)?;
+        let signals = Supervisor::new()?;
+        if self.pid.is_empty() && !self.all_cpus {
+            self.started(&machine, &mut output, &signals)
+        } else {
+            self.running(&machine, &mut output, &signals)
+        }
+    }
+
+    fn watch<'a>(&self, output: &'a mut Output, signals: &'a Supervisor) -> Watch<'a> {
+        let interval = self.interval.map(Duration::from_millis);
+        Watch { signals, interval, timeout: self.timeout, output }
+    }
+
+    fn prepare(&self, plan: &Plan, machine: &Machine) -> anyhow::Result<Prepared> {
+        Ok(prepare(plan, machine, &self.command, &Options::default())?)
+    }
+
+    /// A program that is started here.
+    fn started(
+        &self,
+        machine: &Machine,
+        output: &mut Output,
+        signals: &Supervisor,
+    ) -> anyhow::Result<ExitCode> {
+        let plan = match &self.profile {
+            Some(path) => load_profile(&output.terminal, path)?,
+            None => Plan::default(),
+        };
+        let prepared = self.prepare(&plan, machine)?;
+        // Refused by a filter: what becomes a daemon is not seen then.
+        let _ = prctl::adopt_orphans();
+        if let Some(path) = &self.profile {
+            announce(&output.terminal, path.display(), &prepared, &[]);
+        }
+        for note in &prepared.notes {
+            output.terminal.warn(note);
+        }
+        // Whatever becomes of the figures, it runs to its end.
+        output.program_runs();
+        let mut runs: Vec<Observation> = Vec::new();
+        let mut report = Report::of_command(&self.command);
+        // What was said of one run is not said of the next.
+        let mut without: Vec<Note> = Vec::new();
+        for _ in 0..self.repeat {
+            let mut session = Session::before_exec(machine.node_ids());
+            let program = prepared.spawn(|_| {})?;
+            let expected = prepared.expected();
+            let effects = (!expected.is_empty())
+                .then(|| Observer::start(expected, program.pid(), |_| {}))
+                .transpose()
+                .context("cannot start a thread to see the plan's effects")?;
+            session.follow(program.pid());
+            report.describe(&session);
+            let mut watch = self.watch(output, signals);
+            let finished = watch
+                .until_end(&mut session, Watched::Target(program))?
+                .context("the program was not waited for")?;
+            runs.push(session.finish(Some((finished.wall, finished.usage))));
+            report.ended(finished.status);
+            for seen in effects.map(Observer::finish).unwrap_or_default() {
+                match seen.note() {
+                    Some(note) if !without.contains(&note) => {
+                        output.terminal.warn(&note);
+                        without.push(note);
+                    }
+                    _ => {}
+                }
+            }
+            // Whoever interrupts one run does not want the next.
+            if finished.status.signal().is_some() {
+                break;
+            }
+        }
+        output.report(report, runs)
+    }
+
+    /// Processes, or the machine, that run already.
+    fn running(
+        &self,
+        machine: &Machine,
+        output: &mut Output,
+        signals: &Supervisor,
+    ) -> anyhow::Result<ExitCode> {
+        let nodes = machine.node_ids();
+        let mut session = if self.all_cpus {
+            Session::system(&machine.online_cpus(), nodes)
+        } else {
+            Session::attach(&self.pid, nodes)?
+        };
+        let watched = if self.command.is_empty() {
+            Watched::Nothing
+        } else {
+            output.program_runs();
+            Watched::Clock(self.prepare(&Plan::default(), machine)?.spawn(|_| {})?)
+        };
+        let mut report = Report::of_processes(&self.pid);
+        report.describe(&session);
+        self.watch(output, signals).until_end(&mut session, watched)?;
+        let observation = session.finish(None);
+        output.report(report, vec![observation])
+    }
+}

@@ -1,0 +1,202 @@
+//! Arguments of `tune`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use numapilot_cli_kit::units;
+use numapilot_tune::run::{Decimal, Limits, expression};
+use numapilot_tune::space::Request;
+use regex::Regex;
+
+use super::limit::limit;
+
+/// Arguments of `tune`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A plan is one way to run the program: an allocator, a placement of threads and memory, a setting \
+of huge pages and AutoNUMA. The default is the plan that changes nothing.\n\n\
+First the default runs against itself (noise). Large spaces are screened by a balanced design. \
+Then plans race: rounds in random order, losers leave when their confidence interval excludes \
+them. The winner and the default go on until it is clear by how much.\n\n\
+Ctrl-C prints what is known so far and exits with 130 (SIGTERM: 143, SIGHUP: 129); a second one ends \
+at once. Results are on disk after every run; --resume goes on.\n\n\
+Examples:\n  numapilot tune -- ./query --threads 16\n  \
+numapilot tune --max-time 20m --metric 'tps = ([0-9.]+)' --maximize -- ./bench.sh\n  \
+numapilot tune --factor thp=inherit --limit rss=8G --check 'sum=(\\d+)' -- ./job")]
+pub struct Args {
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+
+    #[command(flatten)]
+    pub space: SpaceArgs,
+
+    #[command(flatten)]
+    pub effort: EffortArgs,
+
+    #[command(flatten)]
+    pub files: FileArgs,
+
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+
+    /// The program and its arguments.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+/// What is measured, and which runs count.
+#[derive(clap::Args)]
+pub struct MeasureArgs {
+    /// Compare the number in the first group of the last match in the output, instead of wall
+    /// time; ^ and $ match at the ends of each line.
+    #[arg(long, value_name = "REGEX", value_parser = expression, help_heading = "Measuring")]
+    pub metric: Option<Regex>,
+
+    /// More is better.
+    #[arg(long, requires = "metric", help_heading = "Measuring")]
+    pub maximize: bool,
+
+    /// What separates decimals in the metric, where a number such as 1,021 does not say.
+    #[arg(long, value_name = "SIGN", requires = "metric", help_heading = "Measuring")]
+    pub decimal: Option<DecimalSign>,
+
+    /// Exclude a plan when the text this matches differs from the default's.
+    #[arg(long, value_name = "REGEX", value_parser = expression, help_heading = "Measuring")]
+    pub check: Option<Regex>,
+
+    /// A run that exceeds rss=SIZE or time=DURATION counts as failed; may be repeated.
+    #[arg(long, value_name = "LIMIT", value_parser = limit, help_heading = "Measuring")]
+    pub limit: Vec<Limits>,
+
+    /// End a run after this time and count it as failed [default: ten times the default's
+    /// slowest run, at least 10s].
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Measuring")]
+    pub timeout: Option<Duration>,
+
+    /// Exclude a plan when it is shown to fail in more than this many percent of its runs, and
+    /// more often than the default; 0: with its first failure.
+    #[arg(long, value_name = "PERCENT", value_parser = units::tolerance, default_value = "5",
+          help_heading = "Measuring")]
+    pub failure_tolerance: f64,
+
+    /// Measure although another run of numapilot holds a machine-wide setting, under which every
+    /// run would be measured; the report and the profile say so.
+    #[arg(long, help_heading = "Measuring")]
+    pub allow_held_settings: bool,
+
+    /// Run this in a shell before every run; its time does not count.
+    #[arg(long, value_name = "SHELL", help_heading = "Measuring")]
+    pub prepare: Option<String>,
+
+    /// The program's standard input, from its beginning in every run [default: what is
+    /// redirected into numapilot, else empty].
+    #[arg(long, value_name = "FILE", help_heading = "Measuring")]
+    pub stdin: Option<PathBuf>,
+}
+
+/// `--decimal`.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum DecimalSign {
+    /// 1.5; a comma separates thousands.
+    Point,
+    /// 1,5; a point separates thousands.
+    Comma,
+}
+
+impl From<DecimalSign> for Decimal {
+    fn from(sign: DecimalSign) -> Self {
+        match sign {
+            DecimalSign::Point => Self::Point,
+            DecimalSign::Comma => Self::Comma,
+        }
+    }
+}
+
+/// What is compared.
+#[derive(clap::Args)]
+pub struct SpaceArgs {
+    /// Levels of a factor instead of those found: allocator=glibc,jemalloc, threads=sparse,
+    /// memory=interleave,bind:0-1, thp=inherit, numa-balancing=off; may be repeated.
+    #[arg(long = "factor", value_name = "NAME=LEVELS", help_heading = "Plans")]
+    pub factors: Vec<Request>,
+
+    /// Also compare what can be had for the whole machine only, for the time of each run that
+    /// needs it: the switch of transparent huge pages, AutoNUMA.
+    #[arg(long, help_heading = "Plans")]
+    pub allow_machine_wide: bool,
+
+    /// Race this profile too; may be repeated.
+    #[arg(long = "plan", value_name = "FILE", help_heading = "Plans")]
+    pub plans: Vec<PathBuf>,
+}
+
+/// How long, how sure.
+#[derive(clap::Args)]
+pub struct EffortArgs {
+    /// Stop after this time of running.
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Effort")]
+    pub max_time: Option<Duration>,
+
+    /// Stop after this many runs [default: by the size of the space, 80 to 750].
+    #[arg(long, value_name = "RUNS", help_heading = "Effort")]
+    pub max_runs: Option<usize>,
+
+    /// Differences below this many percent do not matter.
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, default_value = "2",
+          help_heading = "Effort")]
+    pub resolution: f64,
+
+    /// Confidence of all intervals together, in percent.
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, default_value = "95",
+          help_heading = "Effort")]
+    pub confidence: f64,
+
+    /// Once the winner is known, go on with it and the default, within --max-runs and --max-time,
+    /// until its interval reaches at most this many percent of the ratio to either side.
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, default_value = "5",
+          help_heading = "Effort")]
+    pub precision: f64,
+
+    /// Runs before the first that counts.
+    #[arg(long, value_name = "RUNS", default_value_t = 1, help_heading = "Effort")]
+    pub warmup: usize,
+
+    /// Runs of the default against itself.
+    #[arg(long, value_name = "RUNS", default_value_t = 5, help_heading = "Effort",
+          value_parser = units::whole::<u16>(3..=1000))]
+    pub noise_runs: u16,
+
+    /// Source of all random choices.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Effort")]
+    pub seed: u64,
+}
+
+/// Profile written unless the user says otherwise.
+const PROFILE: &str = "numapilot.toml";
+
+/// Where results go.
+#[derive(clap::Args)]
+pub struct FileArgs {
+    /// Write the winner to this profile, for run --profile.
+    #[arg(short, long, value_name = "FILE", default_value = PROFILE, help_heading = "Files")]
+    pub output: PathBuf,
+
+    /// Draw the plans with their intervals.
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    pub svg: Option<PathBuf>,
+
+    /// Overwrite the profile and the picture; --resume does so as well.
+    #[arg(short, long, help_heading = "Files")]
+    pub force: bool,
+
+    /// Keep results in this directory [default: one for each command and working directory,
+    /// under $XDG_STATE_HOME/numapilot or ~/.local/state/numapilot].
+    #[arg(long, value_name = "DIR", help_heading = "Files")]
+    pub state: Option<PathBuf>,
+
+    /// Go on with an earlier search of the same command, and overwrite its profile and picture.
+    #[arg(long, help_heading = "Files")]
+    pub resume: bool,
+}

@@ -1,0 +1,160 @@
+//! Runs `tune`: the search, from the first check to the report.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use numapilot_cli_kit::interruption;
+use numapilot_cli_kit::settle::{self, Measured};
+use numapilot_cli_kit::terminal::{Terminal, plural, seconds};
+use numapilot_place::PlaceError;
+use numapilot_sys::prctl;
+use numapilot_tune::decide::{Settings, Stop, too_few_runs};
+use numapilot_tune::evidence::Trial;
+use numapilot_tune::report::Report;
+use numapilot_tune::run::RunError;
+use numapilot_tune::search::{SearchError, search};
+
+use super::args::Args;
+use super::progress::Progress;
+use super::setup::Setup;
+use super::text;
+use crate::verbs::processes;
+
+/// `numapilot tune`
+pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    processes::require()?;
+    let outputs = args.files.check()?;
+    if !args.measure.allow_held_settings
+        && let Some(holder) = settle::holders().first()
+    {
+        bail!(
+            "{holder}: every run would be measured under that; wait for its end, or give \
+             --allow-held-settings, which has the report and the profile say so"
+        );
+    }
+    let held = settle::held_settings(terminal);
+    let setup = match Setup::new(terminal, args) {
+        Ok(setup) => setup,
+        Err(error) => return launch_error(terminal, &args.command, error),
+    };
+    let interrupted = interruption::flag()?;
+    // Refused by a filter: of what becomes a daemon only what has kept its environment is ended.
+    let _ = prctl::adopt_orphans();
+    let mut runner = setup.runner(&interrupted);
+    let directory = args.files.state(&args.command)?;
+    let (mut journal, past) = numapilot_tune::journal::Journal::open(
+        &directory,
+        &setup.fingerprint(args, &held),
+        args.files.resume,
+    )?;
+    runner.restore_answer(past.answer);
+    runner.restore_written(past.written);
+    let mut evidence = past.trials;
+    text::start(terminal, &setup, journal.path(), evidence.len());
+    // Put back by its end, and after a death like every entry of the settings' journal.
+    let _reserved = setup.reserve(&args.command)?;
+    let mut progress = Progress::new(terminal, &setup.space, &setup.settings, setup.is_time());
+    let result = search(
+        &setup.space,
+        &setup.settings,
+        &mut runner,
+        &mut journal,
+        &mut evidence,
+        &mut progress,
+    );
+    progress.finish();
+    let stop = match result {
+        Ok(stop) => stop,
+        Err(SearchError::Run(error)) if evidence.is_empty() => {
+            return launch_error(terminal, &args.command, error.into());
+        }
+        Err(error) => {
+            return Err(anyhow::Error::from(error).context(format!(
+                "stopped after {}, kept in {} (--resume goes on)",
+                plural(evidence.len(), "run"),
+                journal.path().display()
+            )));
+        }
+    };
+    if stop == Stop::TooLittleTime {
+        return Err(too_little_time(&setup.settings, &evidence, journal.path()));
+    }
+    let report = Report::new(&setup.space, &setup.settings, &evidence, stop, setup.metric_name());
+    // Also what has come since.
+    let held = settle::held_settings(terminal);
+    let written = outputs.write(terminal, &report, &args.command, &held)?;
+    if args.json {
+        terminal.json(&Measured::new(terminal, &report))?;
+        written.lines().iter().for_each(|line| terminal.say(line));
+    } else {
+        text::report(terminal, &report, &written, &held)?;
+    }
+    if stop == Stop::Interrupted {
+        return Ok(interruption::status());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A program that is not there, or that cannot be executed, has its own status.
+fn launch_error(
+    terminal: &Terminal,
+    command: &[OsString],
+    error: anyhow::Error,
+) -> anyhow::Result<ExitCode> {
+    let start = match error.downcast_ref::<RunError>() {
+        Some(RunError::Start(start)) => Some(start),
+        _ => error.downcast_ref::<PlaceError>(),
+    };
+    match start.map(PlaceError::exit_status) {
+        Some(status) if status != 125 => {
+            terminal.error(&match shell_line(command) {
+                Some(line) => error.context(format!(
+                    "'{line}' is not the name of one program; have a shell run it: numapilot tune \
+                     -- sh -c '{line}'"
+                )),
+                None => error,
+            });
+            Ok(ExitCode::from(status))
+        }
+        _ => Err(error),
+    }
+}
+
+/// The command, when it is a line for a shell given as one word.
+fn shell_line(command: &[OsString]) -> Option<&str> {
+    let [line] = command else { return None };
+    line.to_str().filter(|line| line.contains([' ', '|', '&', ';', '<', '>', '$']))
+}
+
+/// What `--max-time` would have to be for one plan to be compared with the default.
+fn too_little_time(settings: &Settings, evidence: &[Trial], journal: &Path) -> anyhow::Error {
+    let least = too_few_runs(settings, evidence).unwrap_or_default();
+    let each = evidence.iter().map(|t| t.seconds).sum::<f64>() / evidence.len().max(1) as f64;
+    let limit = settings.max_seconds.unwrap_or_default();
+    let enough = (1.2 * each * least as f64).ceil();
+    let journal = journal.display();
+    let last = evidence.last().and_then(Trial::failure);
+    if let Some(failure) = last.filter(|_| evidence.iter().all(|t| t.failure().is_some())) {
+        return anyhow::anyhow!(
+            "--max-time {limit}s is over and no run has succeeded; the last of {} failed: {failure}",
+            plural(evidence.len(), "run")
+        );
+    }
+    if each >= limit {
+        return anyhow::anyhow!(
+            "--max-time {limit}s is shorter than one run of the program ({}); comparing one plan \
+             with the default takes {least} runs; give --max-time {enough:.0}s or more, with \
+             --resume to keep what is in {journal}",
+            seconds(each)
+        );
+    }
+    anyhow::anyhow!(
+        "--max-time is too short: a run takes {}, and comparing one plan with the default takes {} \
+         runs at least; give --max-time {enough:.0}s or more, with --resume to keep what is in \
+         {journal}",
+        seconds(each),
+        least,
+    )
+}

@@ -1,0 +1,72 @@
+//! `numapilot lab`, `bench` and `study`: found in another program, which is executed.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
+
+mod programs;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use programs::{NUMAPILOT, err};
+
+/// `numapilot` in a directory of its own, with a script as numapilot-lab where it is given.
+fn numapilot_in(directory: &Path, script: Option<(&str, &str)>) -> PathBuf {
+    let program = directory.join("bin/numapilot");
+    fs::create_dir(directory.join("bin")).unwrap();
+    // By another process: a file that this one has open for writing cannot be executed.
+    assert!(Command::new("cp").arg(NUMAPILOT).arg(&program).status().unwrap().success());
+    if let Some((place, text)) = script {
+        let file = directory.join(place).join("numapilot-lab");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(directory.join("script"), format!("#!/bin/sh\n{text}\n")).unwrap();
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(directory.join("script"), mode).unwrap();
+        assert!(
+            Command::new("cp").arg(directory.join("script")).arg(&file).status().unwrap().success()
+        );
+    }
+    program
+}
+
+fn run(program: &Path, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).env("PATH", "/usr/bin:/bin").output().unwrap()
+}
+
+#[test]
+fn it_is_executed_with_all_arguments_wherever_it_lies() {
+    for place in ["bin", "lib/numapilot"] {
+        let directory = tempfile::tempdir().unwrap();
+        let script = (place, "echo \"$@\"; exit 3");
+        let program = numapilot_in(directory.path(), Some(script));
+        for arguments in [
+            &["bench", "w1", "--json", "--", "x"][..],
+            &["--color", "never", "lab", "run", "-m", "x"],
+            &["--color=always", "study", "--help"],
+            &["help", "bench"],
+        ] {
+            let output = run(&program, arguments);
+            assert_eq!(output.status.code(), Some(3), "{place}: {arguments:?}: {}", err(&output));
+            let printed = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(printed.trim_end(), arguments.join(" "), "{place}");
+        }
+        // The other verbs are its own.
+        assert_eq!(run(&program, &["help", "run"]).status.code(), Some(0), "{place}");
+    }
+}
+
+#[test]
+fn its_absence_is_named_with_the_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = numapilot_in(directory.path(), None);
+    for verb in ["lab", "bench", "study"] {
+        let output = run(&program, &[verb]);
+        assert_eq!(output.status.code(), Some(125), "{verb}");
+        assert_eq!(
+            err(&output),
+            "numapilot: error: numapilot-lab is not installed; it holds lab, bench and study: \
+             install the package numapilot-lab, or build it with `make build`\n"
+        );
+    }
+}
