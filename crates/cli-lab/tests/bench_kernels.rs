@@ -70,8 +70,8 @@ fn kernels_run_under_what_is_to_help_them() {
         .unwrap()
         .iter()
         .map(|o| (&o["workload"], &o["under"], &o["mitigation"]))
-        .map(|(workload, under, cure)| {
-            (workload.as_str().unwrap(), under.as_str().unwrap(), cure.as_str().unwrap())
+        .map(|(workload, under, mitigation)| {
+            (workload.as_str().unwrap(), under.as_str().unwrap(), mitigation.as_str().unwrap())
         })
         .collect();
     assert_eq!(

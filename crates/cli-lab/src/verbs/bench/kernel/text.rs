@@ -53,9 +53,9 @@ pub fn print(
 }
 
 /// `--place best` with what it stands for here.
-fn placement(asked: Place, cure: Place) -> String {
+fn placement(asked: Place, mitigation: Place) -> String {
     match asked {
-        Place::Best => format!("placement best, which is {cure}"),
+        Place::Best => format!("placement best, which is {mitigation}"),
         place => format!("placement {place}"),
     }
 }
