@@ -40,8 +40,8 @@ static COUNTING: OnceLock<Counting> = OnceLock::new();
 
 /// Makes the scoreboard. To be called once, while the plugin is installed.
 pub fn prepare() {
-    // SAFETY: called while the plugin is installed, when QEMU is ready for it.
     COUNTING.get_or_init(|| {
+        // SAFETY: called while the plugin is installed, when QEMU is ready for it.
         Counting(unsafe { qemu::qemu_plugin_scoreboard_new(size_of::<CpuScoreboard>()) })
     });
 }
