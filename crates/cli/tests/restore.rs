@@ -1,8 +1,8 @@
 //! Machine-wide settings are put back: at the end, on signals, and after `kill -9`.
 //!
 //! Each test has a mount namespace of its own in which a plain file stands for the
-//! kernel's switch and `/run` is empty, so that the machine keeps its settings whatever
-//! happens and other runs do not interfere.
+//! kernel's switch and `/run` and `/dev/shm` are empty, so that the machine keeps its settings
+//! whatever happens and other runs do not interfere.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -20,8 +20,10 @@ fn in_namespace(script: &str) -> Option<String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("switch");
     fs::write(&file, "always [madvise] never\n").unwrap();
-    let mounts =
-        format!("mount --bind {} $S && mount -t tmpfs none /run || exit 77\n", file.display());
+    let mounts = format!(
+        "mount --bind {} $S && mount -t tmpfs none /run && mount -t tmpfs none /dev/shm || exit 77\n",
+        file.display()
+    );
     // Outside of root's namespaces the user becomes root of a new one.
     let attempt = |flags: &str| {
         Command::new("timeout")
@@ -197,7 +199,7 @@ grep -c 'another search'; true"
 
 #[test]
 fn files_of_the_dead_are_removed() {
-    let script = "mount -t tmpfs none /dev/shm; $N run --threads sparse -- sleep 600 & P=$!
+    let script = "$N run --threads sparse -- sleep 600 & P=$!
 until ls /dev/shm/numapilot-bind-* >/dev/null 2>&1; do sleep 0.01; done
 until C=$(cat /proc/$P/task/$P/children) && [ -n \"$C\" ]; do sleep 0.01; done
 kill -9 $P; wait $P 2>/dev/null; kill $C; touch /dev/shm/other
