@@ -249,7 +249,7 @@ fn a_measurement_with_a_hole_is_not_saved() {
 
 proptest! {
     #[test]
-    fn a_damaged_file_is_read_or_refused(text in select(&SHIPPED[..]).prop_flat_map(|s| damaged(s.1))) {
+    fn a_damaged_file_is_read_or_refused(text in select(SHIPPED).prop_flat_map(|s| damaged(s.1))) {
         if let Ok(description) = Description::parse(&text) {
             description.machine("damaged").unwrap();
         }
