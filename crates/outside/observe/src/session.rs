@@ -167,7 +167,7 @@ impl Session {
         }
     }
 
-    /// When [`Session::look`] should be called next.
+    /// When [`Session::observe_now`] should be called next.
     #[must_use]
     pub fn next_look(&self) -> Instant {
         self.timeline.due()
