@@ -19,7 +19,7 @@ echo +cpuset > $C/system.slice/cgroup.subtree_control
 allowed() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$P/status; }
 cpus() { cat $G/cpuset.cpus; }
 effective() { cat $G/cpuset.cpus.effective; }
-until_is() { for i in $(seq 300); do [ "$($1)" = "$2" ] && return; sleep 0.1; done; echo "$1-is-not $2 but $($1)"; }
+until_is() { for i in $(seq 300); do [ "$($1)" = "$2" ] && return; sleep 0.1; done; echo "$1-is-not $2 but $($1)"; cat /tmp/said >&2; }
 online() { echo $2 > /sys/devices/system/cpu/cpu$1/online; }
 fresh() { echo $P > $C/cgroup.procs; echo > $G/cpuset.cpus; echo $P > $G/cgroup.procs; }
 has() { grep -q "$1" /tmp/said && echo yes || { echo no; cat /tmp/said >&2; }; }
