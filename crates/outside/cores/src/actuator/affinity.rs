@@ -161,15 +161,24 @@ impl<'a> Ours<'a> {
         })
     }
 
-    /// Whether the affinity of a thread is one of them. A CPU may have come or gone since the
-    /// last look at them.
+    /// Whether the affinity of a thread is one of them.
+    ///
+    /// While a CPU goes offline the kernel leaves it out of what a thread may use before it leaves
+    /// it out of the lists of CPUs (`_cpu_down` of kernel/cpu.c): what was set is then still the
+    /// thread's. Where the lists have changed meanwhile, all is compared again.
     fn is_affinity_of(&mut self, tid: i32) -> Result<bool, CoresError> {
-        let Some(mask) = mask_of(tid) else { return Ok(true) };
-        if self.has(&mask) {
-            return Ok(true);
+        for _ in 0..PASSES {
+            let Some(mask) = mask_of(tid) else { return Ok(true) };
+            let is_as_set = |own: CpuSet| self.sets.iter().any(|set| **set == own);
+            if self.has(&mask) || affinity_of(tid).is_some_and(is_as_set) {
+                return Ok(true);
+            }
+            let before = std::mem::replace(&mut self.usable, usable(self.cpuset)?);
+            if before == self.usable {
+                break;
+            }
         }
-        self.usable = usable(self.cpuset)?;
-        Ok(mask_of(tid).is_none_or(|mask| self.has(&mask)))
+        Ok(false)
     }
 }
 
@@ -296,6 +305,22 @@ mod tests {
         assert!(ours("0,2-7").has(&set("0")) && !ours("0,2-7").has(&set("2")));
         let gone = Ours { sets: vec![&only], cpuset: ONLINE.as_ref(), usable: set("0,2") };
         assert!(gone.has(&set("0,2")) && !gone.has(&set("0")));
+    }
+
+    #[test]
+    fn what_was_set_is_known_while_a_cpu_goes() {
+        let me = std::process::id().cast_signed();
+        let own = affinity_of(me).unwrap();
+        // The list and the mask differ for a moment: here for good.
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let first = own.iter().next().unwrap().0.to_string();
+        fs::write(file.path(), &first).unwrap();
+        let mut ours = Ours::of(vec![&own], file.path()).unwrap();
+        assert!(ours.is_affinity_of(me).unwrap());
+        if own.len() > 1 {
+            let other = set(&first);
+            assert!(!Ours::of(vec![&other], file.path()).unwrap().is_affinity_of(me).unwrap());
+        }
     }
 
     /// A shell and its child, which end with the test.
