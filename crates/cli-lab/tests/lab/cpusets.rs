@@ -22,6 +22,7 @@ effective() { cat $G/cpuset.cpus.effective; }
 until_is() { for i in $(seq 300); do [ "$($1)" = "$2" ] && return; sleep 0.1; done; echo "$1-is-not $2 but $($1)"; cat /tmp/said >&2; }
 online() { echo $2 > /sys/devices/system/cpu/cpu$1/online; }
 fresh() { echo $P > $C/cgroup.procs; echo > $G/cpuset.cpus; echo $P > $G/cgroup.procs; }
+until_said() { for i in $(seq 300); do grep -q "$1" /tmp/said && return; sleep 0.1; done; }
 has() { grep -q "$1" /tmp/said && echo yes || { echo no; cat /tmp/said >&2; }; }
 guard() { grep -lz "^$1:" /proc/[0-9]*/cmdline 2> /dev/null | cut -d/ -f3; }
 hold() { numapilot cores -p $P "$@" > /tmp/out 2> /tmp/said & D=$!; }
@@ -47,7 +48,7 @@ until_is effective 0
 kill -9 $(guard $D) $D; wait $D
 hold -v --min 4
 until_is effective 0-3
-sleep 0.3
+until_said 'begins with'
 echo "again $(has 'begins with 4 cores (CPUs 0-3)')"
 kill $D; wait $D; echo "twice $? $(effective)"
 
