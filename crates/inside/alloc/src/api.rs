@@ -8,7 +8,8 @@ use core::hint::black_box;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 
-use crate::cache::thread_cache::{self, Bin, Bins, ThreadCache};
+use crate::cache::bins::{self, Bin, Bins};
+use crate::cache::thread_cache::ThreadCache;
 use crate::central::magazine::Magazine;
 use crate::decay;
 use crate::large::{self, Block};
@@ -221,7 +222,7 @@ unsafe fn push(bins: *mut Bins, bin: usize, object: *mut u8) {
         if top == (*slot).end.get() {
             return release_slowly(object, bin);
         }
-        thread_cache::refuse_newest(top, object);
+        bins::refuse_newest(top, object);
         fetch_to_write(object);
         Magazine::put(top, object);
         (*slot).top.store(top.add(1), Ordering::Relaxed);

@@ -7,8 +7,9 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 
+use crate::cache::bins::{Bins, EMPTY};
 use crate::cache::registry::NodeCaches;
-use crate::cache::thread_cache::{Bins, EMPTY, ThreadCache};
+use crate::cache::thread_cache::ThreadCache;
 use crate::decay::background_thread;
 use crate::layout::address_space::AddressSpace;
 use crate::{global, sampling};

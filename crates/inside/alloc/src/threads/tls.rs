@@ -8,7 +8,8 @@
 
 use core::arch::{asm, global_asm};
 
-use crate::cache::thread_cache::{Bins, EMPTY, ThreadCache};
+use crate::cache::bins::{Bins, EMPTY};
+use crate::cache::thread_cache::ThreadCache;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("numapilot-alloc knows the thread-local storage of x86-64 and aarch64 only");

@@ -1,0 +1,125 @@
+//! Allocation when the active magazine of a class is empty.
+
+use core::ptr::null_mut;
+
+use crate::cache::thread_cache::ThreadCache;
+use crate::central::magazine::Magazine;
+use crate::central::node_state::NodeState;
+use crate::config;
+use crate::layout::address_space::AddressSpace;
+use crate::layout::size_class;
+use crate::slab::{harden, spans};
+
+impl ThreadCache {
+    /// An object of the class when the active magazine has none; null if there is no memory.
+    pub fn refill(&self, space: &AddressSpace, class: usize) -> *mut u8 {
+        if let Some(object) = self.pop(class) {
+            return object;
+        }
+        if self.cold[class].objects() > 0 {
+            self.use_reserve(class);
+        } else if let Some((magazine, objects)) = self.overflow().take(space, class) {
+            self.replace_active(space, class, magazine, objects);
+        } else if config::get().harden {
+            return harden::allocate(space, self.node(), class);
+        } else if let Some((magazine, objects)) =
+            NodeState::of(space, self.node()).take(space, self.shard_of(class))
+        {
+            self.replace_active(space, class, magazine, objects);
+        } else if !self.drain_inbox(space, class) && !self.carve(space, class) {
+            return spans::take_one(space, self.node(), class);
+        }
+        self.pop(class).unwrap_or(null_mut())
+    }
+
+    fn use_reserve(&self, class: usize) {
+        let active = self.active(class).unwrap_or(null_mut());
+        let (reserve, objects) = self.cold[class].take_reserve();
+        self.cold[class].set_reserve(active, 0);
+        self.activate(class, reserve, objects);
+    }
+
+    /// Replaces the active magazine, which is empty.
+    fn replace_active(
+        &self,
+        space: &AddressSpace,
+        class: usize,
+        magazine: *mut Magazine,
+        objects: usize,
+    ) {
+        if let Some(active) = self.active(class) {
+            if self.cold[class].reserve.get().is_null() {
+                self.cold[class].set_reserve(active, 0);
+            } else {
+                // SAFETY: from here on the bin refers to another one.
+                unsafe { self.keep_empty(space, active) };
+            }
+        }
+        self.activate(class, magazine, objects);
+    }
+
+    /// Takes objects that threads of other nodes sent home, until there is one of this class.
+    fn drain_inbox(&self, space: &AddressSpace, class: usize) -> bool {
+        let node = NodeState::of(space, self.node());
+        while let Some((magazine, objects)) = node.inbox.0.take(space) {
+            for index in 1..=objects {
+                // SAFETY: the magazine is ours and has that many objects.
+                let object = unsafe { *Magazine::word(magazine, index) };
+                // SAFETY: objects in magazines are small.
+                let bin = unsafe { *space.map(space.page_of(object as usize)) };
+                self.put(space, usize::from(bin) / 2, object);
+            }
+            // SAFETY: nothing refers to it.
+            unsafe { self.keep_empty(space, magazine) };
+            // SAFETY: below the top there is an object, or the NULL of word 0.
+            if !unsafe { *self.bins.classes[class].top().sub(1) }.is_null() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Fills the active magazine with objects that are in no magazine, or that are new.
+    fn carve(&self, space: &AddressSpace, class: usize) -> bool {
+        let active = match self.active(class) {
+            Some(active) => active,
+            None => match self.empty(space, class) {
+                Some(magazine) => magazine,
+                None => return false,
+            },
+        };
+        let info = &size_class::TABLE[class];
+        let size = info.size as usize;
+        let cold = &self.cold[class];
+        let mut objects = 0;
+        if cold.fresh().is_empty() {
+            // SAFETY: the magazine is ours and has room for a full one.
+            let room = unsafe { Magazine::words(active, info.magazine as usize) };
+            let mut bag = self.bag.get();
+            let own = (!config::get().sharing).then_some(&mut bag);
+            match spans::take(space, self.node(), class, room, own) {
+                spans::Taken::Objects(count) => objects = count,
+                spans::Taken::Span(start) => {
+                    cold.set_fresh(start..start + info.capacity as usize * size);
+                }
+                spans::Taken::Nothing => {}
+            }
+            self.bag.set(bag);
+        }
+        if objects == 0 {
+            let fresh = cold.fresh();
+            objects = (fresh.len() / size).min(info.magazine as usize);
+            // Objects are popped from the end. The lowest address is there, so that they are used
+            // in order.
+            let mut object = fresh.start;
+            for index in (1..=objects).rev() {
+                // SAFETY: as above.
+                unsafe { Magazine::put(Magazine::word(active, index), object as *mut u8) };
+                object += size;
+            }
+            cold.set_fresh(object..fresh.end);
+        }
+        self.activate(class, active, objects);
+        objects > 0
+    }
+}
