@@ -2,10 +2,7 @@
 //! threads may change the environment. They are read earlier only if the program allocates before
 //! that.
 
-use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
-use core::hint::spin_loop;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use numapilot_bind::env::{
     ALLOC_BACKGROUND_THREAD, ALLOC_HARDEN, ALLOC_LARGE, ALLOC_ORIGIN, ALLOC_PROFILE,
@@ -13,6 +10,7 @@ use numapilot_bind::env::{
     ALLOC_THP,
 };
 
+use crate::os::once::Once;
 use crate::os::output::complain;
 use crate::os::{kernel, report};
 
@@ -92,42 +90,20 @@ const DEFAULT: Config = Config {
     profile_period: USUAL_PERIOD,
 };
 
-struct Cell {
-    phase: AtomicU32,
-    config: UnsafeCell<Config>,
-}
-
-// SAFETY: written by the one thread that moved the phase to BUSY, and read once it is READY.
-unsafe impl Sync for Cell {}
-
-const UNREAD: u32 = 0;
-const BUSY: u32 = 1;
-const READY: u32 = 2;
-
-static CONFIG: Cell = Cell { phase: AtomicU32::new(UNREAD), config: UnsafeCell::new(DEFAULT) };
+static CONFIG: Once<Config> = Once::new(DEFAULT);
 
 /// The settings; the defaults until [`read`] has run.
 #[inline]
 pub fn get() -> &'static Config {
-    if CONFIG.phase.load(Ordering::Acquire) != READY {
-        return &DEFAULT;
-    }
-    // SAFETY: no longer written.
-    unsafe { &*CONFIG.config.get() }
+    CONFIG.get().unwrap_or(&DEFAULT)
 }
 
 /// Reads the environment, unless it was read before.
 pub fn read() {
-    let turn = CONFIG.phase.compare_exchange(UNREAD, BUSY, Ordering::Acquire, Ordering::Acquire);
-    if turn.is_ok() {
-        let config = asked_for(&Variables::find());
-        // SAFETY: only this thread moved the phase to BUSY, so no other touches it.
-        unsafe { *CONFIG.config.get() = config };
-        CONFIG.phase.store(READY, Ordering::Release);
-    }
-    while CONFIG.phase.load(Ordering::Acquire) == BUSY {
-        spin_loop();
-    }
+    CONFIG.get_or_make(|config| {
+        *config = asked_for(&Variables::find());
+        true
+    });
 }
 
 /// The settings that these variables request.

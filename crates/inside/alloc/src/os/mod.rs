@@ -8,6 +8,7 @@ pub mod decay_request;
 pub mod file;
 pub mod kernel;
 pub mod lock;
+pub mod once;
 pub mod output;
 pub mod process;
 pub mod random;
