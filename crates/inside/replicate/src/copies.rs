@@ -12,9 +12,13 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::{self, NonNull, null_mut, slice_from_raw_parts};
 
+use numapilot_syscall::caller::page_size;
+use numapilot_syscall::policy::{self, Mode};
+
 use crate::error::Error;
-use crate::kernel::{self, ThreadPolicy};
+use crate::kernel;
 use crate::nodes::{MAX_COPIES, Nodes};
+use crate::preference::Preference;
 use crate::swap;
 use crate::sync::atomic::AtomicPtr;
 
@@ -122,7 +126,7 @@ impl<T> Copies<T> {
     /// [`Error::NoMemory`], [`Error::TooLarge`].
     pub fn per_node(mut make: impl FnMut(u32) -> T) -> Result<Self, Error> {
         Self::build(Layout::new::<T>(), |node, place| {
-            let policy = node.and_then(ThreadPolicy::prefer);
+            let policy = node.and_then(Preference::of);
             let place = place.cast::<T>();
             // SAFETY: new memory of the size and alignment of a value.
             unsafe { place.write(make(node.unwrap_or(0))) };
@@ -139,7 +143,7 @@ impl<T: ?Sized> Copies<T> {
         layout: Layout,
         mut make: impl FnMut(Option<u32>, *mut u8) -> Result<*const T, Error>,
     ) -> Result<Self, Error> {
-        let page = kernel::page_bytes();
+        let page = page_size();
         let nodes =
             Nodes::get().map_err(|_| Error::NoMemory { bytes: size_of::<Nodes>(), copies: 1 })?;
         let header = size_of::<Version<T>>().next_multiple_of(page);
@@ -173,7 +177,13 @@ impl<T: ?Sized> Copies<T> {
             let node = (nodes.count() > 1).then(|| nodes.id(copy));
             if let Some(node) = node {
                 // Refused: it lies where it is touched, and `homes` says where that is.
-                let _ = kernel::prefer_node(place, stride, node, false);
+                let _ = policy::set_of_range(
+                    place as usize,
+                    stride,
+                    Mode::Preferred,
+                    &policy::only(node),
+                    false,
+                );
             }
             let made = make(node, place)?;
             // SAFETY: the header is this call's alone.

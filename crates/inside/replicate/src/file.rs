@@ -3,18 +3,21 @@
 //! The page cache has one copy of a file, on the nodes of those who read it first. Here every
 //! node has its own, and a read lease sees to it that no copy outlives what it is a copy of.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_void};
 use core::fmt;
-use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Release},
 };
 
+use numapilot_syscall::Refused;
+use numapilot_syscall::caller::page_size;
+use numapilot_syscall::file::{File, fill, status};
+
 use crate::copies::Copies;
 use crate::error::Error;
-use crate::kernel::{self, File};
+use crate::kernel;
 use crate::lease::Lease;
 use crate::replicated::{Reader, Replicated};
 
@@ -65,11 +68,11 @@ impl FileCopies {
     /// [`Error::File`], [`Error::NotAFile`], [`Error::Written`], [`Error::NoLease`],
     /// [`Error::NoThread`], [`Error::NoMemory`].
     pub fn open(path: &CStr) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|errno| Error::File { errno })?;
+        let file = File::open(path).map_err(unreadable)?;
         regular_size(&file)?;
         let nothing = Copies::from_slice(&[])?;
         let before = Replicated::new(Copies::from_slice(&[])?);
-        let (page, bytes) = (kernel::page_bytes(), shared_bytes());
+        let (page, bytes) = (page_size(), shared_bytes());
         let start = kernel::map(bytes).map_err(|_| Error::NoMemory { bytes, copies: 1 })?;
         // SAFETY: the mapping's last page.
         let current = unsafe { start.add(bytes - page) };
@@ -102,10 +105,12 @@ impl FileCopies {
         let shared = self.shared();
         let file = shared.lease.file();
         let size = regular_size(file)?;
-        shared.bytes.publish(Copies::filled(size, |place| match file.read(0, place) {
-            Ok(read) if read == place.len() => Ok(()),
-            Ok(_) => Err(Error::File { errno: libc::EIO }),
-            Err(errno) => Err(Error::File { errno }),
+        shared.bytes.publish(Copies::filled(size, |place| {
+            match fill(place, |offset, rest| file.read_at(offset, rest)) {
+                Ok(read) if read == place.len() => Ok(()),
+                Ok(_) => Err(Error::File { errno: libc::EIO }),
+                Err(refused) => Err(unreadable(refused)),
+            }
         })?);
         shared.current().store(1, Release);
         shared.lease.watch();
@@ -152,7 +157,7 @@ fn ends(shared: NonNull<c_void>) {
 }
 
 fn shared_bytes() -> usize {
-    let page = kernel::page_bytes();
+    let page = page_size();
     size_of::<Shared>().next_multiple_of(page) + page
 }
 
@@ -180,16 +185,13 @@ impl fmt::Debug for FileCopies {
     }
 }
 
+fn unreadable(Refused(errno): Refused) -> Error {
+    Error::File { errno }
+}
+
 /// Bytes of a regular file.
 fn regular_size(file: &File) -> Result<usize, Error> {
-    let mut about = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: the file is open and the structure outlives the call.
-    let known: c_int = unsafe { libc::fstat(file.descriptor(), about.as_mut_ptr()) };
-    if known != 0 {
-        return Err(Error::File { errno: kernel::errno() });
-    }
-    // SAFETY: zeroes are a valid value of a structure of integers.
-    let about = unsafe { about.assume_init() };
+    let about = status(file.descriptor()).map_err(unreadable)?;
     if about.st_mode & libc::S_IFMT != libc::S_IFREG {
         return Err(Error::NotAFile);
     }

@@ -2,7 +2,8 @@
 //!
 //! Source: proc_pid_maps(5).
 
-use crate::kernel::File;
+use numapilot_syscall::file::File;
+
 use crate::rehome::rehome_range;
 
 /// A line is a path and less than a hundred bytes more.
@@ -14,7 +15,7 @@ pub fn rehome_inherited(least_bytes: usize) {
     let Ok(file) = File::open(c"/proc/self/maps") else { return };
     let mut buffer = [0; BUFFER];
     let (mut offset, mut kept) = (0, 0);
-    while let Ok(read) = file.read_some(offset, &mut buffer[kept..])
+    while let Ok(read) = file.read_at(offset, &mut buffer[kept..])
         && read > 0
     {
         offset += read;

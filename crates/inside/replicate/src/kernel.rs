@@ -1,220 +1,59 @@
-//! The system calls used. Placement is a wish: where the kernel or a filter refuses, memory
-//! lies where it is touched first, and `Copies::homes` says so.
+//! The system calls for memory. Placement is a preference: if the kernel or a filter refuses it,
+//! memory lies where it is touched first, and `Copies::homes` reports that.
 
-use core::ffi::{CStr, c_int, c_long, c_void};
-use core::ptr::{NonNull, null_mut};
+use core::ffi::c_int;
+use core::ptr::NonNull;
 
-/// Node numbers below 1024, one bit each: as many as Linux can have.
-pub type NodeMask = [u64; 16];
-/// Bits of a [`NodeMask`]: as the kernel counts them in a mask it reads, one more.
-const NODE_BITS: usize = 1024 + 1;
+use numapilot_syscall::{Refused, call};
 
-/// The error number of the last call.
-pub fn errno() -> c_int {
-    // SAFETY: the location is valid for the calling thread.
-    unsafe { *libc::__errno_location() }
-}
-
-fn check(result: c_long) -> Result<c_long, c_int> {
-    if result < 0 { Err(errno()) } else { Ok(result) }
-}
-
-/// Bytes of a page.
-pub fn page_bytes() -> usize {
-    // SAFETY: takes a constant.
-    unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
-}
-
-/// New zeroed memory, untouched, charged to the process's limits.
+/// Maps new zeroed memory, which is not touched yet and counts towards the limits of the process.
 pub fn map(bytes: usize) -> Result<NonNull<u8>, c_int> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
     // SAFETY: a new mapping at an address that the kernel chooses aliases nothing.
-    let start = unsafe { libc::mmap(null_mut(), bytes, protection, flags, -1, 0) };
-    if start == libc::MAP_FAILED {
-        return Err(errno());
-    }
-    NonNull::new(start.cast()).ok_or(libc::ENOMEM)
+    let start = unsafe { call(libc::SYS_mmap, [0, bytes, protection, flags, usize::MAX, 0]) };
+    let start = start.map_err(|Refused(errno)| errno)?;
+    NonNull::new(start as *mut u8).ok_or(libc::ENOMEM)
 }
 
-/// Gives a mapping back.
+/// Returns a mapping.
 ///
 /// # Safety
-/// The range is a mapping of ours that nobody uses any more.
+/// The range is a mapping of ours that is no longer used.
 pub unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: by contract.
-    unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+    // SAFETY: by contract; after a failure it stays mapped.
+    let _ = unsafe { call(libc::SYS_munmap, [start.as_ptr() as usize, bytes, 0, 0, 0, 0]) };
 }
 
-/// Whether pages are taken from a node as long as it has any (MPOL_PREFERRED), those that are
-/// there already being moved if `moved`.
-pub fn prefer_node(start: *const u8, bytes: usize, node: u32, moved: bool) -> Result<(), c_int> {
-    const PREFERRED: c_int = 1;
-    const MOVE: c_int = 2;
-    let mask = mask_of(node);
-    let flags = if moved { MOVE } else { 0 };
-    // SAFETY: the mask has the bits that are named; a policy changes no contents.
-    check(unsafe {
-        libc::syscall(libc::SYS_mbind, start, bytes, PREFERRED, mask.as_ptr(), NODE_BITS, flags)
-    })
-    .map(drop)
-}
-
-fn mask_of(node: u32) -> NodeMask {
-    let mut mask = NodeMask::default();
-    if let Some(word) = mask.get_mut(node as usize / 64) {
-        *word = 1 << (node % 64);
-    }
-    mask
-}
-
-/// Nodes that this process may use (MPOL_F_MEMS_ALLOWED): those with memory, within its
-/// cpuset.
-pub fn allowed_nodes() -> Result<NodeMask, c_int> {
-    const MEMS_ALLOWED: c_int = 4;
-    let mut mask = NodeMask::default();
-    let to = mask.as_mut_ptr();
-    // SAFETY: the mask has the bits that are named and outlives the call.
-    check(unsafe {
-        libc::syscall(libc::SYS_get_mempolicy, null_mut::<c_int>(), to, NODE_BITS, 0, MEMS_ALLOWED)
-    })
-    .map(|_| mask)
-}
-
-/// The memory policy of the calling thread.
-pub struct ThreadPolicy {
-    mode: c_int,
-    mask: NodeMask,
-}
-
-impl ThreadPolicy {
-    /// Prefers a node until what is returned is dropped; `None` where the kernel refuses.
-    pub fn prefer(node: u32) -> Option<Self> {
-        const PREFERRED: c_int = 1;
-        let mut before = Self { mode: 0, mask: NodeMask::default() };
-        let (mode, mask) = (&raw mut before.mode, before.mask.as_mut_ptr());
-        // SAFETY: one int and a mask with the bits that are named, which outlive the call.
-        check(unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, mask, NODE_BITS, 0, 0) })
-            .ok()?;
-        set_policy(PREFERRED, &mask_of(node)).ok()?;
-        Some(before)
-    }
-}
-
-impl Drop for ThreadPolicy {
-    fn drop(&mut self) {
-        // What was allowed before is allowed again.
-        let _ = set_policy(self.mode, &self.mask);
-    }
-}
-
-fn set_policy(mode: c_int, mask: &NodeMask) -> Result<(), c_int> {
-    // The kernel wants no mask where it is empty.
-    let (mask, bits) = match mask.iter().all(|word| *word == 0) {
-        true => (core::ptr::null(), 0),
-        false => (mask.as_ptr(), NODE_BITS),
-    };
-    // SAFETY: no mask, or one with the bits that are named.
-    check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask, bits) }).map(drop)
-}
-
-/// The nodes of pages, or a negative error number for each: `-ENOENT` where none is.
+/// Finds the node of each page: a negative error number if there is none, such as `-ENOENT` for a
+/// page that was never touched.
 ///
-/// Both slices are of one length.
+/// Both slices have the same length.
 pub fn nodes_of(pages: &[usize], nodes: &mut [c_int]) -> Result<(), c_int> {
     let count = pages.len().min(nodes.len());
-    let (pages, nodes) = (pages.as_ptr(), nodes.as_mut_ptr());
-    let nowhere = null_mut::<c_void>();
-    // SAFETY: both lists have `count` entries; the kernel looks addresses up, no more.
-    check(unsafe { libc::syscall(libc::SYS_move_pages, 0, count, pages, nowhere, nodes, 0) })
-        .map(drop)
+    let arguments = [0, count, pages.as_ptr() as usize, 0, nodes.as_mut_ptr() as usize, 0];
+    // SAFETY: both lists have `count` entries. Without a list of targets, the kernel only looks
+    // addresses up.
+    unsafe { call(libc::SYS_move_pages, arguments) }.map(drop).map_err(|Refused(errno)| errno)
 }
 
-/// Gives every page of a range a frame of its own, as if something were written to it and
-/// nothing changed (MADV_POPULATE_WRITE, Linux 5.14).
+/// Gives every page of a range a frame of its own, as a write would, without changing the contents
+/// (MADV_POPULATE_WRITE, Linux 5.14).
 pub fn populate(start: usize, bytes: usize) -> Result<(), c_int> {
-    const POPULATE_WRITE: c_int = 23;
+    const POPULATE_WRITE: usize = 23;
     loop {
-        // SAFETY: changes no contents; what is not mapped or not writable is refused.
-        match check(c_long::from(unsafe {
-            libc::madvise(start as *mut c_void, bytes, POPULATE_WRITE)
-        })) {
-            Err(libc::EINTR | libc::EAGAIN) => {}
-            result => return result.map(drop),
+        let arguments = [start, bytes, POPULATE_WRITE, 0, 0, 0];
+        // SAFETY: changes no contents; memory that is not mapped or not writable is refused.
+        match unsafe { call(libc::SYS_madvise, arguments) } {
+            Err(Refused(libc::EINTR | libc::EAGAIN)) => {}
+            result => return result.map(drop).map_err(|Refused(errno)| errno),
         }
     }
 }
 
-/// In the child of a fork a range of ours is zeroes (MADV_WIPEONFORK, Linux 4.14).
+/// Makes a range of ours zeroes in the child of a fork (MADV_WIPEONFORK, Linux 4.14).
 pub fn wipe_on_fork(start: *mut u8, bytes: usize) {
-    const WIPE_ON_FORK: c_int = 18;
+    const WIPE_ON_FORK: usize = 18;
     // SAFETY: it changes nothing in this process; before 4.14 it is refused.
-    unsafe { libc::madvise(start.cast(), bytes, WIPE_ON_FORK) };
-}
-
-/// Node on which the caller runs; a system call on some machines.
-pub fn current_node() -> Result<u32, c_int> {
-    let mut node = 0u32;
-    let nothing = null_mut::<c_void>();
-    // SAFETY: the kernel writes one unsigned int.
-    check(unsafe { libc::syscall(libc::SYS_getcpu, nothing, &raw mut node, nothing) }).map(|_| node)
-}
-
-/// An open file, closed when dropped.
-#[derive(Debug)]
-pub struct File(c_int);
-
-impl File {
-    /// Opens for reading. What would make the caller wait is refused instead.
-    pub fn open(path: &CStr) -> Result<Self, c_int> {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        // SAFETY: the path is a C string.
-        check(c_long::from(unsafe { libc::open(path.as_ptr(), flags) }))
-            .map(|file| Self(file as c_int))
-    }
-
-    /// The descriptor.
-    pub fn descriptor(&self) -> c_int {
-        self.0
-    }
-
-    /// Fills as much of `buffer` as there is from an offset on; how much that was.
-    pub fn read(&self, offset: usize, buffer: &mut [u8]) -> Result<usize, c_int> {
-        let mut filled = 0;
-        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match self.read_some(offset + filled, rest)? {
-                0 => break,
-                read => filled += read,
-            }
-        }
-        Ok(filled)
-    }
-
-    /// Fills some of `buffer` from an offset on; 0 at the end.
-    pub fn read_some(&self, offset: usize, buffer: &mut [u8]) -> Result<usize, c_int> {
-        loop {
-            // SAFETY: pointer and length are those of the slice.
-            let result = unsafe {
-                let (start, offset) = (buffer.as_mut_ptr().cast(), offset as libc::off_t);
-                libc::pread(self.0, start, buffer.len(), offset)
-            };
-            match check(result as c_long) {
-                Err(libc::EINTR) => {}
-                result => return result.map(|read| read as usize),
-            }
-        }
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: ours, and not used again.
-        unsafe { libc::close(self.0) };
-    }
-}
-
-/// The beginning of a file, as much of it as fits; nothing when it cannot be read.
-pub fn first_bytes<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
-    let read = File::open(path).and_then(|file| file.read(0, buffer)).unwrap_or(0);
-    &buffer[..read]
+    let _ = unsafe { call(libc::SYS_madvise, [start as usize, bytes, WIPE_ON_FORK, 0, 0, 0]) };
 }

@@ -16,7 +16,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use numapilot_bind::address_of;
 
 use crate::error::Error;
-use crate::kernel::{self, File};
+use numapilot_syscall::file::File;
+use numapilot_syscall::{Refused, call, caller};
 
 const F_SETLEASE: c_int = 1024;
 const F_GETLEASE: c_int = 1025;
@@ -125,8 +126,7 @@ impl Lease {
     /// Gives the lease back, and ends the thread. Nothing in the child of a fork, where there
     /// is none.
     pub fn give_back(&self) {
-        // SAFETY: takes nothing and cannot fail.
-        if unsafe { libc::getpid() } != self.process {
+        if caller::process_id() != self.process {
             return;
         }
         self.stop.store(true, SeqCst);
@@ -142,17 +142,17 @@ impl Lease {
     }
 
     fn fcntl(&self, command: c_int, argument: usize) -> Result<c_int, c_int> {
+        let arguments = [self.file.descriptor() as usize, command as usize, argument, 0, 0, 0];
         // SAFETY: the commands used take a number or a structure that outlives the call.
-        let result = unsafe { libc::fcntl(self.file.descriptor(), command, argument) };
-        if result < 0 { Err(kernel::errno()) } else { Ok(result) }
+        let result = unsafe { call(libc::SYS_fcntl, arguments) };
+        result.map(|value| value as c_int).map_err(|Refused(errno)| errno)
     }
 
     /// What the thread does.
     fn keep(&self) {
         // Who is told is decided before there is anything to tell: by default it is the whole
         // process, which a SIGIO ends.
-        // SAFETY: takes nothing and cannot fail.
-        let owner = [F_OWNER_TID, unsafe { libc::syscall(libc::SYS_gettid) } as c_int];
+        let owner = [F_OWNER_TID, caller::thread_id()];
         let taken = self
             .fcntl(F_SETOWN_EX, owner.as_ptr() as usize)
             .and_then(|_| self.fcntl(F_SETLEASE, libc::F_RDLCK as usize));

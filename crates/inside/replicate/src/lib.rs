@@ -32,6 +32,7 @@ mod inherited;
 mod kernel;
 mod lease;
 mod nodes;
+mod preference;
 mod rehome;
 mod replicated;
 mod slots;

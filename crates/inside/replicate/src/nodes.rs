@@ -13,9 +13,11 @@ use core::sync::atomic::{
 
 use numapilot_bind::cpus::MAX_CPUS;
 use numapilot_bind::sysfs;
+use numapilot_syscall::file::read_file;
+use numapilot_syscall::policy::{NodeMask, allowed_nodes};
 
 use crate::here::{self, Way};
-use crate::kernel::{self, NodeMask};
+use crate::kernel;
 
 /// Most copies; nodes beyond read those of others.
 pub const MAX_COPIES: usize = 64;
@@ -62,7 +64,7 @@ impl Nodes {
 
     fn fill(&mut self) {
         // Without NUMA support, or behind a filter: one node, and memory as it comes.
-        let mask = kernel::allowed_nodes().unwrap_or_default();
+        let mask = allowed_nodes().unwrap_or_default();
         let has = |mask: &NodeMask, id: usize| mask[id / 64] >> (id % 64) & 1 == 1;
         self.count = 0;
         for id in (0..IDS).filter(|id| has(&mask, *id)).take(MAX_COPIES) {
@@ -75,19 +77,21 @@ impl Nodes {
             return;
         }
         let mut online = [0; 256];
-        let online = kernel::first_bytes(sysfs::ONLINE, &mut online);
+        let online = read_file(sysfs::ONLINE, &mut online).unwrap_or_default();
         for node in sysfs::ids(online).filter(|node| (*node as usize) < IDS) {
             let ids = &self.ids[..self.count];
             let mut path = [0; 64];
             if !ids.contains(&(node as u16)) {
                 let mut distance = [0; 4 * IDS];
                 let distance = sysfs::node_file(node, "distance", &mut path)
-                    .map_or(&[][..], |path| kernel::first_bytes(path, &mut distance));
+                    .and_then(|path| read_file(path, &mut distance).ok())
+                    .unwrap_or_default();
                 self.by_node[node as usize] = sysfs::nearest(distance, online, ids) as u8;
             }
             let mut cpus = [0; 4096];
             let cpus = sysfs::node_file(node, "cpulist", &mut path)
-                .map_or(&[][..], |path| kernel::first_bytes(path, &mut cpus));
+                .and_then(|path| read_file(path, &mut cpus).ok())
+                .unwrap_or_default();
             for cpu in sysfs::ids(cpus) {
                 if let Some(entry) = self.by_cpu.get_mut(cpu as usize) {
                     *entry = self.by_node[node as usize];
@@ -150,7 +154,7 @@ mod tests {
     #[test]
     fn every_way_leads_to_the_same_node() {
         if let Way::Node(distance) = Way::find() {
-            let node = kernel::current_node().unwrap();
+            let (_, node) = numapilot_syscall::caller::cpu_and_node().unwrap();
             // SAFETY: `Way::find` says so. On one node the thread cannot have moved on.
             let found = unsafe { here::own_word(distance) };
             if Nodes::get().unwrap().count() == 1 {

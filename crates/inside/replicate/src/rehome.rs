@@ -7,6 +7,10 @@
 use core::ffi::c_int;
 use core::ops::Range;
 
+use numapilot_syscall::Refused;
+use numapilot_syscall::caller::{self, page_size};
+use numapilot_syscall::policy::{self, Mode};
+
 use crate::error::Error;
 use crate::kernel;
 use crate::nodes::Nodes;
@@ -39,7 +43,7 @@ pub fn rehome<T: ?Sized>(memory: &T) -> Result<Rehomed, Error> {
 /// As [`rehome`].
 pub fn rehome_range(start: usize, bytes: usize) -> Result<Rehomed, Error> {
     let refused = |errno| Error::NotRehomed { errno };
-    let page = kernel::page_bytes();
+    let page = page_size();
     let end = start.checked_add(bytes).ok_or(Error::TooLarge)?;
     let end = end - end % page;
     let start = start.checked_next_multiple_of(page).ok_or(Error::TooLarge)?;
@@ -47,11 +51,10 @@ pub fn rehome_range(start: usize, bytes: usize) -> Result<Rehomed, Error> {
     if start >= end || Nodes::get().map_err(refused)?.count() == 1 {
         return Ok(rehomed);
     }
-    let here = kernel::current_node().map_err(refused)?;
+    let (_, here) = caller::cpu_and_node().map_err(|Refused(errno)| refused(errno))?;
     let bytes = end - start;
-    let address = start as *const u8;
     // Refused: pages come from where the caller runs when they are copied, which is here.
-    let _ = kernel::prefer_node(address, bytes, here, false);
+    let _ = policy::set_of_range(start, bytes, Mode::Preferred, &policy::only(here), false);
     let mut copied = Ok(());
     // Neighbours are copied by one call.
     let mut run = start..start;
@@ -73,7 +76,7 @@ pub fn rehome_range(start: usize, bytes: usize) -> Result<Rehomed, Error> {
     copy(&run);
     copied.map_err(refused)?;
     // Those that nobody shared were not copied.
-    let _ = kernel::prefer_node(address, bytes, here, true);
+    let _ = policy::set_of_range(start, bytes, Mode::Preferred, &policy::only(here), true);
     let mut left = 0;
     each_page(start, bytes, |_, node| {
         left += usize::from(node >= 0 && node != here.cast_signed());
@@ -88,7 +91,7 @@ pub(crate) fn each_page(
     bytes: usize,
     mut visit: impl FnMut(usize, c_int),
 ) -> Result<(), Error> {
-    let page = kernel::page_bytes();
+    let page = page_size();
     let (mut next, end) = (start - start % page, start + bytes);
     while next < end {
         let (mut pages, mut nodes) = ([0; BATCH], [-1; BATCH]);

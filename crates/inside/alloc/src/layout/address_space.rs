@@ -20,6 +20,8 @@
 use core::ptr::{null, null_mut};
 use core::sync::atomic::AtomicU8;
 
+use numapilot_syscall::policy::{self, Mode};
+
 use crate::config;
 use crate::layout::node_map::{self, Home, MAX_REGIONS, NodeMap};
 use crate::layout::size_class::{HUGE_PAGES, PAGE, PAGE_SHIFT, QUANTUM};
@@ -56,6 +58,10 @@ pub struct AddressSpace {
     slots: usize,
     nodes: NodeMap,
 }
+
+// SAFETY: its fields do not change once it is made. What is behind the addresses is reached by
+// unsafe functions, whose callers hold the lock of the region or own the memory.
+unsafe impl Sync for AddressSpace {}
 
 impl AddressSpace {
     /// The state before the space is reserved.
@@ -165,17 +171,14 @@ impl AddressSpace {
 
     /// Requests that a range of a node's memory come from that node, if that makes a difference and
     /// the user has not set another policy.
-    ///
-    /// # Safety
-    /// The range lies in the reservation.
-    pub unsafe fn place(&self, node: usize, start: usize, bytes: usize) {
+    pub fn place(&self, node: usize, start: usize, bytes: usize) {
         // This is only a preference: if it fails, memory comes from elsewhere.
         let _ = match self.nodes.home(node) {
             Home::Anywhere => Ok(()),
-            // SAFETY: by contract.
-            Home::Node(id) => unsafe { kernel::prefer_node(start, bytes, id) },
-            // SAFETY: by contract.
-            Home::All(nodes) => unsafe { kernel::interleave(start, bytes, &nodes) },
+            Home::Node(id) => {
+                policy::set_of_range(start, bytes, Mode::Preferred, &policy::only(id), false)
+            }
+            Home::All(nodes) => policy::set_of_range(start, bytes, Mode::Interleave, &nodes, false),
         };
     }
 

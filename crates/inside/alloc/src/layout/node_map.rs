@@ -11,10 +11,11 @@
 //! moves it to another node, and a main thread allocates the array that all others fill.
 
 use numapilot_bind::sysfs;
+use numapilot_syscall::file::read_file;
+use numapilot_syscall::policy::{NodeMask, ThreadPolicy, allowed_nodes};
 
 use crate::config;
 use crate::os::cpus;
-use crate::os::kernel::{self, NodeMask};
 
 /// Most nodes that are distinguished; further nodes share the state of earlier ones.
 pub const MAX_NODES: usize = 63;
@@ -125,7 +126,7 @@ pub enum Home {
 /// Asks the kernel.
 pub fn find() -> NodeMap {
     let mut nodes = NodeMap { count: 1, ..NodeMap::NONE };
-    let Ok(mask) = kernel::allowed_nodes() else { return nodes };
+    let Ok(mask) = allowed_nodes() else { return nodes };
     let allowed = |id: usize| mask[id / 64] >> (id % 64) & 1 == 1;
     let mut count = 0;
     for id in (0..IDS).filter(|&id| allowed(id)) {
@@ -140,7 +141,7 @@ pub fn find() -> NodeMap {
     if count > 1 {
         nodes.count = count;
         // A policy of the process is the user's choice, and it applies to our memory as well.
-        nodes.placed = !kernel::has_policy();
+        nodes.placed = ThreadPolicy::current().ok().is_none_or(|policy| policy.is_default());
         nodes.interleaved = nodes.placed && config::get().interleave;
         for id in (0..IDS).filter(|&id| !allowed(id)) {
             nodes.dense[id] = nearest(id, &nodes.ids[..count]);
@@ -153,9 +154,9 @@ pub fn find() -> NodeMap {
 fn nearest(id: usize, allowed: &[u16]) -> u8 {
     let (mut path, mut distance, mut online) = ([0; 64], [0; 4 * IDS], [0; 256]);
     let distance = sysfs::node_file(id as u32, "distance", &mut path)
-        .and_then(|path| kernel::read_file(path, &mut distance).ok())
+        .and_then(|path| read_file(path, &mut distance).ok())
         .unwrap_or_default();
-    let online = kernel::read_file(sysfs::ONLINE, &mut online).unwrap_or_default();
+    let online = read_file(sysfs::ONLINE, &mut online).unwrap_or_default();
     sysfs::nearest(distance, online, allowed) as u8
 }
 

@@ -7,7 +7,9 @@
 
 use core::sync::atomic::{AtomicU16, Ordering};
 
-use crate::os::kernel::{self, Refused};
+use numapilot_syscall::{Refused, caller};
+
+use crate::os::kernel;
 
 /// The largest number of CPUs that Linux supports (CONFIG_NR_CPUS).
 const CPUS: usize = 8192;
@@ -20,7 +22,7 @@ static TABLE: Table = [const { AtomicU16::new(0) }; CPUS];
 /// ID of the node on which the caller runs; `None` if it cannot be found.
 #[inline]
 pub fn current_node() -> Option<u32> {
-    look_up(&TABLE, kernel::current_cpu(), kernel::current_cpu_and_node)
+    look_up(&TABLE, kernel::current_cpu(), caller::cpu_and_node)
 }
 
 /// The node of this CPU. If that is not known, the node on which `ask` finds the caller.
@@ -98,7 +100,7 @@ mod tests {
                 let mut one = MaybeUninit::<libc::cpu_set_t>::zeroed().assume_init();
                 libc::CPU_SET(cpu, &mut one);
                 assert_eq!(libc::sched_setaffinity(0, bytes, &raw const one), 0);
-                let asked = kernel::current_cpu_and_node().ok();
+                let asked = caller::cpu_and_node().ok();
                 assert_eq!(kernel::current_cpu(), Some(cpu));
                 for _ in 0..2 {
                     assert_eq!(current_node().zip(Some(cpu as u32)), asked.map(|(c, n)| (n, c)));

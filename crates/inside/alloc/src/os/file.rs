@@ -3,9 +3,10 @@
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 
+use numapilot_syscall::caller::process_id;
+
 use crate::os::kernel::{self, Refused};
 use crate::os::output::Line;
-use crate::os::process;
 
 /// Longest path of a file, with its terminator.
 const PATH: usize = 4096;
@@ -39,7 +40,7 @@ fn create_beside(target: &[u8], draft: &mut Line<PATH>) -> Result<i32, i32> {
     for attempt in 0..ATTEMPTS {
         *draft = Line::new();
         draft.append_all(target)?;
-        let _ = write!(draft, ".{}.{attempt}.tmp", process::id());
+        let _ = write!(draft, ".{}.{attempt}.tmp", process_id());
         match kernel::create_file(draft.c_str()?) {
             Ok(file) => return Ok(file),
             Err(Refused(number)) => refused = number,
@@ -56,7 +57,7 @@ fn expand(path: &[u8], to: &mut Line<PATH>) -> Result<(), i32> {
     let mut rest = path;
     while let Some(at) = rest.windows(2).position(|two| two == b"%p") {
         to.append_all(&rest[..at])?;
-        let _ = write!(to, "{}", process::id());
+        let _ = write!(to, "{}", process_id());
         rest = &rest[at + 2..];
     }
     to.append_all(rest)

@@ -1,108 +1,23 @@
-//! The system calls that are used, without the C library. So `errno` stays the program's, no call
-//! is interposed, no lock of the C library is taken, and they work before the program's first
-//! constructor.
+//! The system calls for memory, time, waiting and files to write; `numapilot-syscall` has those that
+//! other libraries use as well.
 //!
 //! Every call is optional. If the kernel or a filter refuses it, the allocator continues with less
 //! (without a policy, pages are placed by first touch; without advice, they are small).
 
-use core::arch::asm;
 use core::ffi::CStr;
-use core::mem::MaybeUninit;
+
+pub use numapilot_syscall::caller::page_size;
+pub use numapilot_syscall::{Refused, call};
 
 /// Readable and writable.
 const READ_WRITE: usize = 3;
 const PRIVATE_ANONYMOUS_NORESERVE: usize = 0x2 | 0x20 | 0x4000;
 const MREMAP_MAYMOVE_FIXED_DONTUNMAP: usize = 1 | 2 | 4;
 
-#[cfg(target_arch = "x86_64")]
-mod number {
-    pub const READ: usize = 0;
-    pub const WRITE: usize = 1;
-    pub const CLOSE: usize = 3;
-    pub const FSTAT: usize = 5;
-    pub const MMAP: usize = 9;
-    pub const MPROTECT: usize = 10;
-    pub const MUNMAP: usize = 11;
-    pub const MREMAP: usize = 25;
-    pub const MINCORE: usize = 27;
-    pub const MADVISE: usize = 28;
-    pub const NANOSLEEP: usize = 35;
-    pub const FUTEX: usize = 202;
-    pub const CLOCK_GETTIME: usize = 228;
-    pub const MBIND: usize = 237;
-    pub const GET_MEMPOLICY: usize = 239;
-    pub const OPENAT: usize = 257;
-    pub const UNLINKAT: usize = 263;
-    pub const RENAMEAT: usize = 264;
-    pub const PRLIMIT64: usize = 302;
-    pub const GETCPU: usize = 309;
-}
-
-#[cfg(target_arch = "aarch64")]
-mod number {
-    pub const UNLINKAT: usize = 35;
-    pub const RENAMEAT: usize = 38;
-    pub const OPENAT: usize = 56;
-    pub const CLOSE: usize = 57;
-    pub const READ: usize = 63;
-    pub const WRITE: usize = 64;
-    pub const FSTAT: usize = 80;
-    pub const FUTEX: usize = 98;
-    pub const NANOSLEEP: usize = 101;
-    pub const CLOCK_GETTIME: usize = 113;
-    pub const GETCPU: usize = 168;
-    pub const MUNMAP: usize = 215;
-    pub const MREMAP: usize = 216;
-    pub const MMAP: usize = 222;
-    pub const MPROTECT: usize = 226;
-    pub const MINCORE: usize = 232;
-    pub const MADVISE: usize = 233;
-    pub const MBIND: usize = 235;
-    pub const GET_MEMPOLICY: usize = 236;
-    pub const PRLIMIT64: usize = 261;
-}
-
-/// A call was refused; this is the kernel's error number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused(pub i32);
-
-/// A system call.
-///
-/// # Safety
-/// As the call demands.
-#[inline]
-pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Refused> {
-    let [a, b, c, d, e, f] = arguments;
-    let result: isize;
-    // SAFETY: the kernel's calling convention; the caller vouches for the arguments.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack),
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!(
-            "svc 0",
-            in("x8") number,
-            inlateout("x0") a as isize => result,
-            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,
-            options(nostack),
-        );
-    }
-    if (-4095..0).contains(&result) { Err(Refused(-result as i32)) } else { Ok(result as usize) }
-}
-
 /// Reserves address space that must not be touched yet; it counts for no limit but RLIMIT_AS.
 pub fn reserve(bytes: usize) -> Result<usize, Refused> {
     // SAFETY: a new private mapping at an address of the kernel's choice.
-    unsafe { call(number::MMAP, [0, bytes, 0, PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0]) }
+    unsafe { call(libc::SYS_mmap, [0, bytes, 0, PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0]) }
 }
 
 /// Returns address space.
@@ -111,7 +26,7 @@ pub fn reserve(bytes: usize) -> Result<usize, Refused> {
 /// The range is a mapping of ours that is not in use.
 pub unsafe fn unreserve(start: usize, bytes: usize) {
     // SAFETY: by contract; a failure leaves it reserved.
-    let _ = unsafe { call(number::MUNMAP, [start, bytes, 0, 0, 0, 0]) };
+    let _ = unsafe { call(libc::SYS_munmap, [start, bytes, 0, 0, 0, 0]) };
 }
 
 /// Makes reserved space readable and writable.
@@ -120,7 +35,7 @@ pub unsafe fn unreserve(start: usize, bytes: usize) {
 /// The range lies in a reservation of ours.
 pub unsafe fn commit(start: usize, bytes: usize) -> Result<(), Refused> {
     // SAFETY: by contract.
-    unsafe { call(number::MPROTECT, [start, bytes, READ_WRITE, 0, 0, 0]) }.map(drop)
+    unsafe { call(libc::SYS_mprotect, [start, bytes, READ_WRITE, 0, 0, 0]) }.map(drop)
 }
 
 /// Makes a range inaccessible, or readable and writable again.
@@ -131,7 +46,7 @@ pub unsafe fn protect(start: usize, bytes: usize, accessible: bool) -> Result<()
     is_whole(start, bytes)?;
     let protection = if accessible { READ_WRITE } else { 0 };
     // SAFETY: by contract.
-    unsafe { call(number::MPROTECT, [start, bytes, protection, 0, 0, 0]) }.map(drop)
+    unsafe { call(libc::SYS_mprotect, [start, bytes, protection, 0, 0, 0]) }.map(drop)
 }
 
 /// Eight of the random bytes that the kernel gives every program (AT_RANDOM).
@@ -143,12 +58,6 @@ pub fn random_seed() -> u64 {
     }
     // SAFETY: the entry points to 16 bytes that stay.
     unsafe { bytes.read_unaligned() }
-}
-
-/// Bytes of a page of this system: 4096, on some aarch64 kernels 16384 or 65536.
-pub fn page_size() -> usize {
-    // SAFETY: takes a constant.
-    unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }
 
 /// Whether a range consists of whole pages. The kernel rounds lengths up, into what follows.
@@ -170,7 +79,7 @@ pub unsafe fn discard(start: usize, bytes: usize) -> Result<(), Refused> {
     // SAFETY: by contract; the edges lie in pages that are there in any case.
     unsafe {
         if first < last {
-            call(number::MADVISE, [first, last - first, DONT_NEED, 0, 0, 0])?;
+            call(libc::SYS_madvise, [first, last - first, DONT_NEED, 0, 0, 0])?;
         }
         (start as *mut u8).write_bytes(0, first - start);
         (last as *mut u8).write_bytes(0, end - last);
@@ -185,7 +94,7 @@ pub unsafe fn discard(start: usize, bytes: usize) -> Result<(), Refused> {
 pub unsafe fn ask_for_huge(start: usize, bytes: usize) {
     const HUGE_PAGE: usize = 14;
     // SAFETY: by contract; the advice changes no contents.
-    let _ = unsafe { call(number::MADVISE, [start, bytes, HUGE_PAGE, 0, 0, 0]) };
+    let _ = unsafe { call(libc::SYS_madvise, [start, bytes, HUGE_PAGE, 0, 0, 0]) };
 }
 
 /// Asks for small pages in a range until [`ask_for_huge`] is called for it, even if the machine
@@ -196,7 +105,7 @@ pub unsafe fn ask_for_huge(start: usize, bytes: usize) {
 pub unsafe fn ask_for_small(start: usize, bytes: usize) {
     const NO_HUGE_PAGE: usize = 15;
     // SAFETY: by contract; the advice changes no contents.
-    let _ = unsafe { call(number::MADVISE, [start, bytes, NO_HUGE_PAGE, 0, 0, 0]) };
+    let _ = unsafe { call(libc::SYS_madvise, [start, bytes, NO_HUGE_PAGE, 0, 0, 0]) };
 }
 
 /// How many bytes of a range of whole pages, 512 at most, are in memory.
@@ -209,7 +118,7 @@ pub unsafe fn resident(start: usize, bytes: usize) -> Result<usize, Refused> {
     is_whole(start, bytes)?;
     let pages = pages.get_mut(..count).ok_or(Refused(libc::EINVAL))?;
     // SAFETY: the kernel writes a byte for each page, and the buffer has as many bytes.
-    unsafe { call(number::MINCORE, [start, bytes, pages.as_mut_ptr() as usize, 0, 0, 0]) }?;
+    unsafe { call(libc::SYS_mincore, [start, bytes, pages.as_mut_ptr() as usize, 0, 0, 0]) }?;
     Ok(pages.iter().filter(|&&page| page & 1 == 1).count() * page_size())
 }
 
@@ -232,7 +141,7 @@ pub unsafe fn map_anew(start: usize, bytes: usize) -> Result<(), Refused> {
     is_whole(start, bytes)?;
     let flags = PRIVATE_ANONYMOUS_NORESERVE | FIXED;
     // SAFETY: by contract.
-    unsafe { call(number::MMAP, [start, bytes, READ_WRITE, flags, usize::MAX, 0]) }.map(drop)
+    unsafe { call(libc::SYS_mmap, [start, bytes, READ_WRITE, flags, usize::MAX, 0]) }.map(drop)
 }
 
 /// The same, provided that no part of the range is mapped (Linux 4.17).
@@ -243,7 +152,7 @@ pub unsafe fn map_where_nothing_is(start: usize, bytes: usize) -> Result<(), Ref
     const FIXED_NOREPLACE: usize = 0x10_0000;
     let flags = PRIVATE_ANONYMOUS_NORESERVE | FIXED_NOREPLACE;
     // SAFETY: replaces nothing.
-    let mapped = unsafe { call(number::MMAP, [start, bytes, READ_WRITE, flags, usize::MAX, 0]) }?;
+    let mapped = unsafe { call(libc::SYS_mmap, [start, bytes, READ_WRITE, flags, usize::MAX, 0]) }?;
     if mapped != start {
         // SAFETY: just mapped, elsewhere.
         unsafe { unreserve(mapped, bytes) };
@@ -274,7 +183,7 @@ pub unsafe fn is_one_mapping(start: usize, bytes: usize) -> bool {
     let longer = bytes + page_size();
     // SAFETY: by contract. When asked to grow a range in place, the kernel first checks whether it
     // is one mapping (EFAULT), and then finds no room.
-    match unsafe { call(number::MREMAP, [start, bytes, longer, 0, 0, 0]) } {
+    match unsafe { call(libc::SYS_mremap, [start, bytes, longer, 0, 0, 0]) } {
         Err(Refused(number)) => number != libc::EFAULT,
         Ok(_) => {
             // SAFETY: the range that it grew by is not in use.
@@ -294,70 +203,7 @@ pub unsafe fn move_pages(from: usize, to: usize, bytes: usize) -> Result<(), Ref
     is_whole(from | to, bytes)?;
     let arguments = [from, bytes, bytes, MREMAP_MAYMOVE_FIXED_DONTUNMAP, to, 0];
     // SAFETY: by contract.
-    unsafe { call(number::MREMAP, arguments) }.map(drop)
-}
-
-/// Node numbers below 1024, one bit each, which is the largest number that Linux supports.
-pub type NodeMask = [u64; 16];
-/// Number of bits of a [`NodeMask`], counted as the kernel expects.
-const NODE_BITS: usize = 1024 + 1;
-
-/// Requests that pages of a range come from a node, without forcing it (MPOL_PREFERRED).
-///
-/// # Safety
-/// The range is ours.
-pub unsafe fn prefer_node(start: usize, bytes: usize, node: u32) -> Result<(), Refused> {
-    const PREFERRED: usize = 1;
-    // SAFETY: by contract.
-    unsafe { bind_to(start, bytes, PREFERRED, &mask_of(node)) }
-}
-
-/// Spreads the pages of a range over nodes (MPOL_INTERLEAVE).
-///
-/// # Safety
-/// The range is ours.
-pub unsafe fn interleave(start: usize, bytes: usize, nodes: &NodeMask) -> Result<(), Refused> {
-    const INTERLEAVE: usize = 3;
-    // SAFETY: by contract.
-    unsafe { bind_to(start, bytes, INTERLEAVE, nodes) }
-}
-
-/// # Safety
-/// The range is ours.
-unsafe fn bind_to(
-    start: usize,
-    bytes: usize,
-    mode: usize,
-    nodes: &NodeMask,
-) -> Result<(), Refused> {
-    let arguments = [start, bytes, mode, nodes.as_ptr() as usize, NODE_BITS, 0];
-    // SAFETY: by contract; the mask outlives the call and has the named number of bits.
-    unsafe { call(number::MBIND, arguments) }.map(drop)
-}
-
-fn mask_of(node: u32) -> NodeMask {
-    let mut mask = NodeMask::default();
-    if let Some(word) = mask.get_mut(node as usize / 64) {
-        *word = 1 << (node % 64);
-    }
-    mask
-}
-
-/// Nodes that this process may use (MPOL_F_MEMS_ALLOWED): those with memory within its cpuset.
-pub fn allowed_nodes() -> Result<NodeMask, Refused> {
-    const MEMS_ALLOWED: usize = 4;
-    let mut mask = NodeMask::default();
-    let arguments = [0, mask.as_mut_ptr() as usize, NODE_BITS, 0, MEMS_ALLOWED, 0];
-    // SAFETY: the mask has the named number of bits and outlives the call.
-    unsafe { call(number::GET_MEMPOLICY, arguments) }.map(|_| mask)
-}
-
-/// Whether the user has given the process a memory policy of its own.
-pub fn has_policy() -> bool {
-    let mut mode = 0i32;
-    // SAFETY: the kernel writes one int; no mask is requested.
-    let asked = unsafe { call(number::GET_MEMPOLICY, [&raw mut mode as usize, 0, 0, 0, 0, 0]) };
-    asked.is_ok() && mode != 0
+    unsafe { call(libc::SYS_mremap, arguments) }.map(drop)
 }
 
 /// CPU on which the caller runs; `None` if it is unknown. The C library makes a system call only if
@@ -373,14 +219,6 @@ pub fn current_cpu() -> Option<usize> {
         cpu
     };
     usize::try_from(cpu).ok()
-}
-
-/// CPU on which the caller runs and the ID of its node, by a system call.
-pub fn current_cpu_and_node() -> Result<(u32, u32), Refused> {
-    let (mut cpu, mut node) = (0u32, 0u32);
-    let arguments = [&raw mut cpu as usize, &raw mut node as usize, 0, 0, 0, 0];
-    // SAFETY: the kernel writes two unsigned ints.
-    unsafe { call(number::GETCPU, arguments) }.map(|_| (cpu, node))
 }
 
 /// Largest address space that the process may have, in bytes; `None` without a limit.
@@ -399,7 +237,7 @@ fn limit_of(resource: usize) -> Option<usize> {
     let mut limit = [0u64; 2];
     let arguments = [0, resource, 0, limit.as_mut_ptr() as usize, 0, 0];
     // SAFETY: the kernel writes two 64-bit words.
-    unsafe { call(number::PRLIMIT64, arguments) }.ok()?;
+    unsafe { call(libc::SYS_prlimit64, arguments) }.ok()?;
     (limit[0] != u64::MAX).then_some(limit[0] as usize)
 }
 
@@ -417,7 +255,7 @@ pub fn thread_cpu_ns() -> Result<u64, Refused> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let clock = libc::CLOCK_THREAD_CPUTIME_ID as usize;
     // SAFETY: the kernel writes one timespec.
-    unsafe { call(number::CLOCK_GETTIME, [clock, &raw mut time as usize, 0, 0, 0, 0]) }?;
+    unsafe { call(libc::SYS_clock_gettime, [clock, &raw mut time as usize, 0, 0, 0, 0]) }?;
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
@@ -425,22 +263,7 @@ pub fn thread_cpu_ns() -> Result<u64, Refused> {
 pub fn sleep_ms(milliseconds: u64) {
     let time = [(milliseconds / 1000) as i64, (milliseconds % 1000) as i64 * 1_000_000];
     // SAFETY: the kernel reads two 64-bit words.
-    let _ = unsafe { call(number::NANOSLEEP, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
-}
-
-/// Waits until the word is no longer `value`; may return early.
-pub fn wait(word: &core::sync::atomic::AtomicU32, value: u32) {
-    const WAIT_PRIVATE: usize = 128;
-    let arguments = [word.as_ptr() as usize, WAIT_PRIVATE, value as usize, 0, 0, 0];
-    // SAFETY: the kernel only reads the word.
-    let _ = unsafe { call(number::FUTEX, arguments) };
-}
-
-/// Wakes one thread that waits on the word.
-pub fn wake(word: &core::sync::atomic::AtomicU32) {
-    const WAKE_PRIVATE: usize = 1 | 128;
-    // SAFETY: the kernel uses the address only as a name.
-    let _ = unsafe { call(number::FUTEX, [word.as_ptr() as usize, WAKE_PRIVATE, 1, 0, 0, 0]) };
+    let _ = unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
 const CURRENT_DIRECTORY: usize = -100isize as usize;
@@ -455,64 +278,29 @@ pub fn create_file(path: &CStr) -> Result<i32, Refused> {
     let flags = WRITE_ONLY | CREATE_NEW | CLOSE_ON_EXEC;
     let arguments = [CURRENT_DIRECTORY, path.as_ptr() as usize, flags, OWNER, 0, 0];
     // SAFETY: a terminated string.
-    unsafe { call(number::OPENAT, arguments) }.map(|file| file as i32)
-}
-
-/// The status of an open file.
-pub fn file_status(descriptor: i32) -> Result<libc::stat, Refused> {
-    let mut status = MaybeUninit::<libc::stat>::uninit();
-    let arguments = [descriptor as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: the kernel fills the structure, which has the C library's layout on these
-    // architectures.
-    unsafe { call(number::FSTAT, arguments).map(|_| status.assume_init()) }
+    unsafe { call(libc::SYS_openat, arguments) }.map(|file| file as i32)
 }
 
 /// Closes one of our descriptors.
 pub fn close(descriptor: i32) {
     // SAFETY: the descriptor is not used again.
-    let _ = unsafe { call(number::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
+    let _ = unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Renames a file, replacing the file that has that name.
 pub fn rename(from: &CStr, to: &CStr) -> Result<(), Refused> {
     let (from, to) = (from.as_ptr() as usize, to.as_ptr() as usize);
     // SAFETY: two terminated strings.
-    unsafe { call(number::RENAMEAT, [CURRENT_DIRECTORY, from, CURRENT_DIRECTORY, to, 0, 0]) }
+    unsafe { call(libc::SYS_renameat, [CURRENT_DIRECTORY, from, CURRENT_DIRECTORY, to, 0, 0]) }
         .map(drop)
 }
 
 /// Removes one of our files.
 pub fn remove_file(path: &CStr) {
     // SAFETY: a terminated string.
-    let _ =
-        unsafe { call(number::UNLINKAT, [CURRENT_DIRECTORY, path.as_ptr() as usize, 0, 0, 0, 0]) };
-}
-
-/// Reads a file from its start into `buffer`; returns the part that was filled.
-pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], Refused> {
-    let file = open_file(path)?;
-    let mut filled = 0;
-    while let Ok(bytes) = read(file, &mut buffer[filled..])
-        && bytes > 0
-    {
-        filled += bytes;
-    }
-    close(file);
-    Ok(&buffer[..filled])
-}
-
-/// Opens a file for reading. Returns its descriptor.
-pub fn open_file(path: &CStr) -> Result<i32, Refused> {
-    let arguments = [CURRENT_DIRECTORY, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0];
-    // SAFETY: a terminated string.
-    unsafe { call(number::OPENAT, arguments) }.map(|file| file as i32)
-}
-
-/// Reads from a descriptor; returns the number of bytes, 0 at the end and for an empty buffer.
-pub fn read(descriptor: i32, buffer: &mut [u8]) -> Result<usize, Refused> {
-    let arguments = [descriptor as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
-    // SAFETY: the kernel writes at most the length of the buffer.
-    unsafe { call(number::READ, arguments) }
+    let _ = unsafe {
+        call(libc::SYS_unlinkat, [CURRENT_DIRECTORY, path.as_ptr() as usize, 0, 0, 0, 0])
+    };
 }
 
 /// Writes all of `text` to a descriptor.
@@ -520,7 +308,7 @@ pub fn write(descriptor: i32, mut text: &[u8]) -> Result<(), Refused> {
     while !text.is_empty() {
         let arguments = [descriptor as usize, text.as_ptr() as usize, text.len(), 0, 0, 0];
         // SAFETY: the kernel reads at most the length of the text.
-        match unsafe { call(number::WRITE, arguments) } {
+        match unsafe { call(libc::SYS_write, arguments) } {
             Ok(written) => text = text.get(written..).unwrap_or_default(),
             Err(Refused(libc::EINTR)) => {}
             Err(refused) => return Err(refused),

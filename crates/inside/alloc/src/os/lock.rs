@@ -10,7 +10,9 @@ use core::hint::spin_loop;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::os::{kernel, thread_pointer};
+use numapilot_syscall::futex::{self, Scope};
+
+use crate::os::thread_pointer;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -75,7 +77,7 @@ impl<T> Lock<T> {
             return;
         }
         while self.word.swap(WAITED_FOR, Ordering::Acquire) != FREE {
-            kernel::wait(&self.word, WAITED_FOR);
+            let _ = futex::wait(&self.word, WAITED_FOR, Scope::Process);
         }
     }
 
@@ -85,7 +87,7 @@ impl<T> Lock<T> {
             return;
         }
         if self.word.swap(FREE, Ordering::Release) == WAITED_FOR {
-            kernel::wake(&self.word);
+            futex::wake_one(&self.word, Scope::Process);
         }
     }
 }

@@ -6,49 +6,8 @@
 
 use core::ffi::CStr;
 
-use crate::os::kernel::{Refused, call};
-
-#[cfg(target_arch = "x86_64")]
-mod number {
-    pub const SIGACTION: usize = 13;
-    pub const SIGPROCMASK: usize = 14;
-    pub const GETPID: usize = 39;
-    pub const CAPSET: usize = 126;
-    pub const PRCTL: usize = 157;
-    pub const GETTID: usize = 186;
-    pub const SCHED_SETAFFINITY: usize = 203;
-    pub const EXIT_GROUP: usize = 231;
-    pub const TGKILL: usize = 234;
-    pub const UNSHARE: usize = 272;
-    pub const CLOSE_RANGE: usize = 436;
-}
-
-#[cfg(target_arch = "aarch64")]
-mod number {
-    pub const CAPSET: usize = 91;
-    pub const EXIT_GROUP: usize = 94;
-    pub const UNSHARE: usize = 97;
-    pub const SCHED_SETAFFINITY: usize = 122;
-    pub const TGKILL: usize = 131;
-    pub const SIGACTION: usize = 134;
-    pub const SIGPROCMASK: usize = 135;
-    pub const PRCTL: usize = 167;
-    pub const GETPID: usize = 172;
-    pub const GETTID: usize = 178;
-    pub const CLOSE_RANGE: usize = 436;
-}
-
-/// The number of the calling process.
-pub fn id() -> i32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { call(number::GETPID, [0; 6]) }.map_or(0, |id| id as i32)
-}
-
-/// The number of the calling thread.
-pub fn thread_id() -> i32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { call(number::GETTID, [0; 6]) }.map_or(0, |id| id as i32)
-}
+use numapilot_syscall::caller::{process_id, thread_id};
+use numapilot_syscall::{Refused, call};
 
 /// Signals, one bit each, the first for number 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +37,7 @@ impl Signals {
             0,
         ];
         // SAFETY: the kernel reads one mask and writes the other, each of the named size.
-        let _ = unsafe { call(number::SIGPROCMASK, arguments) };
+        let _ = unsafe { call(libc::SYS_rt_sigprocmask, arguments) };
         Self(before)
     }
 }
@@ -101,14 +60,14 @@ pub fn abort() -> ! {
     const ABORTED: usize = 134;
     loop {
         // SAFETY: takes a number, and does not return.
-        let _ = unsafe { call(number::EXIT_GROUP, [ABORTED, 0, 0, 0, 0, 0]) };
+        let _ = unsafe { call(libc::SYS_exit_group, [ABORTED, 0, 0, 0, 0, 0]) };
     }
 }
 
 fn raise_abort() {
-    let arguments = [id() as usize, thread_id() as usize, libc::SIGABRT as usize, 0, 0, 0];
+    let arguments = [process_id() as usize, thread_id() as usize, libc::SIGABRT as usize, 0, 0, 0];
     // SAFETY: takes numbers.
-    let _ = unsafe { call(number::TGKILL, arguments) };
+    let _ = unsafe { call(libc::SYS_tgkill, arguments) };
 }
 
 /// Makes SIGABRT end the process.
@@ -117,7 +76,7 @@ fn set_default_action() {
     let action = [0_u64; 4];
     let arguments = [libc::SIGABRT as usize, action.as_ptr() as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the kernel reads one structure of that form, whose mask has the named size.
-    let _ = unsafe { call(number::SIGACTION, arguments) };
+    let _ = unsafe { call(libc::SYS_rt_sigaction, arguments) };
 }
 
 /// Removes all capabilities from the calling thread (capabilities(7)). This does not
@@ -131,7 +90,7 @@ pub fn drop_capabilities() -> Result<(), Refused> {
     let mut header = [0x2008_0522_u32, 0];
     let arguments = [header.as_mut_ptr() as usize, NONE.as_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: the kernel reads the header, and as much data as its version implies.
-    unsafe { call(number::CAPSET, arguments) }.map(drop)
+    unsafe { call(libc::SYS_capset, arguments) }.map(drop)
 }
 
 /// Gives the calling thread an empty table of open files of its own, in place of the one that it
@@ -140,21 +99,21 @@ pub fn leave_files() -> Result<(), Refused> {
     const UNSHARE: usize = 2;
     let arguments = [0, u32::MAX as usize, UNSHARE, 0, 0, 0];
     // SAFETY: takes numbers; files are closed in the new table only.
-    unsafe { call(number::CLOSE_RANGE, arguments) }.map(drop)
+    unsafe { call(libc::SYS_close_range, arguments) }.map(drop)
 }
 
 /// Gives the calling thread directories of its own, in place of those that it shares with the
 /// process. setns(2) refuses a process whose directories are shared.
 pub fn leave_directories() {
     // SAFETY: takes a number. If it is refused, they stay shared.
-    let _ = unsafe { call(number::UNSHARE, [libc::CLONE_FS as usize, 0, 0, 0, 0, 0]) };
+    let _ = unsafe { call(libc::SYS_unshare, [libc::CLONE_FS as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Names the calling thread, for programs that list threads; at most 15 bytes.
 pub fn name_thread(name: &CStr) {
     const SET_NAME: usize = 15;
     // SAFETY: the kernel reads a terminated string.
-    let _ = unsafe { call(number::PRCTL, [SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]) };
+    let _ = unsafe { call(libc::SYS_prctl, [SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]) };
 }
 
 /// Lets the calling thread run on these CPUs, one bit each, as far as its cpuset contains them.
@@ -163,5 +122,5 @@ pub fn name_thread(name: &CStr) {
 /// `mask` is that many readable bytes.
 pub unsafe fn allow_cpus(mask: *const u64, bytes: usize) -> Result<(), Refused> {
     // SAFETY: by contract; the kernel only reads.
-    unsafe { call(number::SCHED_SETAFFINITY, [0, bytes, mask as usize, 0, 0, 0]) }.map(drop)
+    unsafe { call(libc::SYS_sched_setaffinity, [0, bytes, mask as usize, 0, 0, 0]) }.map(drop)
 }

@@ -6,7 +6,7 @@
 
 use core::ffi::CStr;
 
-use crate::os::kernel;
+use numapilot_syscall::file::read_file;
 
 /// Enough for the text before the groups, and for 300 groups. Further groups are not compared.
 const STATUS: usize = 4096;
@@ -30,7 +30,7 @@ impl Rights {
 
     fn read(path: &CStr) -> Option<Self> {
         let mut text = [0; STATUS];
-        let filled = kernel::read_file(path, &mut text).ok()?.len();
+        let filled = read_file(path, &mut text).ok()?.len();
         Some(Self { text, filled })
     }
 

@@ -10,7 +10,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::os::kernel;
+use numapilot_syscall::file::read_file;
 
 /// The share of the system's limit that the allocator may use.
 const PART: u32 = 16;
@@ -78,7 +78,7 @@ fn limit_from(system: u32) -> u32 {
 
 fn system_limit() -> Option<u32> {
     let mut buffer = [0; 32];
-    let text = kernel::read_file(c"/proc/sys/vm/max_map_count", &mut buffer).ok()?;
+    let text = read_file(c"/proc/sys/vm/max_map_count", &mut buffer).ok()?;
     core::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 

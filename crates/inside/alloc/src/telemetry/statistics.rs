@@ -12,6 +12,8 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use numapilot_bind::env::{ALLOC_PROFILE, ALLOC_STATS_FILE, ALLOC_STATS_SIGNAL};
 
+use numapilot_syscall::file::status;
+
 use crate::config::{self, Format};
 use crate::os::bare_thread::BareThread;
 use crate::os::output::complain;
@@ -178,6 +180,6 @@ fn errors() -> Option<i32> {
 
 /// Device and inode number of an open file.
 fn identity(descriptor: i32) -> Option<(u64, u64)> {
-    let status = kernel::file_status(descriptor).ok()?;
+    let status = status(descriptor).ok()?;
     Some((status.st_dev, status.st_ino))
 }

@@ -1,6 +1,6 @@
 //! The mapped files with code, from `/proc/self/maps` (proc(5)).
 
-use crate::os::kernel;
+use numapilot_syscall::file::File;
 
 /// Longest line: a path of 4096 bytes and the numbers before it.
 const LINE: usize = 4608;
@@ -20,10 +20,10 @@ pub struct Mapping<'a> {
 
 /// Visits every mapping with code, in the order of their addresses.
 pub fn each(mut look: impl FnMut(Mapping<'_>)) {
-    let Ok(file) = kernel::open_file(c"/proc/self/maps") else { return };
+    let Ok(file) = File::open(c"/proc/self/maps") else { return };
     let mut buffer = [0; LINE];
     let mut filled = 0;
-    while let Ok(bytes) = kernel::read(file, &mut buffer[filled..])
+    while let Ok(bytes) = file.read(&mut buffer[filled..])
         && bytes > 0
     {
         filled += bytes;
@@ -37,7 +37,6 @@ pub fn each(mut look: impl FnMut(Mapping<'_>)) {
         buffer.copy_within(start..filled, 0);
         filled -= start;
     }
-    kernel::close(file);
 }
 
 /// A line of the file, if it describes code.

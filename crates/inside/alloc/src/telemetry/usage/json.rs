@@ -2,15 +2,16 @@
 
 use core::fmt::{self, Write};
 
+use numapilot_syscall::caller::process_id;
+
 use super::figures::{CLASS, NODE};
 use super::{Place, Usage, sized};
 use crate::os::output::Output;
-use crate::os::process;
 
 /// Writes `{"allocator":..,"total":{..},"nodes":[{..,"classes":[{..}]}]}`.
 pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
     let version = env!("CARGO_PKG_VERSION");
-    let process = process::id();
+    let process = process_id();
     write!(to, r#"{{"allocator":"numapilot","version":"{version}","process":{process}"#)?;
     write!(to, r#","total":{{"#)?;
     for (index, figure) in NODE.iter().enumerate() {

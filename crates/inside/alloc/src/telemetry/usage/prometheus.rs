@@ -6,16 +6,17 @@
 
 use core::fmt::{self, Display, Write};
 
+use numapilot_syscall::caller::process_id;
+use numapilot_syscall::file::read_file;
+
 use super::figures::{CLASS, NODE};
 use super::{Usage, sized};
-use crate::os::kernel;
 use crate::os::output::Output;
-use crate::os::process;
 
 /// Writes each metric with its samples by node, and by object size.
 pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
     let mut name = [0; COMMAND];
-    let of = Labels { pid: process::id(), command: command(&mut name) };
+    let of = Labels { pid: process_id(), command: command(&mut name) };
     for figure in &NODE {
         head(to, format_args!("{}", figure.name), figure.help)?;
         for node in usage.iter() {
@@ -50,7 +51,7 @@ const COMMAND: usize = 16;
 /// The name of the process's first thread, in complete characters only, because the kernel cuts it
 /// anywhere. Empty if `/proc` does not show it.
 fn command(buffer: &mut [u8; COMMAND]) -> &str {
-    let name = kernel::read_file(c"/proc/self/comm", buffer).unwrap_or_default();
+    let name = read_file(c"/proc/self/comm", buffer).unwrap_or_default();
     let name = name.strip_suffix(b"\n").unwrap_or(name);
     match str::from_utf8(name) {
         Ok(name) => name,

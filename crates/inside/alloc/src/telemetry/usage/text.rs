@@ -2,13 +2,14 @@
 
 use core::fmt::{self, Write};
 
+use numapilot_syscall::caller::process_id;
+
 use super::{ClassUsage, NodeUsage, Usage, sized};
 use crate::os::output::{Bytes, Output};
-use crate::os::process;
 
 /// Writes a row for each node, and for each node a row for each object size.
 pub fn write(usage: &Usage, to: &mut Output<'_>) -> fmt::Result {
-    let process = process::id();
+    let process = process_id();
     writeln!(to, "numapilot: allocator of process {process}")?;
     writeln!(to)?;
     writeln!(
