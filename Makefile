@@ -26,7 +26,7 @@ replicate = crates/inside/replicate/c
 export CARGO
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo build test demo bench man docs lint install uninstall clean
+.PHONY: help setup setup-demo build test demo bench man docs lint verify install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +59,9 @@ bench: build ## run the built-in workloads over every data set and check their a
 
 lint: ## formatting, clippy, rustdoc, licences of dependencies
 	@scripts/lint
+
+verify: ## Miri, sanitizers, a minute of each fuzz target, line coverage by crate
+	@scripts/verify
 
 man: build ## say where the manual pages and completions are
 	@ls $(dist)/man/*.1 $(dist)/completions/*
