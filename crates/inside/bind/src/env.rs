@@ -1,17 +1,17 @@
 //! The environment variables that the libraries inside a target read: one table.
 //!
-//! The launcher sets them; a user may set them by hand and preload the library without
-//! `numapilot run`. A value that cannot be used is reported on standard error by the
-//! library that reads it, and that library then changes nothing.
+//! The launcher sets them. A user may also set them by hand and preload the library without
+//! `numapilot run`. If a value cannot be used, the library that reads it reports it on standard
+//! error and changes nothing.
 
 /// One variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// What its value looks like.
+    /// The format of its value.
     pub format: &'static str,
-    /// What it does.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
@@ -21,7 +21,7 @@ pub const TABLE: &[Variable] = &[
         name: BIND_CPUS,
         format: "ordered CPU list: 0,4,8,1-3",
         meaning: "CPU of the main thread, of the first thread it creates, and so on; \
-                  each new thread takes the least occupied one, the first of equals",
+                  each new thread takes the least occupied one, the first of several",
     },
     Variable {
         name: BIND_OCCUPANCY,
@@ -110,13 +110,13 @@ pub const TABLE: &[Variable] = &[
 pub const BIND_CPUS: &str = "NUMAPILOT_BIND_CPUS";
 /// Path of the occupancy table of `libnumapilot_bind.so`.
 pub const BIND_OCCUPANCY: &str = "NUMAPILOT_BIND_OCCUPANCY";
-/// Inherited memory of forked children, by `libnumapilot_bind.so`.
+/// Rehoming of inherited memory in forked children by `libnumapilot_bind.so`.
 pub const REHOME: &str = "NUMAPILOT_REHOME";
 /// Requests to the agent of `libnumapilot_bind.so`.
 pub const AGENT: &str = "NUMAPILOT_AGENT";
 /// Huge pages in `libnumapilot_alloc.so`.
 pub const ALLOC_THP: &str = "NUMAPILOT_ALLOC_THP";
-/// Where `libnumapilot_alloc.so` takes large blocks from.
+/// Placement of large blocks in `libnumapilot_alloc.so`.
 pub const ALLOC_LARGE: &str = "NUMAPILOT_ALLOC_LARGE";
 /// Origin-aware memory in `libnumapilot_alloc.so`.
 pub const ALLOC_ORIGIN: &str = "NUMAPILOT_ALLOC_ORIGIN";
@@ -124,15 +124,15 @@ pub const ALLOC_ORIGIN: &str = "NUMAPILOT_ALLOC_ORIGIN";
 pub const ALLOC_SHARING: &str = "NUMAPILOT_ALLOC_SHARING";
 /// Full checks in `libnumapilot_alloc.so`.
 pub const ALLOC_HARDEN: &str = "NUMAPILOT_ALLOC_HARDEN";
-/// Statistics of `libnumapilot_alloc.so` when the program ends.
+/// Statistics that `libnumapilot_alloc.so` writes when the program ends.
 pub const ALLOC_STATS: &str = "NUMAPILOT_ALLOC_STATS";
-/// Where they are written to.
+/// File to which the statistics are written.
 pub const ALLOC_STATS_FILE: &str = "NUMAPILOT_ALLOC_STATS_FILE";
-/// The signal that asks for them.
+/// Signal on which the statistics are written.
 pub const ALLOC_STATS_SIGNAL: &str = "NUMAPILOT_ALLOC_STATS_SIGNAL";
 /// Heap profile of `libnumapilot_alloc.so`.
 pub const ALLOC_PROFILE: &str = "NUMAPILOT_ALLOC_PROFILE";
-/// Bytes between two of its samples.
+/// Bytes between two samples of the heap profile.
 pub const ALLOC_PROFILE_PERIOD: &str = "NUMAPILOT_ALLOC_PROFILE_PERIOD";
 /// Background thread of `libnumapilot_alloc.so`.
 pub const ALLOC_BACKGROUND_THREAD: &str = "NUMAPILOT_ALLOC_BACKGROUND_THREAD";

@@ -1,5 +1,5 @@
-//! The preloaded library inside real programs: C cases compiled here, and programs of
-//! other languages as far as this machine has them.
+//! The preloaded library in real programs: C cases that are compiled here, and programs in other
+//! languages if this machine has them.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
@@ -14,8 +14,8 @@ use tempfile::{NamedTempFile, TempDir};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/preload/tests");
 
-/// The library, built as it is shipped: tests unwind, which a library without `std` cannot,
-/// so it is not a dependency of this test.
+/// The library, built as it is shipped. Tests unwind and a library without `std` cannot, so it is
+/// not a dependency of this test.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -30,7 +30,7 @@ fn library() -> &'static Path {
     })
 }
 
-/// A program compiled from `SOURCES`.
+/// Compiles a program from `SOURCES`.
 fn compiled(name: &str, compiler: &str, options: &[&str]) -> PathBuf {
     static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| tempfile::tempdir().unwrap()).path();
@@ -58,8 +58,8 @@ impl Run {
     }
 }
 
-/// Runs a command with the library; `None` (and a word about it) on machines without CPUs 0
-/// and 1.
+/// Runs a command with the library. On machines without CPUs 0 and 1 it reports a skipped test and
+/// returns `None`.
 fn run(command: &mut Command) -> Option<Run> {
     let occupancy = NamedTempFile::new().unwrap();
     occupancy.as_file().set_len(FILE_BYTES as u64).unwrap();
@@ -258,7 +258,7 @@ fn a_bad_variable_is_said_and_changes_nothing() {
     assert!(output.status.success() && output.stderr.is_empty());
 }
 
-/// Runs a program of another language that prints one CPU per thread, if it is here.
+/// Runs a program in another language that prints one CPU per thread, if it is installed.
 fn language(program: &str, arguments: &[&str], expected: &str, least_placed: u32) {
     if Command::new(program).arg("--version").output().is_err() {
         println!("skipped: {program} is not installed");
