@@ -1,16 +1,16 @@
-//! The limit of open files: raised for this process, and not for the programs that it starts.
+//! The limit of open files: raised for this process, but not for the programs that it starts.
 //!
-//! Source: getrlimit(2), `RLIMIT_NOFILE`. Most systems give a soft limit of 1024, because programs
-//! that use select(2) need one, and a much higher hard limit for programs that raise it
-//! themselves. A counter for each thread or CPU of a large machine takes more than 1024.
+//! Source: getrlimit(2), `RLIMIT_NOFILE`. Most systems set a soft limit of 1024, which programs
+//! that use select(2) need, and a much higher hard limit for programs that raise it themselves. A
+//! counter for each thread or CPU of a large machine needs more than 1024 descriptors.
 
 use std::sync::OnceLock;
 
-/// The limits that this process began with, once they were raised.
+/// The limits with which this process began, once they have been raised.
 static BEFORE: OnceLock<libc::rlimit> = OnceLock::new();
 
-/// Raises the soft limit to the hard one. Programs started by [`crate::spawn`] get the limit
-/// that this process began with. Where raising fails, opening fails later with `EMFILE`.
+/// Raises the soft limit to the hard limit. Programs started by [`crate::spawn`] get the limit with
+/// which this process began. If raising the limit fails, opening a file fails later with `EMFILE`.
 pub fn raise() {
     BEFORE.get_or_init(|| {
         let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -21,8 +21,8 @@ pub fn raise() {
     });
 }
 
-/// Undoes [`raise`] in the calling process: between fork and exec, because it only reads memory
-/// and makes one system call. Lowering a soft limit is always allowed.
+/// Undoes [`raise`] in the calling process. It only reads memory and makes one system call, so it
+/// may be called between fork and exec. Lowering a soft limit is always allowed.
 pub(crate) fn put_back() {
     if let Some(before) = BEFORE.get() {
         set(*before);

@@ -1,4 +1,4 @@
-//! Per-process switches that survive `execve`.
+//! Per-process settings.
 //!
 //! Source: prctl(2), Documentation/admin-guide/mm/transhuge.rst.
 
@@ -11,7 +11,7 @@ use crate::check;
 pub enum ThpSwitch {
     /// As the machine is set.
     Enabled,
-    /// Only in memory for which it asks with `MADV_HUGEPAGE`
+    /// Only in memory for which it requests them with `MADV_HUGEPAGE`
     /// (`PR_THP_DISABLE_EXCEPT_ADVISED`, Linux 6.18).
     ExceptAdvised,
     /// Nowhere.
@@ -49,14 +49,14 @@ pub fn thp_switch() -> io::Result<ThpSwitch> {
         |raw| match raw {
             0 => ThpSwitch::Enabled,
             1 => ThpSwitch::Disabled,
-            // Bit 1 is EXCEPT_ADVISED, which is the only flag there is.
+            // Bit 1 is EXCEPT_ADVISED, the only flag.
             _ => ThpSwitch::ExceptAdvised,
         },
     )
 }
 
-/// Makes this process the parent of descendants whose own parent ends, in place of init: programs that
-/// fork twice to become daemons stay below it (`PR_SET_CHILD_SUBREAPER`).
+/// Makes this process, instead of init, the parent of descendants whose parent ends
+/// (`PR_SET_CHILD_SUBREAPER`). Programs that fork twice to become daemons stay its descendants.
 ///
 /// # Errors
 /// Those of a seccomp filter.
@@ -64,7 +64,7 @@ pub fn adopt_orphans() -> io::Result<()> {
     set_adoption(true)
 }
 
-/// Takes [`adopt_orphans`] back: those adopted so far stay children of this process.
+/// Undoes [`adopt_orphans`]. The processes adopted so far stay children of this process.
 ///
 /// # Errors
 /// Those of a seccomp filter.
@@ -79,7 +79,7 @@ fn set_adoption(adopts: bool) -> io::Result<()> {
         .map(drop)
 }
 
-/// Whether orphans among its descendants become children of this process.
+/// Whether orphaned descendants become children of this process.
 #[must_use]
 pub fn adopts_orphans() -> bool {
     let mut adopts: libc::c_int = 0;
@@ -88,11 +88,11 @@ pub fn adopts_orphans() -> bool {
     status == 0 && adopts != 0
 }
 
-/// Has the caller sent `signal` when the thread ends that started it. `parent` is the process
-/// of that thread.
+/// Lets the kernel send `signal` to the caller when the thread that started it ends. `parent` is
+/// the process of that thread.
 ///
 /// # Errors
-/// `ESRCH` when it has ended already: then nothing would end the caller any more.
+/// `ESRCH` if it has already ended, because then no signal would arrive.
 pub fn end_with_parent(parent: u32, signal: i32) -> io::Result<()> {
     let signal = libc::c_ulong::from(signal.unsigned_abs());
     // SAFETY: PR_SET_PDEATHSIG takes one integer.
@@ -116,7 +116,7 @@ mod tests {
                 Ok(()) => assert_eq!(thp_switch().unwrap(), switch),
                 Err(error) => {
                     assert_eq!(switch, ThpSwitch::ExceptAdvised, "{error}");
-                    println!("skipped: {switch:?} came with Linux 6.18");
+                    println!("skipped: {switch:?} needs Linux 6.18");
                 }
             }
         }
