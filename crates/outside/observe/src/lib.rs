@@ -11,8 +11,8 @@
 //!  PMU of an emulated machine (lab) ------+
 //! ```
 //!
-//! An [`Observation`] has every [`Metric`] either as a value or as the reason why there is
-//! none: nothing that could not be measured is ever shown as 0.
+//! An [`Observation`] has every [`Metric`] either as a value or as the reason why there is none. A
+//! figure that could not be measured is never shown as 0.
 #![forbid(unsafe_code)]
 
 mod auto_numa;
