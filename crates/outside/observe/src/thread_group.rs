@@ -47,7 +47,8 @@ fn living_thread(process: &Process) -> Option<i32> {
     tids(process).into_iter().find(lives)
 }
 
-/// The number under which the memory of a process can be asked for (`/proc/TID`, `move_pages`): its own,
+/// The number under which the memory of a process can be asked for (`/proc/TID`, `move_pages`): its
+/// own,
 /// or that of a thread that runs, where the first one has ended.
 #[must_use]
 pub fn task_with_memory(pid: i32) -> i32 {

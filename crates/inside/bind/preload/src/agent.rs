@@ -33,7 +33,8 @@ pub fn start_if_wanted() {
     start_thread();
 }
 
-/// Starts the thread, which sees all requests from now on. If it cannot be created, only the launcher is affected.
+/// Starts the thread, which sees all requests from now on. If it cannot be created, only the
+/// launcher is affected.
 extern "C" fn start_thread() {
     let Some(requests) = requests() else { return };
     let seen = requests.round() as usize as *mut c_void;
@@ -100,7 +101,8 @@ fn spread(request: &Request) -> u32 {
         (MPOL_INTERLEAVE, request.nodes.as_ptr(), size_of_val(&request.nodes) * 8 + 1)
     };
     kernel::errno_of(|| {
-        // SAFETY: the mask is live and has the stated length; a policy does not change the contents of memory.
+        // SAFETY: the mask is live and has the stated length; a policy does not change the contents
+        // of memory.
         unsafe {
             libc::syscall(libc::SYS_mbind, request.start, request.bytes, mode, nodes, bits, 0)
         }

@@ -171,7 +171,8 @@ fn place(
     argument: *mut c_void,
     create: impl FnOnce(&mut pthread_t, *mut c_void) -> c_int,
 ) -> (c_int, New) {
-    // A thread that is created by one that pins itself inherits that affinity, as the program intended.
+    // A thread that is created by one that pins itself inherits that affinity, as the program
+    // intended.
     let its_own = has_affinity || state.slot() == CpuSlot::ItsOwn;
     let taken = if its_own {
         CpuSlot::ItsOwn
