@@ -50,4 +50,4 @@ pub use resident::Resident;
 pub use sample::{Sample, ServedBy};
 pub use session::{LOOK_INTERVAL, Session};
 pub use statistics::Summary;
-pub use tree::{Tree, Used};
+pub use tree::{Orphans, Tree, Used, ancestors};

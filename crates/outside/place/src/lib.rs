@@ -40,8 +40,9 @@ pub mod threads;
 pub use denial::Denial;
 pub use devices::DeviceError;
 pub use error::PlaceError;
-pub use managed::{AlreadyManaged, Managed, ancestors, check_unmanaged};
+pub use managed::{AlreadyManaged, Managed, check_unmanaged};
 pub use note::Note;
+pub use numapilot_observe::ancestors;
 pub use own_program::own_program;
 pub use pid_namespace::{ForeignProc, check_proc};
 pub use plan::{

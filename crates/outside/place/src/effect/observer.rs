@@ -10,12 +10,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use numapilot_observe::{Orphans, Tree};
+
 use super::Seen;
 use super::expected::Expected;
 use super::process::{Process, Verdict};
 use super::tally::{Record, Tally};
 use crate::check_proc;
-use crate::threads::ProcessTree;
 
 /// Pause before the first look. Each pause is twice the one before.
 const FIRST: Duration = Duration::from_millis(2);
@@ -107,7 +108,7 @@ fn observe(mut run: Run, stopped: &Receiver<()>, first: impl FnOnce(Vec<Seen>)) 
 /// A run: its settings, its processes, and the record of each process.
 struct Run {
     expected: Expected,
-    tree: ProcessTree,
+    tree: Tree,
     living: HashMap<i32, Living>,
     /// The tallies of processes that have ended, by setting.
     ended: Vec<Tally>,
@@ -124,16 +125,18 @@ struct Living {
 impl Run {
     fn new(expected: Expected, program: i32) -> Self {
         let ended = vec![Tally::default(); expected.0.len()];
-        Self { expected, tree: ProcessTree::new(program, None), living: HashMap::new(), ended }
+        let tree = Tree::of_child_with(program, Orphans::Ignored);
+        Self { expected, tree, living: HashMap::new(), ended }
     }
 
     fn look(&mut self) {
-        for pid in self.tree.update() {
+        for pid in self.tree.refresh() {
             if let Some(gone) = self.living.remove(&pid) {
                 add(&mut self.ended, &gone.record);
             }
         }
-        for pid in self.tree.processes() {
+        let running: Vec<i32> = self.tree.running_with_parents().map(|(pid, _)| pid).collect();
+        for pid in running {
             self.look_at(pid);
         }
     }

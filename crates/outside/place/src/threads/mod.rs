@@ -17,8 +17,8 @@
 mod obstacle;
 mod order;
 mod outcome;
+mod outside;
 mod pinner;
-mod process_tree;
 mod session;
 mod watch;
 
@@ -32,7 +32,6 @@ pub use obstacle::{LIBRARY, Obstacle, obstacle};
 pub(crate) use obstacle::{library, obstacle_of};
 pub use order::order;
 pub use outcome::Outcome;
-pub(crate) use process_tree::ProcessTree;
 pub use session::Session;
 pub use watch::Watcher;
 

@@ -15,8 +15,8 @@ use numapilot_sys::affinity;
 use numapilot_topology::{CpuId, CpuSet};
 
 use super::outcome::Outcome;
+use super::outside::OutsideProcesses;
 use super::pinner::{Order, Pinner};
-use super::process_tree::ProcessTree;
 use crate::check_proc;
 
 /// Time before the first look. Loading a program takes about that long. A program that ends earlier
@@ -49,10 +49,10 @@ impl Watcher {
         // The ids would belong to other processes there.
         check_proc().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
-        let tree = ProcessTree::new(program, occupancy);
+        let processes = OutsideProcesses::new(program, occupancy);
         let thread = thread::Builder::new()
             .name("watch-threads".to_owned())
-            .spawn(move || watch(tree, order, &stopped))?;
+            .spawn(move || watch(processes, order, &stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -74,18 +74,18 @@ impl Drop for Watcher {
     }
 }
 
-fn watch(mut tree: ProcessTree, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outcome {
+fn watch(mut processes: OutsideProcesses, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outcome {
     let all: CpuSet = order.iter().copied().collect();
     let mut pinner = Pinner::new(order);
-    let (mut pause, mut last_full, mut needed) = (SHORTEST, Instant::now(), true);
+    let (mut pause, mut last_full, mut needed) = (SHORTEST, None::<Instant>, true);
     let mut rest = FIRST;
-    while !tree.is_empty() && stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+    while processes.runs() && stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
         let start = Instant::now();
-        let news = tree.has_news();
-        let full = last_full.elapsed() >= FULL;
+        let news = processes.has_new_tasks();
+        let full = last_full.is_none_or(|last| last.elapsed() >= FULL);
         if news || full {
-            last_full = start;
-            needed = place_new_threads(&mut tree, &mut pinner, &all);
+            last_full = Some(start);
+            needed = place_new_threads(&mut processes, &mut pinner, &all);
         }
         pause = match (needed, news) {
             (false, _) => LONGEST,
@@ -99,12 +99,12 @@ fn watch(mut tree: ProcessTree, order: Vec<CpuId>, stopped: &Receiver<()>) -> Ou
 }
 
 /// Places new threads. Returns whether any process needs placing from outside.
-fn place_new_threads(tree: &mut ProcessTree, pinner: &mut Pinner, all: &CpuSet) -> bool {
-    for process in tree.update() {
+fn place_new_threads(processes: &mut OutsideProcesses, pinner: &mut Pinner, all: &CpuSet) -> bool {
+    for process in processes.refresh() {
         pinner.end(process);
     }
-    let in_need = tree.in_need();
-    for &(process, ref threads) in &in_need {
+    let to_place = processes.threads_to_place();
+    for &(process, ref threads) in &to_place {
         for order in pinner.decide(process, threads) {
             match order {
                 Order::Pin(tid, cpu) => {
@@ -124,5 +124,5 @@ fn place_new_threads(tree: &mut ProcessTree, pinner: &mut Pinner, all: &CpuSet) 
             }
         }
     }
-    !in_need.is_empty()
+    !to_place.is_empty()
 }
