@@ -19,6 +19,7 @@ pub mod cpus;
 pub mod env;
 pub mod occupancy;
 mod processes;
+pub mod running_threads;
 pub mod sysfs;
 mod weak;
 

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
+use numapilot_bind::agent::WORDS;
 use numapilot_bind::occupancy::{FILE_BYTES, Holds, Tally, holds as holds_in};
 use tempfile::{NamedTempFile, TempDir};
 
@@ -67,6 +70,13 @@ fn run(command: &mut Command) -> Option<Run> {
 }
 
 fn run_with(command: &mut Command, occupancy: &Path) -> Option<Run> {
+    let output = preloaded(command, occupancy)?.output().unwrap();
+    let tally = Tally::from_bytes(&fs::read(occupancy).unwrap_or_default()).unwrap_or_default();
+    Some(Run { output, tally })
+}
+
+/// Adds the library to a command. Returns `None` on machines without CPUs 0 and 1.
+fn preloaded<'a>(command: &'a mut Command, occupancy: &Path) -> Option<&'a mut Command> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed:")).unwrap();
     let last = u32::from_str_radix(allowed.rsplit(',').next().unwrap().trim(), 16).unwrap();
@@ -74,14 +84,11 @@ fn run_with(command: &mut Command, occupancy: &Path) -> Option<Run> {
         println!("skipped: CPUs 0 and 1 are not both usable here");
         return None;
     }
-    let output = command
+    command
         .env("NUMAPILOT_BIND_CPUS", "0,1")
         .env("NUMAPILOT_BIND_OCCUPANCY", occupancy)
-        .env("LD_PRELOAD", library())
-        .output()
-        .unwrap();
-    let tally = Tally::from_bytes(&fs::read(occupancy).unwrap_or_default()).unwrap_or_default();
-    Some(Run { output, tally })
+        .env("LD_PRELOAD", library());
+    Some(command)
 }
 
 fn holds(case: &str, expected: Tally) {
@@ -175,6 +182,27 @@ fn c11_threads_are_placed() {
 #[test]
 fn the_main_thread_may_leave_first() {
     holds("main-leaves", tally(3, 0));
+}
+
+#[test]
+fn the_agent_does_not_outlive_the_other_threads() {
+    let (occupancy, agent) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
+    occupancy.as_file().set_len(FILE_BYTES as u64).unwrap();
+    agent.as_file().set_len((WORDS * size_of::<u64>()) as u64).unwrap();
+    let mut command = Command::new(compiled("cases.c", "cc", &[]));
+    command.arg("no-exit").env("NUMAPILOT_AGENT", agent.path());
+    let Some(command) = preloaded(&mut command, occupancy.path()) else { return };
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        match child.try_wait().unwrap() {
+            None if Instant::now() < deadline => sleep(Duration::from_millis(10)),
+            status => break status,
+        }
+    };
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
 }
 
 #[test]

@@ -314,6 +314,8 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
 
+    use numapilot_test_kit::wait_until;
+
     use super::*;
 
     fn here() -> NodeSet {
@@ -336,9 +338,7 @@ mod tests {
         let observation = session.interval();
         drop(shell.stdin.take());
         shell.wait().unwrap();
-        while !session.has_ended() {
-            std::thread::yield_now();
-        }
+        wait_until("the session does not end", || session.has_ended());
         let whole = session.finish(None);
         let faults = observation.value(Metric::MinorFaults).unwrap();
         assert!(whole.value(Metric::MinorFaults).unwrap() >= faults);

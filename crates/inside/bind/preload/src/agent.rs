@@ -14,8 +14,11 @@ use crate::env::{complain, variable};
 use crate::kernel;
 use crate::process::map_file;
 
-/// Room for two system calls and the handlers of none.
-const STACK: usize = 64 << 10;
+/// Room for the exit handlers of the program, which run on this stack if all other threads have
+/// ended.
+const STACK: usize = 256 << 10;
+/// Interval at which the thread checks whether all other threads have ended.
+const CHECK_SECONDS: u32 = 1;
 
 static WORDS_AT: AtomicPtr<[AtomicU64; WORDS]> = AtomicPtr::new(null_mut());
 
@@ -71,15 +74,20 @@ fn requests() -> Option<Requests<'static>> {
     Requests::within(words)
 }
 
-/// What the thread does, until it cannot wait any more without taking a CPU. It allocates nothing.
+/// Carries out requests. It returns if it cannot wait without using a CPU, and if all other threads
+/// have ended: the program's main thread may have called pthread_exit(3), and the process must end
+/// with its last thread. It allocates nothing.
 extern "C" fn run(seen: *mut c_void) -> *mut c_void {
     let Some(requests) = requests() else { return null_mut() };
     // SAFETY: a C string of at most 15 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"numapilot-agent".as_ptr()) };
     let mut seen = seen as usize as u32;
-    while kernel::wait_while(requests.bell(), seen) {
+    while kernel::wait_while(requests.bell(), seen, CHECK_SECONDS) {
         let round = requests.round();
         if round == seen {
+            if kernel::is_only_thread() {
+                break;
+            }
             continue;
         }
         seen = round;

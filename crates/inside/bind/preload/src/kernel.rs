@@ -4,6 +4,7 @@ use core::sync::atomic::AtomicU64;
 
 use libc::{c_int, c_long};
 use numapilot_bind::cpus::CpuMask;
+use numapilot_bind::running_threads::{OWN_STAT, STAT_BYTES, running_threads};
 
 /// Runs `work` and restores `errno`, which the program may read after any of our calls.
 pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
@@ -26,21 +27,17 @@ pub fn errno_of(call: impl FnOnce() -> c_long) -> u32 {
     })
 }
 
-/// Sleeps while the low half of a word that is shared with other processes has this value; it may
-/// wake up early. Returns false if it cannot sleep, because a filter forbids futex(2).
-pub fn wait_while(word: &AtomicU64, number: u32) -> bool {
+/// Sleeps while the low half of a word that is shared with other processes has this value, at most
+/// for some seconds; it may wake up early. Returns false if it cannot sleep, because a filter
+/// forbids futex(2).
+pub fn wait_while(word: &AtomicU64, number: u32, seconds: u32) -> bool {
     let low = core::ptr::from_ref(word).cast::<u32>();
-    // SAFETY: futex(2) reads an aligned half of a live word; there is no time limit.
+    let limit = libc::timespec { tv_sec: seconds.into(), tv_nsec: 0 };
+    // SAFETY: futex(2) reads an aligned half of a live word, and the live time limit.
     let errno = errno_of(|| unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            low,
-            libc::FUTEX_WAIT,
-            number,
-            core::ptr::null::<libc::timespec>(),
-        )
+        libc::syscall(libc::SYS_futex, low, libc::FUTEX_WAIT, number, &raw const limit)
     });
-    matches!(errno.cast_signed(), 0 | libc::EAGAIN | libc::EINTR)
+    matches!(errno.cast_signed(), 0 | libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT)
 }
 
 /// Thread id of the caller.
@@ -64,6 +61,21 @@ pub fn is_alive(pid: u32) -> bool {
         // SAFETY: see `keeping_errno`.
         asked == 0 || unsafe { *libc::__errno_location() } != libc::ESRCH
     })
+}
+
+/// Whether the caller is the only running thread of this process. False if `/proc` does not show it.
+pub fn is_only_thread() -> bool {
+    let mut stat = [0_u8; STAT_BYTES];
+    let length = keeping_errno(|| {
+        // SAFETY: the path is a C string.
+        let file = unsafe { libc::open(OWN_STAT.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        // SAFETY: the buffer is live and has the stated length; a failed open yields an error.
+        let length = unsafe { libc::read(file, stat.as_mut_ptr().cast(), stat.len()) };
+        // SAFETY: opened above and not used elsewhere; -1 is refused.
+        unsafe { libc::close(file) };
+        usize::try_from(length).unwrap_or(0)
+    });
+    running_threads(&stat[..length]) == Some(1)
 }
 
 /// Whether `tid` is a thread of this process.

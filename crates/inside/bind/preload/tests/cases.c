@@ -346,6 +346,18 @@ static void main_leaves(void) {
   pthread_exit(NULL);
 }
 
+static void *returns(void *unused) {
+  usleep(20000);
+  return unused;
+}
+
+/* The process ends when its last thread returns. */
+static void no_exit(void) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, returns, NULL) == 0);
+  pthread_exit(NULL);
+}
+
 /* Waits until this thread is pinned to one CPU from outside. */
 static void *wait_to_be_placed(void *unused) {
   for (int i = 0; i < 20000 && only_cpu() < 0; i++) usleep(1000);
@@ -433,6 +445,7 @@ int main(int count, char **arguments) {
       {"keeps-errno", keeps_errno},
       {"c11", c11},
       {"main-leaves", main_leaves},
+      {"no-exit", no_exit},
       {"watched", watched},
       {"stays-on-1", stays_on_1},
       {"watched-and-pins-itself", watched_and_pins_itself},

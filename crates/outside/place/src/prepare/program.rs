@@ -70,9 +70,7 @@ impl Prepared {
                 return Some((cause, "build it without its own allocator", true));
             }
             Some(Obstacle::Static) => (dynamic, true),
-            Some(Obstacle::Go) => {
-                ("Go has its own heap; only C parts would use a malloc", true)
-            }
+            Some(Obstacle::Go) => ("Go has its own heap; only C parts would use a malloc", true),
             Some(Obstacle::Secure) => ("run it as the user to which it changes", false),
             Some(Obstacle::Foreign) => ("give a library built for it by path", false),
             Some(Obstacle::Loader(_)) => ("use a build for glibc", false),

@@ -1,12 +1,19 @@
 //! The directory of a journal: only this user can access it, and it has a lock.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use super::SettingsJournalError;
 use super::entry::{COMPLETE, UNFINISHED, boot};
+
+/// Time limit for the lock, which other processes hold for milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A directory for journal entries.
 #[derive(Clone, Debug)]
@@ -101,11 +108,29 @@ impl Directory {
     /// Waits for the lock. It is released when the file is dropped.
     ///
     /// # Errors
-    /// [`SettingsJournalError::File`].
+    /// [`SettingsJournalError::File`], also if another process holds the lock for a minute.
     pub fn lock(&self) -> Result<File, SettingsJournalError> {
-        let file = File::open(&self.path).map_err(|e| file_error(&self.path, e))?;
-        file.lock().map_err(|e| file_error(&self.path, e))?;
-        Ok(file)
+        self.lock_within(PATIENCE).map_err(|e| file_error(&self.path, e))
+    }
+
+    fn lock_within(&self, limit: Duration) -> io::Result<File> {
+        let file = File::open(&self.path)?;
+        let deadline = Instant::now() + limit;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => {
+                    let text = format!(
+                        "another process has held its lock for {} seconds; find it with lslocks, and \
+                         continue or end it",
+                        limit.as_secs()
+                    );
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
     }
 }
 
@@ -193,5 +218,17 @@ mod tests {
         make("user", 0o700);
         let error = path(&places).unwrap_err().to_string();
         assert!(error.contains("set XDG_RUNTIME_DIR"), "{error}");
+    }
+
+    #[test]
+    fn a_lock_that_is_held_too_long_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::at(folder.path().to_owned());
+        let held = directory.lock().unwrap();
+        let error = directory.lock_within(Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("end it"), "{error}");
+        drop(held);
+        directory.lock().unwrap();
     }
 }

@@ -245,7 +245,10 @@ mod tests {
         outer.wait().unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while owner.state().unwrap() != State::Dead {
-            assert!(std::time::Instant::now() < deadline, "a process of the killed namespace counts as alive");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "a process of the killed namespace counts as alive"
+            );
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }
