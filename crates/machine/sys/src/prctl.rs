@@ -4,6 +4,11 @@
 
 use std::io;
 
+use rustix::io::Errno;
+use rustix::process::{
+    Signal, child_subreaper, getpid, getppid, set_child_subreaper, set_parent_process_death_signal,
+};
+
 use crate::check;
 
 /// Whether a process gets transparent huge pages (`PR_SET_THP_DISABLE`).
@@ -61,7 +66,8 @@ pub fn thp_switch() -> io::Result<ThpSwitch> {
 /// # Errors
 /// Those of a seccomp filter.
 pub fn adopt_orphans() -> io::Result<()> {
-    set_adoption(true)
+    // Any process id switches it on.
+    Ok(set_child_subreaper(Some(getpid()))?)
 }
 
 /// Undoes [`adopt_orphans`]. The processes adopted so far stay children of this process.
@@ -69,36 +75,24 @@ pub fn adopt_orphans() -> io::Result<()> {
 /// # Errors
 /// Those of a seccomp filter.
 pub fn leave_orphans() -> io::Result<()> {
-    set_adoption(false)
-}
-
-fn set_adoption(adopts: bool) -> io::Result<()> {
-    let adopts = libc::c_ulong::from(adopts);
-    // SAFETY: PR_SET_CHILD_SUBREAPER takes an integer; the unused ones must be 0.
-    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, adopts, 0, 0, 0) }))
-        .map(drop)
+    Ok(set_child_subreaper(None)?)
 }
 
 /// Whether orphaned descendants become children of this process.
 #[must_use]
 pub fn adopts_orphans() -> bool {
-    let mut adopts: libc::c_int = 0;
-    // SAFETY: PR_GET_CHILD_SUBREAPER writes an int through a valid pointer.
-    let status = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut adopts, 0, 0, 0) };
-    status == 0 && adopts != 0
+    child_subreaper().is_ok_and(|adopts| adopts.is_some())
 }
 
 /// Lets the kernel send `signal` to the caller when the thread that started it ends. `parent` is
 /// the process of that thread.
 ///
 /// # Errors
-/// `ESRCH` if it has already ended, because then no signal would arrive.
+/// `EINVAL` for a real-time signal; `ESRCH` if the thread has already ended, because then no signal would arrive.
 pub fn end_with_parent(parent: u32, signal: i32) -> io::Result<()> {
-    let signal = libc::c_ulong::from(signal.unsigned_abs());
-    // SAFETY: PR_SET_PDEATHSIG takes one integer.
-    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }))?;
-    // SAFETY: getppid takes nothing and cannot fail.
-    if u32::try_from(unsafe { libc::getppid() }) != Ok(parent) {
+    let signal = Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;
+    set_parent_process_death_signal(Some(signal))?;
+    if getppid().map(|pid| pid.as_raw_pid().unsigned_abs()) != Some(parent) {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     Ok(())

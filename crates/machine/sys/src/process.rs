@@ -5,10 +5,14 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::check;
 
@@ -78,7 +82,8 @@ fn wait4(pid: i32, options: i32) -> io::Result<(i64, ExitStatus, Usage)> {
     Ok((found, ExitStatus::from_raw(status), Usage::from(&raw)))
 }
 
-/// Sends `signal` to every process of a group.
+/// Sends `signal` to every process of a group, also a real-time signal, which rustix does not
+/// support.
 ///
 /// # Errors
 /// `ESRCH` if the group is empty, `EPERM` if none of its processes may be signalled.
@@ -101,14 +106,12 @@ impl PidFd {
     /// # Errors
     /// `ESRCH` if there is no process with this id.
     pub fn open(pid: i32) -> io::Result<Self> {
-        // SAFETY: pidfd_open takes two integers.
-        let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-        let fd = i32::try_from(fd).map_err(io::Error::other)?;
-        // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let pid = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+        Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
-    /// Sends a signal. Signal 0 only checks whether that is allowed.
+    /// Sends a signal, also a real-time signal, which rustix does not support. Signal 0 only checks
+    /// whether that is allowed.
     ///
     /// # Errors
     /// `ESRCH` if the process has ended and was reaped, `EPERM` without permission.
@@ -149,23 +152,14 @@ impl PidFd {
     pub fn ended_within(&self, limit: Option<Duration>) -> io::Result<bool> {
         let deadline = limit.and_then(|l| Instant::now().checked_add(l));
         loop {
-            let timeout = match deadline {
-                None => -1,
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    // Rounded up, to sleep and not to spin in the last millisecond.
-                    i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
-                }
-            };
-            let mut poll =
-                libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one live pollfd.
-            match check(i64::from(unsafe { libc::poll(&raw mut poll, 1, timeout) })) {
-                Ok(0) if deadline.is_some_and(|d| Instant::now() >= d) => return Ok(false),
-                Ok(0) => {}
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            // A limit that is too long for the kernel's type counts as none.
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], timeout.as_ref()) {
+                Ok(0) if left.is_some_and(|left| left.is_zero()) => return Ok(false),
+                Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(true),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+                Err(e) => return Err(e.into()),
             }
         }
     }
@@ -317,9 +311,10 @@ mod tests {
     fn cpu_time_grows_by_work() {
         let me = i32::try_from(std::process::id()).unwrap();
         let before = cpu_time(me).unwrap();
-        let mut sum = 0u64;
+        let (mut sum, deadline) = (0u64, Instant::now() + Duration::from_secs(60));
         while cpu_time(me).unwrap() < before + Duration::from_millis(5) {
             sum = std::hint::black_box(sum + 1);
+            assert!(Instant::now() < deadline, "CPU time does not grow");
         }
         assert!(sum > 0);
         // Above the largest id that the kernel assigns.

@@ -7,6 +7,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::process::{Signal, getpid, kill_process};
+
 use crate::check;
 
 /// A signal that has arrived.
@@ -157,8 +159,7 @@ fn receive_broken_pipes() -> io::Result<()> {
 /// # Errors
 /// Those of kill(2).
 pub fn stop_self() -> io::Result<()> {
-    // SAFETY: both calls take and return integers.
-    check(i64::from(unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) })).map(drop)
+    Ok(kill_process(getpid(), Signal::STOP)?)
 }
 
 fn empty() -> libc::sigset_t {

@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::process::{Resource, getrlimit, setpgid, setsid};
 use thiserror::Error;
 
 use crate::mempolicy::{self, Mode};
@@ -104,8 +105,7 @@ impl Steps {
     /// Carries out the steps in the calling thread, in the order of [`Step::ALL`].
     fn apply(&self, parent: u32, note: Option<BorrowedFd<'_>>) -> io::Result<()> {
         if self.new_group {
-            // SAFETY: setpgid takes two integers.
-            tagged(Step::Group, check(i64::from(unsafe { libc::setpgid(0, 0) })).map(drop))?;
+            tagged(Step::Group, setpgid(None, None).map_err(io::Error::from))?;
         }
         if let Some(note) = note {
             // Before the check of the parent, so a child that passes the check has written its
@@ -221,8 +221,7 @@ pub fn detached(command: &mut Command) -> io::Result<()> {
 fn detach() -> io::Result<()> {
     signals::reset_all()?;
     close_at_exec()?;
-    // SAFETY: setsid takes no argument.
-    check(i64::from(unsafe { libc::setsid() }))?;
+    setsid()?;
     // SAFETY: the new process only makes system calls until it executes another program.
     match check(i64::from(unsafe { libc::fork() }))? {
         0 => Ok(()),
@@ -243,10 +242,8 @@ fn close_at_exec() -> io::Result<()> {
         return Ok(());
     }
     // Before Linux 5.11: one by one, up to the limit.
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is live.
-    check(i64::from(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }))?;
-    let end = i32::try_from(limit.rlim_cur).unwrap_or(i32::MAX).min(1 << 16);
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let end = i32::try_from(limit).unwrap_or(i32::MAX).min(1 << 16);
     for fd in FIRST.cast_signed()..end {
         // SAFETY: fcntl takes integers; a descriptor that is not open is refused.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
@@ -313,7 +310,11 @@ mod tests {
             [pid, fields[1], fields[2], fields[3], fields[19]].map(str::to_owned)
         };
         assert_eq!(identity(&noted), identity(&stat), "{noted}");
-        assert_eq!(identity(&noted)[0], identity(&noted)[2], "it does not lead its process group: {noted}");
+        assert_eq!(
+            identity(&noted)[0],
+            identity(&noted)[2],
+            "it does not lead its process group: {noted}"
+        );
     }
 
     #[test]
