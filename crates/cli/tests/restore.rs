@@ -241,7 +241,7 @@ touch /run/go; tune --allow-machine-wide --resume 2>/run/said | grep -o -m1 '\"p
     );
     check(
         &script,
-        "numapilot: error: transparent_hugepage/enabled is changed again and again by process N \
+        "numapilot: error: transparent_hugepage/enabled is changed from run to run by process N \
          (tune of sh); wait for it to end\n\"plan\": \"thp always\"\nmadvise",
     );
 }

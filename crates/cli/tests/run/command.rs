@@ -51,7 +51,7 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
     }
     refused(&["-N", ""], "selects nothing");
     refused(&["-i", "same"], "another option");
-    refused(&["-m", "netdev:none0"], "/sys/class/net/none0 is not there");
+    refused(&["-m", "netdev:none0"], "/sys/class/net/none0 does not exist");
     refused(&["-m", "!all"], "selects nothing on this machine");
     refused(&["-C", "60000"], "CPU 60000 is not on this machine");
     refused(&["-i", "0", "-m", "0"], "cannot be used with");

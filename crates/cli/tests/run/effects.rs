@@ -70,5 +70,5 @@ fn a_malloc_that_a_wrapper_preloads_before_ours_is_seen() {
     let output = run(&["--strict", "--allocator", "numapilot", "--", "sh", "-c", &script]);
     let stderr = err(&output);
     assert_eq!(output.status.code(), Some(125), "{stderr}");
-    assert!(stderr.contains("names mimalloc first, which is used instead"), "{stderr}");
+    assert!(stderr.contains("names mimalloc first, so that one is used"), "{stderr}");
 }

@@ -87,7 +87,7 @@ fn a_page_switch_that_is_refused_or_does_nothing_is_said() {
         ("EPERM", "refused (Operation not permitted"),
         ("ENOSYS", "refused (Function not implemented"),
         ("EINVAL", "refused (Invalid argument"),
-        ("0", "accepted and has no effect"),
+        ("0", "accepted but has no effect"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let Some(filter) = filter(directory.path(), "SYS_prctl", 41, answer) else { return };

@@ -185,7 +185,7 @@ fn without_room_for_the_journal_the_program_runs_and_what_is_lost_is_said() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n0\n125\nran\n0\n", "{stderr}");
     let lost = format!("warning: numa-balancing {wanted}: ");
     assert_eq!(stderr.matches(&lost).count(), 1, "{stderr}");
-    assert!(stderr.contains("the journal from which it would be put back cannot be written"));
+    assert!(stderr.contains("the journal from which it would be restored cannot be written"));
     assert!(stderr.contains("No space left on device"), "{stderr}");
     assert_eq!(fs::read_to_string(setting).unwrap(), now);
 }

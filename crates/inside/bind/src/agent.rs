@@ -1,57 +1,58 @@
-//! What a launcher asks of the processes of a target while they run: to have memory that they will
-//! touch from now on spread over nodes. Only a process itself can do that (mbind(2) has no number
-//! of a process).
+//! Requests from a launcher to the running processes of a target: to spread memory over nodes that
+//! they have not touched yet. Only the process itself can do that (mbind(2) takes no process id).
 //!
 //! ```text
-//!  launcher: request, round + 1, futex wake --> the agent of every process: mine? mbind, answer
+//!  launcher: request, round + 1, futex wake --> agent of each process: if it is addressed: mbind, answer
 //!        ^                                                                          |
 //!        '------------------------- answered: round and errno ----------------------'
 //! ```
 //!
-//! The launcher makes the file (zeroes are no request) and posts one request at a time; processes
-//! map it shared. All words are atomics, so whoever dies half way leaves nothing locked.
+//! The launcher creates the file (all zero means no request) and posts one request at a time.
+//! Processes map it shared. All words are atomics, so a process that dies leaves nothing locked.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Words of the file.
+/// Number of words in the file.
 pub const WORDS: usize = 32;
-/// Words of a set of nodes: Linux knows 1024.
+/// Number of words in a set of nodes: Linux has at most 1024 nodes.
 pub const NODE_WORDS: usize = 16;
 
-/// The number of the last request, in both halves: a futex is one of them.
+/// The number of the last request, in both halves of the word. A futex is one of the halves.
 const ROUND: usize = 0;
-/// The number of the request that was answered last, with the errno above it.
+/// The number of the request that was answered last, with the errno in the upper half.
 const ANSWERED: usize = 1;
 const PID: usize = 2;
 const START: usize = 3;
 const BYTES: usize = 4;
 const NODES: usize = 5;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Of whom.
+    /// The process that it addresses.
     pub pid: u32,
-    /// The first byte of the memory, at a page.
+    /// The first byte of the memory, which begins a page.
     pub start: u64,
     /// Its length, in whole pages.
     pub bytes: u64,
-    /// Nodes it is to be spread over, as mbind(2) takes them; none: as the process's policy says.
+    /// The nodes over which it is spread, as a mask for mbind(2). Without nodes, it follows the
+    /// policy of the process.
     pub nodes: [u64; NODE_WORDS],
 }
 
-/// The file.
+/// The file of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Requests<'a>(&'a [AtomicU64; WORDS]);
 
 impl<'a> Requests<'a> {
-    /// In these words; `None` when there are too few.
+    /// The file in these words, or `None` if there are too few.
     #[must_use]
     pub fn within(words: &'a [AtomicU64]) -> Option<Self> {
         words.first_chunk().map(Self)
     }
 
-    /// Asks; the number of the request. Whoever waits for [`Requests::bell`] has to be woken.
+    /// Posts a request and returns its number. The caller must then wake those who wait for
+    /// [`Requests::bell`].
     #[must_use]
     pub fn post(self, request: &Request) -> u32 {
         let round = self.round().wrapping_add(1);
@@ -71,13 +72,14 @@ impl<'a> Requests<'a> {
         self.0[ROUND].load(Ordering::Acquire) as u32
     }
 
-    /// What changes with every request: a futex on one half of it.
+    /// The word that changes with every request. A futex is one half of it.
     #[must_use]
     pub const fn bell(self) -> &'a AtomicU64 {
         &self.0[ROUND]
     }
 
-    /// The request of this number; `None` when it is another's, or has been replaced meanwhile.
+    /// The request with this number, or `None` if it addresses another process or has been
+    /// replaced.
     #[must_use]
     pub fn read(self, round: u32, pid: u32) -> Option<Request> {
         let word = |at: usize| self.0[at].load(Ordering::Acquire);
@@ -88,12 +90,13 @@ impl<'a> Requests<'a> {
         (self.round() == round && asked == pid).then_some(request)
     }
 
-    /// Says that a request was done, or the errno that kept it from that.
+    /// Answers a request: 0, or the errno with which it failed.
     pub fn answer(self, round: u32, errno: u32) {
         self.put(ANSWERED, u64::from(errno) << 32 | u64::from(round));
     }
 
-    /// The answer to a request: its errno, 0 when it was done; `None` as long as there is none.
+    /// The answer to a request: 0, or the errno with which it failed. `None` while there is no
+    /// answer.
     #[must_use]
     pub fn answered(self, round: u32) -> Option<u32> {
         let word = self.0[ANSWERED].load(Ordering::Acquire);

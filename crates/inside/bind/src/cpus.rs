@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-/// CPUs supported: the largest `NR_CPUS` a mainline kernel can be configured with
-/// (`MAXSMP` on x86).
+/// Number of supported CPUs: the largest `NR_CPUS` of a mainline kernel (`MAXSMP` on x86).
 pub const MAX_CPUS: usize = 8192;
 
 /// CPUs in the order in which threads take them.
@@ -90,7 +89,7 @@ impl CpuList {
     }
 
     fn push(&mut self, cpu: u16) {
-        // Without repeats there are at most MAX_CPUS entries.
+        // Without duplicates there are at most MAX_CPUS entries.
         if let Some(entry) = self.cpus.get_mut(self.len) {
             *entry = cpu;
             self.len += 1;
@@ -138,7 +137,8 @@ fn number(text: &[u8]) -> Result<u16, CpuListError> {
     }
     let mut value = 0u16;
     for digit in text {
-        // Stays below 10 * MAX_CPUS + 9, which does not fit u16: hence the check each time.
+        // The value stays below 10 * MAX_CPUS + 9, which does not fit into u16, so it is checked
+        // each time.
         value = value
             .checked_mul(10)
             .and_then(|v| v.checked_add(u16::from(digit - b'0')))
@@ -169,7 +169,7 @@ impl CpuMask {
         mask
     }
 
-    /// Adds a CPU below [`MAX_CPUS`]; true when it was not there before.
+    /// Adds a CPU below [`MAX_CPUS`]. Returns whether it is new.
     pub fn insert(&mut self, cpu: u16) -> bool {
         let bit = 1u64 << (cpu % 64);
         match self.words.get_mut(usize::from(cpu / 64)) {
@@ -193,7 +193,7 @@ impl CpuMask {
         self.words.iter().zip(&other.words).all(|(a, b)| b & !a == 0)
     }
 
-    /// The only CPU of the mask, when there is exactly one.
+    /// The CPU of a mask with exactly one CPU.
     #[must_use]
     pub fn only(&self) -> Option<u16> {
         let mut found = None;
@@ -208,7 +208,7 @@ impl CpuMask {
         found
     }
 
-    /// The words, bit 0 of word 0 being CPU 0.
+    /// The words. Bit 0 of word 0 is CPU 0.
     #[must_use]
     pub fn as_words(&self) -> &[u64] {
         &self.words

@@ -1,17 +1,16 @@
-//! What the libraries inside a target and the launcher outside agree on.
+//! The definitions that the launcher and the libraries inside a target share.
 //!
 //! ```text
 //!  launcher --NUMAPILOT_* variables--> library in every process of the target
 //!      ^                                        |
-//!      '------------- occupancy table (shared file) -----'  threads per CPU, what went wrong
+//!      '------------- occupancy table (shared file) -----'  threads per CPU, failures
 //! ```
 //!
-//! The launcher hands down the CPUs in the order in which threads take them; that order
-//! *is* the placement (sparse, dense or the user's own), so nothing in here knows about
-//! nodes.
+//! The launcher passes the CPUs in the order in which threads take them. That order *is* the
+//! placement (sparse, dense or the user's own), so this crate does not deal with nodes.
 //!
-//! `no_std` and without dependencies: the preloaded library links it, and so does the
-//! launcher, so that the environment table and the occupancy table's layout exist once.
+//! The crate is `no_std` and has no dependencies. The preloaded library and the launcher both link
+//! it, so the environment table and the layout of the occupancy table are defined once.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -20,26 +19,27 @@ pub mod cpus;
 pub mod env;
 pub mod occupancy;
 mod processes;
+pub mod running_threads;
 pub mod sysfs;
 mod weak;
 
-/// What a library without `std` owes the linker: a panic handler, which does what is given and ends
-/// the process, and a name.
+/// Defines what the linker requires of a library without `std`: a panic handler, which runs the
+/// given code and ends the process, and the symbol `rust_eh_personality`.
 ///
-/// For the preload libraries, each of which is linked by itself.
+/// For the preload libraries, each of which is linked separately.
 #[macro_export]
 macro_rules! freestanding {
     ($abort:expr) => {
-        /// There is no unwinding and nobody to report to inside a foreign process.
+        /// A foreign process supports no unwinding and no report.
         #[cfg(not(test))]
         #[panic_handler]
         fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
             $abort
         }
 
-        // The compiled `core` library names this function in its unwind tables; nothing here
-        // unwinds, so it is never called. Hidden: a program that loads the shared Rust library
-        // (rustc does) must find that one's.
+        // The compiled `core` library names this function in its unwind tables. Nothing here
+        // unwinds, so it is never called. It is hidden, because a program that loads the shared
+        // Rust library (as rustc does) must find the function of that library.
         core::arch::global_asm!(
             ".pushsection .text",
             ".globl rust_eh_personality",

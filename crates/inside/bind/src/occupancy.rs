@@ -1,17 +1,17 @@
 //! The occupancy table: how many threads are pinned to which CPU, in all processes of a target.
 //!
-//! A new thread takes the least occupied CPU of its list, the first of equals. While no
-//! thread ends, that is the round robin of numalloc section 3.2 ("node-interleaved
-//! binding": the next thread gets the next node). When threads end it does better: a
-//! plain counter lets short-lived threads push the long-lived ones onto every second CPU,
-//! this fills the gaps they leave.
+//! A new thread takes the least occupied CPU of its list, the first of several. While no thread
+//! ends, that is the round robin of numalloc section 3.2 ("node-interleaved binding": the next
+//! thread gets the next node). When threads end it is better: with a plain counter, short-lived
+//! threads push long-lived ones onto every second CPU; the table fills the gaps that ended threads
+//! leave.
 //!
-//! What the main thread of a killed process holds is given back when later processes come
-//! (see [`OccupancyTable::clear_dead`]); its other threads stay counted, which only brings back the
-//! plain counter for them.
+//! The CPU of the main thread of a killed process is given back when later processes start (see
+//! [`OccupancyTable::clear_dead`]). Its other threads stay counted, which for them is no worse than
+//! a plain counter.
 //!
-//! The launcher makes the file (zeroes are an empty occupancy table), processes map it shared. All
-//! fields are atomics, so a process that dies half way leaves nothing locked.
+//! The launcher creates the file (all zero is an empty occupancy table), and processes map it
+//! shared. All fields are atomics, so a process that dies leaves nothing locked.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -20,7 +20,7 @@ use crate::processes::Processes;
 
 pub use crate::processes::Holds;
 
-/// Shared state of a target; valid when zeroed, and laid out the same in every process.
+/// The shared state of a target. It is valid when zeroed and has the same layout in every process.
 #[repr(C)]
 pub struct OccupancyTable {
     tally: [AtomicU32; EVENTS],
@@ -28,15 +28,15 @@ pub struct OccupancyTable {
     threads: [AtomicU32; MAX_CPUS],
 }
 
-/// Bytes of the file.
+/// Size of the file in bytes.
 pub const FILE_BYTES: usize = size_of::<OccupancyTable>();
 
 const EVENTS: usize = 3;
 
-/// What is counted for the launcher's report.
+/// Events that are counted for the launcher's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A thread was put on a CPU.
+    /// A thread was pinned to a CPU.
     Placed = 0,
     /// A thread was left alone, because the program sets its affinity.
     PinsItself = 1,
@@ -71,14 +71,14 @@ impl Tally {
     }
 }
 
-/// [`OccupancyTable::holds`] in a copy of the file, for those who only look.
+/// [`OccupancyTable::holds`] in a copy of the file, for readers.
 #[must_use]
 pub fn holds(file: &[u8], pid: u32) -> Option<Holds> {
     Processes::find_in(file.get(core::mem::offset_of!(OccupancyTable, processes)..)?, pid)
 }
 
 impl OccupancyTable {
-    /// An occupancy table in which nobody is registered.
+    /// An occupancy table without entries.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -93,7 +93,7 @@ impl OccupancyTable {
         self.tally[event as usize].fetch_add(1, Relaxed);
     }
 
-    /// Takes the least occupied of these CPUs, the first of equals; `None` without CPUs.
+    /// Takes the least occupied of these CPUs, the first of several. Returns `None` without CPUs.
     pub fn take_cpu(&self, cpus: &[u16]) -> Option<u16> {
         loop {
             let mut best: Option<(u16, u32)> = None;
@@ -108,7 +108,7 @@ impl OccupancyTable {
                 }
             }
             let (cpu, count) = best?;
-            // Another thread took it in between: look again.
+            // Another thread took it in between: try again.
             let taken = self.threads[usize::from(cpu)].compare_exchange_weak(
                 count,
                 count.saturating_add(1),
@@ -121,15 +121,15 @@ impl OccupancyTable {
         }
     }
 
-    /// Gives back what [`OccupancyTable::take_cpu`] gave.
+    /// Gives back a CPU from [`OccupancyTable::take_cpu`].
     pub fn release_cpu(&self, cpu: u16) {
         if let Some(count) = self.threads.get(usize::from(cpu)) {
-            // Never below zero: the file may be shared with a process that went wrong.
+            // Never below zero: another process may have damaged the shared file.
             let _ = count.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
         }
     }
 
-    /// Threads on a CPU.
+    /// Number of threads on a CPU.
     #[must_use]
     pub fn occupancy(&self, cpu: u16) -> u32 {
         self.threads.get(usize::from(cpu)).map_or(0, |count| count.load(Relaxed))
@@ -141,16 +141,16 @@ impl OccupancyTable {
         self.processes.find(pid)
     }
 
-    /// Records what a process holds. An older record of this process is replaced; a CPU it
-    /// held is not released. When the table is full of the living, the process stays
-    /// unknown: after `exec` it then takes a CPU anew.
+    /// Records what a process holds, replacing an older record of it. The CPU in the older record
+    /// is not released. If the table is full of living processes, the process stays unknown and
+    /// takes another CPU after `exec`.
     pub fn register(&self, pid: u32, holds: Holds) {
         self.processes.insert(pid, holds);
     }
 
-    /// Clears the records of some processes that are no more alive, with their CPUs. To be
-    /// called before a process takes its own: each call looks at a few, so that the table
-    /// never fills with the dead, whatever killed them.
+    /// Clears the records of some dead processes and releases their CPUs. Call it before a process
+    /// takes its own CPU: each call checks a few records, so the table does not fill with dead
+    /// processes.
     pub fn clear_dead(&self, alive: impl Fn(u32) -> bool) {
         self.processes.sweep(alive, |cpu| self.release_cpu(cpu));
     }
@@ -202,7 +202,7 @@ mod tests {
     fn lists_of_different_processes_share_the_counts() {
         let table = OccupancyTable::new();
         assert_eq!(table.take_cpu(&[0, 1, 2]), Some(0));
-        assert_eq!(table.take_cpu(&[0, 2]), Some(2), "CPU 0 is taken by the other process");
+        assert_eq!(table.take_cpu(&[0, 2]), Some(2), "the other process has taken CPU 0");
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         let table = OccupancyTable::new();
         let cpus = [0, 1];
         for pid in 1..2000 {
-            // Every process was killed before the next one came.
+            // Every process was killed before the next one started.
             table.clear_dead(|other| other == pid);
             let cpu = table.take_cpu(&cpus).unwrap();
             assert_eq!(cpu, 0, "at process {pid}");
@@ -245,7 +245,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, two CPUs differ by at most one more than what ended.
+        /// In any order of starts and ends, two CPUs differ by at most one more than the number of
+        /// ended threads.
         #[test]
         fn occupancy_stays_level(steps in proptest::collection::vec(any::<bool>(), 0..300), n in 1u16..20) {
             let table = OccupancyTable::new();

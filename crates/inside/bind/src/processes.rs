@@ -1,27 +1,28 @@
-//! Which process holds which CPU: an open-addressed table of atomics, keyed by process id.
+//! The CPU that each process holds: an open-addressed table of atomics, keyed by process id.
 //!
-//! One word per process: id in the upper half, what it holds in the lower; zero is free.
-//! Ids are handed out in sequence, so `id % SIZE` spreads them without a hash.
+//! Each process has one word, with its id in the upper half and its CPU in the lower half. Zero
+//! marks a free entry. The kernel assigns ids in sequence, so `id % SIZE` spreads them without a
+//! hash.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const SIZE: usize = 4096;
-/// Entries looked at for one process before giving up.
+/// Number of entries that are probed for one process.
 const PROBES: usize = 32;
-/// Registered processes asked for a sign of life at each registration. The table is
-/// cleared faster than it fills as long as this is more than one.
+/// Number of registered processes that are checked at each registration. If it is above one, the
+/// table is cleared faster than it fills.
 const SWEEP: usize = 4;
 
 /// Lower half of an entry whose process pins itself; CPUs are stored as number + 1.
 const ITS_OWN: u32 = u32::MAX;
 
-/// What the occupancy table knows of a process: how its main thread is placed. It survives `exec`,
-/// which keeps the process and its affinity but not its memory.
+/// The record of a process: how its main thread is placed. It survives `exec`, which keeps the
+/// process and its affinity but not its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// This CPU, given by us.
+    /// This CPU, which the library assigned.
     Cpu(u16),
-    /// Whatever the program chose.
+    /// The CPUs that the program chose.
     ItsOwn,
 }
 
@@ -36,7 +37,7 @@ impl Processes {
         Self { entries: [const { AtomicU64::new(0) }; SIZE], hand: AtomicU32::new(0) }
     }
 
-    /// The entries in which this process may be.
+    /// The entries that may hold this process.
     fn probe(&self, pid: u32) -> impl Iterator<Item = &AtomicU64> {
         (0..PROBES).map(move |i| &self.entries[(pid as usize + i) % SIZE])
     }
@@ -73,7 +74,7 @@ impl Processes {
         holds(self.entry_of(pid)?.swap(0, Relaxed))
     }
 
-    /// Looks at the next few registered processes and clears those that are gone.
+    /// Checks the next few registered processes and clears the dead ones.
     pub(crate) fn sweep(&self, alive: impl Fn(u32) -> bool, release: impl Fn(u16)) {
         let mut asked = 0;
         for _ in 0..SIZE {
@@ -84,7 +85,7 @@ impl Processes {
             }
             asked += 1;
             if !alive(owner(word))
-                // Whoever clears the entry releases its CPU, once.
+                // The process that clears the entry releases its CPU, exactly once.
                 && entry.compare_exchange(word, 0, Relaxed, Relaxed).is_ok()
                 && let Some(Holds::Cpu(cpu)) = holds(word)
             {

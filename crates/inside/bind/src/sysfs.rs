@@ -1,17 +1,17 @@
-//! What sysfs says about nodes, for libraries that have no allocator to read it with.
+//! Nodes in sysfs, for libraries that have no allocator.
 //!
 //! Source: Documentation/ABI/stable/sysfs-devices-node.
 
 use core::ffi::CStr;
 use core::ops::RangeInclusive;
 
-/// Nodes that are online, as a list.
+/// The file that lists the online nodes.
 pub const ONLINE: &CStr = c"/sys/devices/system/node/online";
 
-/// Longest path of a node's file.
+/// A buffer for the longest path of a node's file.
 pub type NodePath = [u8; 64];
 
-/// The path of a file of a node, `distance` or `cpulist`, written into `path`.
+/// Writes the path of a file of a node, `distance` or `cpulist`, into `path`.
 #[must_use]
 pub fn node_file<'a>(node: u32, name: &str, path: &'a mut NodePath) -> Option<&'a CStr> {
     let mut digits = [0; 10];
@@ -30,7 +30,7 @@ pub fn node_file<'a>(node: u32, name: &str, path: &'a mut NodePath) -> Option<&'
     CStr::from_bytes_until_nul(path).ok()
 }
 
-/// Ids of a list such as `0-2,4`; what is no number is passed over.
+/// The ids of a list such as `0-2,4`. Parts that are not numbers are skipped.
 pub fn ids(list: &[u8]) -> impl Iterator<Item = u32> {
     list.split(|&byte| byte == b',' || byte == b'\n').filter_map(range).flatten()
 }
@@ -42,14 +42,15 @@ fn range(part: &[u8]) -> Option<RangeInclusive<u32>> {
     }
 }
 
-/// An id; what a kernel cannot number (no list is that long) is none.
+/// Parses an id. Returns `None` for a number that no kernel uses as an id.
 fn number(text: &[u8]) -> Option<u32> {
     let id = core::str::from_utf8(text).ok()?.trim().parse::<u16>().ok()?;
     Some(u32::from(id))
 }
 
-/// Position in `candidates` of the node that is nearest to the one whose file `distance` is
-/// given; 0 when the files do not say. `online` is the list that gives its entries their nodes.
+/// Position in `candidates` of the node that is nearest to the one whose file `distance` is given,
+/// or 0 if the files do not tell. `online` is the list of the nodes to which the entries of
+/// `distance` belong.
 #[must_use]
 pub fn nearest(distance: &[u8], online: &[u8], candidates: &[u16]) -> usize {
     let values = distance.split(|byte| byte.is_ascii_whitespace()).filter_map(number);

@@ -1,7 +1,7 @@
-//! Functions that a program may have or not have.
+//! Weak symbols: functions that a program may lack.
 
-/// The address of a symbol that is declared weak (`.weak` in `global_asm!`), from the global
-/// offset table; 0 where the program has none. Stable Rust has no weak symbols.
+/// The address of a symbol that is declared weak (`.weak` in `global_asm!`), from the global offset
+/// table, or 0 if the program lacks it. Stable Rust has no weak symbols.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! address_of {

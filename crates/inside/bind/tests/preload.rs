@@ -1,5 +1,5 @@
-//! The preloaded library inside real programs: C cases compiled here, and programs of
-//! other languages as far as this machine has them.
+//! The preloaded library in real programs: C cases that are compiled here, and programs in other
+//! languages if this machine has them.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
@@ -8,14 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
+use numapilot_bind::agent::WORDS;
 use numapilot_bind::occupancy::{FILE_BYTES, Holds, Tally, holds as holds_in};
 use tempfile::{NamedTempFile, TempDir};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/preload/tests");
 
-/// The library, built as it is shipped: tests unwind, which a library without `std` cannot,
-/// so it is not a dependency of this test.
+/// The library, built as it is shipped. Tests unwind and a library without `std` cannot, so it is
+/// not a dependency of this test.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -30,7 +33,7 @@ fn library() -> &'static Path {
     })
 }
 
-/// A program compiled from `SOURCES`.
+/// Compiles a program from `SOURCES`.
 fn compiled(name: &str, compiler: &str, options: &[&str]) -> PathBuf {
     static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| tempfile::tempdir().unwrap()).path();
@@ -58,8 +61,8 @@ impl Run {
     }
 }
 
-/// Runs a command with the library; `None` (and a word about it) on machines without CPUs 0
-/// and 1.
+/// Runs a command with the library. On machines without CPUs 0 and 1 it reports a skipped test and
+/// returns `None`.
 fn run(command: &mut Command) -> Option<Run> {
     let occupancy = NamedTempFile::new().unwrap();
     occupancy.as_file().set_len(FILE_BYTES as u64).unwrap();
@@ -67,6 +70,13 @@ fn run(command: &mut Command) -> Option<Run> {
 }
 
 fn run_with(command: &mut Command, occupancy: &Path) -> Option<Run> {
+    let output = preloaded(command, occupancy)?.output().unwrap();
+    let tally = Tally::from_bytes(&fs::read(occupancy).unwrap_or_default()).unwrap_or_default();
+    Some(Run { output, tally })
+}
+
+/// Adds the library to a command. Returns `None` on machines without CPUs 0 and 1.
+fn preloaded<'a>(command: &'a mut Command, occupancy: &Path) -> Option<&'a mut Command> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed:")).unwrap();
     let last = u32::from_str_radix(allowed.rsplit(',').next().unwrap().trim(), 16).unwrap();
@@ -74,14 +84,11 @@ fn run_with(command: &mut Command, occupancy: &Path) -> Option<Run> {
         println!("skipped: CPUs 0 and 1 are not both usable here");
         return None;
     }
-    let output = command
+    command
         .env("NUMAPILOT_BIND_CPUS", "0,1")
         .env("NUMAPILOT_BIND_OCCUPANCY", occupancy)
-        .env("LD_PRELOAD", library())
-        .output()
-        .unwrap();
-    let tally = Tally::from_bytes(&fs::read(occupancy).unwrap_or_default()).unwrap_or_default();
-    Some(Run { output, tally })
+        .env("LD_PRELOAD", library());
+    Some(command)
 }
 
 fn holds(case: &str, expected: Tally) {
@@ -178,6 +185,27 @@ fn the_main_thread_may_leave_first() {
 }
 
 #[test]
+fn the_agent_does_not_outlive_the_other_threads() {
+    let (occupancy, agent) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
+    occupancy.as_file().set_len(FILE_BYTES as u64).unwrap();
+    agent.as_file().set_len((WORDS * size_of::<u64>()) as u64).unwrap();
+    let mut command = Command::new(compiled("cases.c", "cc", &[]));
+    command.arg("no-exit").env("NUMAPILOT_AGENT", agent.path());
+    let Some(command) = preloaded(&mut command, occupancy.path()) else { return };
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        match child.try_wait().unwrap() {
+            None if Instant::now() < deadline => sleep(Duration::from_millis(10)),
+            status => break status,
+        }
+    };
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+}
+
+#[test]
 fn the_occupancy_table_tells_who_pins_itself() {
     let occupancy = NamedTempFile::new().unwrap();
     occupancy.as_file().set_len(FILE_BYTES as u64).unwrap();
@@ -258,7 +286,7 @@ fn a_bad_variable_is_said_and_changes_nothing() {
     assert!(output.status.success() && output.stderr.is_empty());
 }
 
-/// Runs a program of another language that prints one CPU per thread, if it is here.
+/// Runs a program in another language that prints one CPU per thread, if it is installed.
 fn language(program: &str, arguments: &[&str], expected: &str, least_placed: u32) {
     if Command::new(program).arg("--version").output().is_err() {
         println!("skipped: {program} is not installed");

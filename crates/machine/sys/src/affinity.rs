@@ -1,21 +1,21 @@
 //! CPU affinity of threads, for any number of CPUs.
 //!
-//! Source: sched_setaffinity(2). glibc's `cpu_set_t` ends at 1024 CPUs, so the raw
-//! calls are used with masks as long as the caller needs.
+//! Source: sched_setaffinity(2). glibc's `cpu_set_t` ends at 1024 CPUs, so the raw calls are used
+//! with masks of the length that the caller needs.
 
 use std::io;
 
 use crate::check;
 
-/// Words of the largest mask tried when reading: 64 Ki CPUs, eight times the largest
-/// `NR_CPUS` a mainline kernel can be configured with.
+/// Number of words in the largest mask for reading: 64 Ki CPUs, eight times the largest `NR_CPUS`
+/// of a mainline kernel.
 const MAX_WORDS: usize = 1024;
 
 /// Restricts thread `tid` (0 = the caller) to the CPUs whose bits are set.
 ///
 /// # Errors
-/// `EINVAL` when no CPU of the mask is online and inside the thread's cpuset, `EPERM`
-/// when the thread belongs to another user, `ESRCH` when it is gone.
+/// `EINVAL` if no CPU of the mask is online and in the thread's cpuset, `EPERM` if the thread
+/// belongs to another user, `ESRCH` if it has ended.
 pub fn set(tid: i32, mask: &[u64]) -> io::Result<()> {
     // SAFETY: the pointer and the length in bytes describe the caller's slice, which the
     // kernel only reads.
@@ -25,10 +25,10 @@ pub fn set(tid: i32, mask: &[u64]) -> io::Result<()> {
     .map(drop)
 }
 
-/// The CPUs thread `tid` (0 = the caller) may run on, as mask words.
+/// The CPUs on which thread `tid` (0 = the caller) may run, as mask words.
 ///
 /// # Errors
-/// `ESRCH` when the thread is gone.
+/// `ESRCH` if the thread has ended.
 pub fn get(tid: i32) -> io::Result<Vec<u64>> {
     let mut words = 16;
     loop {
@@ -54,11 +54,12 @@ pub fn get(tid: i32) -> io::Result<Vec<u64>> {
     }
 }
 
-/// CPU and node the caller runs on at this moment.
+/// The CPU and node on which the caller runs at this moment.
 #[must_use]
 pub fn current_cpu_and_node() -> (u32, u32) {
     let (mut cpu, mut node) = (0u32, 0u32);
-    // SAFETY: both pointers are to live locals; the third argument is unused since 2.6.24.
+    // SAFETY: both pointers are to live locals; the third argument has been unused since Linux
+    // 2.6.24.
     unsafe {
         libc::syscall(libc::SYS_getcpu, &raw mut cpu, &raw mut node, std::ptr::null_mut::<u8>());
     }

@@ -1,18 +1,17 @@
-//! The C library this process is linked to, which is the one its children load unless
-//! they bring their own.
+//! The C library of this process. Its children load the same one unless they have their own.
 //!
 //! Source: gnu_get_libc_version(3).
 
-/// Its version, for instance `(2, 36)`; `None` where the C library is not glibc.
+/// The version of glibc, for instance `(2, 36)`, or `None` for another C library.
 #[cfg(target_env = "gnu")]
 #[must_use]
 pub fn glibc_version() -> Option<(u32, u32)> {
-    // SAFETY: the function takes nothing and returns a static, terminated string.
+    // SAFETY: the function takes no argument and returns a static C string.
     let text = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     parse(text.to_str().ok()?)
 }
 
-/// Its version, for instance `(2, 36)`; `None` where the C library is not glibc.
+/// The version of glibc, for instance `(2, 36)`, or `None` for another C library.
 #[cfg(not(target_env = "gnu"))]
 #[must_use]
 pub fn glibc_version() -> Option<(u32, u32)> {

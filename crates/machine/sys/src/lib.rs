@@ -1,12 +1,12 @@
-//! Linux calls that no well-kept crate offers, as thin safe functions.
+//! Linux calls that no maintained crate offers, as thin safe functions.
 //!
-//! Everything here is one system call, one `/proc` or `/sys` convention or one
-//! `perf_event_open` idiom: no policy, no printing, and no state but the limit of open files that
-//! this process began with. Masks are slices of `u64`
-//! words, bit 0 of word 0 being id 0; the typed sets live in `numapilot-topology`.
+//! Each function is one system call, one `/proc` or `/sys` convention or one `perf_event_open`
+//! idiom. The crate sets no policy, prints nothing, and has no state except the limit of open files
+//! with which this process began. Masks are slices of `u64` words, in which bit 0 of word 0 is id
+//! 0. The typed sets are in `numapilot-topology`.
 //!
-//! Errors are [`std::io::Error`] with the raw `errno`, because the caller alone knows
-//! what the user asked for and which remedy to name.
+//! Errors are [`std::io::Error`] with the raw `errno`, because only the caller knows the user's
+//! request and the remedy.
 
 pub mod affinity;
 mod aux_area;

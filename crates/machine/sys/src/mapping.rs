@@ -1,22 +1,22 @@
 //! An anonymous private mapping that is unmapped when dropped.
 //!
-//! Used where memory must be fresh, page aligned and placed by policy before anything
-//! touches it: measuring a node, filling a data set.
+//! It provides memory that must be fresh, page aligned and placed by a policy before anything
+//! touches it, for measuring a node or filling a data set.
 
 use std::io;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::AtomicU64;
 
-/// Zeroed anonymous memory; nothing is touched until the first access.
+/// Zeroed anonymous memory. No page is touched until the first access.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping is plain memory owned by this value alone; sharing rules are those
-// of the slices it hands out.
+// SAFETY: the mapping is plain memory that only this value owns; the sharing rules are those of its
+// slices.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; `&Mapping` only gives `&[u8]`.
 unsafe impl Sync for Mapping {}
@@ -50,7 +50,7 @@ impl Mapping {
     /// Advises the kernel about the whole mapping (`libc::MADV_*`).
     ///
     /// # Errors
-    /// Whatever madvise(2) reports.
+    /// Those of madvise(2).
     pub fn advise(&mut self, advice: i32) -> io::Result<()> {
         // SAFETY: the range is ours and `&mut self` excludes readers; discarding advice
         // leaves zero pages, which are valid bytes.
@@ -72,7 +72,7 @@ impl Mapping {
         self.len
     }
 
-    /// Whether the mapping has no bytes: never, mmap(2) refuses length 0.
+    /// Always false, because mmap(2) refuses length 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -91,7 +91,7 @@ impl Mapping {
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
-    /// The bytes as whole words; a rest shorter than a word is left out.
+    /// The bytes as whole words, without a remainder shorter than a word.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         // SAFETY: mappings are page aligned, every bit pattern is a u64, and the lifetime is
@@ -108,7 +108,7 @@ impl Mapping {
     }
 }
 
-/// A mapping whose words any number of threads read and write at the same time.
+/// A mapping whose words any number of threads can read and write concurrently.
 #[derive(Debug)]
 pub struct SharedMapping(Mapping);
 
@@ -125,21 +125,21 @@ impl SharedMapping {
         self.0.as_ptr() as usize
     }
 
-    /// The words; a rest shorter than a word is left out.
+    /// The words, without a remainder shorter than a word.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mappings are page aligned and live as long as `self`, every bit pattern is
-        // an AtomicU64, and no other reference to the bytes can be had from this type.
+        // SAFETY: mappings are page aligned and live as long as `self`, every bit pattern is an
+        // AtomicU64, and this type gives out no other reference to the bytes.
         unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() / size_of::<u64>()) }
     }
 
-    /// Gives the pages back to the kernel: all words are 0 from then on, and untouched.
+    /// Returns the pages to the kernel. All words are then 0 and untouched.
     ///
     /// # Errors
-    /// `EINVAL` when the memory is locked.
+    /// `EINVAL` if the memory is locked.
     pub fn discard(&self) -> io::Result<()> {
-        // SAFETY: the range is ours; to threads that read or write its words it is as if 0
-        // had been stored into each.
+        // SAFETY: the range is ours. For threads that read or write its words, the effect is that
+        // of storing 0 into each.
         if unsafe { libc::madvise(self.0.as_ptr().cast(), self.0.len(), libc::MADV_DONTNEED) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -149,27 +149,27 @@ impl SharedMapping {
     /// As [`Mapping::residency`].
     ///
     /// # Errors
-    /// When `/proc/self/smaps` cannot be read.
+    /// Those of reading `/proc/self/smaps`.
     pub fn residency(&self) -> io::Result<Residency> {
         self.0.residency()
     }
 }
 
-/// What the kernel backs memory with.
+/// The pages that back a part of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Residency {
     /// Bytes in pages of any size.
     pub rss_bytes: u64,
-    /// Bytes of those in transparent huge pages.
+    /// Bytes in transparent huge pages.
     pub huge_bytes: u64,
 }
 
 impl Mapping {
-    /// What the mapping is backed with at this moment. The kernel may have merged it with a
-    /// neighbour: the figures are those of all areas that overlap it.
+    /// The pages that back the mapping at this moment. The kernel may have merged it with a
+    /// neighbour, so the figures include all areas that overlap it.
     ///
     /// # Errors
-    /// When `/proc/self/smaps` cannot be read.
+    /// Those of reading `/proc/self/smaps`.
     pub fn residency(&self) -> io::Result<Residency> {
         let start = self.as_ptr() as usize;
         let smaps = std::fs::read_to_string("/proc/self/smaps")?;
@@ -178,7 +178,7 @@ impl Mapping {
 }
 
 impl Residency {
-    /// Sums over the areas of an smaps text (proc_pid_smaps(5)) that overlap a range.
+    /// Adds up the areas of an smaps text (proc_pid_smaps(5)) that overlap a range.
     fn of(smaps: &str, range: std::ops::Range<usize>) -> Self {
         let mut sum = Self::default();
         let mut inside = false;

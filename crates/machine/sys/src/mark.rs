@@ -1,5 +1,5 @@
-//! Instructions that tell a lab where a region of interest begins and ends. They do
-//! nothing on hardware; `numapilot_lab_pmu::Mark` has their encoding.
+//! Instructions that mark the beginning and end of a region of interest for a lab. They do nothing
+//! on hardware. Their encoding is in `numapilot_lab_pmu::Mark`.
 
 use numapilot_lab_pmu::{Mark, MarkKind};
 
@@ -26,28 +26,28 @@ macro_rules! mark {
 }
 
 mark! {
-    /// The whole program begins.
+    /// Begins the whole program.
     begin_whole, Begin, WHOLE
 }
 mark! {
-    /// The whole program ends.
+    /// Ends the whole program.
     end_whole, End, WHOLE
 }
 mark! {
-    /// The region begins whose name was written to the PMU's mailbox.
+    /// Begins the region whose name was written to the PMU's mailbox.
     begin_named, Begin, NAMED
 }
 mark! {
-    /// The region ends whose name was written to the PMU's mailbox.
+    /// Ends the region whose name was written to the PMU's mailbox.
     end_named, End, NAMED
 }
 
 mark! {
-    /// A phase that a built-in workload is timed by begins.
+    /// Begins the timed phase of a built-in workload.
     begin_work, Begin, WORK
 }
 mark! {
-    /// It ends.
+    /// Ends the timed phase of a built-in workload.
     end_work, End, WORK
 }
 

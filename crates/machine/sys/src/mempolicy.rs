@@ -1,31 +1,31 @@
 //! NUMA memory policies and page moves.
 //!
 //! Source: set_mempolicy(2), mbind(2), move_pages(2), migrate_pages(2) and
-//! Documentation/admin-guide/mm/numa_memory_policy.rst. Weighted interleave (mode 6) is
-//! in kernels from 6.9 on.
+//! Documentation/admin-guide/mm/numa_memory_policy.rst. Weighted interleave (mode 6) exists since
+//! Linux 6.9.
 
 use std::io;
 
 use crate::check;
 use crate::mapping::Mapping;
 
-/// Where pages come from; the numbers are the kernel's.
+/// The modes of a memory policy, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Mode {
-    /// No policy of its own: falls back to the next wider scope.
+    /// No own policy: that of the next wider scope applies.
     Default = 0,
-    /// One preferred node, others when it is full.
+    /// One preferred node; other nodes when it is full.
     Preferred = 1,
     /// Only the given nodes.
     Bind = 2,
-    /// Pages in turn over the given nodes.
+    /// Pages from the given nodes in turn.
     Interleave = 3,
-    /// The node of the CPU that touches the page.
+    /// The node of the CPU that first touches the page.
     Local = 4,
-    /// A set of preferred nodes, others when they are full (5.15).
+    /// Several preferred nodes; other nodes when they are full (Linux 5.15).
     PreferredMany = 5,
-    /// Pages in turn, each node in proportion to its weight (6.9).
+    /// Pages from the nodes in turn, in proportion to their weights (Linux 6.9).
     WeightedInterleave = 6,
 }
 
@@ -42,23 +42,23 @@ impl Mode {
     }
 }
 
-/// `MPOL_F_STATIC_NODES`: node ids are physical and are not remapped with the cpuset.
+/// `MPOL_F_STATIC_NODES`: node ids are physical and not remapped when the cpuset changes.
 pub const F_STATIC_NODES: i32 = 1 << 15;
-/// `MPOL_F_RELATIVE_NODES`: node ids count inside the cpuset.
+/// `MPOL_F_RELATIVE_NODES`: node ids are relative to the cpuset.
 pub const F_RELATIVE_NODES: i32 = 1 << 14;
-/// `MPOL_F_NUMA_BALANCING`: with `Bind`, lets AutoNUMA sample and, within the nodes,
-/// optimise (5.12; `PreferredMany` from 6.11 on).
+/// `MPOL_F_NUMA_BALANCING`: with `Bind`, lets AutoNUMA sample pages and move them within the nodes
+/// (Linux 5.12; with `PreferredMany` since 6.11).
 pub const F_NUMA_BALANCING: i32 = 1 << 13;
 
-/// `MPOL_MF_STRICT`: report pages that violate the policy.
+/// `MPOL_MF_STRICT`: reports pages that violate the policy.
 pub const MF_STRICT: u32 = 1;
-/// `MPOL_MF_MOVE`: move the pages this process alone maps.
+/// `MPOL_MF_MOVE`: moves the pages that only this process maps.
 pub const MF_MOVE: u32 = 2;
-/// `MPOL_MF_MOVE_ALL`: move shared pages too (needs `CAP_SYS_NICE`).
+/// `MPOL_MF_MOVE_ALL`: moves shared pages too (requires `CAP_SYS_NICE`).
 pub const MF_MOVE_ALL: u32 = 4;
 
-/// Mask pointer and bit count as the kernel wants them: one more bit than there are,
-/// because `maxnode` is decremented before use.
+/// Mask pointer and bit count for the kernel. The count is one too high, because the kernel
+/// decrements `maxnode` before it uses it.
 fn raw_mask(nodes: &[u64]) -> (*const u64, usize) {
     if nodes.iter().all(|w| *w == 0) {
         (std::ptr::null(), 0)
@@ -67,13 +67,13 @@ fn raw_mask(nodes: &[u64]) -> (*const u64, usize) {
     }
 }
 
-/// Sets the policy of the calling thread; it is inherited over fork and exec.
+/// Sets the policy of the calling thread, which is inherited over fork and exec.
 ///
 /// `flags` is any of the `F_*` constants.
 ///
 /// # Errors
-/// `EINVAL` for a mode this kernel lacks, a node without memory or one outside the
-/// cpuset, `ENOSYS`/`EPERM` without NUMA support or under a seccomp filter.
+/// `EINVAL` for a mode that this kernel lacks, a node without memory or a node outside the cpuset;
+/// `ENOSYS`/`EPERM` without NUMA support or under a seccomp filter.
 pub fn set_mempolicy(mode: Mode, flags: i32, nodes: &[u64]) -> io::Result<()> {
     let (mask, bits) = raw_mask(nodes);
     // SAFETY: mask is null or points to `bits - 1` bits that the kernel only reads.
@@ -81,7 +81,7 @@ pub fn set_mempolicy(mode: Mode, flags: i32, nodes: &[u64]) -> io::Result<()> {
         .map(drop)
 }
 
-/// Policy of the calling thread: raw mode with flags, and node mask words.
+/// The policy of the calling thread: the raw mode with flags, and the node mask.
 ///
 /// # Errors
 /// `ENOSYS`/`EPERM` without NUMA support or under a seccomp filter.
@@ -91,7 +91,7 @@ pub fn get_mempolicy() -> io::Result<(i32, Vec<u64>)> {
     Ok((mode, nodes))
 }
 
-/// Nodes the caller may allocate on (`MPOL_F_MEMS_ALLOWED`), as mask words.
+/// The nodes on which the caller may allocate (`MPOL_F_MEMS_ALLOWED`), as mask words.
 ///
 /// # Errors
 /// `ENOSYS`/`EPERM` without NUMA support or under a seccomp filter.
@@ -101,9 +101,9 @@ pub fn mems_allowed() -> io::Result<Vec<u64>> {
 }
 
 fn get_nodes(mode: *mut i32, flags: u32) -> io::Result<Vec<u64>> {
-    // The kernel refuses masks shorter than its MAX_NUMNODES: 1024 at the most today.
+    // The kernel refuses masks shorter than its MAX_NUMNODES, which is at most 1024 today.
     let mut nodes = vec![0u64; 64];
-    // SAFETY: mode is null or valid for one write; the mask has as many bits as stated.
+    // SAFETY: mode is null or valid for one write; the mask has the stated number of bits.
     check(unsafe {
         libc::syscall(
             libc::SYS_get_mempolicy,
@@ -120,10 +120,11 @@ fn get_nodes(mode: *mut i32, flags: u32) -> io::Result<Vec<u64>> {
 /// Sets the policy of a mapping before its pages are touched (or moves them, with `MF_*`).
 ///
 /// # Errors
-/// As [`set_mempolicy`]; `EIO` with `MF_STRICT` when pages could not follow.
+/// As [`set_mempolicy`]; `EIO` with `MF_STRICT` if pages could not be moved.
 pub fn bind(mapping: &Mapping, mode: Mode, nodes: &[u64], mf_flags: u32) -> io::Result<()> {
     let (mask, bits) = raw_mask(nodes);
-    // SAFETY: the range is a live mapping of ours; a policy changes placement, never contents.
+    // SAFETY: the range is a live mapping of ours; a policy changes the placement, not the
+    // contents.
     check(unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -138,15 +139,15 @@ pub fn bind(mapping: &Mapping, mode: Mode, nodes: &[u64], mf_flags: u32) -> io::
     .map(drop)
 }
 
-/// Moves pages of process `pid` (0 = the caller) or asks where they are.
+/// Moves pages of process `pid` (0 = the caller), or queries their nodes.
 ///
-/// `pages` are virtual addresses; `destinations` has one node per page, or is `None` to
-/// query. Returns one status per page: its node, or a negative errno (`-ENOENT`
-/// untouched, `-EFAULT` zero page or unmapped, `-EACCES` shared, `-EBUSY` pinned).
+/// `pages` are virtual addresses. `destinations` has one node for each page, or is `None` for a
+/// query. Returns a status for each page: its node, or a negative errno (`-ENOENT` untouched,
+/// `-EFAULT` zero page or unmapped, `-EACCES` shared, `-EBUSY` pinned).
 ///
 /// # Errors
-/// `ESRCH` when the process is gone, `EPERM` without the right to trace it, `EACCES`
-/// when a destination is outside its cpuset, `EINVAL` for lists of unequal length.
+/// `ESRCH` if the process has ended, `EPERM` without the right to trace it, `EACCES` if a
+/// destination is outside its cpuset, `EINVAL` for lists of unequal length.
 pub fn move_pages(
     pid: i32,
     pages: &[usize],
@@ -156,10 +157,10 @@ pub fn move_pages(
     if destinations.is_some_and(|d| d.len() != pages.len()) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    // -ENOENT where the kernel stops early, so that an unwritten entry never reads as node 0.
+    // If the kernel stops early, an unwritten entry is -ENOENT and not node 0.
     let mut status = vec![-libc::ENOENT; pages.len()];
-    // SAFETY: all three arrays have `pages.len()` entries; addresses are only looked up in
-    // the target's page table, never dereferenced here.
+    // SAFETY: all three arrays have `pages.len()` entries. The kernel looks up the addresses in the
+    // target's page table; they are not dereferenced here.
     check(unsafe {
         libc::syscall(
             libc::SYS_move_pages,
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn policy_is_read_back() {
-        // The policy is per thread and the test harness gives each test a thread.
+        // The policy belongs to a thread, and each test has its own thread.
         let allowed = mems_allowed().unwrap();
         set_mempolicy(Mode::Interleave, 0, &allowed).unwrap();
         let (mode, nodes) = get_mempolicy().unwrap();

@@ -1,37 +1,37 @@
-//! The limit of open files: raised for this process, and not for the programs that it starts.
+//! The limit of open files: raised for this process, but not for the programs that it starts.
 //!
-//! Source: getrlimit(2), `RLIMIT_NOFILE`. Most systems give a soft limit of 1024, because programs
-//! that use select(2) need one, and a much higher hard limit for programs that raise it
-//! themselves. A counter for each thread or CPU of a large machine takes more than 1024.
+//! Source: getrlimit(2), `RLIMIT_NOFILE`. Most systems set a soft limit of 1024, which programs
+//! that use select(2) need, and a much higher hard limit for programs that raise it themselves. A
+//! counter for each thread or CPU of a large machine needs more than 1024 descriptors.
 
 use std::sync::OnceLock;
 
-/// The limits that this process began with, once they were raised.
-static BEFORE: OnceLock<libc::rlimit> = OnceLock::new();
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit to the hard one. Programs started by [`crate::spawn`] get the limit
-/// that this process began with. Where raising fails, opening fails later with `EMFILE`.
+/// The limits with which this process began, once they have been raised.
+static BEFORE: OnceLock<Rlimit> = OnceLock::new();
+
+/// Raises the soft limit to the hard limit. Programs started by [`crate::spawn`] get the limit with
+/// which this process began. If raising the limit fails, opening a file fails later with `EMFILE`.
 pub fn raise() {
     BEFORE.get_or_init(|| {
-        let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the pointer is to a live local of the right type.
-        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) };
-        set(libc::rlimit { rlim_cur: limits.rlim_max, ..limits });
+        let limits = getrlimit(Resource::Nofile);
+        set(Rlimit { current: limits.maximum, ..limits });
         limits
     });
 }
 
-/// Undoes [`raise`] in the calling process: between fork and exec, because it only reads memory
-/// and makes one system call. Lowering a soft limit is always allowed.
+/// Undoes [`raise`] in the calling process. It only reads memory and makes one system call, so it
+/// may be called between fork and exec. Lowering a soft limit is always allowed.
 pub(crate) fn put_back() {
     if let Some(before) = BEFORE.get() {
         set(*before);
     }
 }
 
-fn set(limits: libc::rlimit) {
-    // SAFETY: the pointer is to a live local of the right type, which the kernel only reads.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) };
+fn set(limits: Rlimit) {
+    // An error is ignored: opening a file fails later.
+    let _ = setrlimit(Resource::Nofile, limits);
 }
 
 #[cfg(test)]
@@ -40,26 +40,17 @@ mod tests {
 
     use super::*;
 
-    fn soft() -> libc::rlim_t {
-        let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the pointer is to a live local of the right type.
-        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) };
-        limits.rlim_cur
-    }
-
     #[test]
     fn programs_get_the_limit_that_this_process_began_with() {
-        let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the pointer is to a live local of the right type.
-        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) };
-        if limits.rlim_max <= 300 {
-            println!("skipped: the hard limit of open files is {}", limits.rlim_max);
+        let limits = getrlimit(Resource::Nofile);
+        if let Some(maximum) = limits.maximum.filter(|maximum| *maximum <= 300) {
+            println!("skipped: the hard limit of open files is {maximum}");
             return;
         }
-        set(libc::rlimit { rlim_cur: 300, ..limits });
+        set(Rlimit { current: Some(300), ..limits });
         raise();
         raise();
-        assert_eq!(soft(), limits.rlim_max);
+        assert_eq!(getrlimit(Resource::Nofile).current, limits.maximum);
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -n"]).stdout(Stdio::piped());
         let output = crate::spawn::spawn(&mut command).unwrap().wait_with_output().unwrap();

@@ -1,4 +1,4 @@
-//! What kind of pages an address range has.
+//! The kind of pages in an address range.
 //!
 //! Source: Documentation/admin-guide/mm/pagemap.rst and include/uapi/linux/fs.h
 //! (`PAGEMAP_SCAN`, Linux 6.7).
@@ -46,11 +46,10 @@ const PAGEMAP_SCAN: libc::c_ulong = 3 << 30
     | (b'f' as libc::c_ulong) << 8
     | 16;
 
-/// Whether a range of addresses, which begins and ends with a page, has a part that is a
-/// huge page. `pagemap` is `/proc/PID/pagemap`.
+/// Whether a part of a page-aligned address range is a huge page. `pagemap` is `/proc/PID/pagemap`.
 ///
 /// # Errors
-/// `ENOTTY` before Linux 6.7, `EINVAL` when the range is not aligned.
+/// `ENOTTY` before Linux 6.7, `EINVAL` if the range is not aligned.
 pub fn has_huge_page(pagemap: &File, start: u64, end: u64) -> io::Result<bool> {
     let mut found = [PageRegion::default()];
     let mut argument = ScanArgument {
@@ -64,16 +63,16 @@ pub fn has_huge_page(pagemap: &File, start: u64, end: u64) -> io::Result<bool> {
         return_mask: PAGE_IS_HUGE,
         ..ScanArgument::default()
     };
-    // SAFETY: the argument is a live structure of the stated size whose `vec` has room for the
-    // stated number of regions; the kernel writes to nothing else.
+    // SAFETY: the argument is a live structure of the stated size, and its `vec` has room for the
+    // stated number of regions. The kernel writes nothing else.
     let regions = check(libc::c_long::from(unsafe {
         libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut argument)
     }))?;
     Ok(regions > 0)
 }
 
-/// Number of the page frame that is mapped at a page; `None` where there is none, and for those
-/// who may not know (`CAP_SYS_ADMIN`).
+/// Number of the page frame that is mapped at a page. `None` if there is none, or without
+/// `CAP_SYS_ADMIN`.
 #[must_use]
 pub fn frame(pagemap: &File, page: u64) -> Option<u64> {
     const PRESENT: u64 = 1 << 63;
@@ -104,7 +103,7 @@ mod tests {
         assert!(has_huge_page(&file, start + 1, start + 2).is_err());
         assert_eq!(frame(&file, 0), None);
         match frame(&file, start / 4096) {
-            None => eprintln!("skipped: page frames are shown to CAP_SYS_ADMIN alone"),
+            None => eprintln!("skipped: page frames are shown only with CAP_SYS_ADMIN"),
             first => assert_ne!(first, frame(&file, start / 4096 + 1)),
         }
     }

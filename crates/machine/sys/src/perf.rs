@@ -1,8 +1,8 @@
 //! Counting with `perf_event_open`, one counter at a time.
 //!
-//! Source: perf_event_open(2). Counters are read with the time they were enabled and the
-//! time they really ran, because the kernel shares a few hardware counters among all
-//! events that want one (multiplexing).
+//! Source: perf_event_open(2). Each counter is read with the time for which it was enabled and the
+//! time for which it ran, because the kernel shares a few hardware counters among all events
+//! (multiplexing).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings as abi;
 
-/// What to count: the three numbers that identify an event to the kernel.
+/// An event to count: the three numbers that identify it to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
     /// PMU number: one of the kernel's fixed ones, or the `type` file of a PMU in sysfs.
@@ -26,9 +26,9 @@ impl Event {
     pub const CYCLES: Self = Self::hardware(abi::PERF_COUNT_HW_CPU_CYCLES);
     /// Retired instructions.
     pub const INSTRUCTIONS: Self = Self::hardware(abi::PERF_COUNT_HW_INSTRUCTIONS);
-    /// References to the last cache, as far as the processor defines them.
+    /// References to the last cache, as the processor defines them.
     pub const CACHE_REFERENCES: Self = Self::hardware(abi::PERF_COUNT_HW_CACHE_REFERENCES);
-    /// Misses of the last cache, as far as the processor defines them.
+    /// Misses of the last cache, as the processor defines them.
     pub const CACHE_MISSES: Self = Self::hardware(abi::PERF_COUNT_HW_CACHE_MISSES);
     /// Loads that missed the data TLB.
     pub const DTLB_LOAD_MISSES: Self = Self {
@@ -38,11 +38,11 @@ impl Event {
             | (abi::PERF_COUNT_HW_CACHE_RESULT_MISS as u64) << 16,
         config1: 0,
     };
-    /// Context switches; counted by the kernel itself, no PMU needed.
+    /// Context switches; counted by the kernel, without a PMU.
     pub const CONTEXT_SWITCHES: Self = Self::software(abi::PERF_COUNT_SW_CONTEXT_SWITCHES);
-    /// Moves of a thread to another CPU; counted by the kernel itself.
+    /// Migrations of a thread to another CPU; counted by the kernel, without a PMU.
     pub const CPU_MIGRATIONS: Self = Self::software(abi::PERF_COUNT_SW_CPU_MIGRATIONS);
-    /// Page faults; counted by the kernel itself.
+    /// Page faults; counted by the kernel, without a PMU.
     pub const PAGE_FAULTS: Self = Self::software(abi::PERF_COUNT_SW_PAGE_FAULTS);
 
     const fn hardware(config: abi::perf_hw_id) -> Self {
@@ -53,13 +53,13 @@ impl Event {
         Self { pmu: abi::PERF_TYPE_SOFTWARE, config: config as u64, config1: 0 }
     }
 
-    /// An event of the core PMU by the processor's own numbers.
+    /// An event of the core PMU, by the processor's own numbers.
     #[must_use]
     pub const fn raw(config: u64, config1: u64) -> Self {
         Self { pmu: abi::PERF_TYPE_RAW, config, config1 }
     }
 
-    /// What opens it.
+    /// The attributes with which it is opened.
     pub(crate) fn attributes(self, user_only: bool) -> abi::perf_event_attr {
         let mut attr = abi::perf_event_attr::default();
         attr.type_ = self.pmu;
@@ -78,23 +78,23 @@ impl Event {
     }
 }
 
-/// Whose events are counted.
+/// The threads or CPUs whose events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The program that the calling thread forks next, from its exec on, with all threads
-    /// and processes that it starts. Nothing of the caller itself is counted. Programs that
-    /// the caller forks later may be counted or not: the kernel forgets that the event waits
-    /// for an exec when the first child runs right after its parent on the same CPU and takes
-    /// over the event instead of its copy (`perf_event_context_sched_out`).
+    /// The program that the calling thread forks next, from its exec on, with all threads and
+    /// processes that it starts. Nothing of the caller itself is counted. Programs that the caller
+    /// forks later may or may not be counted: if the first child runs right after its parent on the
+    /// same CPU, the kernel gives it the event itself instead of a copy, and then no longer waits
+    /// for an exec (`perf_event_context_sched_out`).
     NextExec,
-    /// A running thread, and whatever it starts from now on.
+    /// A running thread, and all threads and processes that it starts from now on.
     Thread(i32),
     /// Everything on one CPU.
     Cpu(u32),
 }
 
 impl Scope {
-    /// Has an event follow whom the scope names; the thread id that opens it.
+    /// Sets the attributes of an event for this scope. Returns the thread id for opening it.
     pub(crate) fn apply(self, attr: &mut abi::perf_event_attr) -> i32 {
         match self {
             Self::NextExec => {
@@ -123,8 +123,8 @@ pub(crate) fn open(
         None => -1,
         Some(cpu) => i32::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?,
     };
-    // SAFETY: attr is a fully initialised attribute structure of the stated size that
-    // outlives the call; the group descriptor is open for as long as it is borrowed.
+    // SAFETY: attr is a fully initialised attribute structure of the stated size that outlives the
+    // call. The group descriptor is open while it is borrowed.
     let fd = unsafe {
         perf_event_open_sys::perf_event_open(
             &raw mut attr,
@@ -137,38 +137,38 @@ pub(crate) fn open(
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel just returned this descriptor to us and nobody else has it.
+    // SAFETY: the kernel has just returned this descriptor, which nothing else uses.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A counter; it stops when dropped.
+/// A counter. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Counter {
     file: File,
 }
 
-/// What a counter showed.
+/// A reading of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Events seen while the counter ran.
+    /// Number of events while the counter ran.
     pub value: u64,
-    /// Time it was wanted.
+    /// Time for which it was enabled.
     pub enabled_ns: u64,
-    /// Time it had a hardware counter.
+    /// Time for which it had a hardware counter.
     pub running_ns: u64,
 }
 
 impl Counter {
-    /// Opens a counter; with `group`, on the hardware at the same times as that one, so
-    /// that ratios between the two hold under multiplexing.
+    /// Opens a counter. With `group`, it is on the hardware at the same times as that counter, so
+    /// ratios of the two stay valid under multiplexing.
     ///
-    /// `user_only` leaves out what the kernel does on behalf of the program: all that is
-    /// allowed to unprivileged users where `perf_event_paranoid` is 2.
+    /// `user_only` excludes the kernel's work for the program. An unprivileged user can count
+    /// nothing else if `perf_event_paranoid` is 2.
     ///
     /// # Errors
-    /// `EACCES`/`EPERM` by `perf_event_paranoid`, ownership or seccomp; `ENOENT`,
-    /// `EOPNOTSUPP` or `ENODEV` when this processor or virtual machine has no such event;
-    /// `ESRCH` when the thread is gone; `EMFILE` at the limit of open files.
+    /// `EACCES`/`EPERM` by `perf_event_paranoid`, ownership or seccomp; `ENOENT`, `EOPNOTSUPP` or
+    /// `ENODEV` if this processor or virtual machine has no such event; `ESRCH` if the thread has
+    /// ended; `EMFILE` at the limit of open files.
     pub fn open(
         event: Event,
         scope: Scope,
@@ -190,8 +190,7 @@ impl Counter {
     /// Reads the counter, summed over all threads and processes that inherited it.
     ///
     /// # Errors
-    /// Those of read(2); a short answer (a group that lost its hardware) is
-    /// `UnexpectedEof`.
+    /// Those of read(2); `UnexpectedEof` for a short read (of a group that lost its hardware).
     pub fn read(&self) -> io::Result<Reading> {
         let mut bytes = [0u8; 24];
         (&self.file).read_exact(&mut bytes)?;
@@ -205,12 +204,12 @@ impl Counter {
 }
 
 impl Reading {
-    /// The count extrapolated to the whole time it was wanted; `None` when the counter
+    /// The count extrapolated to the whole time for which it was enabled, or `None` if the counter
     /// never got hardware.
     #[must_use]
     pub fn scaled(self) -> Option<f64> {
         match (self.enabled_ns, self.running_ns) {
-            // Nothing of the target has run yet.
+            // The target has not run yet.
             (0, _) => Some(self.value as f64),
             (_, 0) => None,
             (enabled, running) if enabled <= running => Some(self.value as f64),
@@ -225,7 +224,8 @@ mod tests {
 
     use super::*;
 
-    /// The counter, or why there is none here: an unprivileged user or a seccomp filter.
+    /// Opens the counter. Reports a skipped test for an unprivileged user or under a seccomp
+    /// filter.
     fn software(event: Event, scope: Scope) -> Option<Counter> {
         match Counter::open(event, scope, None, false) {
             Ok(counter) => Some(counter),
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn the_next_exec_is_counted_and_the_caller_is_not() {
         let Some(counter) = software(Event::PAGE_FAULTS, Scope::NextExec) else { return };
-        // Faults of this thread: none may be counted.
+        // Faults of this thread, none of which may be counted.
         let mut pages = crate::mapping::Mapping::anonymous(4096 * 4096).unwrap();
         for byte in pages.as_mut_slice().iter_mut().step_by(4096) {
             *byte = 1;

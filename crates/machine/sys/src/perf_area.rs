@@ -1,5 +1,5 @@
-//! What the kernel shares of a perf event: its ring, and the AUX area behind it, both written
-//! round and round.
+//! The memory that the kernel shares for a perf event: its ring, and the AUX area after it. Both
+//! are circular.
 //!
 //! Source: perf_event_open(2), "MMAP layout".
 
@@ -14,7 +14,7 @@ pub struct PerfArea {
 }
 
 impl PerfArea {
-    /// Maps so many bytes of an event, from an offset on.
+    /// Maps this number of bytes of an event, from an offset on.
     pub fn map(descriptor: i32, bytes: usize, offset: libc::off_t) -> io::Result<Self> {
         // SAFETY: a new mapping at an address the kernel chooses aliases nothing of ours.
         let start = unsafe {
@@ -34,29 +34,29 @@ impl PerfArea {
         Ok(Self { start, bytes })
     }
 
-    /// Its first byte.
+    /// Address of the first byte.
     pub const fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Its length.
+    /// Length in bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What lies in the part that begins at `first` and ends with the area: `length` bytes at
-    /// most from `position` on, a count that goes round.
+    /// Copies at most `length` bytes from `position` of the circular part that begins at `first`
+    /// and ends with the area.
     ///
     /// # Safety
-    /// The kernel writes none of these bytes meanwhile.
+    /// The kernel must not write these bytes meanwhile.
     pub unsafe fn copy(&self, first: usize, position: u64, length: u64) -> Vec<u8> {
         let size = self.bytes.saturating_sub(first);
         let length = usize::try_from(length).unwrap_or(size).min(size);
         let at = usize::try_from(position % size.max(1) as u64).unwrap_or(0);
         let until_end = length.min(size - at);
         let mut bytes = vec![0u8; length];
-        // SAFETY: `first + at + until_end` is at most the end of the area, and so is
-        // `first + length - until_end`; the caller vouches for the kernel.
+        // SAFETY: `first + at + until_end` and `first + length - until_end` are at most the end of
+        // the area; the caller vouches that the kernel does not write there.
         unsafe {
             let data = self.start.as_ptr().add(first);
             std::ptr::copy_nonoverlapping(data.add(at), bytes.as_mut_ptr(), until_end);

@@ -1,8 +1,13 @@
-//! Per-process switches that survive `execve`.
+//! Per-process settings.
 //!
 //! Source: prctl(2), Documentation/admin-guide/mm/transhuge.rst.
 
 use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Signal, child_subreaper, getpid, getppid, set_child_subreaper, set_parent_process_death_signal,
+};
 
 use crate::check;
 
@@ -11,7 +16,7 @@ use crate::check;
 pub enum ThpSwitch {
     /// As the machine is set.
     Enabled,
-    /// Only in memory for which it asks with `MADV_HUGEPAGE`
+    /// Only in memory for which it requests them with `MADV_HUGEPAGE`
     /// (`PR_THP_DISABLE_EXCEPT_ADVISED`, Linux 6.18).
     ExceptAdvised,
     /// Nowhere.
@@ -49,56 +54,45 @@ pub fn thp_switch() -> io::Result<ThpSwitch> {
         |raw| match raw {
             0 => ThpSwitch::Enabled,
             1 => ThpSwitch::Disabled,
-            // Bit 1 is EXCEPT_ADVISED, which is the only flag there is.
+            // Bit 1 is EXCEPT_ADVISED, the only flag.
             _ => ThpSwitch::ExceptAdvised,
         },
     )
 }
 
-/// Makes this process the parent of descendants whose own parent ends, in place of init: programs that
-/// fork twice to become daemons stay below it (`PR_SET_CHILD_SUBREAPER`).
+/// Makes this process, instead of init, the parent of descendants whose parent ends
+/// (`PR_SET_CHILD_SUBREAPER`). Programs that fork twice to become daemons stay its descendants.
 ///
 /// # Errors
 /// Those of a seccomp filter.
 pub fn adopt_orphans() -> io::Result<()> {
-    set_adoption(true)
+    // Any process id switches it on.
+    Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Takes [`adopt_orphans`] back: those adopted so far stay children of this process.
+/// Undoes [`adopt_orphans`]. The processes adopted so far stay children of this process.
 ///
 /// # Errors
 /// Those of a seccomp filter.
 pub fn leave_orphans() -> io::Result<()> {
-    set_adoption(false)
+    Ok(set_child_subreaper(None)?)
 }
 
-fn set_adoption(adopts: bool) -> io::Result<()> {
-    let adopts = libc::c_ulong::from(adopts);
-    // SAFETY: PR_SET_CHILD_SUBREAPER takes an integer; the unused ones must be 0.
-    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, adopts, 0, 0, 0) }))
-        .map(drop)
-}
-
-/// Whether orphans among its descendants become children of this process.
+/// Whether orphaned descendants become children of this process.
 #[must_use]
 pub fn adopts_orphans() -> bool {
-    let mut adopts: libc::c_int = 0;
-    // SAFETY: PR_GET_CHILD_SUBREAPER writes an int through a valid pointer.
-    let status = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut adopts, 0, 0, 0) };
-    status == 0 && adopts != 0
+    child_subreaper().is_ok_and(|adopts| adopts.is_some())
 }
 
-/// Has the caller sent `signal` when the thread ends that started it. `parent` is the process
-/// of that thread.
+/// Lets the kernel send `signal` to the caller when the thread that started it ends. `parent` is
+/// the process of that thread.
 ///
 /// # Errors
-/// `ESRCH` when it has ended already: then nothing would end the caller any more.
+/// `EINVAL` for a real-time signal; `ESRCH` if the thread has already ended, because then no signal would arrive.
 pub fn end_with_parent(parent: u32, signal: i32) -> io::Result<()> {
-    let signal = libc::c_ulong::from(signal.unsigned_abs());
-    // SAFETY: PR_SET_PDEATHSIG takes one integer.
-    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }))?;
-    // SAFETY: getppid takes nothing and cannot fail.
-    if u32::try_from(unsafe { libc::getppid() }) != Ok(parent) {
+    let signal = Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;
+    set_parent_process_death_signal(Some(signal))?;
+    if getppid().map(|pid| pid.as_raw_pid().unsigned_abs()) != Some(parent) {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     Ok(())
@@ -116,7 +110,7 @@ mod tests {
                 Ok(()) => assert_eq!(thp_switch().unwrap(), switch),
                 Err(error) => {
                     assert_eq!(switch, ThpSwitch::ExceptAdvised, "{error}");
-                    println!("skipped: {switch:?} came with Linux 6.18");
+                    println!("skipped: {switch:?} needs Linux 6.18");
                 }
             }
         }

@@ -1,20 +1,20 @@
-//! A hint to the CPU that a cache line will soon be needed.
+//! A hint to the CPU that the program will soon access a cache line.
 //!
-//! Not a system call, but like one a thing that safe Rust cannot say: programs whose time
-//! is cache misses overlap them by asking for many lines before using the first.
+//! This is not a system call, but safe Rust cannot express it either. A program that is bound by
+//! cache misses overlaps them by prefetching many lines before it uses the first.
 
-/// Asks for the line at `address`, which will be written to. Any address will do, mapped
-/// or not: a prefetch never faults. Does nothing on machines other than x86-64 and AArch64.
+/// Prefetches the line at `address` for a write. The address need not be mapped, because a prefetch
+/// never faults. It does nothing on machines other than x86-64 and AArch64.
 #[inline]
 pub fn for_write<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: PREFETCHT0 is part of x86-64 and has no effect but on caches.
+    // SAFETY: PREFETCHT0 is part of x86-64 and affects only caches.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: PRFM has no effect but on caches.
+    // SAFETY: PRFM affects only caches.
     unsafe {
         core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address,
             options(nostack, preserves_flags, readonly));

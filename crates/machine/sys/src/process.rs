@@ -1,33 +1,37 @@
-//! Processes: waiting with resource usage and a time limit, signals that cannot hit a
-//! stranger, and the start time that tells two processes with one number apart.
+//! Processes: waiting with resource usage and a time limit, signals that cannot reach another
+//! process with the same id, and the start time, which distinguishes processes with the same id.
 //!
 //! Source: wait4(2), pidfd_open(2), pidfd_send_signal(2), process_madvise(2), proc_pid_stat(5).
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use crate::check;
 
-/// Resources a process and its waited-for descendants have used.
+/// Resources that a process and the descendants it waited for have used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time in user mode.
     pub user: Duration,
     /// CPU time in the kernel.
     pub system: Duration,
-    /// Largest resident set of any one of them.
+    /// Largest resident set of any of these processes.
     pub peak_rss_bytes: u64,
     /// Page faults served without input/output.
     pub minor_faults: u64,
-    /// Page faults that had to wait for input/output.
+    /// Page faults that waited for input/output.
     pub major_faults: u64,
-    /// Context switches because it waited.
+    /// Context switches because a thread waited.
     pub voluntary_switches: u64,
-    /// Context switches because its time was up or another had priority.
+    /// Context switches because the time slice ended or another thread had priority.
     pub involuntary_switches: u64,
 }
 
@@ -50,16 +54,16 @@ impl From<&libc::rusage> for Usage {
     }
 }
 
-/// Waits for child `pid` to end and takes its status away.
+/// Waits for child `pid` to end and reaps it.
 ///
 /// # Errors
-/// `ECHILD` when it is not a child of this process or was waited for already.
+/// `ECHILD` if it is not a child of this process or has been reaped already.
 pub fn wait(pid: i32) -> io::Result<(ExitStatus, Usage)> {
     wait4(pid, 0).map(|(_, status, usage)| (status, usage))
 }
 
-/// Takes the status of child `pid` away if it has ended; `None` where it has not, or where a
-/// debugger gets it first.
+/// Reaps child `pid` if it has ended. Returns `None` if it has not, or if a debugger reaps it
+/// first.
 ///
 /// # Errors
 /// As [`wait`].
@@ -78,12 +82,13 @@ fn wait4(pid: i32, options: i32) -> io::Result<(i64, ExitStatus, Usage)> {
     Ok((found, ExitStatus::from_raw(status), Usage::from(&raw)))
 }
 
-/// Sends `signal` to every process of a group.
+/// Sends `signal` to every process of a group, also a real-time signal, which rustix does not
+/// support.
 ///
 /// # Errors
-/// `ESRCH` when the group is empty, `EPERM` when none of them may be signalled.
+/// `ESRCH` if the group is empty, `EPERM` if none of its processes may be signalled.
 pub fn signal_group(group: i32, signal: i32) -> io::Result<()> {
-    // Groups 0 and 1 would be this process's own and "everything" (kill(2): -1).
+    // Groups 0 and 1 would mean this process's own group and all processes (kill(2): -1).
     if group <= 1 {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
@@ -91,7 +96,7 @@ pub fn signal_group(group: i32, signal: i32) -> io::Result<()> {
     check(i64::from(unsafe { libc::kill(-group, signal) })).map(drop)
 }
 
-/// A process, whatever its number is given to later.
+/// A handle of a process, which stays valid when its id is reused.
 #[derive(Debug)]
 pub struct PidFd(OwnedFd);
 
@@ -99,34 +104,32 @@ impl PidFd {
     /// Opens a process.
     ///
     /// # Errors
-    /// `ESRCH` when there is none with this number.
+    /// `ESRCH` if there is no process with this id.
     pub fn open(pid: i32) -> io::Result<Self> {
-        // SAFETY: pidfd_open takes two integers.
-        let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-        let fd = i32::try_from(fd).map_err(io::Error::other)?;
-        // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let pid = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+        Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
-    /// Sends a signal (0 asks whether that would be allowed).
+    /// Sends a signal, also a real-time signal, which rustix does not support. Signal 0 only checks
+    /// whether that is allowed.
     ///
     /// # Errors
-    /// `ESRCH` when the process has ended and was waited for, `EPERM` without the right.
+    /// `ESRCH` if the process has ended and was reaped, `EPERM` without permission.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
         let fd = self.0.as_raw_fd();
         let info = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: a null siginfo asks for that of kill(2); the rest are integers.
+        // SAFETY: a null siginfo selects that of kill(2); the rest are integers.
         check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, info, 0) }).map(drop)
     }
 
-    /// Tells the kernel that these pages of the process are cold: they are the first to go when
-    /// memory gets short. A huge page of which a part is cold is split into its base pages
-    /// (`MADV_COLD` in mm/madvise.c), if it is no other process's as well.
+    /// Tells the kernel that these pages of the process are cold, so it reclaims them first when
+    /// memory is short. A huge page with a cold part is split into base pages (`MADV_COLD` in
+    /// mm/madvise.c), unless another process shares it.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_SYS_NICE`, `ENOSYS` before Linux 5.10, `ENOMEM` where nothing is
-    /// mapped, `EINVAL` for locked memory, `ESRCH` when the process has ended. Pages before the
-    /// one that failed are cold.
+    /// `EPERM` without `CAP_SYS_NICE`, `ENOSYS` before Linux 5.10, `ENOMEM` for unmapped addresses,
+    /// `EINVAL` for locked memory, `ESRCH` if the process has ended. Pages before the one that
+    /// failed are marked.
     pub fn cold(&self, pages: &[Range<usize>]) -> io::Result<()> {
         let part = |range: &Range<usize>| libc::iovec {
             iov_base: std::ptr::without_provenance_mut(range.start),
@@ -134,38 +137,29 @@ impl PidFd {
         };
         let parts: Vec<libc::iovec> = pages.iter().map(part).collect();
         let (fd, advice) = (self.0.as_raw_fd(), libc::MADV_COLD);
-        // SAFETY: the array is live and has the stated length. Its addresses are another
-        // process's: nothing is read or written there, whatever they are.
+        // SAFETY: the array is live and has the stated length. Its addresses belong to another
+        // process, and nothing is read or written there.
         check(unsafe {
             libc::syscall(libc::SYS_process_madvise, fd, parts.as_ptr(), parts.len(), advice, 0)
         })
         .map(drop)
     }
 
-    /// Waits until the process has ended, at most `limit`; whether it has.
+    /// Waits until the process has ended, at most for `limit`. Returns whether it has.
     ///
     /// # Errors
-    /// Those of poll(2), `EINTR` excepted.
+    /// Those of poll(2) except `EINTR`.
     pub fn ended_within(&self, limit: Option<Duration>) -> io::Result<bool> {
         let deadline = limit.and_then(|l| Instant::now().checked_add(l));
         loop {
-            let timeout = match deadline {
-                None => -1,
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    // Rounded up, so that the last millisecond is slept and not spun.
-                    i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
-                }
-            };
-            let mut poll =
-                libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one live pollfd.
-            match check(i64::from(unsafe { libc::poll(&raw mut poll, 1, timeout) })) {
-                Ok(0) if deadline.is_some_and(|d| Instant::now() >= d) => return Ok(false),
-                Ok(0) => {}
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            // A limit that is too long for the kernel's type counts as none.
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], timeout.as_ref()) {
+                Ok(0) if left.is_some_and(|left| left.is_zero()) => return Ok(false),
+                Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(true),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+                Err(e) => return Err(e.into()),
             }
         }
     }
@@ -178,11 +172,11 @@ impl AsFd for PidFd {
     }
 }
 
-/// When process `pid` started, in clock ticks since boot: with the number, the identity
-/// of a process.
+/// The start time of process `pid` in clock ticks since boot. Together with the id it identifies a
+/// process.
 ///
 /// # Errors
-/// `NotFound` when there is no such process, or one that has ended and that nobody has waited for.
+/// `NotFound` if there is no such process, or if it has ended and is not reaped yet.
 pub fn start_time(pid: u32) -> io::Result<u64> {
     let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
     let stat = Stat::parse(&stat).ok_or_else(|| {
@@ -195,11 +189,11 @@ pub fn start_time(pid: u32) -> io::Result<u64> {
     Ok(stat.start_time)
 }
 
-/// CPU time that all threads of process `pid` have used, those that ended included; to the
-/// nanosecond, where `/proc/PID/stat` has clock ticks of ten milliseconds.
+/// CPU time that all threads of process `pid` have used, including ended threads. It is exact to
+/// the nanosecond; `/proc/PID/stat` has clock ticks of ten milliseconds.
 ///
 /// # Errors
-/// `ESRCH` when there is no such process.
+/// `ESRCH` if there is no such process.
 pub fn cpu_time(pid: i32) -> io::Result<Duration> {
     let mut clock = 0;
     // SAFETY: the pointer is to a live local of the right type.
@@ -215,7 +209,7 @@ pub fn cpu_time(pid: i32) -> io::Result<Duration> {
     Ok(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
-/// Some of `/proc/PID/stat` (proc_pid_stat(5)).
+/// Some fields of `/proc/PID/stat` (proc_pid_stat(5)).
 struct Stat<'a> {
     state: &'a str,
     threads: u64,
@@ -223,8 +217,8 @@ struct Stat<'a> {
 }
 
 impl<'a> Stat<'a> {
-    /// Fields 3, 20 and 22; counted from the last `)`, because field 2 is the program's name in
-    /// parentheses and may contain anything.
+    /// Parses fields 3, 20 and 22. They are counted from the last `)`, because field 2 is the
+    /// program's name in parentheses, which may contain any bytes.
     fn parse(stat: &'a [u8]) -> Option<Self> {
         let name_end = stat.iter().rposition(|b| *b == b')')?;
         let mut fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_whitespace();
@@ -233,8 +227,8 @@ impl<'a> Stat<'a> {
         Some(Self { state, threads, start_time: fields.nth(1)?.parse().ok()? })
     }
 
-    /// A first thread that has ended is there until the others have, and then until its parent
-    /// has waited for it.
+    /// An ended first thread stays visible until all other threads have ended and the parent has
+    /// waited.
     fn has_ended(&self) -> bool {
         matches!(self.state, "Z" | "X") && self.threads <= 1
     }
@@ -304,7 +298,7 @@ mod tests {
         };
         assert_eq!(parsed("S", 1), Some((4242, false)));
         assert_eq!(parsed("Z", 1), Some((4242, true)));
-        assert_eq!(parsed("Z", 3), Some((4242, false)), "its other threads run");
+        assert_eq!(parsed("Z", 3), Some((4242, false)), "its other threads still run");
         assert!(Stat::parse(b"9 (x").is_none());
         assert_eq!(
             start_time(std::process::id()).unwrap(),
@@ -317,12 +311,13 @@ mod tests {
     fn cpu_time_grows_by_work() {
         let me = i32::try_from(std::process::id()).unwrap();
         let before = cpu_time(me).unwrap();
-        let mut sum = 0u64;
+        let (mut sum, deadline) = (0u64, Instant::now() + Duration::from_secs(60));
         while cpu_time(me).unwrap() < before + Duration::from_millis(5) {
             sum = std::hint::black_box(sum + 1);
+            assert!(Instant::now() < deadline, "CPU time does not grow");
         }
         assert!(sum > 0);
-        // Beyond the largest number that the kernel gives.
+        // Above the largest id that the kernel assigns.
         assert!(cpu_time((1 << 22) + 1).is_err());
     }
 

@@ -1,8 +1,8 @@
-//! Samples of a perf event as they come: one ring buffer for each CPU.
+//! Samples of a perf event while it runs: one ring buffer for each CPU.
 //!
-//! Source: perf_event_open(2), "MMAP layout" and "PERF_RECORD_SAMPLE". An event that its
-//! target's children inherit can only be read through a buffer of one CPU, so every CPU has a
-//! ring, and further events of the same CPU write into it.
+//! Source: perf_event_open(2), "MMAP layout" and "PERF_RECORD_SAMPLE". An event that the target's
+//! children inherit can only be read through a buffer of one CPU. So every CPU has a ring, into
+//! which further events of that CPU write.
 
 use std::io;
 use std::ptr::NonNull;
@@ -14,55 +14,55 @@ use crate::aux_area::AuxArea;
 use crate::perf_area::PerfArea;
 use crate::sampling::SampledEvent;
 
-/// Pages of samples in a ring; a power of two. With the one before it this stays within what
-/// `perf_event_mlock_kb` grants every user.
+/// Number of data pages in a ring: a power of two. Together with the header page it stays within
+/// the limit of `perf_event_mlock_kb` for unprivileged users.
 const DATA_PAGES: usize = 64;
 
-/// What a PMU tells of the data of an access.
+/// A PMU's report about the data of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// What the access took, in the PMU's unit: cycles of the core.
+    /// The latency of the access in the PMU's unit: cycles of the core.
     pub weight: u64,
     /// `union perf_mem_data_src`.
     pub source: u64,
 }
 
-/// What a ring holds.
+/// A record of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// An event.
+    /// A sampled event.
     Sample {
         /// Process.
         pid: i32,
         /// Thread.
         tid: i32,
-        /// On the clock of perf.
+        /// Time on perf's clock.
         time_ns: u64,
         /// Data address.
         address: u64,
         /// CPU.
         cpu: u32,
-        /// Where the data came from, and what that took.
+        /// Source of the data, and the latency.
         data: Option<Data>,
     },
     /// New data in the AUX area.
     Aux {
-        /// Process whose they are.
+        /// Process to which they belong.
         pid: i32,
         /// Thread.
         tid: i32,
-        /// On the clock of perf.
+        /// Time on perf's clock.
         time_ns: u64,
         /// CPU.
         cpu: u32,
         /// The data.
         bytes: Vec<u8>,
-        /// Whether some found no room.
+        /// Whether some data were lost because there was no room.
         truncated: bool,
     },
-    /// So many samples found no room.
+    /// This number of samples was lost because there was no room.
     Lost(u64),
-    /// There were too many events: the kernel left some out.
+    /// The kernel dropped events because there were too many.
     Throttled,
 }
 
@@ -70,31 +70,30 @@ pub enum Record {
 #[derive(Debug)]
 pub struct Ring {
     event: SampledEvent,
-    /// Goes before the ring whose header it uses.
+    /// Dropped before the ring whose header it uses.
     aux: Option<AuxArea>,
     area: PerfArea,
     page: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, and the kernel does not care which thread
-// reads it.
+// SAFETY: only this value owns the mapping, and any thread may read it.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// The ring that an event, and others of its CPU, writes into.
+    /// Opens the ring into which an event and further events of its CPU write.
     ///
     /// # Errors
-    /// `EPERM` beyond the memory that `perf_event_mlock_kb` grants, `ENOMEM`.
+    /// `EPERM` above the limit of `perf_event_mlock_kb`, `ENOMEM`.
     pub fn of(event: SampledEvent) -> io::Result<Self> {
         let page = crate::page_size();
         let area = PerfArea::map(event.raw(), (1 + DATA_PAGES) * page, 0)?;
         Ok(Self { event, aux: None, area, page })
     }
 
-    /// As [`Ring::of`], for a PMU that writes into an AUX area (Arm's SPE).
+    /// As [`Ring::of`], for a PMU that writes into an AUX area (Arm SPE).
     ///
     /// # Errors
-    /// As there.
+    /// As [`Ring::of`].
     pub fn with_aux(event: SampledEvent) -> io::Result<Self> {
         let mut ring = Self::of(event)?;
         let bytes = ring.area.bytes() as u64;
@@ -106,27 +105,27 @@ impl Ring {
         self.area.start().cast()
     }
 
-    /// Has the samples of another event of the same CPU written into this ring.
+    /// Redirects the samples of another event of the same CPU into this ring.
     ///
     /// # Errors
-    /// `EINVAL` when that is another CPU's.
+    /// `EINVAL` for an event of another CPU.
     pub fn add(&self, event: &SampledEvent) -> io::Result<()> {
-        // SAFETY: two open descriptors of perf events; the call changes nothing of ours.
+        // SAFETY: both are open descriptors of perf events; the call changes no memory of ours.
         let result = unsafe { ioctls::SET_OUTPUT(event.raw(), self.event.raw()) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The event whose ring it is.
+    /// The event that owns the ring.
     #[must_use]
     pub const fn event(&self) -> &SampledEvent {
         &self.event
     }
 
-    /// Takes what has come since the last time.
+    /// Takes the records that have arrived since the last call.
     pub fn take_records(&mut self) -> Vec<Record> {
         let header = self.header().as_ptr();
-        // SAFETY: both fields are aligned words of the mapped header; the kernel writes the
-        // head while we read it, which is what atomics are for.
+        // SAFETY: both fields are aligned words of the mapped header. The kernel writes the head
+        // concurrently, so the access is atomic.
         let (head, tail) = unsafe {
             (
                 AtomicU64::from_ptr(&raw mut (*header).data_head),
@@ -134,8 +133,8 @@ impl Ring {
             )
         };
         let (from, until) = (tail.load(Ordering::Relaxed), head.load(Ordering::Acquire));
-        // SAFETY: the data begin one page after the header; the kernel writes none of those
-        // between tail and head.
+        // SAFETY: the data begin one page after the header. The kernel does not write between tail
+        // and head.
         let bytes = unsafe { self.area.copy(self.page, from, until.wrapping_sub(from)) };
         tail.store(until, Ordering::Release);
         let mut records = Vec::new();
@@ -153,7 +152,7 @@ impl Ring {
     }
 }
 
-/// A record as it lies in a ring.
+/// A record in the format of a ring.
 #[derive(Clone, Copy)]
 struct Raw<'a> {
     kind: u32,
@@ -161,7 +160,7 @@ struct Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// Records one after another; what is cut off is left out.
+    /// Iterates over records. An incomplete record at the end is ignored.
     fn all(mut bytes: &'a [u8]) -> impl Iterator<Item = Self> {
         std::iter::from_fn(move || {
             let header = bytes.first_chunk::<8>()?;
@@ -181,7 +180,7 @@ impl<'a> Raw<'a> {
         Some(u32::from_ne_bytes(*self.body.get(at * 4..)?.first_chunk::<4>()?))
     }
 
-    /// What it says; `None` for what is not looked at.
+    /// Parses the record. Returns `None` for a kind that is not used.
     fn record(self) -> Option<Record> {
         Some(match self.kind {
             abi::PERF_RECORD_SAMPLE => Record::Sample {
@@ -202,7 +201,8 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// Offset and length of the data in the AUX area, and whether some found no room.
+    /// Offset and length of the data in the AUX area, and whether some data were lost because there
+    /// was no room.
     fn aux(self) -> Option<(u64, u64, bool)> {
         if self.kind != abi::PERF_RECORD_AUX {
             return None;
@@ -211,8 +211,8 @@ impl<'a> Raw<'a> {
         Some((self.word(0)?, self.word(1)?, truncated))
     }
 
-    /// The record about data in the AUX area. It ends with thread, time and CPU
-    /// (`sample_id_all`): the PMU stops when the thread does, so all of it is that thread's.
+    /// The record about data in the AUX area. It ends with thread, time and CPU (`sample_id_all`).
+    /// The PMU stops when the thread stops running, so all data belong to that thread.
     fn aux_record(self, bytes: Vec<u8>, truncated: bool) -> Option<Record> {
         Some(Record::Aux {
             pid: self.half(6)?.cast_signed(),
@@ -265,7 +265,7 @@ mod tests {
             matches!(record, Record::Sample { address, cpu: on, .. }
                 if range.contains(address) && *on == cpu)
         });
-        // Both events see every fault.
+        // Both events record every fault.
         assert_eq!(ours.count(), 128, "{records:?}");
         assert!(ring.take_records().len() < 64, "taken twice");
         crate::affinity::set(0, &before).unwrap();

@@ -1,9 +1,9 @@
-//! Sampled events: every so many events the kernel notes what it was that happened.
+//! Sampled events: the kernel records every n-th event.
 //!
-//! Source: perf_event_open(2). Page faults are sampled by the kernel itself. Three kinds of
-//! hardware tag an instruction or a load and report its data address: AMD's Instruction Based
-//! Sampling (PMU `ibs_op`), Intel's PEBS with a load latency event, Arm's Statistical
-//! Profiling Extension (`arm_spe_0`).
+//! Source: perf_event_open(2). The kernel samples page faults itself. Three kinds of hardware tag
+//! an instruction or a load and report its data address: AMD's Instruction Based Sampling (PMU
+//! `ibs_op`), Intel's PEBS with a load latency event, and Arm's Statistical Profiling Extension
+//! (`arm_spe_0`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -12,21 +12,21 @@ use perf_event_open_sys::{bindings as abi, ioctls};
 
 use crate::perf::{self, Event, Scope};
 
-/// What is sampled, and how.
+/// The event to sample, and the settings for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     /// The event.
     pub event: Event,
-    /// Events for each sample.
+    /// Number of events for each sample.
     pub period: u64,
-    /// How exactly a sample must belong to its instruction: 0 for the kernel's events and for
-    /// PMUs that are precise by construction (`ibs_op`, `arm_spe_0`), 2 for PEBS.
+    /// How precisely a sample must be attributed to its instruction: 0 for the kernel's events and
+    /// for PMUs that are precise by design (`ibs_op`, `arm_spe_0`), 2 for PEBS.
     pub precise: u8,
-    /// Whether a sample tells where its data came from, and what that took.
+    /// Whether a sample reports the source of its data and the latency.
     pub data: bool,
-    /// Leaves out what the kernel does.
+    /// Excludes the kernel's work.
     pub user_only: bool,
-    /// An event that has to count beside it (`mem-loads-aux`, Intel from Sapphire Rapids on).
+    /// An event that must be counted beside it (`mem-loads-aux`, Intel from Sapphire Rapids on).
     pub leader: Option<Event>,
 }
 
@@ -42,7 +42,7 @@ impl Sampling {
     };
 }
 
-/// A sampled event of one target on one CPU. It ends when dropped.
+/// A sampled event of one target on one CPU. It ends when it is dropped.
 #[derive(Debug)]
 pub struct SampledEvent {
     descriptor: OwnedFd,
@@ -51,15 +51,15 @@ pub struct SampledEvent {
 }
 
 impl SampledEvent {
-    /// Opens an event that gives samples with address, thread, CPU and time. Where the scope
-    /// is a CPU `cpu` is that one.
+    /// Opens an event whose samples have address, thread, CPU and time. If the scope is a CPU,
+    /// `cpu` is the same one.
     ///
     /// # Errors
-    /// `EACCES`/`EPERM` by `perf_event_paranoid`, ownership or seccomp; `ENOENT`,
-    /// `EOPNOTSUPP` or `ENODEV` when the processor or virtual machine lacks it; `EINVAL` when
-    /// the PMU refuses to leave out the kernel, as IBS before 6.15 does, or to follow a thread,
-    /// as IBS before 6.2 does; `ENODATA` when the event wants an auxiliary one beside it;
-    /// `ESRCH` when the thread is gone; `EMFILE` at the limit of open files.
+    /// `EACCES`/`EPERM` by `perf_event_paranoid`, ownership or seccomp; `ENOENT`, `EOPNOTSUPP` or
+    /// `ENODEV` if the processor or virtual machine lacks it; `EINVAL` if the PMU cannot exclude
+    /// the kernel (IBS before Linux 6.15) or cannot follow a thread (IBS before Linux 6.2);
+    /// `ENODATA` if the event needs an auxiliary one beside it; `ESRCH` if the thread has ended;
+    /// `EMFILE` at the limit of open files.
     pub fn open(sampling: &Sampling, scope: Scope, cpu: u32) -> io::Result<Self> {
         let leader = match sampling.leader {
             Some(event) => {
@@ -81,7 +81,7 @@ impl SampledEvent {
             attr.sample_type |= u64::from(abi::PERF_SAMPLE_WEIGHT | abi::PERF_SAMPLE_DATA_SRC);
         }
         attr.set_precise_ip(u64::from(sampling.precise));
-        // Records of an AUX area, too, tell whose they are.
+        // Records of an AUX area have thread, time and CPU too.
         attr.set_sample_id_all(1);
         let tid = scope.apply(&mut attr);
         let group = leader.as_ref().map(AsFd::as_fd);
@@ -89,17 +89,17 @@ impl SampledEvent {
         Ok(Self { descriptor, _leader: leader })
     }
 
-    /// Ends sampling for now, in all threads that inherited the event.
+    /// Pauses sampling in all threads that inherited the event.
     ///
     /// # Errors
     /// Those of ioctl(2).
     pub fn pause(&self) -> io::Result<()> {
-        // SAFETY: an open descriptor of a perf event; the call changes nothing of ours.
+        // SAFETY: an open descriptor of a perf event; the call changes no memory of ours.
         let result = unsafe { ioctls::DISABLE(self.raw(), 0) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Goes on after [`SampledEvent::pause`].
+    /// Continues after [`SampledEvent::pause`].
     ///
     /// # Errors
     /// Those of ioctl(2).

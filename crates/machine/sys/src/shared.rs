@@ -1,7 +1,7 @@
-//! A file mapped to be shared with whoever else maps it, as 64-bit words.
+//! A file that is mapped shared, as 64-bit words.
 //!
-//! Words are atomic because others write them at any time: a lab's PMU is mapped by the
-//! emulator and, through `/sys/bus/pci`, by programs in the guest.
+//! The words are atomic because other processes write them at any time: the emulator maps a lab's
+//! PMU, and programs in the guest map it through `/sys/bus/pci`.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ pub struct SharedWords {
     words: usize,
 }
 
-// SAFETY: the memory is only reached through atomics, which any thread may use.
+// SAFETY: the memory is only accessed through atomics, which any thread may use.
 unsafe impl Send for SharedWords {}
 // SAFETY: as above.
 unsafe impl Sync for SharedWords {}
@@ -25,8 +25,8 @@ impl SharedWords {
     /// Maps as many whole words as the file holds, for reading and writing.
     ///
     /// # Errors
-    /// What open files refuse to mmap(2): `EACCES` for one not open for writing, `ENODEV`
-    /// for one that cannot be mapped; `EINVAL` for an empty one.
+    /// Those of mmap(2): `EACCES` for a file that is not open for writing, `ENODEV` for one that
+    /// cannot be mapped, `EINVAL` for an empty one.
     pub fn map(file: &File) -> io::Result<Self> {
         let words = usize::try_from(file.metadata()?.len()).unwrap_or(0) / size_of::<u64>();
         // SAFETY: a new mapping at an address the kernel chooses aliases nothing of ours.
@@ -49,18 +49,18 @@ impl SharedWords {
     }
 }
 
-/// Wakes all, in any process, who sleep by futex(2) on the low half of a shared word.
+/// Wakes all threads, in any process, that wait with futex(2) on the low half of a shared word.
 pub fn wake_all(word: &AtomicU64) {
     let low = std::ptr::from_ref(word).cast::<u32>();
-    // SAFETY: the kernel looks up the address and reads nothing there. Nobody to be woken is no
-    // error.
+    // SAFETY: the kernel looks up the address and reads nothing there. It is no error if no thread
+    // waits.
     unsafe { libc::syscall(libc::SYS_futex, low, libc::FUTEX_WAKE, i32::MAX) };
 }
 
 impl AsRef<[AtomicU64]> for SharedWords {
     fn as_ref(&self) -> &[AtomicU64] {
-        // SAFETY: mapped and page aligned while `self` lives; any bit pattern is an
-        // AtomicU64, and all others write through shared memory too.
+        // SAFETY: mapped and page aligned while `self` lives; any bit pattern is an AtomicU64, and
+        // other processes write through shared memory too.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 }

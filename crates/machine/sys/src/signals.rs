@@ -1,10 +1,13 @@
-//! Signals received as data, so that a supervisor passes them on instead of dying of them.
+//! Signals that are received as data, with which a supervisor can pass them on instead of being
+//! ended by them.
 //!
-//! Source: signalfd(2), sigprocmask(2). What is blocked stays blocked over fork and exec,
-//! so [`crate::spawn::spawn`] unblocks everything in the new process.
+//! Source: signalfd(2), sigprocmask(2). Signals stay blocked over fork and exec, so
+//! [`crate::spawn::spawn`] unblocks all of them in the new process.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::process::{Signal, getpid, kill_process};
 
 use crate::check;
 
@@ -13,16 +16,16 @@ use crate::check;
 pub struct Arrived {
     /// Its number.
     pub signal: i32,
-    /// Whether the kernel sent it (the terminal's Ctrl-C), as opposed to a process. The
-    /// terminal sends to the whole foreground group, a process usually to one process.
+    /// Whether the kernel sent it (for instance Ctrl-C in the terminal) and not a process. The
+    /// terminal sends signals to the whole foreground group, a process usually to one process.
     pub from_kernel: bool,
-    /// Whether this process sent it to itself, as a write to a closed pipe does.
+    /// Whether this process caused it, for instance by a write to a closed pipe.
     pub from_self: bool,
 }
 
-/// Every signal of this kernel that a process can receive as data: all but `SIGKILL` and
-/// `SIGSTOP`, which cannot be caught, and those between `SIGSYS` and `SIGRTMIN`, which the C
-/// library keeps for itself (signal(7)).
+/// All signals of this kernel that a process can receive as data: all but `SIGKILL` and `SIGSTOP`,
+/// which cannot be caught, and those between `SIGSYS` and `SIGRTMIN`, which the C library reserves
+/// (signal(7)).
 #[must_use]
 pub fn catchable() -> Vec<i32> {
     (1..=libc::SIGSYS)
@@ -31,8 +34,7 @@ pub fn catchable() -> Vec<i32> {
         .collect()
 }
 
-/// Receives signals instead of letting them act; while it lives they are blocked in the
-/// thread that opened it.
+/// Receives signals as data. While it lives, they are blocked in the thread that opened it.
 #[derive(Debug)]
 pub struct SignalFd {
     fd: OwnedFd,
@@ -40,14 +42,15 @@ pub struct SignalFd {
 }
 
 impl SignalFd {
-    /// Blocks and receives `signals`, except those this process ignores: a program under
-    /// nohup must not get SIGHUP back. `SIGPIPE` is received all the same: it is Rust's runtime
-    /// that ignores it, and a write to a closed pipe goes on to fail with `EPIPE`.
+    /// Blocks and receives `signals`, except those that this process ignores: a program under nohup
+    /// must not receive SIGHUP again. `SIGPIPE` is received nevertheless, because it is Rust's
+    /// runtime that ignores it. A write to a closed pipe still fails with `EPIPE`.
     ///
-    /// Threads that exist already keep receiving; open it before the first is started.
+    /// Threads that exist already still get the signals, so open it before the first thread is
+    /// started.
     ///
     /// # Errors
-    /// `EINVAL` for something that is no signal, `EMFILE` without descriptors left.
+    /// `EINVAL` for an invalid signal number, `EMFILE` without free descriptors.
     pub fn open(signals: &[i32]) -> io::Result<Self> {
         let mut set = empty();
         for &signal in signals {
@@ -55,7 +58,7 @@ impl SignalFd {
                 receive_broken_pipes()?;
             }
             if !is_ignored(signal)? {
-                // SAFETY: set is initialised; an invalid number is refused.
+                // SAFETY: the set is initialised; an invalid number is refused.
                 check(i64::from(unsafe { libc::sigaddset(&raw mut set, signal) }))?;
             }
         }
@@ -67,14 +70,14 @@ impl SignalFd {
             return Err(io::Error::from_raw_os_error(status));
         }
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        // SAFETY: -1 asks for a new descriptor; the set is read only.
+        // SAFETY: -1 requests a new descriptor; the set is only read.
         let fd = check(i64::from(unsafe { libc::signalfd(-1, &raw const set, flags) }))?;
         let fd = i32::try_from(fd).map_err(io::Error::other)?;
-        // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, which nothing else uses.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before })
     }
 
-    /// The next signal, or `None` when none is waiting.
+    /// The next signal, or `None` if none is pending.
     ///
     /// # Errors
     /// Those of read(2).
@@ -107,17 +110,17 @@ impl AsFd for SignalFd {
 
 impl Drop for SignalFd {
     fn drop(&mut self) {
-        // SAFETY: before is the mask the kernel gave us; restoring it cannot fail.
+        // SAFETY: `before` is a mask from the kernel; restoring it cannot fail.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
         }
     }
 }
 
-/// Blocks nothing in the calling thread any more; safe between fork and exec.
+/// Unblocks all signals in the calling thread. Safe between fork and exec.
 pub(crate) fn unblock_all() -> io::Result<()> {
     let none = empty();
-    // SAFETY: the set is live and initialised, and the old one is not asked for.
+    // SAFETY: the set is live and initialised, and the old one is not requested.
     match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) }
     {
         0 => Ok(()),
@@ -125,19 +128,19 @@ pub(crate) fn unblock_all() -> io::Result<()> {
     }
 }
 
-/// Gives every signal its default effect in the calling process and unblocks it; safe between
-/// fork and exec.
+/// Gives every signal its default effect in the calling process and unblocks it. Safe between fork
+/// and exec.
 pub(crate) fn reset_all() -> io::Result<()> {
     for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: the default is an action like any other; those that have no other
-        // (SIGKILL, SIGSTOP, the C library's own) are refused, which changes nothing.
+        // SAFETY: the default action is always valid. Signals whose action is fixed (SIGKILL,
+        // SIGSTOP, those of the C library) are refused, which changes nothing.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     unblock_all()
 }
 
-/// Replaces the runtime's `SIG_IGN` for `SIGPIPE`, with which the signal would never arrive, by
-/// a handler that does nothing.
+/// Replaces the runtime's `SIG_IGN` for `SIGPIPE`, which would discard the signal, by a handler
+/// that does nothing.
 fn receive_broken_pipes() -> io::Result<()> {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: a zeroed sigaction is a valid value.
@@ -151,13 +154,12 @@ fn receive_broken_pipes() -> io::Result<()> {
     .map(drop)
 }
 
-/// Stops this process until it gets SIGCONT.
+/// Stops this process until it receives SIGCONT.
 ///
 /// # Errors
 /// Those of kill(2).
 pub fn stop_self() -> io::Result<()> {
-    // SAFETY: both calls take and give integers.
-    check(i64::from(unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) })).map(drop)
+    Ok(kill_process(getpid(), Signal::STOP)?)
 }
 
 fn empty() -> libc::sigset_t {
@@ -172,7 +174,7 @@ fn empty() -> libc::sigset_t {
 fn is_ignored(signal: i32) -> io::Result<bool> {
     // SAFETY: a zeroed sigaction is a valid value; the kernel overwrites it.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a null new action only asks for the present one.
+    // SAFETY: a null new action only reads the present one.
     check(i64::from(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) }))?;
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
@@ -183,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_signal_becomes_data() {
-        // The mask belongs to the thread and the test harness gives each test a thread;
-        // the signal is sent to this thread, where it is blocked.
+        // The mask belongs to a thread, and each test has its own thread. The signal is sent to
+        // this thread, where it is blocked.
         let fd = SignalFd::open(&[libc::SIGUSR1]).unwrap();
         assert_eq!(fd.next().unwrap(), None);
         // SAFETY: pthread_kill to the calling thread.
@@ -195,7 +197,8 @@ mod tests {
 
     #[test]
     fn every_signal_of_the_kernel_can_be_received() {
-        // signal(7): 31 standard signals, and the real-time signals that the C library leaves.
+        // signal(7): 31 standard signals, and the real-time signals that the C library does not
+        // reserve.
         let all = catchable();
         assert_eq!(all.len(), 29 + (libc::SIGRTMAX() - libc::SIGRTMIN() + 1) as usize);
         assert!(

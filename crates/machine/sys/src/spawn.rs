@@ -1,12 +1,11 @@
-//! What a child sets for itself between fork and exec: process group, CPUs, memory
-//! policy, huge pages. It can also note its own identity in a file, so that whoever reads the
-//! file knows of it even when the parent was killed right after the fork.
+//! Settings that a child makes between fork and exec: process group, CPUs, memory policy, huge
+//! pages. It can also write its own identity into a file, in which others find it even if the
+//! parent is killed right after the fork.
 //!
-//! Source: set_mempolicy(2), sched_setaffinity(2), prctl(2), setpgid(2). All of them
-//! survive `execve`, which is how an unmodified program gets them. The code between fork
-//! and exec makes system calls on memory prepared before the fork and nothing else: it
-//! neither allocates nor locks, because another thread of the parent may have held a
-//! lock at the moment of the fork.
+//! Source: set_mempolicy(2), sched_setaffinity(2), prctl(2), setpgid(2). All of them survive
+//! `execve`, so an unmodified program gets them. The code between fork and exec only makes system
+//! calls on memory that was prepared before the fork. It neither allocates nor locks, because
+//! another thread of the parent may have held a lock during the fork.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,24 +13,26 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::process::{Resource, getrlimit, setpgid, setsid};
 use thiserror::Error;
 
 use crate::mempolicy::{self, Mode};
 use crate::prctl::ThpSwitch;
 use crate::{affinity, check, open_files, prctl, signals};
 
-/// What the child does to itself. The default is nothing.
+/// The settings that the child makes. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// Leads a process group of its own, so that all of its descendants can be signalled.
+    /// Makes it the leader of a new process group, through which all of its descendants can be
+    /// signalled.
     pub new_group: bool,
-    /// CPUs it may run on, as mask words.
+    /// CPUs on which it may run, as mask words.
     pub cpus: Option<Vec<u64>>,
     /// Memory policy: mode, `mempolicy::F_*` flags, nodes as mask words.
     pub memory: Option<(Mode, i32, Vec<u64>)>,
-    /// Takes transparent huge pages away, or gives them back.
+    /// Disables or enables transparent huge pages.
     pub thp: Option<ThpSwitch>,
-    /// Gets this signal when the thread that started it ends.
+    /// Signal that it gets when the thread that started it ends.
     pub end_with_parent: Option<i32>,
 }
 
@@ -69,10 +70,10 @@ impl Step {
 /// Why a program did not start.
 #[derive(Debug, Error)]
 pub enum SpawnError {
-    /// A step failed in the child, before the program.
+    /// A step failed in the child, before the program started.
     #[error("{} failed in the new process", step.call())]
     Step {
-        /// Which.
+        /// The step.
         step: Step,
         /// Its errno.
         source: io::Error,
@@ -82,8 +83,8 @@ pub enum SpawnError {
     Exec(io::Error),
 }
 
-/// Errnos are below 4096 (`MAX_ERRNO`); the number of a step is carried above them,
-/// because the channel from the child carries one integer.
+/// Errnos are below 4096 (`MAX_ERRNO`). The number of the step is stored in the bits above, because
+/// the child can report only one integer.
 const STEP_SHIFT: u32 = 12;
 
 impl From<io::Error> for SpawnError {
@@ -101,14 +102,14 @@ impl From<io::Error> for SpawnError {
 }
 
 impl Steps {
-    /// Does the steps in the calling thread, in the order of [`Step::ALL`].
+    /// Carries out the steps in the calling thread, in the order of [`Step::ALL`].
     fn apply(&self, parent: u32, note: Option<BorrowedFd<'_>>) -> io::Result<()> {
         if self.new_group {
-            // SAFETY: setpgid takes two integers.
-            tagged(Step::Group, check(i64::from(unsafe { libc::setpgid(0, 0) })).map(drop))?;
+            tagged(Step::Group, setpgid(None, None).map_err(io::Error::from))?;
         }
         if let Some(note) = note {
-            // Before the parent is looked for: a child that has a parent then has made its note.
+            // Before the check of the parent, so a child that passes the check has written its
+            // note.
             note_self(note);
         }
         if let Some(cpus) = &self.cpus {
@@ -126,29 +127,29 @@ impl Steps {
         Ok(())
     }
 
-    /// Makes `command` do the steps before the program starts.
+    /// Makes `command` carry out the steps before the program starts.
     pub fn install(&self, command: &mut Command) {
         self.install_with_note(command, None);
     }
 
-    /// The same, and has the new process write its `/proc/self/stat` into the file `note`, after it
-    /// has joined its group and before it looks for its parent. Where that fails the program
-    /// starts without a note.
+    /// As [`Steps::install`]. The new process also writes its `/proc/self/stat` into the file
+    /// `note`, after it has joined its group and before it checks its parent. If that fails, the
+    /// program starts without a note.
     pub fn install_with_note(&self, command: &mut Command, note: Option<OwnedFd>) {
         if *self == Self::default() && note.is_none() {
             return;
         }
         let steps = self.clone();
         let parent = std::process::id();
-        // SAFETY: between fork and exec the closure makes system calls on memory that was
-        // allocated before the fork; building an io::Error from a number allocates nothing.
+        // SAFETY: between fork and exec the closure makes system calls on memory that was allocated
+        // before the fork. Creating an io::Error from a number allocates nothing.
         unsafe { command.pre_exec(move || steps.apply(parent, note.as_ref().map(AsFd::as_fd))) };
     }
 }
 
-/// Writes `/proc/self/stat` of the calling process into a file, by system calls alone.
+/// Writes `/proc/self/stat` of the calling process into a file, using only system calls.
 fn note_self(note: BorrowedFd<'_>) {
-    // Longer than the file gets: 52 fields, the longest of 20 digits.
+    // Longer than the file: 52 fields of at most 20 digits.
     let mut stat = [0_u8; 2048];
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the path is a C string.
@@ -158,7 +159,7 @@ fn note_self(note: BorrowedFd<'_>) {
     }
     // SAFETY: the buffer is live and has the stated length.
     let length = unsafe { libc::read(file, stat.as_mut_ptr().cast(), stat.len()) };
-    // SAFETY: the descriptor was opened above, and nobody else knows it.
+    // SAFETY: the descriptor was opened above, and nothing else uses it.
     unsafe { libc::close(file) };
     if let Ok(length) = usize::try_from(length) {
         // SAFETY: that many bytes of the buffer were read above.
@@ -173,9 +174,9 @@ fn tagged(step: Step, result: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// Starts a command, naming the step that failed. The program gets no blocked signals:
-/// this process may have blocked some to receive them. It gets the limit of open files that
-/// this process began with.
+/// Starts a command, and names the step if one fails. The program starts with no blocked signals
+/// (this process may have blocked some to receive them) and with the limit of open files with which
+/// this process began.
 ///
 /// # Errors
 /// [`SpawnError`]; nothing is left running.
@@ -189,13 +190,14 @@ pub fn spawn(command: &mut Command) -> Result<Child, SpawnError> {
     command.spawn().map_err(SpawnError::from)
 }
 
-/// Held while a program is detached: the switch of [`prctl::adopt_orphans`] is this process's.
+/// Locked while a program is detached, because the setting of [`prctl::adopt_orphans`] applies to
+/// the whole process.
 static DETACHING: Mutex<()> = Mutex::new(());
 
-/// Starts a command that is not a child of this process, also where this one [adopts
-/// orphans](prctl::adopt_orphans), and whose end nobody has to wait for: it is in a session of its
-/// own, has every signal at its default, and has of this process's open files only its three
-/// standard streams. Other orphans are not adopted while it starts.
+/// Starts a command that is not a child of this process, even if this process [adopts
+/// orphans](prctl::adopt_orphans), so nothing has to wait for it. It has its own session, every
+/// signal at its default, and none of this process's open files except the three standard streams.
+/// Other orphans are not adopted while it starts.
 ///
 /// # Errors
 /// Those of fork, setsid and execve; nothing is left running.
@@ -207,8 +209,8 @@ pub fn detached(command: &mut Command) -> io::Result<()> {
     if adopts {
         prctl::leave_orphans()?;
     }
-    // The process between the two ends at once; what fails in the second is told by the pipe
-    // over which the first would.
+    // The intermediate process ends at once. An error of the second process is reported through the
+    // pipe of the first.
     let started = command.spawn().and_then(|mut between| between.wait());
     if adopts {
         prctl::adopt_orphans()?;
@@ -219,18 +221,17 @@ pub fn detached(command: &mut Command) -> io::Result<()> {
 fn detach() -> io::Result<()> {
     signals::reset_all()?;
     close_at_exec()?;
-    // SAFETY: setsid takes nothing.
-    check(i64::from(unsafe { libc::setsid() }))?;
-    // SAFETY: the new process makes system calls until it is another program.
+    setsid()?;
+    // SAFETY: the new process only makes system calls until it executes another program.
     match check(i64::from(unsafe { libc::fork() }))? {
         0 => Ok(()),
-        // SAFETY: _exit runs nothing of this program.
+        // SAFETY: _exit runs no code of this program.
         _ => unsafe { libc::_exit(0) },
     }
 }
 
-/// Closes every file but the standard streams when another program is executed, those too that
-/// this process was started with.
+/// Marks every file except the standard streams to be closed at exec, including those that this
+/// process inherited.
 fn close_at_exec() -> io::Result<()> {
     const FIRST: libc::c_uint = 3;
     // SAFETY: close_range takes three integers.
@@ -240,20 +241,18 @@ fn close_at_exec() -> io::Result<()> {
     if closed.is_ok() {
         return Ok(());
     }
-    // Before Linux 5.11: one after the other, as far as there can be any.
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is live.
-    check(i64::from(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }))?;
-    let end = i32::try_from(limit.rlim_cur).unwrap_or(i32::MAX).min(1 << 16);
+    // Before Linux 5.11: one by one, up to the limit.
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let end = i32::try_from(limit).unwrap_or(i32::MAX).min(1 << 16);
     for fd in FIRST.cast_signed()..end {
-        // SAFETY: fcntl takes integers; a number that is not open is refused.
+        // SAFETY: fcntl takes integers; a descriptor that is not open is refused.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     Ok(())
 }
 
-/// Replaces this process by the command; returns only when that failed, and then the
-/// steps before the failed one have been done to this process.
+/// Replaces this process by the command. It returns only if that fails; the steps before the failed
+/// one have then changed this process.
 pub fn exec(command: &mut Command) -> SpawnError {
     open_files::put_back();
     command.exec().into()
@@ -290,7 +289,7 @@ mod tests {
         assert!(status.contains("THP_enabled:\t0"), "{status}");
         let stat = output(&steps, "cat", &["/proc/self/stat"]);
         let fields: Vec<&str> = stat.split(' ').collect();
-        assert_eq!(fields[0], fields[4], "process group is not its own");
+        assert_eq!(fields[0], fields[4], "it does not lead its process group");
     }
 
     #[test]
@@ -311,14 +310,18 @@ mod tests {
             [pid, fields[1], fields[2], fields[3], fields[19]].map(str::to_owned)
         };
         assert_eq!(identity(&noted), identity(&stat), "{noted}");
-        assert_eq!(identity(&noted)[0], identity(&noted)[2], "the group is its own: {noted}");
+        assert_eq!(
+            identity(&noted)[0],
+            identity(&noted)[2],
+            "it does not lead its process group: {noted}"
+        );
     }
 
     #[test]
     fn a_program_starts_without_the_note_that_it_cannot_make() {
         let (reader, writer) = io::pipe().unwrap();
         let mut command = Command::new("true");
-        // The end for reading is not written to.
+        // The read end of a pipe cannot be written.
         Steps::default().install_with_note(&mut command, Some(reader.into()));
         assert!(spawn(&mut command).unwrap().wait().unwrap().success());
         drop(writer);
@@ -359,7 +362,7 @@ mod tests {
         assert!(status.contains("SigBlk:\t0000000000000000"), "{status}");
     }
 
-    /// The switch for orphans is the process's, and so of all tests.
+    /// The setting for orphans applies to the process, so to all tests.
     fn alone() -> std::sync::MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -370,11 +373,12 @@ mod tests {
         let _alone = alone();
         let (reader, writer) = io::pipe().unwrap();
         let (kept, _other) = io::pipe().unwrap();
-        // As a shell hands files on: not closed at exec.
+        // Not closed at exec, like files that a shell passes on.
         // SAFETY: fcntl takes integers.
         unsafe { libc::fcntl(kept.as_raw_fd(), libc::F_SETFD, 0) };
         let _receiver = signals::SignalFd::open(&[libc::SIGTERM]).unwrap();
-        // Of the shell itself: it blocks all signals for a moment when it starts a program.
+        // Signals of the process that the shell executes, because the shell blocks all signals for
+        // a moment when it starts a program.
         let script = format!(
             "cut -d' ' -f1,4,6 /proc/$$/stat; test -e /proc/$$/fd/{} && echo open; \
              exec grep -E 'Sig(Blk|Ign)' /proc/self/status",
@@ -383,16 +387,16 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", &script]).stdin(std::process::Stdio::null());
         detached(command.stdout(writer)).unwrap();
-        // The parent's copy would keep the pipe open.
+        // The copy in the parent would keep the pipe open.
         drop(command);
         let text = io::read_to_string(reader).unwrap();
         let mut lines = text.lines();
         let ids: Vec<u32> =
             lines.next().unwrap().split(' ').map(|id| id.parse().unwrap()).collect();
         assert_ne!(ids[1], std::process::id(), "{text}");
-        // The session is that of the process between, which has ended.
+        // The session is that of the intermediate process, which has ended.
         assert!(ids[2] != ids[0] && ids[2] != std::process::id(), "{text}");
-        // Signals 32 and 33 are the C library's own.
+        // Signals 32 and 33 are reserved by the C library.
         let mask = |line: &str| u64::from_str_radix(line.split('\t').nth(1).unwrap(), 16).unwrap();
         let masks: Vec<u64> = lines.map(|line| mask(line) & !(0b11 << 31)).collect();
         assert_eq!(masks, [0, 0], "{text}");
@@ -404,12 +408,12 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         let (orders, go) = io::pipe().unwrap();
         let mut command = Command::new("sh");
-        // Its parent is looked at when the process between has ended.
+        // Its parent is read after the intermediate process has ended.
         let script = "read go; cut -d' ' -f4 /proc/$$/stat";
         command.args(["-c", script]).stdin(orders).stdout(writer);
         prctl::adopt_orphans().unwrap();
         let started = detached(&mut command);
-        assert!(prctl::adopts_orphans(), "the switch is as it was");
+        assert!(prctl::adopts_orphans(), "the setting has changed");
         prctl::leave_orphans().unwrap();
         started.unwrap();
         drop((command, go));

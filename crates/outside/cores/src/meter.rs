@@ -99,7 +99,8 @@ impl Meter {
     /// the last look, and not in the last tick.
     pub fn find_newcomers(&mut self, tree: &mut Tree) {
         if self.group.is_some() {
-            return tree.refresh();
+            tree.refresh();
+            return;
         }
         let before = tree.cpu_time();
         tree.refresh();

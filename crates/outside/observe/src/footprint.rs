@@ -1,30 +1,29 @@
-//! How much memory processes hold, and how much of it is theirs in name only.
+//! The memory that processes hold, and the part that they have already freed.
 //!
 //! Source: proc_pid_smaps(5), Documentation/filesystems/proc.rst. An allocator that frees with
-//! `MADV_FREE` leaves the pages resident until the kernel needs them: they count as RSS, and
-//! the kernel tells them apart as `LazyFree`. Huge pages of hugetlbfs are in neither `Rss` nor
-//! `Pss`: they have lines of their own, which do not say how many processes share them.
+//! `MADV_FREE` leaves the pages resident until the kernel needs them: they count as RSS, and also
+//! as `LazyFree`. Huge pages of hugetlbfs are in neither `Rss` nor `Pss`. They have separate lines,
+//! which do not tell how many processes share them.
 
 use serde::Serialize;
 
 /// Resident memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// Resident bytes, huge pages of hugetlbfs included; what several processes share counts for
-    /// each.
+    /// Resident bytes, including huge pages of hugetlbfs. Shared pages count for each process.
     pub rss_bytes: u64,
-    /// Resident bytes, what n processes share counted as one nth for each; without
-    /// `shared_hugetlb_bytes`.
+    /// Resident bytes without `shared_hugetlb_bytes`. A page that n processes share counts as one
+    /// nth for each.
     pub pss_bytes: u64,
-    /// Huge pages of hugetlbfs that are mapped more than once, in bytes: the most that any one
-    /// process has, because processes of one program share the same.
+    /// Huge pages of hugetlbfs that are mapped more than once, in bytes. This is the maximum over
+    /// the processes, because processes of one program share the same pages.
     pub shared_hugetlb_bytes: u64,
-    /// Resident bytes that were freed with `MADV_FREE` and not taken back yet.
+    /// Resident bytes that were freed with `MADV_FREE` and not yet reclaimed.
     pub lazy_free_bytes: u64,
 }
 
 impl Footprint {
-    /// Sums up the lines of an smaps or smaps_rollup text.
+    /// Adds up the lines of an smaps or smaps_rollup text.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut sum = Self::default();
@@ -47,7 +46,7 @@ impl Footprint {
         sum
     }
 
-    /// Two processes together.
+    /// The sum of two footprints.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -58,7 +57,7 @@ impl Footprint {
         }
     }
 
-    /// What is really held: shared pages once, lazily freed ones not at all.
+    /// The bytes in use: shared pages once, without lazily freed pages.
     #[must_use]
     pub fn held_bytes(self) -> u64 {
         let held = self.pss_bytes.saturating_add(self.shared_hugetlb_bytes);

@@ -1,10 +1,10 @@
-//! Sampled accesses without a PMU: the page faults of the target.
+//! Sampled accesses without a PMU: the hint faults of the target.
 //!
 //! Source: Documentation/admin-guide/sysctl/kernel.rst (`numa_balancing`), task_numa_work in
-//! kernel/sched/fair.c, perf_event_open(2). Under AutoNUMA the kernel takes a part of a
-//! process's page table entries away again and again, so that the next access to each page
-//! is a fault; perf reports those with address, thread and CPU. There is at most one sample
-//! for a page in a scan: that the page is used, not how much.
+//! kernel/sched/fair.c, perf_event_open(2). Under AutoNUMA the kernel periodically unmaps some
+//! pages of a process, so the next access to each of them is a page fault. perf reports these
+//! faults with address, thread and CPU. A scan yields at most one sample for a page, which tells
+//! that the page is used, but not how often.
 
 use std::io;
 
@@ -17,14 +17,14 @@ use crate::pmu::Attach;
 use crate::rings::Rings;
 use crate::sample::Sample;
 
-/// Whether AutoNUMA samples and moves pages of all programs without a policy of their own;
-/// `None` on a kernel without it.
+/// Whether AutoNUMA samples and moves pages of all programs without their own policy, or `None` on
+/// a kernel without AutoNUMA.
 #[must_use]
 pub fn auto_numa() -> Option<bool> {
     AutoNuma::read().map(AutoNuma::is_on)
 }
 
-/// Page faults of a target as they come.
+/// Samples the page faults of a target.
 #[derive(Debug)]
 pub struct HintFaults {
     rings: Rings,
@@ -32,20 +32,20 @@ pub struct HintFaults {
 }
 
 impl HintFaults {
-    /// As it is shown.
+    /// The name that is shown.
     pub const NAME: &'static str = "NUMA hint faults";
 
-    /// Begins to sample on these CPUs.
+    /// Starts sampling on these CPUs.
     ///
     /// # Errors
-    /// `EACCES`/`EPERM` by `perf_event_paranoid`, ownership or seccomp, `EMFILE` at the limit
-    /// of open files: one for each thread on each CPU.
+    /// `EACCES`/`EPERM` by `perf_event_paranoid`, ownership or seccomp; `EMFILE` at the limit of
+    /// open files, because each thread needs one on each CPU.
     pub fn open(whose: &Attach, cpus: &CpuSet) -> io::Result<Self> {
         let open = |scope, cpu| SampledEvent::open(&Sampling::PAGE_FAULTS, scope, cpu);
         Ok(Self { rings: Rings::open(whose, cpus, false, open)?, lost: 0 })
     }
 
-    /// Takes the samples that have come since the last time.
+    /// Takes the samples that have arrived since the last call.
     pub fn samples(&mut self) -> Vec<Sample> {
         let mut samples = Vec::new();
         for record in self.rings.take_records() {
@@ -57,7 +57,7 @@ impl HintFaults {
                     physical_address: None,
                     cpu: CpuId(cpu),
                     home: None,
-                    // Nothing tells: what may be written is not taken for read-only.
+                    // Not reported, so no page may be taken for read-only.
                     write: true,
                     served_by: None,
                     latency_ns: None,
@@ -69,8 +69,8 @@ impl HintFaults {
         samples
     }
 
-    /// Samples that were lost because they were not taken in time, and times that the kernel
-    /// held samples back.
+    /// Number of samples that were lost because they were not taken in time, plus the number of
+    /// times the kernel throttled the event.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.lost

@@ -11,8 +11,8 @@
 //!  PMU of an emulated machine (lab) ------+
 //! ```
 //!
-//! An [`Observation`] has every [`Metric`] either as a value or as the reason why there is
-//! none: nothing that could not be measured is ever shown as 0.
+//! An [`Observation`] has every [`Metric`] either as a value or as the reason why there is none. A
+//! figure that could not be measured is never shown as 0.
 #![forbid(unsafe_code)]
 
 mod auto_numa;
@@ -50,4 +50,4 @@ pub use resident::Resident;
 pub use sample::{Sample, ServedBy};
 pub use session::{LOOK_INTERVAL, Session};
 pub use statistics::Summary;
-pub use tree::{Tree, Used};
+pub use tree::{Orphans, Tree, Used, ancestors};

@@ -7,7 +7,7 @@ use std::fs;
 use crate::metric::{Figures, Metric};
 use crate::node_counters::pairs;
 
-/// All figures that need no counter of the PMU.
+/// All figures that need no PMU.
 #[must_use]
 pub fn figures() -> Figures {
     let read = |path: &str| fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
@@ -27,7 +27,7 @@ pub fn figures() -> Figures {
         Err(reason) => Err(reason.clone()),
     };
     let minor = fault("pgfault").and_then(|all| Ok(all - fault("pgmajfault")?));
-    let of_one = || Err("a figure of one program, not of a machine".to_owned());
+    let of_one = || Err("a figure of a program, not of a machine".to_owned());
     Figures::from([
         // user and nice; system, irq and softirq.
         (Metric::UserSeconds, cpu(&[0, 1])),
@@ -41,7 +41,7 @@ pub fn figures() -> Figures {
     ])
 }
 
-/// Sum of some columns of the `cpu` line.
+/// Adds up some columns of the `cpu` line.
 fn cpu_ticks(stat: &str, columns: &[usize]) -> Option<u64> {
     let line = stat.lines().find_map(|l| l.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|t| t.parse().ok()).collect();

@@ -1,8 +1,8 @@
-//! Memory of a target over time, looked at no more often than it is worth.
+//! Memory of a target over time, with bounded overhead.
 //!
-//! Reading `numa_maps` walks the page tables of the target, with a lock that its own
-//! `mmap` calls wait for. The time one look takes is therefore measured, and the next
-//! look is put off until looking is at most one hundredth of the time passed.
+//! Reading `numa_maps` walks the page tables of the target under a lock that its own `mmap` calls
+//! wait for. So the time of each look is measured, and the next look is delayed until looking takes
+//! at most one hundredth of the time.
 
 use std::time::{Duration, Instant};
 
@@ -10,38 +10,38 @@ use serde::Serialize;
 
 use crate::numa_maps::NodeBytes;
 
-/// Looking takes at most one part in so many of the time.
+/// Looking takes at most one part in this number of the time.
 const SHARE: u32 = 100;
-/// The first look is at the start and the second so much later; then they double, so
-/// that short programs are seen and long ones are not disturbed.
+/// Time between the first look, at the start, and the second. The intervals then double, so short
+/// programs are observed and long ones are not disturbed.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
-/// Most points kept; every other one is dropped when there are as many.
+/// Maximum number of points. When it is reached, every other point is dropped.
 const MAX_POINTS: usize = 1024;
 
-/// Why there is nothing to see of a target that no look has found running.
-const ENDED_UNSEEN: &str = "the target ended before its memory was looked at";
-/// Why there is nothing to see of one that runs.
+/// Why there is no figure of a target that no look has found running.
+const ENDED_UNSEEN: &str = "the target ended before its memory was read";
+/// Why there is no figure of a target that runs.
 pub const RUNS_UNSEEN: &str =
-    "the target runs, but the kernel shows no memory of it: it may be about to begin or to end";
+    "the target runs, but the kernel shows no memory of it: it may be about to start or to end";
 
 /// Memory of the target at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryPoint {
-    /// Since the observation began.
+    /// Time since the observation began.
     pub seconds: f64,
-    /// Resident bytes of all processes, huge pages of hugetlbfs included.
+    /// Resident bytes of all processes, including huge pages of hugetlbfs.
     pub rss_bytes: u64,
     /// Bytes on each node.
     pub node_bytes: NodeBytes,
 }
 
-/// What was seen at each look.
+/// The results of the looks.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     points: Vec<MemoryPoint>,
     peak: NodeBytes,
     last_rss_bytes: Option<u64>,
-    /// Why there is nothing to see.
+    /// Why there is no result.
     reason: Option<String>,
     began: Instant,
     due: Instant,
@@ -50,7 +50,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Begins now; looks every `interval` at the most.
+    /// Begins now, with at most one look per `interval`.
     #[must_use]
     pub fn new(interval: Duration) -> Self {
         let now = Instant::now();
@@ -66,13 +66,13 @@ impl Timeline {
         }
     }
 
-    /// When the next look is due.
+    /// The time at which the next look is due.
     #[must_use]
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Notes what a look showed that has taken `cost` of CPU time and ends now.
+    /// Notes the result of a look that ends now and took `cost` of CPU time.
     pub fn note(&mut self, cost: Duration, rss_bytes: u64, nodes: Result<NodeBytes, String>) {
         let now = Instant::now();
         self.last_rss_bytes = Some(rss_bytes).filter(|bytes| *bytes > 0).or(self.last_rss_bytes);
@@ -101,7 +101,7 @@ impl Timeline {
         self.wait = (self.wait * 2).min(self.interval);
     }
 
-    /// What was seen, or why nothing was.
+    /// The points, or why there are none.
     ///
     /// # Errors
     /// The reason.
@@ -125,7 +125,7 @@ impl Timeline {
         self.last_rss_bytes
     }
 
-    /// The most that was seen on each node.
+    /// The maximum that was seen on each node.
     #[must_use]
     pub fn peak(&self) -> &NodeBytes {
         &self.peak

@@ -1,5 +1,5 @@
-//! The figures that can be observed: one table for JSON, for the printed table and for
-//! the statistics over repeated runs.
+//! The figures that can be observed: one table for JSON, the printed table and the statistics of
+//! repeated runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,21 +9,21 @@ use serde::{Serialize, Serializer};
 /// A value, or why there is none.
 pub type Figure = Result<f64, String>;
 
-/// A figure of each of some metrics.
+/// The figures of some metrics.
 pub type Figures = BTreeMap<Metric, Figure>;
 
-/// How the figures of a metric behave.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Grows with time; an observation has the difference between two readings.
+    /// It grows with time. An observation has the difference between two readings.
     Counter,
-    /// A state; an observation has the last one.
+    /// It is a state. An observation has the last one.
     Gauge,
-    /// Computed from others.
+    /// It is computed from other metrics.
     Derived,
 }
 
-/// What a figure is counted in.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds.
@@ -32,7 +32,7 @@ pub enum Unit {
     Bytes,
     /// Events.
     Count,
-    /// Nothing: one figure divided by another.
+    /// None: one figure divided by another.
     Ratio,
 }
 
@@ -52,13 +52,13 @@ macro_rules! metrics {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// How its figures behave.
+            /// The kind of its figures.
             #[must_use]
             pub fn kind(self) -> Kind {
                 match self { $(Self::$variant => Kind::$kind,)* }
             }
 
-            /// What its figures are counted in.
+            /// The unit of its figures.
             #[must_use]
             pub fn unit(self) -> Unit {
                 match self { $(Self::$variant => Unit::$unit,)* }
@@ -72,15 +72,15 @@ metrics! {
     Seconds = "seconds", Gauge, Seconds;
     /// Simulated time of an emulated machine.
     SimulatedSeconds = "simulated_seconds", Counter, Seconds;
-    /// CPU time in the program.
+    /// CPU time in user mode.
     UserSeconds = "user_seconds", Counter, Seconds;
-    /// CPU time in the kernel on its behalf.
+    /// CPU time in the kernel for the program.
     SystemSeconds = "system_seconds", Counter, Seconds;
-    /// CPU time by wall time.
+    /// CPU time divided by wall time.
     CpusUtilized = "cpus_utilized", Derived, Ratio;
-    /// Resident memory at the end, or where it was last seen.
+    /// Resident memory at the end, or when it was last read.
     RssBytes = "rss_bytes", Gauge, Bytes;
-    /// Largest resident memory of any one process.
+    /// Largest resident memory of a single process.
     PeakRssBytes = "peak_rss_bytes", Gauge, Bytes;
     /// Page faults that needed no I/O.
     MinorFaults = "minor_faults", Counter, Count;
@@ -90,9 +90,9 @@ metrics! {
     ContextSwitches = "context_switches", Counter, Count;
     /// Context switches because the thread waited.
     VoluntarySwitches = "voluntary_switches", Counter, Count;
-    /// Context switches because another thread was due.
+    /// Context switches because another thread was scheduled.
     InvoluntarySwitches = "involuntary_switches", Counter, Count;
-    /// Moves of a thread to another CPU.
+    /// Migrations of a thread to another CPU.
     CpuMigrations = "cpu_migrations", Counter, Count;
     /// Core cycles.
     Cycles = "cycles", Counter, Count;
@@ -110,21 +110,23 @@ metrics! {
     LocalAccesses = "local_accesses", Counter, Count;
     /// Accesses to DRAM of another node.
     RemoteAccesses = "remote_accesses", Counter, Count;
-    /// Local by all DRAM accesses (carrefour: local access ratio, LAR).
+    /// Local accesses divided by all DRAM accesses (carrefour: local access ratio, LAR).
     LocalAccessRatio = "local_access_ratio", Derived, Ratio;
     /// DRAM accesses per microsecond (carrefour: RAM accesses per microsecond, MAPTU).
     Maptu = "maptu", Derived, Ratio;
-    /// Standard deviation by mean of the loads of the memory controllers (carrefour: memory-controller imbalance).
+    /// Standard deviation of the loads of the memory controllers, divided by their mean (carrefour:
+    /// memory-controller imbalance).
     ControllerImbalance = "controller_imbalance", Derived, Ratio;
-    /// Share of the bandwidth of the links between nodes in use, on average (carrefour: average interconnect usage).
+    /// Average share of the bandwidth of the links between nodes that is in use (carrefour: average
+    /// interconnect usage).
     LinkUsage = "link_usage", Derived, Ratio;
-    /// Mean latency of DRAM accesses, queues included (carrefour: memory latency).
+    /// Mean latency of DRAM accesses, including queues (carrefour: memory latency).
     DramLatencySeconds = "dram_latency_seconds", Derived, Seconds;
-    /// Page table entries that AutoNUMA made fault; machine-wide.
+    /// Page table entries that AutoNUMA unmapped to cause hint faults; machine-wide.
     NumaPteUpdates = "numa_pte_updates", Counter, Count;
-    /// Faults taken on those; machine-wide.
+    /// Hint faults of AutoNUMA; machine-wide.
     NumaHintFaults = "numa_hint_faults", Counter, Count;
-    /// Those of them whose page was on the faulting CPU's node; machine-wide.
+    /// Hint faults on a page of the faulting CPU's node; machine-wide.
     NumaHintFaultsLocal = "numa_hint_faults_local", Counter, Count;
     /// Pages that AutoNUMA moved; machine-wide.
     NumaPagesMigrated = "numa_pages_migrated", Counter, Count;

@@ -1,15 +1,14 @@
-//! Processes created since one last looked.
+//! Processes that were created since the last look.
 //!
-//! Source: proc_loadavg(5), whose last field is the number given to a thread or process
-//! last. Numbers are given in ascending order until they wrap, so that only those in
-//! between have to be looked up, instead of every process of the machine: looking for
-//! children is what observing costs most.
+//! Source: proc_loadavg(5). The last field is the id of the newest process or thread. Ids ascend
+//! until they wrap, so only the ids in between have to be looked up and not every process of the
+//! machine. Looking for children is the most expensive part of observing.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::RangeInclusive;
 
-/// Beyond so many numbers listing `/proc` is cheaper than trying each.
+/// For more ids than this, listing `/proc` is cheaper than looking up each.
 const MOST: i32 = 4096;
 
 /// A process and its parent.
@@ -19,36 +18,61 @@ pub struct Born {
     pub parent: i32,
 }
 
-/// Up to which number everybody is known.
+/// Finds new processes.
 #[derive(Debug, Default)]
 pub struct Newcomers {
+    /// The newest id at the last look.
     seen: Option<i32>,
+    /// Older ids to look up again.
+    again: Vec<i32>,
 }
 
 impl Newcomers {
-    /// Those created after process `pid`.
+    /// Finds processes that were created after process `pid`.
     pub fn after(pid: i32) -> Self {
-        Self { seen: Some(pid) }
+        Self { seen: Some(pid), again: Vec::new() }
     }
 
-    /// Processes created since the last call; all of them, the first time.
+    /// Whether a process or thread was created since the last look, as far as the kernel tells.
+    pub fn has_new_tasks(&self) -> bool {
+        let newest = newest_id();
+        newest.is_none() || newest != self.seen
+    }
+
+    /// The processes that were created since the last call. The first call returns all processes.
     pub fn find_newcomers(&mut self) -> Vec<Born> {
-        let last = fs::read_to_string("/proc/loadavg").ok().and_then(|t| parse_last(&t));
+        let newest = newest_id();
         let mut stat = Vec::new();
-        let mut born = |pid: i32| Some(Born { pid, parent: parent_of(pid, &mut stat)? });
-        let found = match numbers(self.seen, last) {
-            Some(range) => range.filter_map(&mut born).collect(),
-            None => everybody().filter_map(&mut born).collect(),
-        };
-        self.seen = last;
+        let mut found = Vec::new();
+        for pid in std::mem::take(&mut self.again) {
+            found.extend(born(pid, &mut stat).ok().flatten());
+        }
+        match ids(self.seen, newest) {
+            Some(range) => {
+                for pid in range {
+                    match born(pid, &mut stat) {
+                        Ok(born) => found.extend(born),
+                        // It has ended, or the kernel has assigned the id but not yet created it.
+                        Err(_) => self.again.push(pid),
+                    }
+                }
+            }
+            None => found.extend(everybody().filter_map(|pid| born(pid, &mut stat).ok().flatten())),
+        }
+        self.seen = newest;
         found
+    }
+
+    /// Returns this process again from the next call, if it still exists.
+    pub fn look_again(&mut self, pid: i32) {
+        self.again.push(pid);
     }
 }
 
-/// The numbers to try; `None` when there are too many or they have wrapped.
-fn numbers(seen: Option<i32>, last: Option<i32>) -> Option<RangeInclusive<i32>> {
-    let (seen, last) = (seen?, last?);
-    (seen <= last && last - seen <= MOST).then(|| seen + 1..=last)
+/// The ids to look up, or `None` if there are too many or they have wrapped.
+fn ids(seen: Option<i32>, newest: Option<i32>) -> Option<RangeInclusive<i32>> {
+    let (seen, newest) = (seen?, newest?);
+    (seen <= newest && newest - seen <= MOST).then(|| seen + 1..=newest)
 }
 
 fn everybody() -> impl Iterator<Item = i32> {
@@ -56,20 +80,24 @@ fn everybody() -> impl Iterator<Item = i32> {
     entries.filter_map(|e| e.file_name().to_str()?.parse().ok())
 }
 
-fn parse_last(loadavg: &str) -> Option<i32> {
+fn newest_id() -> Option<i32> {
+    parse_newest(&fs::read_to_string("/proc/loadavg").ok()?)
+}
+
+fn parse_newest(loadavg: &str) -> Option<i32> {
     loadavg.split_whitespace().nth(4)?.parse().ok()
 }
 
-/// The parent of a process; `None` for a number that is a thread's or nobody's.
-fn parent_of(pid: i32, buffer: &mut Vec<u8>) -> Option<i32> {
+/// The process with this id, or `None` if it is the id of a thread.
+fn born(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Born>> {
     buffer.clear();
-    fs::File::open(format!("/proc/{pid}/stat")).ok()?.read_to_end(buffer).ok()?;
-    parse_parent(buffer)
+    fs::File::open(format!("/proc/{pid}/stat"))?.read_to_end(buffer)?;
+    Ok(parse_parent(buffer).map(|parent| Born { pid, parent }))
 }
 
-/// Field 4, counted from the last `)`: the name before it may contain any bytes. A thread's
-/// number has a file, too, which `/proc` does not list; field 38, the signal to the parent
-/// at the end, is -1 in it (clone(2): `CLONE_THREAD`).
+/// Parses field 4, counted from the last `)`, because the name before it may contain any bytes. A
+/// thread's id has a file too, although `/proc` does not list it. There, field 38, the signal to the
+/// parent at the end, is -1 (clone(2): `CLONE_THREAD`).
 fn parse_parent(stat: &[u8]) -> Option<i32> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let mut fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_whitespace();
@@ -93,7 +121,7 @@ mod tests {
         let mut newcomers = Newcomers::default();
         assert!(
             newcomers.find_newcomers().iter().any(|b| b.pid == me),
-            "the first look is at everybody"
+            "the first look finds all processes"
         );
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let born = Born { pid: child.id().cast_signed(), parent: me };
@@ -103,7 +131,25 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// Else every thread would count as a process with all memory of its own.
+    #[test]
+    fn an_id_without_a_process_is_looked_up_once_more() {
+        let mut newcomers = Newcomers::default();
+        newcomers.find_newcomers();
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let pid = child.id().cast_signed();
+        newcomers.find_newcomers();
+        assert!(newcomers.again.contains(&pid));
+        newcomers.find_newcomers();
+        assert!(!newcomers.again.contains(&pid));
+        let me = std::process::id().cast_signed();
+        newcomers.look_again(me);
+        let count = |found: Vec<Born>| found.iter().filter(|born| born.pid == me).count();
+        assert_eq!(count(newcomers.find_newcomers()), 1);
+        assert_eq!(count(newcomers.find_newcomers()), 0);
+    }
+
+    /// Otherwise every thread would count as a process with its own memory.
     #[test]
     fn a_thread_is_no_process() {
         let mut newcomers = Newcomers::default();
@@ -123,19 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_wrapped_or_are_many_mean_everybody() {
-        assert_eq!(numbers(Some(10), Some(12)), Some(11..=12));
-        assert_eq!(numbers(Some(10), Some(10)).map(Iterator::count), Some(0));
-        assert_eq!(numbers(Some(30_000), Some(300)), None);
-        assert_eq!(numbers(Some(1), Some(100_000)), None);
-        assert_eq!(numbers(None, Some(5)), None);
-        assert_eq!(numbers(Some(5), None), None);
+    fn ids_that_wrapped_or_are_many_mean_everybody() {
+        assert_eq!(ids(Some(10), Some(12)), Some(11..=12));
+        assert_eq!(ids(Some(10), Some(10)).map(Iterator::count), Some(0));
+        assert_eq!(ids(Some(30_000), Some(300)), None);
+        assert_eq!(ids(Some(1), Some(100_000)), None);
+        assert_eq!(ids(None, Some(5)), None);
+        assert_eq!(ids(Some(5), None), None);
     }
 
     #[test]
     fn the_fields_of_the_files() {
-        assert_eq!(parse_last("6.03 6.79 5.60 7/139 32664\n"), Some(32664));
-        assert_eq!(parse_last("6.03 6.79"), None);
+        assert_eq!(parse_newest("6.03 6.79 5.60 7/139 32664\n"), Some(32664));
+        assert_eq!(parse_newest("6.03 6.79"), None);
         let stat = |exit_signal| format!("12 (a) R 9 (b) S 7 {}{exit_signal} 0 0", "0 ".repeat(33));
         assert_eq!(parse_parent(stat("17").as_bytes()), Some(7));
         assert_eq!(parse_parent(stat("-1").as_bytes()), None);
@@ -149,7 +195,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_damaged_load_is_read_or_refused(text in damaged("6.03 6.79 5.60 7/139 32664\n")) {
-            if let Some(last) = parse_last(&text) {
+            if let Some(last) = parse_newest(&text) {
                 prop_assert!(text.contains(&last.to_string()));
             }
         }

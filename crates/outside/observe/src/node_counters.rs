@@ -1,8 +1,8 @@
-//! What the kernel counts per node and for the whole machine: allocations that got the
-//! node they wanted, and the work of AutoNUMA.
+//! The kernel's counters per node and for the whole machine: allocations on the requested node, and
+//! the work of AutoNUMA.
 //!
-//! Source: Documentation/admin-guide/numastat.rst, `/proc/vmstat`. These counters are
-//! machine-wide: a difference over a run includes what every other program did.
+//! Source: Documentation/admin-guide/numastat.rst, `/proc/vmstat`. These counters are machine-wide,
+//! so a difference over a run includes all other programs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,22 +16,22 @@ use crate::metric::{Figures, Metric};
 /// Allocation counters of one node, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NumaStat {
-    /// Wanted here and got here.
+    /// Allocated on this node, as requested.
     pub numa_hit: u64,
-    /// Wanted elsewhere, got here because that was full.
+    /// Allocated on this node because the requested node was full.
     pub numa_miss: u64,
-    /// Wanted here, got elsewhere.
+    /// Requested on this node, but allocated on another one.
     pub numa_foreign: u64,
-    /// Interleaved and got the node whose turn it was.
+    /// Interleaved, and allocated on this node in its turn.
     pub interleave_hit: u64,
-    /// Got here by a CPU of this node.
+    /// Allocated on this node by one of its CPUs.
     pub local_node: u64,
-    /// Got here by a CPU of another node.
+    /// Allocated on this node by a CPU of another node.
     pub other_node: u64,
 }
 
 impl NumaStat {
-    /// Reads the `numastat` file of a node. Unknown lines are skipped, absent ones are 0.
+    /// Parses the `numastat` file of a node. Unknown lines are skipped, and missing ones are 0.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut stat = Self::default();
@@ -50,7 +50,7 @@ impl NumaStat {
         stat
     }
 
-    /// What was counted since an earlier reading.
+    /// The counts since an earlier reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -64,8 +64,8 @@ impl NumaStat {
     }
 }
 
-/// Reads the counters of these nodes below `/sys` of `root`. A node whose file is missing
-/// (gone offline, a kernel without NUMA) is left out.
+/// Reads the counters of these nodes below `/sys` of `root`. A node without a file (offline, or on
+/// a kernel without NUMA) is left out.
 #[must_use]
 pub fn numastat(root: &Path, nodes: &NodeSet) -> BTreeMap<NodeId, NumaStat> {
     let read = |node: NodeId| {
@@ -99,7 +99,7 @@ const VMSTAT: [(&str, Metric); 4] = [
     ("numa_pages_migrated", Metric::NumaPagesMigrated),
 ];
 
-/// AutoNUMA's counters, each or why not.
+/// AutoNUMA's counters, each with its value or the reason why there is none.
 #[must_use]
 pub fn auto_numa(root: &Path) -> Figures {
     let text = fs::read_to_string(root.join("proc/vmstat"));
@@ -113,7 +113,7 @@ pub fn auto_numa(root: &Path) -> Figures {
     VMSTAT.iter().map(|(name, metric)| (*metric, figure(name))).collect()
 }
 
-/// Figures of `/proc/vmstat` by their names.
+/// The names and values of `/proc/vmstat`.
 pub fn pairs(text: &str) -> impl Iterator<Item = (&str, u64)> {
     text.lines().filter_map(|line| {
         let (name, value) = line.split_once(' ')?;

@@ -1,4 +1,4 @@
-//! `/proc/PID/numa_maps`: on which nodes the pages of a process are.
+//! `/proc/PID/numa_maps`: the nodes of the pages of a process.
 //!
 //! Source: proc_pid_numa_maps(5), `show_numa_map` in fs/proc/task_mmu.c. One line per
 //! mapping; `N<node>=<pages>` counts in units of `kernelpagesize_kB`: 4 for ordinary and
@@ -8,8 +8,7 @@
 //! 7f2a40000000 interleave:0-1 anon=512 dirty=512 N0=256 N1=256 kernelpagesize_kB=4
 //! ```
 //!
-//! The file of a large process has many megabytes, so it is read as a stream and one
-//! line is kept at a time.
+//! The file of a large process has many megabytes, so it is read as a stream, line by line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
@@ -19,19 +18,19 @@ use numapilot_topology::NodeId;
 /// Bytes on each node.
 pub type NodeBytes = BTreeMap<NodeId, u64>;
 
-/// Size of a page where a line does not state it: kernels before 3.16.
+/// Size of a page if the line does not state it (before Linux 3.16).
 const DEFAULT_PAGE_KIB: u64 = 4;
 
-/// Longest line kept. A path is at most 4096 bytes, times four when every byte is
-/// escaped; policy and counters of 1024 nodes come on top.
+/// Maximum length of a line. A path has at most 4096 bytes, or four times as many if every byte is
+/// escaped, followed by the policy and counters of 1024 nodes.
 const MAX_LINE: u64 = 1 << 16;
 
 /// Adds up the bytes on each node over all mappings.
 ///
-/// A line that does not parse adds nothing: the kernel adds fields over time.
+/// A line that cannot be parsed adds nothing, because newer kernels add fields.
 ///
 /// # Errors
-/// Those of the reader; `ESRCH` when the process ends while it is read.
+/// Those of the reader; `ESRCH` if the process ends while it is read.
 pub fn sum(reader: impl BufRead) -> io::Result<NodeBytes> {
     let mut total = NodeBytes::new();
     for_each_line(reader, |line| {
@@ -43,7 +42,7 @@ pub fn sum(reader: impl BufRead) -> io::Result<NodeBytes> {
     Ok(total)
 }
 
-/// Reads line by line; what is too long for one comes in pieces.
+/// Calls `each` with every line. A line that is too long comes in several pieces.
 fn for_each_line(mut reader: impl BufRead, mut each: impl FnMut(&[u8])) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
@@ -59,8 +58,8 @@ fn for_each_line(mut reader: impl BufRead, mut each: impl FnMut(&[u8])) -> io::R
 fn mapping(line: &[u8]) -> Vec<(NodeId, u64)> {
     let mut pages = Vec::new();
     let mut page_kib = DEFAULT_PAGE_KIB;
-    // Address and policy come first; a file name follows `file=` and has its spaces
-    // escaped, so that fields are what is between spaces.
+    // Address and policy come first. Spaces in a file name after `file=` are escaped, so spaces
+    // separate the fields.
     for field in line.split(|b| b.is_ascii_whitespace()).skip(2) {
         let Ok(field) = std::str::from_utf8(field) else { continue };
         if let Some(size) = field.strip_prefix("kernelpagesize_kB=") {
@@ -76,7 +75,7 @@ fn mapping(line: &[u8]) -> Vec<(NodeId, u64)> {
     pages.into_iter().map(|(node, count)| (node, bytes(count))).collect()
 }
 
-/// Where mappings of hugetlbfs begin: `MAP_HUGETLB`, `SHM_HUGETLB` and files.
+/// Start addresses of the mappings of hugetlbfs: `MAP_HUGETLB`, `SHM_HUGETLB` and files.
 ///
 /// # Errors
 /// As [`sum`].
@@ -86,7 +85,7 @@ pub fn hugetlb_starts(reader: impl BufRead) -> io::Result<BTreeSet<u64>> {
         let mut fields = line.split(|b| b.is_ascii_whitespace());
         let start = fields.next().and_then(|field| std::str::from_utf8(field).ok());
         let start = start.and_then(|text| u64::from_str_radix(text, 16).ok());
-        // After the policy; a file's name has its spaces escaped.
+        // After the policy. Spaces in a file name are escaped.
         if fields.skip(1).any(|field| field == b"huge") {
             starts.extend(start);
         }
@@ -94,10 +93,10 @@ pub fn hugetlb_starts(reader: impl BufRead) -> io::Result<BTreeSet<u64>> {
     Ok(starts)
 }
 
-/// Whether AutoNUMA, where it is on, moves the pages of a process to their users, by the policy of
-/// its first mapping, which is its process's: programs themselves have none of their own. A
-/// policy other than the default keeps pages out of its hands, unless it has the balancing flag
-/// and leaves more than one node to choose from. `None` where no line is to be read.
+/// Whether AutoNUMA, if it is on, moves the pages of a process to their users. That depends on the
+/// policy of the first mapping, which belongs to the program's file and has the policy of the
+/// process. AutoNUMA skips pages with a policy other than the default, unless it has the balancing
+/// flag and more than one node. `None` if there is no line.
 ///
 /// Source: `mpol_misplaced` and `mpol_to_str` in mm/mempolicy.c.
 #[must_use]
@@ -107,7 +106,7 @@ pub fn moved_by_auto_numa(text: &[u8]) -> Option<bool> {
     let (mode, nodes) = policy.split_once(':').unwrap_or((policy, ""));
     let several = nodes.contains([',', '-']);
     match mode.split_once('=') {
-        // Kernels that have no name for the flag write none after the sign.
+        // Kernels without a name for the flag write nothing after the equals sign.
         Some((_, flags)) => Some(several && (flags.is_empty() || flags.contains("balancing"))),
         None => Some(mode == "default"),
     }

@@ -1,4 +1,4 @@
-//! What was observed of a target between two moments.
+//! The result of observing a target between two moments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,17 +18,17 @@ use crate::statistics::Summary;
 pub struct NodeFigures {
     /// The node.
     pub id: NodeId,
-    /// Memory of the target there when it was last looked at.
+    /// Memory of the target on this node when it was last read.
     pub memory_bytes: Option<u64>,
-    /// The most that was seen there.
+    /// Maximum memory of the target on this node.
     pub peak_memory_bytes: Option<u64>,
-    /// Allocations of the whole machine there.
+    /// Allocations of the whole machine on this node.
     #[serde(flatten)]
     pub allocations: NumaStat,
 }
 
-/// What was observed of a target between two moments: every [`Metric`] as a value or as
-/// the reason why there is none, and its memory by node.
+/// The result of observing a target between two moments: every [`Metric`] as a value or the reason
+/// why there is none, and its memory by node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     figures: Figures,
@@ -40,16 +40,16 @@ pub struct Observation {
     pub memory_over_time: Vec<MemoryPoint>,
 }
 
-/// Sum of all counters at one moment.
+/// All counters at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub figures: Figures,
     pub allocations: BTreeMap<NodeId, NumaStat>,
-    /// In a lab, its own counters.
+    /// The lab's own counters, in a lab.
     pub lab: Option<LabCounters>,
 }
 
-/// Memory by node, and the most there was on each.
+/// Memory by node, and the maximum on each node.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     pub points: Result<Vec<MemoryPoint>, String>,
@@ -76,10 +76,10 @@ impl Observation {
         Self { figures, memory, nodes, memory_over_time: points }
     }
 
-    /// A figure; `Err` is why there is none.
+    /// A figure, or the reason why there is none.
     ///
     /// # Errors
-    /// The reason, with its remedy where there is one.
+    /// The reason, with its remedy if there is one.
     pub fn figure(&self, metric: Metric) -> Result<f64, &str> {
         match self.figures.get(&metric) {
             Some(figure) => figure.as_ref().copied().map_err(String::as_str),
@@ -87,13 +87,13 @@ impl Observation {
         }
     }
 
-    /// A figure, where there is one.
+    /// A figure, if there is one.
     #[must_use]
     pub fn value(&self, metric: Metric) -> Option<f64> {
         self.figure(metric).ok()
     }
 
-    /// What could not be observed, by its name in JSON, and why.
+    /// The figures that could not be observed, by their names in JSON, and the reasons.
     #[must_use]
     pub fn unsupported(&self) -> BTreeMap<&'static str, &str> {
         let memory = self.memory.as_ref().err().map(|reason| ("memory_over_time", reason.as_str()));
@@ -103,8 +103,8 @@ impl Observation {
         figures.chain(memory).collect()
     }
 
-    /// The mean of several runs, with the summary of each figure that all of them have.
-    /// Nodes and memory over time are those of the last run. `None` without a run.
+    /// The mean of several runs, with the summary of each figure that all runs have. Nodes and
+    /// memory over time are those of the last run. `None` without a run.
     #[must_use]
     pub fn mean(runs: &[Self]) -> Option<(Self, BTreeMap<Metric, Summary>)> {
         let mut mean = runs.last()?.clone();
@@ -135,7 +135,7 @@ fn difference(metric: Metric, earlier: &Totals, later: &Totals) -> Figure {
     }
 }
 
-/// Fills in the figures that are computed from others.
+/// Computes the derived figures.
 fn derive(figures: &mut Figures, nodes: usize) {
     let get = |metric: Metric| -> Figure {
         figures.get(&metric).cloned().unwrap_or_else(|| Err("not observed".to_owned()))
@@ -163,16 +163,16 @@ fn derive(figures: &mut Figures, nodes: usize) {
     figures.extend(derived);
 }
 
-/// Why figures that only an emulated machine has are missing on a real one.
+/// Why a figure of the emulated machine is missing on a real one.
 pub(crate) const ONLY_IN_A_LAB: &str =
-    "only the PMU of an emulated machine tells it: numapilot lab";
+    "only the PMU of an emulated machine counts it: numapilot lab";
 
 fn imbalance_reason(nodes: usize) -> String {
     if nodes < 2 {
         "this machine has one node with memory: there is nothing to balance".to_owned()
     } else {
-        "counters of the core do not tell which node's memory an access went to; that takes \
-         uncore counters or access samples"
+        "counters of the core do not tell the node of an access; uncore counters or access \
+         samples do"
             .to_owned()
     }
 }
@@ -194,8 +194,8 @@ fn nodes(earlier: &Totals, later: &Totals, memory: &Memory) -> Vec<NodeFigures> 
     ids.into_iter().map(figures).collect()
 }
 
-/// One flat object: every metric as a number or `null`, what is `null` once more under
-/// `unsupported` with the reason.
+/// Serialises one flat object: every metric as a number or `null`, and the reason for each `null`
+/// under `unsupported`.
 impl Serialize for Observation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;

@@ -1,7 +1,7 @@
-//! Resident memory of one process, with its huge pages of hugetlbfs.
+//! Resident memory of one process, including huge pages of hugetlbfs.
 //!
 //! Source: proc_pid_status(5). The kernel counts pages of hugetlbfs (`MAP_HUGETLB`, `SHM_HUGETLB`)
-//! in `HugetlbPages` only: neither `VmRSS` nor `VmHWM` nor getrusage(2) has them.
+//! only in `HugetlbPages`, not in `VmRSS`, `VmHWM` or getrusage(2).
 
 use std::io::Read;
 
@@ -9,20 +9,20 @@ use procfs::process::Process;
 
 use crate::thread_group::open_memory_file;
 
-/// What one process has resident.
+/// Resident memory of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// Now, in bytes: `VmRSS` and `HugetlbPages`.
+    /// Present size in bytes: `VmRSS` and `HugetlbPages`.
     pub now_bytes: u64,
-    /// The most that is known, in bytes: of `VmHWM` and what there is now, the larger. The kernel
-    /// keeps no high-water mark of hugetlbfs.
+    /// Known maximum in bytes: the larger of `VmHWM` and the present size. The kernel keeps no
+    /// high-water mark of hugetlbfs.
     pub peak_bytes: u64,
-    /// Of that, huge pages of hugetlbfs that there are now.
+    /// Present huge pages of hugetlbfs in bytes, which are included in both.
     pub hugetlb_bytes: u64,
 }
 
 impl Resident {
-    /// Of a process; `None` when it has ended.
+    /// Reads it for a process. Returns `None` if the process has ended.
     #[must_use]
     pub fn of(process: &Process) -> Option<Self> {
         let mut status = Vec::new();
@@ -30,7 +30,7 @@ impl Resident {
         Self::parse(&status)
     }
 
-    /// The name of the process, which is in the same file, may be of any bytes.
+    /// Parses the file. It also contains the name of the process, which may have any bytes.
     fn parse(status: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(status);
         let bytes = |key: &str| {

@@ -1,5 +1,4 @@
-//! The rings of a target's events: one for each CPU, into which the events of all its threads
-//! write.
+//! The rings of a target's events: one for each CPU, into which the events of all threads write.
 
 use std::io;
 
@@ -10,11 +9,11 @@ use numapilot_topology::CpuSet;
 
 use crate::pmu::Attach;
 
-/// See the module.
+/// The rings of a target's events.
 #[derive(Debug)]
 pub struct Rings {
     rings: Vec<Ring>,
-    /// Events that write into another's ring.
+    /// Events that write into another event's ring.
     events: Vec<SampledEvent>,
 }
 
@@ -22,7 +21,7 @@ impl Rings {
     /// Opens an event for each thread of a target on each CPU, or for each CPU.
     ///
     /// # Errors
-    /// As [`SampledEvent::open`] and [`Ring::of`]; a thread that has ended meanwhile is none.
+    /// As [`SampledEvent::open`] and [`Ring::of`]. A thread that has ended meanwhile is no error.
     pub fn open(
         whose: &Attach,
         cpus: &CpuSet,
@@ -38,7 +37,7 @@ impl Rings {
                     continue;
                 }
                 let event = match open(scope, cpu.0) {
-                    // It has ended since it was listed.
+                    // The thread has ended since it was listed.
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) => continue,
                     event => event?,
                 };
@@ -56,17 +55,17 @@ impl Rings {
         Ok(Self { rings, events })
     }
 
-    /// Takes what has come since the last time.
+    /// Takes the records that have arrived since the last call.
     pub fn take_records(&mut self) -> Vec<Record> {
         self.rings.iter_mut().flat_map(Ring::take_records).collect()
     }
 
-    /// Ends sampling for now. An event that cannot be paused goes on, and its samples are lost.
+    /// Pauses sampling. If an event cannot be paused, it continues, and its samples are lost.
     pub fn pause(&self) {
         self.each().for_each(|event| drop(event.pause()));
     }
 
-    /// Goes on.
+    /// Continues sampling.
     pub fn resume(&self) {
         self.each().for_each(|event| drop(event.resume()));
     }

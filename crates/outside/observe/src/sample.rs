@@ -1,15 +1,15 @@
-//! A sampled memory access, whatever sampled it.
+//! A sampled memory access, from any source.
 
 use numapilot_topology::{CpuId, NodeId};
 use serde::Serialize;
 
-/// Where an access was served from.
+/// The place from which an access was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServedBy {
     /// The CPU's own caches.
     OwnCache,
-    /// A cache it shares with others.
+    /// A cache that the CPU shares with others.
     SharedCache,
     /// A cache of another CPU.
     OtherCache,
@@ -17,26 +17,26 @@ pub enum ServedBy {
     Dram,
 }
 
-/// One memory access of the target, out of many.
+/// One sampled memory access of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sample {
-    /// When, on the clock of what sampled it: in a lab, simulated time.
+    /// Time on the clock of the source: in a lab, simulated time.
     pub time_ns: u64,
-    /// The process, where the source tells. A lab does not: `/proc/PID/pagemap` tells
-    /// whose [`Sample::physical_address`] is.
+    /// The process, if the source reports it. A lab does not: there, `/proc/PID/pagemap` tells the
+    /// owner of [`Sample::physical_address`].
     pub pid: Option<i32>,
     /// Address in the process.
     pub virtual_address: u64,
-    /// Address in memory, where the source tells.
+    /// Physical address, if the source reports it.
     pub physical_address: Option<u64>,
-    /// CPU that made the access.
+    /// CPU of the access.
     pub cpu: CpuId,
-    /// Home node of the memory, where the source tells.
+    /// Home node of the memory, if the source reports it.
     pub home: Option<NodeId>,
-    /// A store.
+    /// Whether it is a store.
     pub write: bool,
-    /// Where it was served from, where the source tells.
+    /// The place from which it was served, if the source reports it.
     pub served_by: Option<ServedBy>,
-    /// What it took, where the source tells.
+    /// Latency, if the source reports it.
     pub latency_ns: Option<u32>,
 }

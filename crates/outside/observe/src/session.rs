@@ -1,4 +1,4 @@
-//! Observing one target from a beginning to an end.
+//! Observes one target from beginning to end.
 //!
 //! ```text
 //!  a program to start:  before_exec -> spawn -> follow -> observe_now... -> wait4 -> finish
@@ -24,7 +24,7 @@ use crate::pmu::{Attach, Counters};
 use crate::threads::Threads;
 use crate::tree::Tree;
 
-/// How often memory by node is looked at, unless that is too expensive.
+/// Interval at which memory by node is read, unless that is too expensive.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Session {
     counters: Counters,
     /// The PMU of an emulated machine, or why there is none.
     lab: Result<LabPmu, String>,
-    /// In use where perf events are denied.
+    /// Used if perf events are denied.
     threads: Option<Threads>,
     timeline: Timeline,
     peak_rss_bytes: Option<u64>,
@@ -52,20 +52,21 @@ pub struct Session {
 }
 
 impl Session {
-    /// Prepares to observe the program that the calling thread starts next. Counting
-    /// begins in the kernel at its exec; tell its number to [`Session::follow`].
+    /// Prepares to observe the program that the calling thread starts next. The kernel starts
+    /// counting at its exec. Pass its id to [`Session::follow`].
     #[must_use]
     pub fn before_exec(nodes: NodeSet) -> Self {
         let subject = Subject::Processes { tree: Tree::default(), named: Vec::new() };
         Self::begin(subject, nodes, &Attach::NextExec)
     }
 
-    /// Observes running processes and what descends from them.
+    /// Observes running processes and their descendants.
     ///
     /// # Errors
-    /// [`ObserveError`] naming the first that does not exist or may not be observed.
+    /// [`ObserveError`] for the first process that does not exist or may not be observed.
     pub fn attach(pids: &[i32], nodes: NodeSet) -> Result<Self, ObserveError> {
-        // A descriptor first: while that process lives, its number is its own.
+        // The descriptor is opened first: while it refers to a living process, its id is not
+        // reused.
         let open = |&pid: &i32| PidFd::open(pid).map_err(|_| ObserveError::NoProcess { pid });
         let named = pids.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let tree = Tree::of(pids)?;
@@ -112,7 +113,7 @@ impl Session {
         session
     }
 
-    /// Takes the program that was started after [`Session::before_exec`].
+    /// Follows the program that was started after [`Session::before_exec`].
     pub fn follow(&mut self, pid: i32) {
         if let Subject::Processes { tree, .. } = &mut self.subject {
             *tree = Tree::of_child(pid);
@@ -120,20 +121,19 @@ impl Session {
         self.observe_now();
     }
 
-    /// The counters, for what the figures mean.
+    /// The counters, which tell the meaning of the figures.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The PMU of the emulated machine that this is: what it counts, it counts for user mode
-    /// of the whole machine.
+    /// The PMU of this machine if it is emulated. It counts user mode of the whole machine.
     #[must_use]
     pub fn lab(&self) -> Option<&LabPmu> {
         self.lab.as_ref().ok()
     }
 
-    /// Sees who belongs to the target and what they have used.
+    /// Reads the processes of the target and their resource usage.
     fn refresh(&mut self) {
         if let Subject::Processes { tree, .. } = &mut self.subject {
             tree.refresh();
@@ -143,7 +143,7 @@ impl Session {
         }
     }
 
-    /// Looks at processes, threads and memory, and decides when to look again.
+    /// Reads processes, threads and memory, and decides when to do so again.
     pub fn observe_now(&mut self) {
         let from = cpu_time();
         self.refresh();
@@ -167,7 +167,7 @@ impl Session {
         }
     }
 
-    /// When [`Session::observe_now`] should be called next.
+    /// The time at which [`Session::observe_now`] should be called next.
     #[must_use]
     pub fn next_look(&self) -> Instant {
         self.timeline.due()
@@ -184,10 +184,9 @@ impl Session {
         }
     }
 
-    /// What was observed since the last call, or since the beginning.
+    /// The observation since the last call, or since the beginning.
     pub fn interval(&mut self) -> Observation {
-        // Memory may be too expensive to look at in every interval: then it is as of the
-        // last look.
+        // Reading memory in every interval may be too expensive; then the last look counts.
         if Instant::now() >= self.next_look() {
             self.observe_now()
         } else {
@@ -204,11 +203,11 @@ impl Session {
         observation
     }
 
-    /// What was observed since the beginning. For a program that was started here and
-    /// waited for, `end` is the wall time and what wait4(2) says it used, which is exact.
+    /// The observation since the beginning. For a program that was started here and waited for,
+    /// `end` is the wall time and the exact resource usage from wait4(2).
     #[must_use]
     pub fn finish(mut self, end: Option<(Duration, Usage)>) -> Observation {
-        // A daemon that the program has left goes on.
+        // A daemon that the program has left behind may still run.
         let is_there = |subject: &Subject| match subject {
             Subject::Processes { tree, .. } => tree.runs_now(),
             Subject::Machine => true,
@@ -222,7 +221,7 @@ impl Session {
             seconds = wall;
             used(&mut self.begin.figures, &Usage::default());
             used(&mut totals.figures, &usage);
-            // wait4(2) leaves out what is on hugetlbfs, and daemons.
+            // wait4(2) leaves out hugetlbfs and daemons.
             let seen = totals.figures.get(&Metric::RssBytes).and_then(|rss| rss.as_ref().ok());
             let peak = usage.peak_rss_bytes.max(self.peak_rss_bytes.unwrap_or(0)) as f64;
             let peak = seen.map_or(peak, |rss| peak.max(*rss));
@@ -267,7 +266,7 @@ impl Session {
         };
         let seen =
             |bytes: Option<u64>| bytes.map(|b| b as f64).ok_or_else(|| self.timeline.no_rss());
-        // Cheap, unlike memory by node: as of now while anything lives.
+        // Unlike memory by node this is cheap, so it is read now, while any process lives.
         let rss = Some(tree.rss_bytes()).filter(|b| *b > 0).or(self.timeline.last_rss_bytes());
         Figures::from([
             (Metric::UserSeconds, Ok(used.user().as_secs_f64())),
@@ -282,8 +281,8 @@ impl Session {
     }
 }
 
-/// Replaces what was seen from outside by what the kernel added up. The peak is at least
-/// that of numapilot itself, from which the program was forked.
+/// Replaces the figures that were read from outside by the kernel's sums. The peak is at least that
+/// of numapilot itself, from which the program was forked.
 fn used(figures: &mut Figures, usage: &Usage) {
     let switches = usage.voluntary_switches + usage.involuntary_switches;
     figures.extend([
@@ -298,15 +297,15 @@ fn used(figures: &mut Figures, usage: &Usage) {
     ]);
 }
 
-/// CPU time of this thread so far: unlike wall time it does not grow when the target
-/// keeps all CPUs busy.
+/// CPU time of this thread so far. Unlike wall time, it does not grow while the target keeps all
+/// CPUs busy.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
 fn ended(fd: &PidFd) -> bool {
-    // A descriptor that cannot be polled is of no more use than one of an ended process.
+    // A descriptor that cannot be polled is as useless as one of an ended process.
     fd.ended_within(Some(Duration::ZERO)).unwrap_or(true)
 }
 
@@ -315,13 +314,15 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
 
+    use numapilot_test_kit::wait_until;
+
     use super::*;
 
     fn here() -> NodeSet {
         numapilot_topology::read("/".as_ref()).unwrap().node_ids()
     }
 
-    /// Faults of a shell that runs `true` so many times, from attaching to its end.
+    /// Faults of a shell that runs `true` `children` times, from attaching to its end.
     fn faults_of_children(children: u32) -> f64 {
         let script =
             format!("read x; for i in $(seq {children}); do /bin/true; done; echo; read x");
@@ -337,9 +338,7 @@ mod tests {
         let observation = session.interval();
         drop(shell.stdin.take());
         shell.wait().unwrap();
-        while !session.has_ended() {
-            std::thread::yield_now();
-        }
+        wait_until("the session does not end", || session.has_ended());
         let whole = session.finish(None);
         let faults = observation.value(Metric::MinorFaults).unwrap();
         assert!(whole.value(Metric::MinorFaults).unwrap() >= faults);

@@ -1,9 +1,9 @@
-//! What repeated measurements of one figure say.
+//! Statistics of repeated measurements of one figure.
 
 use serde::Serialize;
 use statrs::statistics::{Data, OrderStatistics, Statistics};
 
-/// Several measurements of one figure.
+/// Summary of several measurements of one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Number of measurements.
@@ -21,7 +21,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarises; `None` when there is nothing to summarise or a value is not finite.
+    /// Summarises values. Returns `None` without values, or if one is not finite.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
@@ -37,8 +37,8 @@ impl Summary {
         })
     }
 
-    /// Standard deviation by mean: the `±` of the printed table, and the imbalance of
-    /// loads. `None` for a single value; 0 when all are 0.
+    /// Standard deviation divided by mean: the `±` of the printed table, and the imbalance of
+    /// loads. `None` for a single value; 0 if all values are 0.
     #[must_use]
     pub fn relative_deviation(&self) -> Option<f64> {
         let deviation = self.standard_deviation?;

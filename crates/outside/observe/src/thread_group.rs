@@ -1,9 +1,9 @@
 //! Processes whose first thread has ended while others run (`pthread_exit` in `main`).
 //!
 //! Source: proc_pid_task(5), pthread_exit(3), fs/proc/base.c. Until the last thread has ended, the
-//! kernel shows the first one as a zombie. Files of `/proc/PID` are that thread's: those about
-//! memory are then empty or cannot be opened, while `/proc/PID/task/TID` of a thread that runs
-//! has them.
+//! kernel shows the first one as a zombie. The files in `/proc/PID` belong to that thread: those
+//! about memory are then empty or cannot be opened. They exist in `/proc/PID/task/TID` of a running
+//! thread.
 
 use std::io::{self, BufReader, Read};
 
@@ -21,14 +21,15 @@ pub(crate) const fn lost_its_first(stat: &Stat) -> bool {
     has_thread_ended(stat) && stat.num_threads > 1
 }
 
-/// Whether a process has ended: its first thread, and all others. It may still be there because
-/// nobody has waited for it.
+/// Whether a process has ended: its first thread and all others. It may still exist because its
+/// parent has not reaped it.
 #[must_use]
 pub const fn has_ended(stat: &Stat) -> bool {
     has_thread_ended(stat) && stat.num_threads <= 1
 }
 
-/// Threads of a process, none when it is gone. By name only: there may be thousands.
+/// Threads of a process, or none if it is gone. Only the names are read, because there may be
+/// thousands.
 pub(crate) fn tids(process: &Process) -> Vec<i32> {
     let list = || -> Option<Vec<i32>> {
         let entries = Dir::read_from(process.open_relative("task").ok()?).ok()?;
@@ -38,7 +39,7 @@ pub(crate) fn tids(process: &Process) -> Vec<i32> {
     list().unwrap_or_default()
 }
 
-/// A thread that runs.
+/// A running thread.
 fn living_thread(process: &Process) -> Option<i32> {
     let lives = |tid: &i32| {
         let stat = process.task_from_tid(*tid).and_then(|task| task.stat());
@@ -47,8 +48,8 @@ fn living_thread(process: &Process) -> Option<i32> {
     tids(process).into_iter().find(lives)
 }
 
-/// The number under which the memory of a process can be asked for (`/proc/TID`, `move_pages`): its own,
-/// or that of a thread that runs, where the first one has ended.
+/// The id under which the memory of a process is accessible (`/proc/TID`, `move_pages`): its own,
+/// or that of a running thread if the first one has ended.
 #[must_use]
 pub fn task_with_memory(pid: i32) -> i32 {
     let of_another = || {
@@ -59,10 +60,10 @@ pub fn task_with_memory(pid: i32) -> i32 {
 }
 
 /// Opens a file about the memory of a process (`maps`, `smaps_rollup`, `numa_maps`, `status`): that
-/// of a thread that runs, where the first one has ended.
+/// of a running thread if the first one has ended.
 ///
 /// # Errors
-/// The process is gone, may not be looked at, or the kernel has no such file.
+/// If the process is gone or may not be inspected, or if the kernel has no such file.
 pub fn open_memory_file(process: &Process, name: &str) -> ProcResult<impl Read + use<>> {
     let first_lost = process.stat().is_ok_and(|stat| lost_its_first(&stat));
     match first_lost.then(|| living_thread(process)).flatten() {
@@ -71,10 +72,10 @@ pub fn open_memory_file(process: &Process, name: &str) -> ProcResult<impl Read +
     }
 }
 
-/// The mappings of a process, whatever bytes their names are of.
+/// The mappings of a process. Their names may have any bytes.
 ///
 /// # Errors
-/// The process is gone or may not be looked at.
+/// If the process is gone or may not be inspected.
 pub fn maps(pid: i32) -> ProcResult<Vec<MemoryMap>> {
     let mut bytes = Vec::new();
     BufReader::new(open_memory_file(&Process::new(pid)?, "maps")?).read_to_end(&mut bytes)?;

@@ -1,16 +1,15 @@
-//! Context switches and CPU migrations by the scheduler's own files: for users whom
-//! `perf_event_open` is denied.
+//! Context switches and CPU migrations from the scheduler's files, for users who may not call
+//! `perf_event_open`.
 //!
-//! Source: `/proc/PID/task/TID/sched` (kernel/sched/debug.c). A thread takes its figures
-//! with it when it ends, so what is summed here is what was last seen of each: a lower
-//! bound.
+//! Source: `/proc/PID/task/TID/sched` (kernel/sched/debug.c). The figures of a thread vanish when
+//! it ends, so the sum uses the last reading of each thread. It is a lower bound.
 
 use std::collections::BTreeMap;
 
 use crate::metric::{Figure, Metric};
 use crate::tree::Tree;
 
-/// Figures of one thread, or a sum of them.
+/// Figures of one thread, or a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     switches: u64,
@@ -34,18 +33,18 @@ impl Counts {
     }
 }
 
-/// What was last seen of every thread.
+/// The last reading of every thread.
 #[derive(Debug, Default)]
 pub struct Threads {
     seen: BTreeMap<i32, Counts>,
-    /// Whether there was a thread whose file cannot be read.
+    /// Whether the file of a thread could not be read.
     hidden: bool,
-    /// Threads whose number now belongs to another.
+    /// Sum of the ended threads whose id now belongs to another thread.
     replaced: Counts,
 }
 
 impl Threads {
-    /// Looks at all threads of the tree.
+    /// Reads all threads of the tree.
     pub fn refresh(&mut self, tree: &Tree) {
         let mut found = false;
         for (tid, text) in tree.thread_files("sched") {
@@ -58,7 +57,7 @@ impl Threads {
     }
 
     fn note(&mut self, tid: i32, counts: Counts) {
-        // Counts never fall: a smaller one is another thread's.
+        // Counts never fall, so a smaller one belongs to another thread.
         if let Some(old) = self.seen.insert(tid, counts)
             && old.switches > counts.switches
         {

@@ -1,5 +1,6 @@
-# A program whose main ends by pthread_exit, while a worker with 32 MiB goes on until its input ends.
-# It says "ready" when its first thread has ended. The argument is the number of exit(2).
+# A program whose main thread ends with pthread_exit, while a worker with 32 MiB runs until its
+# input ends. It prints "ready" when the first thread has ended. The argument is the number of
+# exit(2).
 import ctypes, sys, threading
 
 

@@ -1,9 +1,9 @@
-//! Why a process may not use a CPU that is there.
+//! Why a process may not use an existing CPU.
 //!
 //! Sources: sched_setaffinity(2), cpuset(7), Documentation/admin-guide/kernel-parameters.txt
-//! (`isolcpus=`). A cpuset cannot be left; an affinity, which is also what keeps processes
-//! off isolated CPUs, is only a default that every process may change for itself. Which of
-//! them it is shows when it is tried.
+//! (`isolcpus=`). A process cannot leave its cpuset. An affinity, which also keeps processes off
+//! isolated CPUs, is only a default that every process may change for itself. A trial shows which
+//! of them applies.
 
 use std::fmt;
 use std::fs;
@@ -13,21 +13,21 @@ use numapilot_topology::CpuSet;
 
 use crate::prepare::affinity::{WIDEN, attempt};
 
-/// What keeps a process off some CPUs.
+/// The reason why a process may not use some CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// They were taken from the scheduler at boot.
+    /// They are isolated from the scheduler since boot.
     Isolated,
-    /// The affinity that the process inherited leaves them out.
+    /// The affinity that the process inherited excludes them.
     Affinity,
-    /// The process's cpuset does not hold them.
+    /// The cpuset of the process excludes them.
     Cpuset,
-    /// The calls that would tell are refused.
+    /// Unknown, because the system calls are refused.
     Unknown,
 }
 
 impl Denial {
-    /// Why this process may not use these CPUs of the running machine.
+    /// The reason why this process may not use these CPUs of the running machine.
     #[must_use]
     pub fn of(cpus: &CpuSet) -> Self {
         let isolated = fs::read_to_string("/sys/devices/system/cpu/isolated");
@@ -35,7 +35,7 @@ impl Denial {
         Self::from_trial(cpus, &isolated, attempt(cpus))
     }
 
-    /// `trial` is the affinity that a thread got that asked for `cpus`.
+    /// `trial` is the affinity that a thread got when it requested `cpus`.
     fn from_trial(cpus: &CpuSet, isolated: &CpuSet, trial: io::Result<CpuSet>) -> Self {
         match trial {
             Ok(got) if !cpus.is_subset(&got) => Self::Cpuset,
@@ -46,12 +46,12 @@ impl Denial {
         }
     }
 
-    /// What helps.
+    /// The remedy.
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Isolated | Self::Affinity => {
-                "numapilot run -a (--all) uses them all the same, as numactl -a does"
+                "numapilot run -a (--all) uses them nevertheless, like numactl -a"
             }
             Self::Cpuset => WIDEN,
             Self::Unknown => "see the cpuset of this container or service, and its seccomp filter",
@@ -64,7 +64,7 @@ impl fmt::Display for Denial {
         f.write_str(match self {
             Self::Isolated => "isolated from the scheduler since boot (isolcpus=)",
             Self::Affinity => {
-                "left out of the affinity that this process inherited (taskset, a service manager)"
+                "outside the affinity that this process inherited (taskset, a service manager)"
             }
             Self::Cpuset => "outside the cpuset of this process",
             Self::Unknown => "outside the affinity or the cpuset of this process",

@@ -1,4 +1,4 @@
-//! What a prepared command does, in words.
+//! Describes a prepared command.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ use numapilot_topology::{CpuSet, NodeId, NodeSet};
 use crate::Prepared;
 use crate::prepare::memory::mode_name;
 
-/// Where the kernel keeps the weights of weighted interleave (Linux 6.9 and newer;
+/// The directory of the weights of weighted interleave (Linux 6.9 and newer;
 /// Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave).
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 impl Prepared {
-    /// One line for each thing that is done.
+    /// One line for each setting.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
         let mut lines = Vec::new();

@@ -1,8 +1,8 @@
-//! Nodes by the name of a device, as numactl(8) takes them: `netdev:eth0`, `block:sda`,
+//! Nodes that are given by the name of a device, as in numactl(8): `netdev:eth0`, `block:sda`,
 //! `pci:0000:3b:00.0`, `file:/data`, `ip:10.0.0.1`.
 //!
 //! Sources: numactl's affinity.c; Documentation/ABI/testing/sysfs-bus-pci (`numa_node`),
-//! proc_pid_net(5). A device without a node of its own is on that of the bus above it.
+//! proc_pid_net(5). A device without a node is on the node of the bus above it.
 
 use std::fs;
 use std::io;
@@ -13,50 +13,50 @@ use std::path::{Path, PathBuf};
 use numapilot_topology::NodeId;
 use thiserror::Error;
 
-/// Why a device names no node.
+/// Why the node of a device cannot be determined.
 #[derive(Debug, Error)]
 pub enum DeviceError {
-    /// It is not there.
-    #[error("{name}: {what} is not there; see ls {directory}")]
+    /// It does not exist.
+    #[error("{name}: {what} does not exist; see ls {directory}")]
     NotFound {
-        /// As the user wrote it.
+        /// The user's text.
         name: String,
-        /// What was looked for.
+        /// The missing object.
         what: String,
-        /// Where.
+        /// The searched directory.
         directory: &'static str,
     },
     /// The kernel knows no node for it.
     #[error(
-        "{name}: the kernel does not say on which node this device is (virtual devices and \
-         machines of one node have none); give the node by number"
+        "{name}: the kernel does not report the node of this device (virtual devices and machines \
+         with one node have none); give the node by number"
     )]
     NoNode {
-        /// As the user wrote it.
+        /// The user's text.
         name: String,
     },
     /// It cannot be read.
     #[error("{name}: {what}")]
     Unreadable {
-        /// As the user wrote it.
+        /// The user's text.
         name: String,
-        /// What failed.
+        /// The failed step.
         what: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// No route leads there.
+    /// There is no route to the address.
     #[error("{name}: {what}; see ip route get")]
     NoRoute {
-        /// As the user wrote it.
+        /// The user's text.
         name: String,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
 }
 
-/// Replaces the name of a device by its node: `!netdev:eth0` becomes `!1`. Other texts stay as
-/// they are.
+/// Replaces the name of a device by its node: `!netdev:eth0` becomes `!1`. Other texts are returned
+/// unchanged.
 ///
 /// # Errors
 /// [`DeviceError`].
@@ -83,7 +83,7 @@ fn resolve_in(text: &str, root: &Path) -> Result<String, DeviceError> {
     Ok(format!("{inverse}{node}"))
 }
 
-/// The directory of a device of a class, links followed.
+/// The directory of a device of a class, with links resolved.
 fn class(
     root: &Path,
     name: &str,
@@ -123,17 +123,17 @@ fn pci(root: &Path, name: &str, device: &str) -> Result<PathBuf, DeviceError> {
     })
 }
 
-/// The block device on which a file is.
+/// The block device of a file.
 fn file(root: &Path, name: &str, file: &Path) -> Result<PathBuf, DeviceError> {
     let metadata = fs::metadata(file).map_err(|source| DeviceError::Unreadable {
         name: name.to_owned(),
-        what: "the file cannot be looked at".to_owned(),
+        what: "the file cannot be inspected".to_owned(),
         source,
     })?;
     let device = metadata.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let path = root.join(format!("sys/dev/block/{major}:{minor}"));
-    // File systems in memory or over the network are on no device.
+    // File systems in memory or over the network have no device.
     path.canonicalize().map_err(|_| DeviceError::NoNode { name: name.to_owned() })
 }
 
@@ -143,12 +143,12 @@ fn node_of(device: &Path) -> Option<NodeId> {
         let text = [path.join("device/numa_node"), path.join("numa_node")]
             .iter()
             .find_map(|file| fs::read_to_string(file).ok())?;
-        // -1 where the firmware does not say.
+        // -1 if the firmware does not report it.
         text.trim().parse::<u32>().ok().map(NodeId)
     })
 }
 
-/// The interface through which an address is reached.
+/// The interface of the route to an address.
 fn interface_to(root: &Path, name: &str, address: &str) -> Result<String, DeviceError> {
     let no_route = |what: String| DeviceError::NoRoute { name: name.to_owned(), what };
     let address: IpAddr =
@@ -173,10 +173,10 @@ fn interface_to(root: &Path, name: &str, address: &str) -> Result<String, Device
         .filter(|route| route.length == 0 || (bits ^ route.network) >> (128 - route.length) == 0)
         // The longest prefix wins, then the lowest metric.
         .max_by_key(|route| (route.length, u32::MAX - route.metric));
-    best.map(|route| route.interface).ok_or_else(|| no_route("no route leads there".to_owned()))
+    best.map(|route| route.interface).ok_or_else(|| no_route("there is no route to it".to_owned()))
 }
 
-/// A line of a routing table; the network in the upper bits.
+/// A line of a routing table. The network is in the upper bits.
 struct Route {
     interface: String,
     network: u128,
@@ -184,8 +184,8 @@ struct Route {
     metric: u32,
 }
 
-/// `Iface Destination Gateway Flags RefCnt Use Metric Mask ...`, numbers in hexadecimal and in
-/// the byte order of the network.
+/// `Iface Destination Gateway Flags RefCnt Use Metric Mask ...`, in hexadecimal and in network byte
+/// order.
 fn route_v4(line: &str) -> Option<Route> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [interface, destination, _, _, _, _, metric, mask, ..] = fields[..] else { return None };
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// A network card on node 1, a disk below a controller on node 2, a bridge on none.
+    /// A network card on node 1, a disk below a controller on node 2, a bridge without a node.
     fn machine() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let add = |path: &str, text: &str| {
@@ -277,13 +277,13 @@ mod tests {
         ] {
             assert_eq!(node(text).as_deref(), Ok(nodes), "{text}");
         }
-        assert!(node("netdev:br0").unwrap_err().contains("does not say on which node"));
-        assert!(node("ip:192.168.1.1").unwrap_err().contains("does not say on which node"));
+        assert!(node("netdev:br0").unwrap_err().contains("does not report the node"));
+        assert!(node("ip:192.168.1.1").unwrap_err().contains("does not report the node"));
         assert!(node("netdev:eth9").unwrap_err().contains("/sys/class/net"));
-        assert!(node("netdev:../x").unwrap_err().contains("is not there"));
+        assert!(node("netdev:../x").unwrap_err().contains("does not exist"));
         assert!(node("pci:99:00.0").unwrap_err().contains("/sys/bus/pci/devices"));
         assert!(node("ip:nowhere").unwrap_err().contains("is not an IP address"));
-        assert!(node("ip:2002::1").unwrap_err().contains("no route"));
-        assert!(node("file:/nonexistent").unwrap_err().contains("cannot be looked at"));
+        assert!(node("ip:2002::1").unwrap_err().contains("there is no route"));
+        assert!(node("file:/nonexistent").unwrap_err().contains("cannot be inspected"));
     }
 }

@@ -1,4 +1,4 @@
-//! What kind of program a file is: enough to know whether a library can be preloaded.
+//! The kind of a program file, which tells whether a library can be preloaded.
 //!
 //! Source: elf(5), ld.so(8) ("secure-execution mode"), execve(2) (`#!`).
 
@@ -14,26 +14,26 @@ use object::elf::{EM_386, EM_AARCH64, EM_X86_64, FileHeader32, FileHeader64, Mac
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
 
-/// Scripts whose interpreter is again a script: the kernel follows four (`BINPRM`).
+/// Maximum number of nested scripts, as in the kernel (`BINPRM`).
 const MAX_SCRIPTS: usize = 4;
-/// Bytes of a `#!` line the kernel looks at (`BINPRM_BUF_SIZE`).
+/// Bytes of a `#!` line that the kernel reads (`BINPRM_BUF_SIZE`).
 const SCRIPT_LINE: usize = 256;
 
-/// A program file, scripts already followed to their interpreter.
+/// A program file. For a script, that of its interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// The file that the kernel will load.
+    /// The file that the kernel loads.
     pub path: PathBuf,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Whether the kernel will run it with rights the caller lacks, so that the dynamic
+    /// Whether the kernel runs it with rights that the caller lacks, in which case the dynamic
     /// loader ignores `LD_PRELOAD`.
     pub secure: bool,
-    /// Whether it carries the note of the Go linker.
+    /// Whether it has the note of the Go linker.
     pub go: bool,
 }
 
-/// What the kernel makes of a file.
+/// How the kernel loads a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Loaded by this dynamic loader.
@@ -43,16 +43,16 @@ pub enum Kind {
         /// Whether its word size and processor are numapilot's own.
         native: bool,
     },
-    /// Without a dynamic loader.
+    /// It has no dynamic loader.
     Static,
-    /// Not an ELF file: nothing the kernel can load by itself.
+    /// It is not an ELF file, so the kernel cannot load it directly.
     Other,
 }
 
 /// Reads a program file and, for a script, its interpreter.
 ///
 /// # Errors
-/// When a file cannot be read (`/proc/PID/exe` of another user, for instance).
+/// If a file cannot be read (for instance `/proc/PID/exe` of another user).
 pub fn inspect(path: &Path) -> io::Result<Binary> {
     let mut path = path.to_owned();
     for _ in 0..MAX_SCRIPTS {
@@ -73,27 +73,27 @@ pub fn inspect(path: &Path) -> io::Result<Binary> {
 pub struct ScriptLine {
     /// The program that the kernel starts for the script.
     pub interpreter: PathBuf,
-    /// The rest of the line, which that program gets as one argument; may be empty.
+    /// The rest of the line, which that program gets as one argument. It may be empty.
     pub argument: OsString,
 }
 
 impl ScriptLine {
-    /// The program that `env NAME` finds on PATH; none when the interpreter is another.
+    /// The program that `env NAME` finds on PATH, or `None` for another interpreter.
     #[must_use]
     pub fn named_by_env(&self) -> Option<&OsStr> {
         if self.interpreter.file_name()? != "env" {
             return None;
         }
-        // `-S` and assignments may come before it (env(1)).
+        // `-S` and assignments may precede it (env(1)).
         let mut words = self.argument.as_bytes().split(u8::is_ascii_whitespace);
         words.find(|w| !w.is_empty() && w[0] != b'-' && !w.contains(&b'=')).map(OsStr::from_bytes)
     }
 }
 
-/// The `#!` line of a script; none for any other file.
+/// The `#!` line of a script, or `None` for any other file.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn interpreter(path: &Path) -> io::Result<Option<ScriptLine>> {
     let mut start = Vec::with_capacity(SCRIPT_LINE);
     File::open(path)?.take(SCRIPT_LINE as u64).read_to_end(&mut start)?;
@@ -107,8 +107,8 @@ pub fn interpreter(path: &Path) -> io::Result<Option<ScriptLine>> {
     }))
 }
 
-/// Whether `execve` would change the caller's rights. For the real user root neither
-/// set-user-ID to root nor file capabilities add anything.
+/// Whether `execve` would change the caller's rights. For the real user root, neither set-user-ID
+/// to root nor file capabilities change them.
 fn is_secure(path: &Path, metadata: &fs::Metadata) -> io::Result<bool> {
     const SET_UID: u32 = 0o4000;
     const SET_GID: u32 = 0o2010;
@@ -276,13 +276,13 @@ mod tests {
     fn set_user_id_counts_only_for_another_owner() {
         let file = file_of(&elf64(&[]));
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o4755)).unwrap();
-        assert!(!inspect(file.path()).unwrap().secure, "our own file gives us no new rights");
+        assert!(!inspect(file.path()).unwrap().secure, "our own file gives no new rights");
         if !rustix::process::getuid().is_root() {
             println!("skipped: giving the file to another user needs root");
             return;
         }
         std::os::unix::fs::chown(file.path(), Some(12345), None).unwrap();
-        // chown clears the bit.
+        // chown clears the set-user-ID bit.
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o4755)).unwrap();
         assert!(inspect(file.path()).unwrap().secure);
     }

@@ -1,5 +1,5 @@
-//! The environment a program gets: the plan's variables, and entries added to variables
-//! the user may have set, whose own entries win.
+//! The environment of a program: the plan's variables, and entries that are added to variables of
+//! the user, whose own entries take precedence.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::PlaceError;
 use crate::allocators::HugePages;
 
-/// Variables that differ from this process's own.
+/// The variables that differ from those of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Environment(BTreeMap<OsString, OsString>);
 
@@ -25,17 +25,17 @@ impl Environment {
         Ok(Self(variables.iter().map(|(k, v)| (k.into(), v.into())).collect()))
     }
 
-    /// The value the program will see.
+    /// The value in the program.
     pub fn get(&self, name: &str) -> Option<OsString> {
         self.0.get(OsStr::new(name)).cloned().or_else(|| env::var_os(name))
     }
 
-    /// The value the program will see, where that is not this process's own.
+    /// The value in the program, if it differs from that of this process.
     pub fn changed(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Whether the program will see the variable.
+    /// Whether the program has the variable.
     pub fn has(&self, name: &OsStr) -> bool {
         self.0.contains_key(name) || env::var_os(name).is_some()
     }
@@ -45,7 +45,7 @@ impl Environment {
         self.0.insert(name.into(), value.into());
     }
 
-    /// Sets a variable of the user's, in any bytes.
+    /// Sets a variable of the user, which may have any bytes.
     pub fn set_raw(&mut self, name: &OsStr, value: &OsStr) -> Result<(), PlaceError> {
         let is_bad = |text: &OsStr, bytes: &[u8]| text.as_bytes().iter().any(|b| bytes.contains(b));
         if name.is_empty() || is_bad(name, b"=\0") || is_bad(value, b"\0") {
@@ -63,12 +63,12 @@ impl Environment {
         Ok(())
     }
 
-    /// What has to be set for the program.
+    /// The variables to set for the program.
     pub fn changes(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.0.iter().map(|(k, v)| (k.as_os_str(), v.as_os_str()))
     }
 
-    /// Puts a library before those that are preloaded already.
+    /// Adds a library before those that are preloaded already.
     pub fn preload(&mut self, library: &Path) -> Result<(), PlaceError> {
         let name = library.as_os_str();
         if name.as_bytes().iter().any(|b| matches!(b, b' ' | b':' | b'\t' | b'\n')) {
@@ -83,8 +83,8 @@ impl Environment {
         Ok(())
     }
 
-    /// Tells an allocator to use huge pages, unless the user has said something about it;
-    /// whether it will ask for them.
+    /// Makes an allocator use huge pages, unless the user has set one of its options for them.
+    /// Returns whether it will request them.
     pub fn huge_pages(&mut self, how: HugePages) -> bool {
         match how {
             HugePages::NoSwitch => return false,

@@ -11,37 +11,37 @@ use crate::allocators::FindError;
 use crate::settings_journal::SettingsJournalError;
 use crate::{Denial, DeviceError, Note};
 
-/// Why a program was not started under a plan. Each message names cause and remedy.
+/// Why a program was not started under a plan. Each message names the cause and the remedy.
 #[derive(Debug, Error)]
 pub enum PlaceError {
-    /// Nothing to run.
+    /// There is no command.
     #[error("no command to run; write it after the options, or after --")]
     NoCommand,
     /// The program does not exist.
     #[error("{program}: not found in {searched}; check the spelling or give its path")]
     NotFound {
-        /// As the user wrote it.
+        /// The user's text.
         program: String,
-        /// `PATH` or the path itself.
+        /// `PATH`, or the path itself.
         searched: String,
     },
-    /// The program exists and cannot be executed.
+    /// The program exists but cannot be executed.
     #[error("{program}: cannot be executed")]
     NotExecutable {
-        /// As the user wrote it.
+        /// The user's text.
         program: String,
-        /// What execve said, or what would make it say so.
+        /// The error of execve, or one that it would return.
         source: io::Error,
     },
-    /// The kernel gives this user no process or no memory for one.
+    /// The user's limit of processes is reached, or there is no memory for a process.
     #[error(
-        "{program}: no process could be made for it; see `ulimit -u`, the pids.max of its control \
+        "{program}: no process could be created for it; see `ulimit -u`, the pids.max of its control \
          group, and free memory"
     )]
     NoProcess {
-        /// As the user wrote it.
+        /// The user's text.
         program: String,
-        /// Of fork or execve.
+        /// The error of fork or execve.
         source: io::Error,
     },
     /// The machine cannot be read.
@@ -50,62 +50,62 @@ pub enum PlaceError {
     /// Nodes or CPUs that cannot be used.
     #[error(transparent)]
     Nodes(#[from] NodestringError),
-    /// The nodes hold no memory.
+    /// The nodes have no memory.
     #[error(
         "node {nodes} has no memory to allocate from; nodes with memory that may be used: {usable}"
     )]
     NoMemory {
-        /// Asked for.
+        /// The requested ones.
         nodes: String,
-        /// Possible.
+        /// The usable ones.
         usable: String,
     },
-    /// The nodes hold no CPU.
+    /// The nodes have no CPU.
     #[error("node {nodes} has no CPU to run on; nodes with CPUs: {usable}")]
     NoCpus {
-        /// Asked for.
+        /// The requested ones.
         nodes: String,
-        /// Possible.
+        /// The usable ones.
         usable: String,
     },
-    /// CPUs that are there and that this process may not use.
+    /// The CPUs exist, but this process may not use them.
     #[error("CPU {cpus} is {denial}; {}", denial.remedy())]
     DeniedCpus {
-        /// Asked for.
+        /// The requested ones.
         cpus: String,
-        /// Why they may not be used.
+        /// The reason.
         denial: Denial,
     },
-    /// Nodes whose memory is outside the cpuset.
+    /// The memory of the nodes is outside the cpuset.
     #[error(
         "the memory of node {nodes} is outside the cpuset of this process, which holds {usable}; \
          widen it (docker: --cpuset-mems; systemd: AllowedMemoryNodes=)"
     )]
     DeniedNodes {
-        /// Asked for.
+        /// The requested ones.
         nodes: String,
-        /// Possible.
+        /// The usable ones.
         usable: String,
     },
-    /// Without sysfs nobody says which CPUs a node has.
+    /// Without sysfs the CPUs of a node are unknown.
     #[error(
-        "which CPUs are on node {nodes} is not known, because sysfs is not mounted: \
-         mount -t sysfs sysfs /sys, or give CPUs (-C)"
+        "the CPUs of node {nodes} are unknown, because sysfs is not mounted: mount -t sysfs sysfs \
+         /sys, or give CPUs (-C)"
     )]
     UnknownCpus {
-        /// Asked for.
+        /// The requested ones.
         nodes: String,
     },
-    /// The name of a device that leads to no node.
+    /// The node of a device cannot be determined.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// `preferred` takes one node.
+    /// `preferred` takes only one node.
     #[error("a preferred node is one node, not {nodes}; for several use preferred-many (-P)")]
     OnePreferred {
-        /// Asked for.
+        /// The requested ones.
         nodes: String,
     },
-    /// CPUs and CPU nodes have nothing in common.
+    /// The CPUs are not on the CPU nodes.
     #[error("CPUs {cpus} are not on node {nodes}; give one of -C and -N, or CPUs of that node")]
     Disjoint {
         /// `-C`.
@@ -113,7 +113,7 @@ pub enum PlaceError {
         /// `-N`.
         nodes: String,
     },
-    /// AutoNUMA is to be off and to move pages.
+    /// The plan switches AutoNUMA off but lets it move pages.
     #[error(
         "numa-balancing off and memory balancing (-b) contradict each other; leave one of them out"
     )]
@@ -124,30 +124,30 @@ pub enum PlaceError {
     /// A machine-wide setting cannot be changed.
     #[error(transparent)]
     SettingsJournal(#[from] SettingsJournalError),
-    /// No environment can hold this variable.
+    /// The variable is invalid.
     #[error(
-        "environment variable '{0}': a name is not empty and has no =, and neither name nor value \
-         has a zero byte"
+        "environment variable '{0}': a name must not be empty or contain =, and neither name nor \
+         value may contain a zero byte"
     )]
     Variable(String),
-    /// `LD_PRELOAD` has no way to write this path.
+    /// `LD_PRELOAD` cannot contain this path.
     #[error(
         "{} contains a space or a colon, at which LD_PRELOAD splits; \
          copy or link the library to a path without them", .0.display()
     )]
     Unpreloadable(PathBuf),
-    /// Notes, under `strict`.
-    #[error("cannot do all of the plan, and strict was asked for: {}", list(.0))]
+    /// The plan has notes, under `strict`.
+    #[error("part of the plan is impossible, and strict was requested: {}", list(.0))]
     Strict(Vec<Note>),
-    /// What was done and has no effect on the running program, under `strict`.
-    #[error("part of the plan had no effect, and strict was asked for: {}", list(.0))]
+    /// A setting has no effect on the running program, under `strict`.
+    #[error("part of the plan had no effect, and strict was requested: {}", list(.0))]
     NoEffect(Vec<Note>),
     /// A step between fork and exec failed.
     #[error("cannot start {program} under this plan")]
     Step {
-        /// As the user wrote it.
+        /// The user's text.
         program: String,
-        /// Which step, and its errno.
+        /// The step, and its errno.
         source: SpawnError,
     },
     /// Receiving signals failed.
@@ -158,14 +158,14 @@ pub enum PlaceError {
     Watch {
         /// The process.
         pid: i32,
-        /// Of pidfd_open, poll or wait4.
+        /// The error of pidfd_open, poll or wait4.
         source: io::Error,
     },
 }
 
 impl PlaceError {
-    /// The exit status a launcher gives for this error, as env(1) and timeout(1) have it:
-    /// 127 not found, 126 not executable, 125 any other failure of the launcher.
+    /// The exit status of a launcher for this error, as in env(1) and timeout(1): 127 not found,
+    /// 126 not executable, 125 any other failure of the launcher.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {

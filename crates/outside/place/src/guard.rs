@@ -1,20 +1,21 @@
-//! The guard: a small process that outlives this one, so that what this one holds comes back by
-//! itself when it is killed.
+//! The guard: a small process that outlives this one, and restores the settings that this one holds
+//! if it is killed.
 //!
 //! ```text
-//!  numapilot ---- pipe, in which nothing is written ----> guard (numapilot restore --after PID:START)
+//!  numapilot ---- pipe, without data -------------------> guard (numapilot restore --after PID:START)
 //!      |                                                    |
-//!    killed -> the pipe ends, the pidfd says when -> settles the dead: their groups, their settings
+//!    killed -> the pipe ends, the pidfd becomes readable -> settles dead processes: groups, settings
 //! ```
 //!
-//! It is nobody's child and in a session of its own; it has no open files but the pipe and
-//! `/dev/null`, and no environment but what finds the journals. When this process ends in order,
-//! nothing is held any more and the guard ends, too. Should both be killed, the next start of
-//! numapilot does the same: for each group there is a [shared file](crate::shared_file), in which
-//! the first process of the group has noted itself. This process makes the file before the fork,
-//! and the child writes into it before the program runs, so that there is no moment at which the
-//! program has a child and nobody knows of its group. What has left that group is found by a
-//! [variable](RUN) in its environment, which names the process that has started the program.
+//! The guard is not a child of this process and has its own session. Its only open files are the
+//! pipe and `/dev/null`, and its environment has only the variables that locate the journals. When
+//! this process ends normally, it holds nothing any more and the guard ends too. If both are
+//! killed, the next start of numapilot does the guard's work: for each group there is a [shared
+//! file](crate::shared_file), into which the first process of the group has written its identity.
+//! This process creates the file before the fork, and the child writes into it before the program
+//! runs, so every group is known before the program has children. Processes that have left the
+//! group are found by a [variable](RUN) in their environment, which names the process that started
+//! the program.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -37,42 +38,43 @@ use tempfile::NamedTempFile;
 
 use crate::{check_proc, name_prefix, scratch, shared_file};
 
-/// The running program, also when its file was replaced meanwhile.
+/// The running program, even if its file was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
-/// What it is called in `ps`: a signal to everything named numapilot does not hit it.
+/// Its name in `ps`, which differs from numapilot, so a signal to all processes with that name does
+/// not reach it.
 const NAME: &str = "numapilot-guard";
-/// What finds the journals and the files of this user.
+/// The variables that locate the journals and the files of this user.
 const ENVIRONMENT: [&str; 3] = ["XDG_RUNTIME_DIR", "HOME", "TMPDIR"];
 
-/// For a process that closes its files while it ends.
+/// Time limit for a process that has closed its files and is ending.
 const END: Duration = Duration::from_secs(60);
-/// For the leader of a group, which has been told of its parent's end by the kernel, to end in
-/// order: a database gives its shared memory back.
+/// Time for the leader of a group to end normally after the kernel's signal about the end of its
+/// parent. A database releases its shared memory in that time.
 const GRACE: Duration = Duration::from_secs(10);
-/// Between two looks at a group.
+/// Pause between two looks at a group.
 const LOOK: Duration = Duration::from_millis(5);
-/// The [kind](shared_file) of the files in which groups are noted.
+/// The [kind](shared_file) of the files with notes of groups.
 const KIND: &str = "group";
 
-/// Variable that [marks](run_mark) the processes of a run that ends with this process.
+/// The variable that [marks](run_mark) the processes of a run that ends with this process.
 pub const RUN: &str = "NUMAPILOT_TUNE_RUN";
 
-/// Whether this program understands what a guard is started with.
+/// Whether this program can be started as a guard.
 static ENABLED: AtomicBool = AtomicBool::new(false);
-/// Its end of the pipe, while there is a guard.
+/// This process's end of the pipe, while there is a guard.
 static PIPE: Mutex<Option<PipeWriter>> = Mutex::new(None);
 
-/// Says that this program is `numapilot`, which can be its own guard. Other programs that use
-/// this library have none.
+/// Enables the guard in this program, which must be `numapilot`. Other programs that use this
+/// library have no guard.
 pub fn enable() {
     ENABLED.store(true, Ordering::Relaxed);
 }
 
-/// Has a guard for this process, one at the most.
+/// Starts the guard of this process, unless there is one.
 ///
 /// # Errors
-/// When it cannot be started: then what this process leaves is put back by the next start of
-/// numapilot.
+/// If it cannot be started. Then the next start of numapilot settles what this process leaves
+/// behind.
 pub fn start() -> io::Result<()> {
     let mut pipe = whole(&PIPE);
     if !ENABLED.load(Ordering::Relaxed) || pipe.as_ref().is_some_and(has_reader) {
@@ -93,40 +95,39 @@ pub fn start() -> io::Result<()> {
     Ok(())
 }
 
-/// It is whole whatever happened to the thread that used it.
+/// Locks a mutex whose value stays valid if a thread panics.
 fn whole<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the guard lives; one that was killed needs a successor.
+/// Whether the guard lives. One that was killed needs a successor.
 fn has_reader(pipe: &PipeWriter) -> bool {
     let mut fds = [PollFd::new(pipe, PollFlags::empty())];
     let now = Timespec::default();
     poll(&mut fds, Some(&now)).is_ok() && !fds[0].revents().contains(PollFlags::ERR)
 }
 
-/// A file in which a program that is about to start notes its process group. Should this process
-/// be killed afterwards, the group is ended; dropped, the group is this process's business no
-/// longer.
+/// A file into which a program that is about to start writes its process group. If this process is
+/// killed afterwards, the group is ended. After this is dropped, it is not.
 #[derive(Debug)]
 pub struct GroupNote(NamedTempFile);
 
 impl GroupNote {
-    /// An empty file, which stands for no group.
+    /// Creates an empty file, which stands for no group.
     pub(crate) fn new() -> io::Result<Self> {
-        // What the child reads of itself there would be numbers of another namespace.
+        // The child would read ids of another namespace there.
         check_proc().map_err(io::Error::other)?;
         shared_file(KIND).map(Self)
     }
 
-    /// For [`numapilot_sys::spawn::Steps::install_with_note`].
+    /// The descriptor for [`numapilot_sys::spawn::Steps::install_with_note`].
     pub(crate) fn file(&self) -> io::Result<OwnedFd> {
         self.0.as_file().try_clone().map(OwnedFd::from)
     }
 }
 
-/// The value of [`RUN`] for the processes of a run that is to end with this process; `number`
-/// tells the runs of this process apart.
+/// The value of [`RUN`] for the processes of a run that is to end with this process. `number`
+/// distinguishes the runs of this process.
 ///
 /// # Errors
 /// Those of reading `/proc`.
@@ -134,13 +135,13 @@ pub fn run_mark(number: u64) -> io::Result<String> {
     Ok(format!("{}{number}", name_prefix("run")?))
 }
 
-/// What a guard does first: waits until process `pid`, which began at `start_time`, has ended.
-/// `false` when the process goes on as another program, so that there is nothing to guard.
+/// Waits until process `pid`, which began at `start_time`, has ended. Returns `false` if the
+/// process has executed another program, so there is nothing to guard.
 ///
 /// # Errors
-/// When the process cannot be watched.
+/// If the process cannot be watched.
 pub fn wait_for_end(pid: u32, start_time: u64) -> io::Result<bool> {
-    // Opened before its identity is checked, so that it is the one that was checked.
+    // Opened before the identity is checked, so the check applies to the opened process.
     let number = i32::try_from(pid).map_err(io::Error::other)?;
     let process = match PidFd::open(number) {
         Ok(fd) => process::start_time(pid).is_ok_and(|time| time == start_time).then_some(fd),
@@ -154,15 +155,15 @@ pub fn wait_for_end(pid: u32, start_time: u64) -> io::Result<bool> {
     }
 }
 
-/// Ends the groups of programs that processes of this user have left which were killed, and what
-/// has left these groups but carries the [mark](run_mark) of such a process; those that somebody
-/// was left of, for people.
+/// Ends the process groups that killed processes of this user have left behind, and the processes
+/// outside these groups with the [mark](run_mark) of such a process. Returns a line for the user
+/// about each.
 #[must_use]
 pub fn end_stale_groups() -> Vec<String> {
     let deadline = Instant::now() + GRACE;
     let notes: Vec<_> = scratch::stale_files(KIND).collect();
     if notes.is_empty() {
-        // Whoever has marked a process has a note until it has ended.
+        // A process that has marked others keeps a note until they have ended.
         return Vec::new();
     }
     let groups = notes.iter().filter_map(|path| Group::read(path));
@@ -175,8 +176,8 @@ pub fn end_stale_groups() -> Vec<String> {
     ended
 }
 
-/// Kills the processes of this user whose [`RUN`] is chosen, and those that they start meanwhile;
-/// their names and numbers.
+/// Kills the processes of this user whose [`RUN`] is chosen, and those that they start meanwhile.
+/// Returns their names and ids.
 fn end_marked(deadline: Instant, is_chosen: impl Fn(&str) -> bool) -> Vec<(String, i32)> {
     let (this, user) = (std::process::id().cast_signed(), rustix::process::geteuid().as_raw());
     let mut known = HashSet::new();
@@ -192,7 +193,8 @@ fn end_marked(deadline: Instant, is_chosen: impl Fn(&str) -> bool) -> Vec<(Strin
                 continue;
             }
             let Ok(fd) = PidFd::open(process.pid) else { continue };
-            // `process` is tied to the one that was read: while it answers, the number is its own.
+            // `process` is tied to the process that was read. While it can be read, the id is not
+            // reused.
             let Ok(stat) = process.stat() else { continue };
             if known.insert((stat.pid, stat.starttime)) && fd.signal(libc::SIGKILL).is_ok() {
                 ended.push((stat.comm, stat.pid));
@@ -204,31 +206,32 @@ fn end_marked(deadline: Instant, is_chosen: impl Fn(&str) -> bool) -> Vec<(Strin
     }
 }
 
-/// A process group whose number may have become another's.
+/// A process group whose id may have been reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Group {
-    /// Its number.
+    /// Its id.
     leader: i32,
-    /// When its leader began.
+    /// Start time of its leader.
     start_time: u64,
-    /// The session that all of a group are in.
+    /// The session of all its processes.
     session: i32,
 }
 
 impl Group {
-    /// What a [`GroupNote`] says; nothing before a process has noted itself in it.
+    /// Reads a [`GroupNote`]. Returns `None` if no process has written into it yet.
     fn read(note: &Path) -> Option<Self> {
         Self::parse(&fs::read(note).ok()?)
     }
 
-    /// From `/proc/PID/stat` of its leader (proc_pid_stat(5)).
+    /// Parses `/proc/PID/stat` of its leader (proc_pid_stat(5)).
     fn parse(stat: &[u8]) -> Option<Self> {
         let stat = Stat::from_read(stat).ok()?;
         let group = Self { leader: stat.pid, start_time: stat.starttime, session: stat.session };
         (stat.pgrp == stat.pid).then_some(group)
     }
 
-    /// Kills what is left once the leader has ended or had its time; whether there was anything.
+    /// Kills the remaining processes once the leader has ended or its time is over. Returns whether
+    /// there were any.
     fn end(self, deadline: Instant) -> bool {
         let leader =
             || u32::try_from(self.leader).ok().and_then(|pid| process::start_time(pid).ok());
@@ -238,9 +241,9 @@ impl Group {
                     std::thread::sleep(LOOK);
                 }
                 Some(time) if time == self.start_time => break,
-                // The number is another process's: nobody was left of the group.
+                // The id belongs to another process, so the group is gone.
                 Some(_) => return false,
-                // A group keeps its number from being given away as long as it has members.
+                // The id of a group is not reused while the group has members.
                 None if self.has_members() => break,
                 None => return false,
             }
@@ -248,7 +251,7 @@ impl Group {
         process::signal_group(self.leader, libc::SIGKILL).is_ok()
     }
 
-    /// Whether there are any, and not those of a later group whose leader has ended as well.
+    /// Whether there are members that do not belong to a later group with the same id.
     fn has_members(self) -> bool {
         let processes = procfs::process::all_processes().into_iter().flatten().flatten();
         processes
@@ -272,7 +275,7 @@ mod tests {
     fn a_note_that_names_no_group_is_none() {
         let of_cat = Command::new("cat").arg("/proc/self/stat").process_group(0).output().unwrap();
         assert!(Group::parse(&of_cat.stdout).is_some());
-        // Before the child has written, and of a process in another's group.
+        // Before the child has written, and for a process in another group.
         let half = &of_cat.stdout[..20];
         let member = Command::new("cat").arg("/proc/self/stat").output().unwrap().stdout;
         for note in [&b""[..], b"nothing", half, &member] {
@@ -280,8 +283,8 @@ mod tests {
         }
     }
 
-    /// What a process that is killed leaves is told by what its child has noted, and by nothing
-    /// that it would have done itself after the fork.
+    /// The child's note suffices to find the group of a killed process. The parent does nothing for
+    /// it after the fork.
     #[test]
     fn a_group_is_found_although_its_parent_was_killed_right_after_the_fork() {
         let directory = tempfile::tempdir().unwrap();
@@ -292,7 +295,7 @@ mod tests {
         let status = parent.status().unwrap();
         assert_eq!(status.signal(), Some(libc::SIGKILL), "{status}");
         let text = fs::read_to_string(&born).unwrap();
-        // Another numapilot that starts at this moment may have ended it already.
+        // Another numapilot that is starting may have ended it already.
         if let Ok(grandchild) = PidFd::open(text.trim().parse().unwrap()) {
             let _ = end_stale_groups();
             assert!(grandchild.ended_within(Some(Duration::from_secs(60))).unwrap());
@@ -300,10 +303,10 @@ mod tests {
         scratch::remove_stale_files();
     }
 
-    /// Where the program writes the number of its own child.
+    /// The variable with the file into which the program writes the id of its child.
     const BORN: &str = "NUMAPILOT_TEST_BORN";
 
-    /// The parent of that test, when it is started by it.
+    /// The parent in that test, which starts this one as a process.
     #[test]
     fn a_parent_that_is_killed() {
         let Some(born) = std::env::var_os(BORN) else { return };
@@ -321,7 +324,7 @@ mod tests {
         }
         let this = PidFd::open(std::process::id().cast_signed()).unwrap();
         this.signal(libc::SIGKILL).unwrap();
-        // Not reached.
+        // Not reached: the parent is killed.
         child.wait().unwrap();
     }
 
@@ -337,7 +340,7 @@ mod tests {
         let sleeper = PidFd::open(line.trim().parse().unwrap()).unwrap();
         leader.wait().unwrap();
         let later = Group { session: group.session + 1, ..group };
-        assert!(!later.end(Instant::now()), "those of another session are strangers");
+        assert!(!later.end(Instant::now()), "a group in another session must be spared");
         assert!(!sleeper.ended_within(Some(Duration::ZERO)).unwrap());
         assert!(group.end(Instant::now()));
         assert!(sleeper.ended_within(Some(Duration::from_secs(60))).unwrap());
@@ -353,7 +356,7 @@ mod tests {
         stranger.wait().unwrap();
     }
 
-    /// A program in a session of its own, whose environment is all that tells whose it is.
+    /// A program in its own session, which is found only by its environment.
     #[test]
     fn what_has_left_the_group_is_told_by_its_mark() {
         let this = format!("{}:", run_mark(0).unwrap());
@@ -367,7 +370,7 @@ mod tests {
         let pids = children.each_ref().map(|child| child.id().cast_signed());
         let deadline = Instant::now() + Duration::from_secs(60);
         let mut ended = Vec::new();
-        // The mark is seen once the program runs.
+        // The mark is visible once the program runs.
         while ended.is_empty() && Instant::now() < deadline {
             ended = end_marked(deadline, |mark| mark == mine);
         }
@@ -387,7 +390,7 @@ mod tests {
         assert!(!scratch::is_of_dead_process("prepare"));
         let mark = run_mark(3).unwrap();
         let (process, _) = mark.rsplit_once('.').unwrap();
-        // The same number, and another start.
+        // The same id with another start time.
         assert!(scratch::is_of_dead_process(&format!("{process}.1-3")));
     }
 

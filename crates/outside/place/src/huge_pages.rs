@@ -1,9 +1,8 @@
-//! Transparent huge pages as the machine is set: one switch for all, and one for each size.
+//! The machine's switches for transparent huge pages: one for all sizes, and one for each size.
 //!
-//! Source: Documentation/admin-guide/mm/transhuge.rst. Since Linux 6.8 each size has a
-//! switch of its own, `hugepages-<size>kB/enabled`; only those at `inherit` follow the
-//! switch for all. Either can make the other one meaningless, so what a program gets is
-//! decided by size.
+//! Source: Documentation/admin-guide/mm/transhuge.rst. Since Linux 6.8 each size has its own
+//! switch, `hugepages-<size>kB/enabled`, and only sizes at `inherit` follow the switch for all.
+//! Either can override the other, so the setting has to be determined for each size.
 
 use std::fmt;
 use std::fs;
@@ -17,15 +16,15 @@ use crate::settings_journal::chosen;
 /// The directory of all switches.
 const DIRECTORY: &str = "sys/kernel/mm/transparent_hugepage";
 
-/// Size of a huge page where the kernel does not say it (before Linux 4.14).
+/// Size of a huge page if the kernel does not report it (before Linux 4.14).
 const USUAL_BYTES: u64 = 2 << 20;
 
-/// Which memory gets huge pages.
+/// The memory that gets huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Choice {
     /// None.
     Never,
-    /// What a program asks for with madvise(2).
+    /// Memory for which the program requests them with madvise(2).
     Madvise,
     /// All.
     Always,
@@ -52,15 +51,15 @@ impl Choice {
 pub struct Switches {
     /// The switch for all sizes (`enabled`).
     pub top: Choice,
-    /// Bytes of the size that one entry of the page middle directory maps: 2 MiB on x86-64.
-    /// It alone is counted as `AnonHugePages`.
+    /// The size that one entry of the page middle directory maps, in bytes: 2 MiB on x86-64. Only
+    /// this size is counted in `AnonHugePages`.
     pub pmd_bytes: u64,
-    /// Sizes with a switch of their own, in bytes; `None` is `inherit`.
+    /// The sizes with their own switch, in bytes. `None` is `inherit`.
     own: Vec<(u64, Option<Choice>)>,
 }
 
 impl Switches {
-    /// Reads the switches below `root`; `None` for a kernel without transparent huge pages.
+    /// Reads the switches below `root`. Returns `None` for a kernel without transparent huge pages.
     #[must_use]
     pub fn read(root: &Path) -> Option<Self> {
         let directory = root.join(DIRECTORY);
@@ -73,7 +72,7 @@ impl Switches {
             let Some(name) = name.to_str() else { continue };
             let kib = name.strip_prefix("hugepages-").and_then(|n| n.strip_suffix("kB"));
             let Some(kib) = kib.and_then(|kib| kib.parse::<u64>().ok()) else { continue };
-            // A size without the file is one of files only.
+            // A size without this file is for file mappings only.
             if let Some(text) = text(&format!("{name}/enabled")) {
                 own.push((kib.saturating_mul(1024), Choice::from_name(chosen(&text))));
             }
@@ -82,26 +81,26 @@ impl Switches {
         Some(Self { top, pmd_bytes: pmd_bytes.unwrap_or(USUAL_BYTES), own })
     }
 
-    /// As they would be with another value of the switch for all.
+    /// The switches with another value of the switch for all sizes.
     #[must_use]
     pub fn with_top(&self, top: Choice) -> Self {
         Self { top, ..self.clone() }
     }
 
-    /// What holds for the size that `AnonHugePages` counts.
+    /// The setting for the size that `AnonHugePages` counts.
     #[must_use]
     pub fn pmd(&self) -> Choice {
         let own = self.own.iter().find(|(bytes, _)| *bytes == self.pmd_bytes);
         own.and_then(|(_, choice)| *choice).unwrap_or(self.top)
     }
 
-    /// The most that holds for any size.
+    /// The most permissive setting of any size.
     #[must_use]
     pub fn most(&self) -> Choice {
         self.smaller().map(|(_, choice)| choice).fold(self.pmd(), Choice::max)
     }
 
-    /// Sizes below [`Switches::pmd_bytes`] in bytes, each with what holds for it.
+    /// The sizes below [`Switches::pmd_bytes`] in bytes, with their settings.
     pub fn smaller(&self) -> impl Iterator<Item = (u64, Choice)> + '_ {
         let smaller = self.own.iter().filter(|(bytes, _)| *bytes < self.pmd_bytes);
         smaller.map(|(bytes, choice)| (*bytes, choice.unwrap_or(self.top)))
@@ -115,11 +114,11 @@ impl Switches {
     }
 }
 
-/// `always`; `always, but 2048 kB never, 64 kB always` where sizes differ from it.
+/// Writes `always`, or `always, but 2048 kB never, 64 kB always` if sizes differ.
 impl fmt::Display for Switches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.top.name())?;
-        // Sizes that are switched off by themselves are the usual state of small ones.
+        // Small sizes are usually switched off by their own switch, so they are not mentioned.
         let differs = |(bytes, choice): &&(u64, Option<Choice>)| {
             choice.is_some_and(|choice| {
                 choice != self.top && (choice != Choice::Never || *bytes == self.pmd_bytes)
@@ -135,12 +134,12 @@ impl fmt::Display for Switches {
     }
 }
 
-/// What the kernel gave to memory that asked for huge pages and was touched.
+/// The huge pages that the kernel gave to touched memory that requested them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     /// Bytes in pages of [`Switches::pmd_bytes`].
     pub pmd_bytes: u64,
-    /// Huge pages of smaller sizes, counted machine-wide while the memory was touched.
+    /// Number of huge pages of smaller sizes, counted machine-wide while the memory was touched.
     pub smaller_pages: u64,
 }
 
@@ -152,10 +151,10 @@ impl Given {
     }
 }
 
-/// Maps 8 MiB, asks for huge pages with madvise(2), touches it, and looks what it got.
+/// Maps 8 MiB, requests huge pages with madvise(2), touches the memory, and counts its huge pages.
 ///
 /// # Errors
-/// Where the kernel refuses one of these steps.
+/// If the kernel refuses one of these steps.
 pub fn attempt() -> io::Result<Given> {
     const BYTES: usize = 8 << 20;
     let mut memory = Mapping::anonymous(BYTES)?;
@@ -165,13 +164,13 @@ pub fn attempt() -> io::Result<Given> {
         *byte = 1;
     }
     let pmd_bytes = memory.residency()?.huge_bytes;
-    // Faults of other programs are counted as well: a few prove nothing.
+    // Faults of other programs are counted too, so a few of them prove nothing.
     let faults = smaller_faults().saturating_sub(before);
     let smaller_pages = if faults >= 8 { faults } else { 0 };
     Ok(Given { pmd_bytes, smaller_pages })
 }
 
-/// Huge pages of all sizes but the largest that faults were given since the machine booted.
+/// Number of huge pages, except of the largest size, that faults have allocated since boot.
 fn smaller_faults() -> u64 {
     let root = Path::new("/");
     let Some(switches) = Switches::read(root) else { return 0 };
@@ -186,7 +185,7 @@ fn smaller_faults() -> u64 {
 pub(crate) mod tests {
     use super::*;
 
-    /// Switches below a directory: of all sizes, of 2 MiB, of 64 KiB.
+    /// Switches below a directory: for all sizes, for 2 MiB, for 64 KiB.
     pub(crate) fn recorded(top: &str, pmd: &str, small: &str) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join(DIRECTORY);
@@ -212,7 +211,7 @@ pub(crate) mod tests {
         use Choice::{Always, Madvise, Never};
         assert_eq!(read("always", "inherit", "never"), (Always, Always, "always".into()));
         assert_eq!(read("madvise", "inherit", "never"), (Madvise, Madvise, "madvise".into()));
-        // The switch for all says always, and no program gets a page.
+        // The switch for all is at always, and no program gets a huge page.
         assert_eq!(
             read("always", "never", "never"),
             (Never, Never, "always, but 2048 kB never".into())
@@ -221,7 +220,7 @@ pub(crate) mod tests {
             read("always", "madvise", "never"),
             (Madvise, Madvise, "always, but 2048 kB madvise".into())
         );
-        // The switch for all says never, and every program gets pages.
+        // The switch for all is at never, and every program gets huge pages.
         assert_eq!(
             read("never", "inherit", "always"),
             (Never, Always, "never, but 64 kB always".into())

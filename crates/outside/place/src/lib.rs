@@ -1,14 +1,14 @@
-//! Plans, and starting a program under one.
+//! Plans, and starting programs under them.
 //!
-//! A [`Plan`] says which allocator, which thread placement, which memory policy, which
-//! page size and which kernel settings a program gets. It is what `run` applies, what
-//! `tune` searches and what a profile file stores.
+//! A [`Plan`] states which allocator, thread placement, memory policy, page size and kernel
+//! settings a program gets. `run` applies it, `tune` searches for the best one, and a profile file
+//! stores it.
 //!
 //! ```text
 //!  Plan --Targets::of(machine)--> CPUs, nodes --prepare--> Prepared --spawn--> Running
 //!                                               |                               |
-//!                                             notes          wait: Finished; effect: what it
-//!                                                            did to the running program
+//!                                             notes          wait: Finished; effect: whether it
+//!                                                            took effect in the program
 //! ```
 #![forbid(unsafe_code)]
 
@@ -40,8 +40,9 @@ pub mod threads;
 pub use denial::Denial;
 pub use devices::DeviceError;
 pub use error::PlaceError;
-pub use managed::{AlreadyManaged, Managed, ancestors, check_unmanaged};
+pub use managed::{AlreadyManaged, Managed, check_unmanaged};
 pub use note::Note;
+pub use numapilot_observe::ancestors;
 pub use own_program::own_program;
 pub use pid_namespace::{ForeignProc, check_proc};
 pub use plan::{

@@ -1,14 +1,15 @@
-//! Which run of numapilot manages a process, so that no second one does the same to it, whoever
-//! starts it.
+//! Registers the run of numapilot that manages a process. It prevents a second run, also of another
+//! user, from managing the same process.
 //!
-//! A run that manages a process listens on a socket whose name says what it does to which process.
-//! A name is in use once, the kernel gives it back at the death of its process, and tells whoever
-//! connects which process listens (unix(7): abstract sockets, SO_PEERCRED): it needs no directory
-//! that all users may write, and nothing is left by kill -9. Names are those of a network
-//! namespace: runs in different ones do not see each other.
+//! A run that manages a process listens on a socket whose name contains the verb and the process.
+//! Only one socket can have a name, the kernel releases the name when its process dies, and a
+//! client learns which process listens (unix(7): abstract sockets, SO_PEERCRED). So no directory
+//! that all users may write is needed, and kill -9 leaves nothing behind. Names belong to a network
+//! namespace: runs in different namespaces do not see each other.
 
 use std::collections::BTreeSet;
 
+use numapilot_observe::ancestors;
 use numapilot_sys::process::start_time;
 use procfs::process::Process;
 use rustix::fd::OwnedFd;
@@ -18,10 +19,10 @@ use rustix::net::{
 };
 use thiserror::Error;
 
-/// How many may ask at a time; the kernel has a limit of its own.
+/// Maximum number of pending connections. The kernel has its own limit.
 const BACKLOG: i32 = 4096;
 
-/// A process that this one manages, until this is dropped.
+/// A process that this process manages, until this value is dropped.
 #[derive(Debug)]
 pub struct Managed(#[expect(dead_code, reason = "open for as long as this is kept")] OwnedFd);
 
@@ -32,7 +33,7 @@ pub struct Managed(#[expect(dead_code, reason = "open for as long as this is kep
      it all targets: numapilot {verb} -p PID,PID"
 )]
 pub struct AlreadyManaged {
-    /// What that run does, as a verb of numapilot.
+    /// The verb of numapilot of that run.
     pub verb: &'static str,
     /// The process.
     pub target: u32,
@@ -41,8 +42,8 @@ pub struct AlreadyManaged {
 }
 
 impl Managed {
-    /// Has `root`, to which the processes of `tree` belong, for this process; `None` where the
-    /// system has no such sockets, so that others cannot learn of it.
+    /// Claims `root`, to which the processes of `tree` belong, for this process. Returns `None` if
+    /// the system has no such sockets, so other runs cannot see it.
     ///
     /// # Errors
     /// [`AlreadyManaged`]: as [`check_unmanaged`].
@@ -51,16 +52,16 @@ impl Managed {
         root: i32,
         tree: impl IntoIterator<Item = i32>,
     ) -> Result<Option<Self>, AlreadyManaged> {
-        // Before it is looked who else is there: of two that begin at a time, at least one sees
-        // the other.
+        // Before other runs are looked for: of two runs that start at the same time, at least one
+        // sees the other.
         let managed = listener(verb, root);
         check_unmanaged(verb, root, tree)?;
         Ok(managed.map(Self))
     }
 }
 
-/// Fails where another run does `verb` to `root`, to a process of `tree` or to one that `root`
-/// descends from.
+/// Fails if another run with this verb manages `root`, a process of `tree` or an ancestor of
+/// `root`.
 ///
 /// # Errors
 /// [`AlreadyManaged`].
@@ -79,21 +80,13 @@ pub fn check_unmanaged(
     Ok(())
 }
 
-/// The processes that a process descends from, its parent first.
-#[must_use]
-pub fn ancestors(pid: i32) -> Vec<i32> {
-    let parent = |pid: i32| Process::new(pid).ok()?.stat().ok().map(|stat| stat.ppid);
-    let next = |pid: &i32| parent(*pid).filter(|parent| *parent > 0);
-    std::iter::successors(next(&pid), next).collect()
-}
-
-/// The other process that does `verb` to a process.
+/// Another process that manages a process with this verb.
 fn manager(verb: &str, target: i32) -> Option<u32> {
     let (address, socket) = (address(verb, target)?, socket()?);
     connect(&socket, &address).ok()?;
     let peer = socket_peercred(&socket).ok()?;
     let pid = peer.pid.as_raw_pid().unsigned_abs();
-    // Anybody may listen on a name, but not everybody could do that to the process.
+    // Any user may listen on a name, but not every user may manage the process.
     let may = [0, rustix::process::geteuid().as_raw()].contains(&peer.uid.as_raw())
         || Process::new(target)
             .and_then(|process| process.status())
@@ -101,14 +94,15 @@ fn manager(verb: &str, target: i32) -> Option<u32> {
     (may && pid != std::process::id()).then_some(pid)
 }
 
-/// The socket on which this process listens; `None` where another does, or where there are none.
+/// The socket on which this process listens. `None` if another process listens, or without such
+/// sockets.
 fn listener(verb: &str, target: i32) -> Option<OwnedFd> {
     let (address, socket) = (address(verb, target)?, socket()?);
     bind(&socket, &address).and_then(|()| listen(&socket, BACKLOG)).ok()?;
     Some(socket)
 }
 
-/// What it is called. The start time keeps a number that was given anew apart.
+/// The name of the socket. The start time distinguishes processes with a reused id.
 fn address(verb: &str, target: i32) -> Option<SocketAddrUnix> {
     let start = start_time(target.unsigned_abs()).ok()?;
     let name = format!("numapilot-{verb}-{target}-{start}");
@@ -116,7 +110,7 @@ fn address(verb: &str, target: i32) -> Option<SocketAddrUnix> {
 }
 
 fn socket() -> Option<OwnedFd> {
-    // Whoever listens does not answer: nobody waits for it.
+    // The listener never answers, so a client must not wait.
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()
 }
@@ -130,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that does nothing, and is ended at the end.
+    /// An idle process that is killed when this is dropped.
     struct Idle(Child);
 
     impl Idle {
@@ -165,22 +159,14 @@ mod tests {
         let managed = Managed::claim("test", target.pid(), []).unwrap().unwrap();
         assert!(listens("test", target.pid()) && !listens("other", target.pid()));
         assert!(listener("test", target.pid()).is_none());
-        // This process is not in its own way.
+        // This process does not conflict with itself.
         check_unmanaged("test", target.pid(), []).unwrap();
         drop(managed);
-        // A child that another test has forked holds the socket until it executes its program.
+        // A child of another test holds the socket until it executes its program.
         let deadline = Instant::now() + Duration::from_secs(60);
         while listens("test", target.pid()) {
             assert!(Instant::now() < deadline, "the name is still in use");
             std::thread::sleep(Duration::from_millis(1));
         }
-    }
-
-    #[test]
-    fn a_process_descends_from_its_parent() {
-        let child = Idle::start();
-        let ancestors = ancestors(child.pid());
-        assert_eq!(ancestors[0], std::process::id().cast_signed());
-        assert!(ancestors.len() > 1 || std::process::id() == 1);
     }
 }

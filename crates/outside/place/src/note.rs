@@ -1,17 +1,18 @@
-//! What a plan asked for and could not get: never silent, never fatal unless `strict`.
+//! Notes about parts of a plan that are impossible. They are always shown, and fatal only under
+//! `strict`.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One thing that could not be done, and what would help.
+/// A part of a plan that is impossible, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
-    /// What the plan asked for: `allocator jemalloc`, `memory weighted-interleave`.
+    /// The part of the plan: `allocator jemalloc`, `memory weighted-interleave`.
     pub subject: String,
-    /// What happens instead, and why.
+    /// The cause, and the effect on the program.
     pub cause: String,
-    /// What the user can do about it.
+    /// The remedy for the user.
     pub remedy: String,
 }
 

@@ -1,4 +1,4 @@
-//! numapilot's programs, which find each other.
+//! Locates numapilot's programs.
 
 use std::env;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::allocators::own_directories;
 use crate::prepare::find_program;
 
-/// The file of one of numapilot's programs: beside this one, where the libraries are, or on `PATH`.
+/// The file of one of numapilot's programs: beside this one, beside the libraries, or on `PATH`.
 #[must_use]
 pub fn own_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();

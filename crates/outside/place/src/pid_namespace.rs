@@ -1,8 +1,8 @@
-//! Whether `/proc` shows the PID namespace of this process.
+//! Checks that `/proc` shows the PID namespace of this process.
 //!
-//! Source: pid_namespaces(7), proc_pid_status(5). `unshare --pid --fork` without
-//! `--mount-proc` leaves the `/proc` of the outer namespace mounted: the process that is PID
-//! 5 here has another number there, and PID 5 there is a stranger.
+//! Source: pid_namespaces(7), proc_pid_status(5). `unshare --pid --fork` without `--mount-proc`
+//! leaves the `/proc` of the outer namespace mounted: the process with PID 5 here has another PID
+//! there, and PID 5 there is another process.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "/proc shows another PID namespace: this process is {here} in its own and {there} there, so \
-     processes cannot be looked at by their number; mount the right one: \
+     processes cannot be found by their PIDs; mount the right one: \
      mount -t proc proc /proc (unshare: --mount-proc)"
 )]
 pub struct ForeignProc {
@@ -20,25 +20,25 @@ pub struct ForeignProc {
     there: String,
 }
 
-/// Whether `/proc` is this process's own.
+/// Checks that `/proc` shows the PID namespace of this process.
 ///
 /// # Errors
 /// [`ForeignProc`], with its remedy.
 pub fn check_proc() -> Result<(), ForeignProc> {
-    // Without /proc at all, each use of it says so.
+    // Without /proc, each use of it reports that.
     if !fs::exists("/proc/version").unwrap_or(false) {
         return Ok(());
     }
     compare(std::process::id(), fs::read_to_string("/proc/self/status").ok().as_deref())
 }
 
-/// `status` of this process, which is `here` by its own count.
+/// Compares `status` of this process with `here`, its PID in its own namespace.
 fn compare(here: u32, status: Option<&str>) -> Result<(), ForeignProc> {
     let foreign = |there: &str| Err(ForeignProc { here, there: there.to_owned() });
     // The /proc of an inner or an unrelated namespace does not show this process.
     let Some(status) = status else { return foreign("not known") };
     let field = |key| status.lines().find_map(|line: &str| line.strip_prefix(key)).map(str::trim);
-    // NSpid came with Linux 4.1 and begins with the number in the namespace of /proc.
+    // NSpid exists since Linux 4.1 and begins with the PID in the namespace of /proc.
     let there = field("NSpid:").and_then(|pids| pids.split_whitespace().next());
     match there.or_else(|| field("Pid:")) {
         Some(there) if there.parse() != Ok(here) => foreign(there),

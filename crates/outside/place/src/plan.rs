@@ -1,46 +1,46 @@
-//! The plan: one value for everything numapilot can set for a program.
+//! The plan: all settings that numapilot can make for a program.
 //!
-//! Source of the four factors: systematic-numa-study, section 3 (allocator, thread
-//! placement, memory placement, OS configuration). Nodes and CPUs are kept as the strings
-//! the user wrote (`all`, `!0`, `+0`), so that a profile fits every machine it is moved
-//! to; they are resolved against the [`numapilot_topology::Machine`] when applied.
+//! Source of the four factors: systematic-numa-study, section 3 (allocator, thread placement,
+//! memory placement, OS configuration). Nodes and CPUs are stored as the user's strings (`all`,
+//! `!0`, `+0`), so a profile is valid on other machines too. They are resolved against the
+//! [`numapilot_topology::Machine`] when the plan is applied.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a program is started under. [`Plan::default`] changes nothing.
+/// The settings with which a program is started. [`Plan::default`] changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
-    /// The malloc the program gets.
+    /// The program's malloc.
     pub allocator: AllocatorChoice,
-    /// How its threads are spread over the CPUs it may use.
+    /// The placement of its threads on the CPUs that it may use.
     pub threads: ThreadPlacement,
-    /// Nodes whose CPUs it may run on (`-N`); all, when absent.
+    /// Nodes on whose CPUs it may run (`-N`). All nodes if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_nodes: Option<String>,
-    /// CPUs it may run on (`-C`); all, when absent.
+    /// CPUs on which it may run (`-C`). All CPUs if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
     /// Transparent huge pages.
     pub thp: Thp,
     /// Automatic NUMA balancing.
     pub numa_balancing: NumaBalancing,
-    /// Where its memory comes from.
+    /// The policy for its memory.
     pub memory: MemoryPolicy,
-    /// More environment variables.
+    /// Further environment variables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
 
-/// The malloc a program gets: `inherit`, a name the finder knows (`jemalloc`, ...), or
-/// the path of a shared library (anything with a `/`).
+/// The malloc of a program: `inherit`, a known name (`jemalloc`, ...), or the path of a shared
+/// library (anything with a `/`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum AllocatorChoice {
-    /// Whatever the program would use by itself.
+    /// The malloc that the program uses by itself.
     #[default]
     Inherit,
     /// An allocator found by name.
@@ -70,7 +70,7 @@ impl From<AllocatorChoice> for String {
     }
 }
 
-/// How threads are spread (systematic-numa-study 3.2).
+/// The placement of threads (systematic-numa-study 3.2).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -79,9 +79,9 @@ pub enum ThreadPlacement {
     /// The scheduler decides.
     #[default]
     None,
-    /// One thread per node in turn: bandwidth and cache of every node.
+    /// One thread per node in turn, for the bandwidth and caches of all nodes.
     Sparse,
-    /// A node is filled before the next: threads near each other.
+    /// One node after the other, which keeps threads close to each other.
     Dense,
 }
 
@@ -91,10 +91,10 @@ pub enum ThreadPlacement {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Thp {
-    /// As the machine is set.
+    /// The machine's setting.
     #[default]
     Inherit,
-    /// On, also where the machine says `madvise`.
+    /// On, also on a machine set to `madvise`.
     Always,
     /// Off for this program.
     Never,
@@ -106,7 +106,7 @@ pub enum Thp {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum NumaBalancing {
-    /// As the machine is set.
+    /// The machine's setting.
     #[default]
     Inherit,
     /// On (machine-wide; needs root).
@@ -115,13 +115,13 @@ pub enum NumaBalancing {
     Off,
 }
 
-/// Where memory comes from.
+/// The memory policy of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MemoryPolicy {
     /// The mode.
     pub mode: MemoryMode,
-    /// Its nodes, as a nodestring; `all` when empty and the mode needs nodes.
+    /// Its nodes, as a nodestring. If empty and the mode needs nodes, all nodes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub nodes: String,
     /// Lets AutoNUMA move pages inside the nodes of `bind` (`-b`).
@@ -135,14 +135,14 @@ pub struct MemoryPolicy {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryMode {
-    /// As inherited: on most systems first touch.
+    /// The inherited policy, which is first touch on most systems.
     #[default]
     Inherit,
-    /// The node of the touching CPU, explicitly (`-l`).
+    /// The node of the CPU that touches the page, as an explicit policy (`-l`).
     Local,
-    /// Pages in turn over the nodes (`-i`).
+    /// Pages from the nodes in turn (`-i`).
     Interleave,
-    /// In turn, each node by its weight (`-w`).
+    /// Pages from the nodes in turn, by weight (`-w`).
     WeightedInterleave,
     /// Only these nodes (`-m`).
     Bind,
@@ -160,7 +160,7 @@ impl MemoryMode {
     }
 }
 
-/// The names that profiles and options use, for choices among a few.
+/// Defines the names of an enum in profiles and options.
 macro_rules! names {
     ($type:ident: $($variant:ident = $name:literal),+ $(,)?) => {
         impl $type {
@@ -198,8 +198,8 @@ names!(
     PreferredMany = "preferred-many",
 );
 
-/// One line for people: `jemalloc, interleave all, thp never`; `default` for a plan that
-/// changes nothing.
+/// Writes one line for the user: `jemalloc, interleave all, thp never`, or `default` for a plan
+/// that changes nothing.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
@@ -228,7 +228,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// `interleave all`, `bind 0-1 balancing`.
+/// Writes `interleave all` or `bind 0-1 balancing`.
 impl fmt::Display for MemoryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.mode.name())?;
@@ -243,7 +243,7 @@ impl fmt::Display for MemoryPolicy {
     }
 }
 
-/// The name, or the file name of a library.
+/// Writes the name, or the file name of a library.
 impl fmt::Display for AllocatorChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,4 +1,4 @@
-//! Profile files: a plan in TOML that explains itself.
+//! Profile files: a plan in TOML, with comments that explain it.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -15,33 +15,33 @@ pub enum ProfileError {
     /// The file cannot be read.
     #[error("cannot read profile {}; check the path", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file does not say what a profile says.
+    /// The file is not a valid profile.
     #[error("profile {}, line {line}: {message}; {remedy}", path.display())]
     Content {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         message: String,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
     },
 }
 
-/// Larger files are no profiles: a wrong path must not fill the memory.
+/// Maximum size of a profile, so a wrong path does not fill the memory.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Plan {
     /// Reads a profile.
     ///
     /// # Errors
-    /// [`ProfileError`] naming file, line and remedy.
+    /// [`ProfileError`] with file, line and remedy.
     pub fn load(path: &Path) -> Result<Self, ProfileError> {
         let fail = |source| ProfileError::File { path: path.to_owned(), source };
         let mut text = String::new();
@@ -50,13 +50,13 @@ impl Plan {
         if text.len() as u64 > MAX_BYTES {
             return Err(fail(io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                format!("more than {MAX_BYTES} bytes are no profile"),
+                format!("a file of more than {MAX_BYTES} bytes is not a profile"),
             )));
         }
         Self::from_profile(&text, path)
     }
 
-    /// Reads the text of a profile; `path` is for the error.
+    /// Parses the text of a profile. `path` is for the error.
     ///
     /// # Errors
     /// [`ProfileError::Content`].
@@ -73,8 +73,8 @@ impl Plan {
         })
     }
 
-    /// The plan as a profile that explains every field; what is not set is there as a
-    /// comment.
+    /// Writes the plan as a profile with a comment for every field. Fields that are not set are
+    /// comments.
     #[must_use]
     pub fn to_profile(&self) -> String {
         let mut text = format!(
@@ -160,7 +160,7 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// A list over lines of a readable length.
+/// Breaks a list into lines of readable length.
 fn wrap(words: &[&str]) -> String {
     let lines: Vec<String> = words.chunks(6).map(|line| line.join(", ")).collect();
     lines.join(",\n")

@@ -1,5 +1,5 @@
-//! A started program: signals, the end with its resource usage, and a time limit that
-//! ends all of its processes.
+//! A running program: signals, its end and resource usage, and a time limit that ends all of its
+//! processes.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, ExitStatus};
@@ -14,19 +14,18 @@ use crate::guard::{self, GroupNote};
 use crate::settings_journal::{Held, Outcome};
 use crate::{PlaceError, threads};
 
-/// Between SIGTERM and SIGKILL when a time limit is over.
+/// Time between SIGTERM and SIGKILL after a time limit.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A program that was started. Dropped before its end was waited for, it is killed, with
-/// its process group if it has one of its own, so that nothing is left behind. When this process
-/// ends without dropping it, the kernel tells the leader of such a group, and the
-/// [guard](crate::guard) ends the rest.
+/// A program that was started. If this is dropped before the program was waited for, the program is
+/// killed, with its process group if it leads one. If this process ends without dropping it, the
+/// kernel signals the leader of such a group, and the [guard](crate::guard) ends the rest.
 #[derive(Debug)]
 pub struct Running {
     pid: i32,
     fd: PidFd,
     own_group: bool,
-    /// Kept until what is ended with the program has ended.
+    /// Kept until the processes of the group have ended.
     group: Option<Arc<GroupNote>>,
     started: Instant,
     ended: bool,
@@ -41,18 +40,19 @@ pub struct Finished {
     pub status: ExitStatus,
     /// Whether the time limit ended it.
     pub timed_out: bool,
-    /// From before the fork to the end.
+    /// Time from before the fork to the end.
     pub wall: Duration,
-    /// Resources of the program and of the descendants it waited for.
+    /// Resource usage of the program and the descendants that it waited for.
     pub usage: Usage,
-    /// What became of the machine-wide settings that were changed for it.
+    /// The outcome for each machine-wide setting that was changed for it.
     pub settings: Vec<Outcome>,
-    /// What became of its threads, when the plan placed them.
+    /// The outcome of thread placement, if the plan placed its threads.
     pub threads: Option<threads::Outcome>,
 }
 
 impl Running {
-    /// `note` is what the child notes its group in, if it leads one.
+    /// Starts the program. `note` is the file into which the child writes its group, if it leads
+    /// one.
     pub(crate) fn start(
         command: &mut Command,
         own_group: bool,
@@ -62,8 +62,8 @@ impl Running {
         start_error: impl FnOnce(SpawnError) -> PlaceError,
     ) -> Result<Self, PlaceError> {
         if own_group {
-            // Before the program runs: what it starts meanwhile would outlive this process. Without
-            // a guard the leader still gets the kernel's signal, and the next start ends the rest.
+            // Before the program runs, because its children would outlive this process. Without a
+            // guard the leader still gets the kernel's signal, and the next start ends the rest.
             let _ = guard::start();
         }
         let started = Instant::now();
@@ -72,49 +72,49 @@ impl Running {
         match PidFd::open(pid) {
             Ok(fd) => {
                 if let Some(session) = &mut threads {
-                    // No thread to be had: what the library places is placed all the same.
+                    // If no thread can be created, the library still places threads.
                     let _ = session.watch(pid);
                 }
                 let group = note.map(Arc::new);
                 Ok(Self { pid, fd, own_group, group, started, ended: false, held, threads })
             }
             Err(error) => {
-                // Without a pidfd (kernel before 5.3, a filter of system calls) it could not be
-                // watched: do not leave it behind. Neither call can help if it fails.
+                // Without a pidfd (Linux before 5.3, or a seccomp filter) it cannot be watched, so
+                // it is not left running. If one of these calls fails, nothing more can be done.
                 let _ = child.kill();
                 let _ = child.wait();
                 let cause = format!(
-                    "pidfd_open: {error}; it takes Linux 5.3 and a filter of system calls \
-                     (seccomp) that lets it pass"
+                    "pidfd_open: {error}; it requires Linux 5.3, and a seccomp filter must allow \
+                     it"
                 );
                 Err(PlaceError::Watch { pid, source: std::io::Error::new(error.kind(), cause) })
             }
         }
     }
 
-    /// Its process number.
+    /// Its process id.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Whether it leads a process group of its own.
+    /// Whether it leads its own process group.
     #[must_use]
     pub fn has_own_group(&self) -> bool {
         self.own_group
     }
 
-    /// What has the guard end the rest of its group, should this process be killed: for those who
-    /// keep it longer than the program itself lives. `None` without a group of its own.
+    /// The note with which the guard ends the rest of its group if this process is killed. A caller
+    /// may keep it longer than the program lives. `None` without its own group.
     #[must_use]
     pub fn group_note(&self) -> Option<Arc<GroupNote>> {
         self.group.clone()
     }
 
-    /// Sends a signal to the program, or to all of its group if it has its own.
+    /// Sends a signal to the program, or to its whole group if it leads one.
     ///
     /// # Errors
-    /// [`PlaceError::Watch`] when it has ended or may not be signalled.
+    /// [`PlaceError::Watch`] if it has ended or may not be signalled.
     pub fn signal(&self, signal: i32) -> Result<(), PlaceError> {
         let result = if self.own_group {
             process::signal_group(self.pid, signal)
@@ -124,15 +124,15 @@ impl Running {
         result.map_err(|source| PlaceError::Watch { pid: self.pid, source })
     }
 
-    /// Waits for the end, at most `limit`: after that the program (and its group, if it
-    /// has its own) gets SIGTERM and, two seconds later, SIGKILL.
+    /// Waits for the end. After `limit`, the program (with its group, if it leads one) gets SIGTERM
+    /// and, two seconds later, SIGKILL.
     ///
     /// # Errors
-    /// [`PlaceError::Watch`] when it cannot be waited for.
+    /// [`PlaceError::Watch`] if it cannot be waited for.
     pub fn wait(mut self, limit: Option<Duration>) -> Result<Finished, PlaceError> {
         let in_time = self.ended_within(limit)?;
         if !in_time {
-            // It may end by itself between the two calls: then there is nobody to signal.
+            // It may end by itself between the two calls.
             let _ = self.signal(libc::SIGTERM);
             if !self.ended_within(Some(GRACE))? {
                 let _ = self.signal(libc::SIGKILL);
@@ -142,7 +142,7 @@ impl Running {
         let wall = self.started.elapsed();
         self.ended = true;
         if !in_time && self.own_group {
-            // Those that outlived their leader.
+            // Ends the processes that have outlived their leader.
             let _ = process::signal_group(self.pid, libc::SIGKILL);
         }
         let settings = self.held.take().map(Held::release).unwrap_or_default();
@@ -150,11 +150,11 @@ impl Running {
         Ok(Finished { status, timed_out: !in_time, wall, usage, settings, threads })
     }
 
-    /// Waits until the program has ended, at most `limit`; whether it has. Its status is
-    /// left for [`Running::wait`].
+    /// Waits until the program has ended, at most for `limit`. Returns whether it has. It is not
+    /// reaped, so [`Running::wait`] can be called afterwards.
     ///
     /// # Errors
-    /// [`PlaceError::Watch`] when it cannot be watched.
+    /// [`PlaceError::Watch`] if it cannot be watched.
     pub fn ended_within(&self, limit: Option<Duration>) -> Result<bool, PlaceError> {
         self.fd.ended_within(limit).map_err(|source| self.watch(source))
     }
@@ -174,7 +174,7 @@ impl AsFd for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.ended {
-            // It may have ended already; nothing to do about an error either way.
+            // An error is ignored: it may have ended already.
             let _ = self.signal(libc::SIGKILL);
             let _ = process::wait(self.pid);
         }

@@ -1,5 +1,5 @@
-//! Files and directories that a process makes for its own time, named after it: those of processes
-//! that were killed can be told from those in use.
+//! Temporary files and directories of a process. Their names contain its identity, which
+//! distinguishes those of killed processes from those in use.
 
 use std::env;
 use std::fmt;
@@ -13,12 +13,12 @@ use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::settings_journal::{Owner, State};
 
-/// Memory first, so that no disk is written.
+/// The first choice is in memory, to avoid disk writes.
 const SHARED: &str = "/dev/shm";
 const PREFIX: &str = "numapilot-";
 
-/// Makes a file for this user alone (0600), in memory that is shared, that is removed when it is
-/// dropped; `kind` is a word of its name without a hyphen.
+/// Creates a file in shared memory that only this user can access (0600). It is removed when it is
+/// dropped. `kind` is a part of its name without a hyphen.
 ///
 /// # Errors
 /// Those of the file system, and of reading `/proc`.
@@ -26,17 +26,18 @@ pub fn shared_file(kind: &str) -> io::Result<NamedTempFile> {
     shared_with(kind, Ok)
 }
 
-/// Makes a [shared file](shared_file) of so many bytes, all zero, to be mapped. It has memory for
-/// all of them: an access beyond what a full file system holds would end the program (SIGBUS).
+/// Creates a [shared file](shared_file) of this size, filled with zeroes, for mapping. Its memory
+/// is allocated in advance, because an access to a page for which a full file system has no room
+/// would end the program (SIGBUS).
 ///
 /// # Errors
-/// As [`shared_file`]; also when there is no room, neither in memory nor among the temporary
-/// files.
+/// As [`shared_file`], and if there is no room in memory or in the directory for temporary files.
 pub fn shared_memory(kind: &str, bytes: usize) -> io::Result<NamedTempFile> {
     shared_with(kind, |mut file| file.write_all(&vec![0; bytes]).map(|()| file))
 }
 
-/// A shared file that was prepared, among the temporary files where it cannot be in memory.
+/// Creates and prepares a shared file in memory or, if that fails, in the directory for temporary
+/// files.
 fn shared_with(
     kind: &str,
     prepare: impl Fn(NamedTempFile) -> io::Result<NamedTempFile>,
@@ -48,8 +49,8 @@ fn shared_with(
     in_memory.or_else(|_| builder.tempfile().and_then(&prepare))
 }
 
-/// Makes a directory for this user alone (0700) among the temporary files that is removed when it
-/// is dropped; `kind` is a word of its name without a hyphen.
+/// Creates a temporary directory that only this user can access (0700). It is removed when it is
+/// dropped. `kind` is a part of its name without a hyphen.
 ///
 /// # Errors
 /// As [`shared_file`].
@@ -57,8 +58,8 @@ pub fn scratch_directory(kind: &str) -> io::Result<TempDir> {
     Builder::new().prefix(&name_prefix(kind)?).tempdir()
 }
 
-/// How the name of a file begins that [`remove_stale_in`] removes when this process is dead. A dot
-/// may come before it.
+/// The prefix of the names of files that [`remove_stale_in`] removes after this process is dead. A
+/// dot may precede it.
 ///
 /// # Errors
 /// Those of reading `/proc`.
@@ -66,29 +67,29 @@ pub fn name_prefix(kind: &str) -> io::Result<String> {
     Ok(format!("{PREFIX}{kind}-{}-", Maker::of(&Owner::this()?)?))
 }
 
-/// Removes this user's [shared files](shared_file) and [directories](scratch_directory) whose
-/// processes are dead. What cannot be removed stays for the next time.
+/// Removes the [shared files](shared_file) and [directories](scratch_directory) of this user's dead
+/// processes. What cannot be removed stays for the next call.
 pub fn remove_stale_files() {
     for directory in places() {
         remove_stale_in(&directory);
     }
 }
 
-/// The same for what is in one directory.
+/// As [`remove_stale_files`], for one directory.
 pub fn remove_stale_in(directory: &Path) {
     for Stale { path, is_directory, .. } in stale_in(directory) {
         let _ = if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
 }
 
-/// This user's shared files of one kind whose processes are dead, and have run since the machine
-/// was started last: numbers of processes in them are of this boot.
+/// This user's shared files of one kind whose processes are dead and ran since the last boot, so
+/// the process ids in them are from this boot.
 pub(crate) fn stale_files(kind: &str) -> impl Iterator<Item = PathBuf> {
     let stale = places().into_iter().flat_map(|directory| stale_in(&directory));
     stale.filter(move |stale| stale.kind == kind && stale.is_of_this_boot).map(|stale| stale.path)
 }
 
-/// Whether a name begins with the [`name_prefix`] of a process of this boot that is dead.
+/// Whether a name begins with the [`name_prefix`] of a dead process of this boot.
 pub(crate) fn is_of_dead_process(name: &str) -> bool {
     let Ok(owner) = Owner::this() else { return false };
     let (Ok(this), Some((_, maker))) = (Maker::of(&owner), parse(name)) else { return false };
@@ -99,7 +100,7 @@ fn places() -> [PathBuf; 2] {
     [PathBuf::from(SHARED), env::temp_dir()]
 }
 
-/// What a dead process has left.
+/// A file or directory of a dead process.
 struct Stale {
     path: PathBuf,
     kind: String,
@@ -127,18 +128,18 @@ fn stale_in(directory: &Path) -> Vec<Stale> {
     fs::read_dir(directory).into_iter().flatten().flatten().filter_map(stale).collect()
 }
 
-/// The process that has made a file: `1f0c2a9e.77aa12bb.4026531836.4711.123456` in its name.
+/// The process that created a file: `1f0c2a9e.77aa12bb.4026531836.4711.123456` in its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Maker {
-    /// Which host, which is the same after it was started again.
+    /// The host. It does not change when the host is rebooted.
     host: u32,
-    /// Which boot, of any host: the beginning of its random number.
+    /// The boot of a host: the beginning of its random id.
     boot: u32,
-    /// PID namespace in which the process has its number.
+    /// PID namespace of the process id.
     namespace: u64,
-    /// The process.
+    /// The process id.
     pid: u32,
-    /// Its start in clock ticks since boot.
+    /// Start time of the process in clock ticks since boot.
     start_time: u64,
 }
 
@@ -155,8 +156,8 @@ impl Maker {
         })
     }
 
-    /// Whether it has ended for sure. Other hosts may share a directory, and other PID namespaces;
-    /// their numbers are other processes' here. `this` is this process, and so is `owner`.
+    /// Whether it has certainly ended. Other hosts and other PID namespaces may share a directory;
+    /// their ids belong to other processes here. `this` is this process, and so is `owner`.
     fn is_dead(&self, this: &Self, owner: &Owner) -> bool {
         if self.boot != this.boot {
             return self.host == this.host;
@@ -173,19 +174,18 @@ impl fmt::Display for Maker {
     }
 }
 
-/// What tells hosts that share a file system apart: the hash of machine-id(5), which is missing or
-/// the same in some containers, and of the host's name.
+/// A hash that distinguishes hosts that share a file system. It is computed from machine-id(5),
+/// which is missing or equal in some containers, and the host name.
 fn host() -> u32 {
     let mut hasher = DefaultHasher::new();
     for file in ["/etc/machine-id", "/proc/sys/kernel/hostname"] {
         fs::read(file).unwrap_or_default().hash(&mut hasher);
     }
-    // Half of it tells hosts apart well enough.
+    // Half of it suffices to distinguish hosts.
     u32::try_from(hasher.finish() >> 32).unwrap_or_default()
 }
 
-/// What kind of file this is and whose; `None` where the name does not begin with a
-/// [`name_prefix`].
+/// The kind of a file and its process, or `None` if the name does not begin with a [`name_prefix`].
 fn parse(file_name: &str) -> Option<(&str, Maker)> {
     let name = file_name.strip_prefix('.').unwrap_or(file_name);
     let (kind, rest) = name.strip_prefix(PREFIX)?.split_once('-')?;
@@ -218,7 +218,7 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         let dead = Maker { start_time: this.start_time + 1, ..this.clone() };
         let inner = Maker { namespace: 1, ..dead.clone() };
-        // Whatever runs there under that number.
+        // Another boot may have a process with that id.
         let other_boot = Maker { boot: !this.boot, ..dead.clone() };
         let other_host = Maker { host: !this.host, ..other_boot.clone() };
         let renamed_host = Maker { host: !this.host, ..dead.clone() };
@@ -253,7 +253,7 @@ mod tests {
         for name in [stale, earlier, renamed, of_directories, beside] {
             assert!(!path(&name).exists(), "{name}");
         }
-        assert!(path(&linked).is_symlink(), "no link is followed or removed");
+        assert!(path(&linked).is_symlink(), "a link was followed or removed");
         for name in &stay {
             assert!(path(name).exists(), "{name}");
         }

@@ -1,5 +1,5 @@
-//! A prepared command as a line for a shell: numactl(8), taskset(1) and env(1) do what
-//! they can, and comments say the rest.
+//! A prepared command as a line for a shell: it uses numactl(8), taskset(1) and env(1), and
+//! comments describe settings without a command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,8 +12,8 @@ use numapilot_topology::{CpuSet, NodeSet};
 use crate::Prepared;
 
 impl Prepared {
-    /// The line, without a newline; lines that begin with `#` may precede it, for what
-    /// has no command.
+    /// The line, without a newline. Lines that begin with `#` may precede it, for settings without
+    /// a command.
     #[must_use]
     pub fn shell_line(&self) -> OsString {
         let mut text = Vec::new();
@@ -78,9 +78,8 @@ impl Prepared {
     }
 }
 
-/// A word as shells read it back. What a terminal would not show as it is (control characters,
-/// bytes that are not UTF-8) is written as `$'\xff'`, which bash, zsh, ksh and POSIX.1-2024
-/// know.
+/// Quotes a word for shells. A word with control characters or bytes that are not UTF-8 is written
+/// as `$'\xff'`, which bash, zsh, ksh and POSIX.1-2024 support.
 fn quote(word: &OsStr) -> Vec<u8> {
     let bytes = word.as_bytes();
     let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(b);
@@ -95,7 +94,7 @@ fn quote(word: &OsStr) -> Vec<u8> {
     }
 }
 
-/// `$'...'`
+/// Writes `$'...'`.
 fn escaped(bytes: &[u8]) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("\\x{b:02x}")).collect::<String>();
     let mut text = "$'".to_owned();
@@ -138,7 +137,7 @@ mod tests {
             let word = OsStr::from_bytes(&bytes);
             let mut line = b"printf %s ".to_vec();
             line.extend(quote(word));
-            // What dash of Debian 12 does not know yet.
+            // dash of Debian 12 does not support it.
             let Ok(bash) = Command::new("bash").arg("-c").arg(":").status() else {
                 println!("skipped: no bash");
                 return Ok(());

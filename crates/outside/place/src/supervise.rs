@@ -1,4 +1,4 @@
-//! Staying with programs until they end: signals are passed on to them.
+//! Waiting for programs, and passing signals on to them.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{Finished, PlaceError, Running};
 
-/// What the terminal sends, to the whole foreground group (termios(3), signal(7)).
+/// Signals that the terminal sends to the whole foreground group (termios(3), signal(7)).
 const TERMINAL: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -20,19 +20,19 @@ const TERMINAL: [i32; 8] = [
     libc::SIGCONT,
     libc::SIGWINCH,
 ];
-/// What stops a process that does nothing about it.
+/// Signals whose default action stops a process.
 const STOP: [i32; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
-/// What does nothing to a process that does nothing about it (signal(7)).
+/// Signals whose default action has no effect on a running process (signal(7)).
 const HARMLESS: [i32; 3] = [libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
 
-/// Receives this process's signals for the programs it runs. Made before the first of
-/// them is started, so that no signal is lost between.
+/// Receives this process's signals for the programs that it runs. Create it before the first
+/// program is started, or signals are lost.
 #[derive(Debug)]
 pub struct Supervisor(SignalFd);
 
 impl Supervisor {
-    /// From now on signals are kept for the programs: all that can be caught but `SIGCHLD`, which
-    /// tells a parent of its own children.
+    /// From now on, keeps signals for the programs: all that can be caught except `SIGCHLD`, which
+    /// concerns only this process.
     ///
     /// # Errors
     /// [`PlaceError::Signals`].
@@ -42,10 +42,10 @@ impl Supervisor {
         SignalFd::open(&signals).map(Self).map_err(PlaceError::Signals)
     }
 
-    /// Waits until all programs have ended; their ends are in the order of `programs`.
+    /// Waits until all programs have ended. The results are in the order of `programs`.
     ///
     /// # Errors
-    /// [`PlaceError`] when one cannot be watched; the others are then ended.
+    /// [`PlaceError`] if one cannot be watched. The others are then ended.
     pub fn wait(&self, programs: Vec<Running>) -> Result<Vec<Finished>, PlaceError> {
         let mut running: Vec<Option<Running>> = programs.into_iter().map(Some).collect();
         let mut finished: Vec<Option<Finished>> = running.iter().map(|_| None).collect();
@@ -67,11 +67,11 @@ impl Supervisor {
         Ok(finished.into_iter().flatten().collect())
     }
 
-    /// Waits at most `limit` for the end of one program; whether it has ended. Its status
-    /// is left for [`Running::wait`].
+    /// Waits at most `limit` for the end of one program. Returns whether it has ended. It is not
+    /// reaped, so [`Running::wait`] can be called afterwards.
     ///
     /// # Errors
-    /// [`PlaceError`] when it cannot be watched.
+    /// [`PlaceError`] if it cannot be watched.
     pub fn ended_within(&self, program: &Running, limit: Duration) -> Result<bool, PlaceError> {
         let deadline = Instant::now() + limit;
         loop {
@@ -86,8 +86,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits at most `limit` for a signal that would end this process, for those who watch what
-    /// they have not started; whether there was one.
+    /// Waits at most `limit` for a signal that would end this process. Returns whether there was
+    /// one. It is for callers that watch a program which they have not started.
     ///
     /// # Errors
     /// [`PlaceError::Signals`].
@@ -101,7 +101,7 @@ impl Supervisor {
         Ok(asked)
     }
 
-    /// Waits for a signal or the end of a program, at most `limit`; the signals.
+    /// Waits at most `limit` for a signal or the end of a program. Returns the signals.
     fn receive(
         &self,
         programs: &[&Running],
@@ -111,7 +111,7 @@ impl Supervisor {
             .chain(programs.iter().map(|p| p.as_fd()))
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        // A limit too long for the kernel's type is as good as none.
+        // A limit that is too long for the kernel's type counts as none.
         let limit = limit.and_then(|l| Timespec::try_from(l).ok());
         match poll(&mut fds, limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -126,34 +126,34 @@ impl Supervisor {
 fn pass_on(arrived: Arrived, programs: &[&Running]) -> Result<(), PlaceError> {
     for program in programs {
         if is_for(arrived, program.has_own_group(), leads_session()) {
-            // It may have ended a moment ago: then the signal has nobody to go to.
+            // An error is ignored: the program may have just ended.
             let _ = program.signal(arrived.signal);
         }
     }
     if STOP.contains(&arrived.signal) {
-        // The shell waits for this process to stop, too.
+        // The shell waits until this process stops too.
         stop_self().map_err(PlaceError::Signals)?;
     }
     Ok(())
 }
 
-/// Whether a signal that this process has received is meant for a program of its own as well.
+/// Whether to pass a signal that this process has received on to its program.
 fn is_for(arrived: Arrived, own_group: bool, leads_session: bool) -> bool {
     if !arrived.from_kernel {
         return !arrived.from_self;
     }
-    // The kernel's others are about this process: a timer or a limit of its own.
+    // Other signals from the kernel concern this process only, such as a timer or a limit.
     if !TERMINAL.contains(&arrived.signal) {
         return false;
     }
-    // A program in our group has what the terminal sends to all of the foreground group. A
-    // terminal that hangs up tells the leader of the session alone (`tty_signal_session_leader`
-    // in drivers/tty/tty_jobctrl.c): HUP, then CONT.
+    // A program in our group also gets the signals that the terminal sends to the foreground group.
+    // When a terminal hangs up, only the leader of the session gets HUP, then CONT
+    // (`tty_signal_session_leader` in drivers/tty/tty_jobctrl.c).
     own_group || leads_session && [libc::SIGHUP, libc::SIGCONT].contains(&arrived.signal)
 }
 
-/// From `/proc` rather than getsid(2): where the leader is in another PID namespace the session
-/// has number 0, which rustix takes for impossible.
+/// Reads `/proc` and does not call getsid(2): if the leader is in another PID namespace, the
+/// session has id 0, which rustix does not accept.
 fn leads_session() -> bool {
     let stat = Process::myself().and_then(|process| process.stat());
     stat.is_ok_and(|stat| stat.session == stat.pid)

@@ -1,5 +1,4 @@
-//! A plan's strings resolved against a machine: which CPUs, which nodes, in the kernel's
-//! numbers.
+//! Resolves the strings of a plan against a machine: CPUs and nodes in the kernel's numbers.
 
 use std::path::Path;
 
@@ -16,15 +15,15 @@ use crate::{
 /// CPUs and memory of a plan, in the numbers of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
-    /// CPUs the program may run on; `None` leaves the affinity alone.
+    /// CPUs on which the program may run. `None` does not change the affinity.
     pub cpus: Option<CpuSet>,
-    /// Memory policy; `None` leaves it alone.
+    /// Memory policy. `None` does not change it.
     pub memory: Option<MemoryTarget>,
-    /// CPUs in the order in which threads take them; empty leaves threads alone.
+    /// CPUs in the order in which threads take them. If empty, threads are not placed.
     pub order: Vec<CpuId>,
 }
 
-/// A memory policy as set_mempolicy(2) takes it.
+/// A memory policy for set_mempolicy(2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryTarget {
     /// Kernel mode.
@@ -35,18 +34,18 @@ pub struct MemoryTarget {
     pub nodes: NodeSet,
 }
 
-/// What a plan may ask for.
+/// The CPUs and nodes that a plan may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// The CPUs and nodes of this process's affinity and cpuset.
     #[default]
     Allowed,
-    /// All that are there (numactl's `--all`): the kernel has the last word.
+    /// All CPUs and nodes of the machine (numactl's `--all`). The kernel may refuse some.
     All,
 }
 
 impl Reach {
-    /// Makes it what the machine's `allowed` says.
+    /// Sets the machine's `allowed` accordingly.
     pub fn apply(self, machine: &mut Machine) {
         if self == Self::All {
             machine.allowed.nodes = machine.memory_nodes();
@@ -57,7 +56,7 @@ impl Reach {
 }
 
 impl Plan {
-    /// How much of the machine [`Targets`] depend on; `None` when on nothing of it.
+    /// The part of the machine on which [`Targets`] depend, or `None` if they do not depend on it.
     fn extent(&self) -> Option<Extent> {
         if self.cpus.is_some() || self.threads != ThreadPlacement::None {
             return Some(Extent::Cpus);
@@ -70,7 +69,7 @@ impl Targets {
     /// Resolves a plan.
     ///
     /// # Errors
-    /// [`PlaceError`] for nodes or CPUs that the machine lacks or this process may not use.
+    /// [`PlaceError`] for nodes or CPUs that do not exist or that this process may not use.
     pub fn of(plan: &Plan, machine: &Machine) -> Result<Self, PlaceError> {
         let cpus = cpus(plan, machine)?;
         let usable = cpus.as_ref().unwrap_or(&machine.allowed.cpus);
@@ -78,11 +77,11 @@ impl Targets {
         Ok(Self { memory: memory(plan, Some(machine))?, cpus, order })
     }
 
-    /// Resolves a plan on the running machine, of which only what the plan needs is read:
-    /// that keeps starting a program cheap.
+    /// Resolves a plan on the running machine. It reads only the parts of the machine that the plan
+    /// needs, so starting a program stays cheap.
     ///
     /// # Errors
-    /// As [`Targets::of`], and when the machine cannot be read.
+    /// As [`Targets::of`], and if the machine cannot be read.
     pub fn here(plan: &Plan, reach: Reach) -> Result<Self, PlaceError> {
         match plan.extent() {
             Some(extent) => {
@@ -122,16 +121,16 @@ fn listed(text: &str, machine: &Machine) -> Result<CpuSet, PlaceError> {
 }
 
 fn denied_cpus(cpus: String) -> PlaceError {
-    // It was printed from a set, so that it is read back.
+    // The text was printed from a set, so parsing succeeds.
     let denial = Denial::of(&CpuSet::parse_list(&cpus).unwrap_or_default());
     PlaceError::DeniedCpus { cpus, denial }
 }
 
-/// `-N` asks for CPUs: a cpuset that denies a node's memory does not deny its CPUs.
+/// `-N` selects CPUs. A cpuset that excludes a node's memory does not exclude its CPUs.
 fn parse_nodes_with_cpus(text: &str, machine: &Machine) -> Result<NodeSet, PlaceError> {
     match parse_cpu_nodes(&devices::resolve(text)?, machine) {
         Ok(nodes) => Ok(nodes),
-        // The general message speaks of memory; say what is missing.
+        // The general message is about memory, so this one names the CPUs.
         Err(NodestringError::NotAllowed { denied, allowed, .. }) => {
             let nodes = NodeSet::parse_list(&denied).unwrap_or_default();
             let cpus = machine.cpus_of(&nodes);
@@ -162,9 +161,9 @@ fn memory(plan: &Plan, machine: Option<&Machine>) -> Result<Option<MemoryTarget>
         return Err(PlaceError::Contradiction);
     }
     let mode = match policy.mode {
-        // The kernel samples only areas whose policy has MPOL_F_MOF, which the system
-        // default has and an explicit policy has not: explicit `local` is first touch
-        // without AutoNUMA (mm/mempolicy.c, vma_policy_mof).
+        // The kernel samples only areas whose policy has MPOL_F_MOF. The system default has it, and
+        // an explicit policy does not. So explicit `local` is first touch without AutoNUMA
+        // (mm/mempolicy.c, vma_policy_mof).
         MemoryMode::Inherit if plan.numa_balancing == NumaBalancing::Off => Mode::Local,
         MemoryMode::Inherit => return Ok(None),
         MemoryMode::Local => Mode::Local,
@@ -192,7 +191,7 @@ fn memory_nodes(plan: &Plan, machine: &Machine) -> Result<NodeSet, PlaceError> {
         text => text,
     };
     let nodes = match parse_nodes(&devices::resolve(text)?, machine) {
-        // What has no memory is outside every cpuset, which is not the reason.
+        // A node without memory is outside every cpuset, but that is not the reason.
         Err(NodestringError::NotAllowed { denied, allowed, .. }) => {
             let asked = NodeSet::parse_list(&denied).unwrap_or_default();
             return Err(if asked.intersection(&machine.memory_nodes()).is_empty() {
@@ -311,7 +310,7 @@ mod tests {
         machine.nodes[1].memory_bytes = 0;
         let error = Targets::of(&plan(MemoryMode::Bind, "1"), &machine).unwrap_err();
         assert!(matches!(error, PlaceError::NoMemory { .. }), "{error}");
-        // CPUs that exist are not said to be missing.
+        // The message does not claim that an existing CPU is missing.
         machine.allowed.cpus = [CpuId(0)].into_iter().collect();
         let on_node = Plan { cpu_nodes: Some("1".into()), ..Plan::default() };
         let error = Targets::of(&on_node, &machine).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Programs started under plans, seen from inside the program.
+//! Starts programs under plans, and checks the settings from inside the program.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
 use std::ffi::OsString;
@@ -103,7 +103,7 @@ fn a_time_limit_ends_the_whole_group() {
     let finished = running.wait(Some(Duration::from_millis(200))).unwrap();
     assert!(finished.timed_out);
     assert_eq!(finished.status.signal(), Some(libc::SIGKILL));
-    // The pipe ends only when every process that holds it is gone.
+    // The pipe is closed only when every process that holds it has ended.
     let mut sleeper = String::new();
     reader.read_to_string(&mut sleeper).unwrap();
     assert!(sleeper.trim().parse::<u32>().is_ok());
@@ -143,7 +143,7 @@ fn failures_are_named() {
 
 #[test]
 fn cpus_the_kernel_refuses_stop_the_start() {
-    // CPU 4000 exists in this description only.
+    // CPU 4000 exists only in this description.
     let mut machine = Machine::uniform(1, 4001);
     machine.allowed.cpus = [CpuId(4000)].into_iter().collect();
     let plan = Plan { cpus: Some("all".into()), ..Plan::default() };

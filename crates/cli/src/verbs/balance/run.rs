@@ -239,7 +239,7 @@ mod tests {
             "(kernel.numa_balancing is 0); switch it on: sudo sysctl kernel.numa_balancing=1"
         ));
         let tiering = said(2);
-        assert!(tiering.contains("is 2: pages move between tiers of memory only"), "{tiering}");
+        assert!(tiering.contains("is 2: pages move between memory tiers only"), "{tiering}");
         assert!(tiering.ends_with("sudo sysctl kernel.numa_balancing=3"), "{tiering}");
         assert!(no_samples(None).contains("CONFIG_NUMA_BALANCING"));
     }

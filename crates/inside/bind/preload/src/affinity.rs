@@ -1,11 +1,11 @@
-//! Affinity calls of the program: its own wish wins, and it sees the machine as it would
-//! without us.
+//! Affinity calls of the program: its own choice takes precedence, and it sees the same CPUs as
+//! without this library.
 //!
-//! A placed thread that asks for its CPUs is told all of the process's, not the one it
-//! is pinned to: OpenMP and Java runtimes, `nproc` and thread pools take the answer for the
-//! number of threads to start. A thread that asks for any CPU keeps its place; one that
-//! asks for particular ones gets them, is left alone from then on together with what it
-//! creates, and is counted.
+//! When a placed thread reads its affinity, it gets all CPUs of the process, not only the one to
+//! which it is pinned: OpenMP and Java runtimes, `nproc` and thread pools derive the number of
+//! threads to start from the result. A thread that sets its affinity to all CPUs keeps its CPU
+//! slot. A thread that sets particular CPUs gets them and is counted; from then on the library
+//! leaves it and the threads that it creates alone.
 
 use core::ptr::{copy_nonoverlapping, write_bytes};
 use core::slice;
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn pthread_getaffinity_np(
     result
 }
 
-/// Whose affinity is set.
+/// The thread whose affinity is set.
 enum Whom {
     Caller,
     Sibling,
@@ -132,7 +132,7 @@ unsafe fn set_affinity(
     }
 }
 
-/// The calling thread has chosen by itself.
+/// Notes that the calling thread has set its own affinity.
 fn leave(state: &State, slot: CpuSlot) {
     if slot == CpuSlot::ItsOwn {
         return;
@@ -147,7 +147,7 @@ fn leave(state: &State, slot: CpuSlot) {
     }
 }
 
-/// Replaces the one CPU of a placed caller by all it could have.
+/// Replaces the one CPU of a placed caller by all CPUs of the process.
 ///
 /// # Safety
 /// `set` points to `size` bytes.
@@ -161,8 +161,8 @@ unsafe fn widen(size: size_t, set: *mut cpu_set_t) {
     }
     let words = state.mask.as_words();
     let bytes = size.min(size_of_val(words));
-    // SAFETY: both sides have that many bytes and do not overlap; the rest is zeroed, as
-    // the C library does.
+    // SAFETY: both buffers have that many bytes and do not overlap. The rest is zeroed, as in the C
+    // library.
     unsafe {
         write_bytes(set.cast::<u8>(), 0, size);
         copy_nonoverlapping(words.as_ptr().cast::<u8>(), set.cast::<u8>(), bytes);

@@ -1,5 +1,5 @@
-//! A thread that does what the launcher asks of this process: see `numapilot_bind::agent`. It
-//! sleeps until then, hears no signal, and takes no CPU from the program's threads.
+//! A thread that carries out requests from the launcher: see `numapilot_bind::agent`. It sleeps
+//! until a request arrives, blocks all signals, and takes no CPU slot from the program's threads.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -14,12 +14,15 @@ use crate::env::{complain, variable};
 use crate::kernel;
 use crate::process::map_file;
 
-/// Room for two system calls and the handlers of none.
-const STACK: usize = 64 << 10;
+/// Room for the exit handlers of the program, which run on this stack if all other threads have
+/// ended.
+const STACK: usize = 256 << 10;
+/// Interval at which the thread checks whether all other threads have ended.
+const CHECK_SECONDS: u32 = 1;
 
 static WORDS_AT: AtomicPtr<[AtomicU64; WORDS]> = AtomicPtr::new(null_mut());
 
-/// Starts the agent, if the launcher wants one, and in every child of fork(2) another.
+/// Starts the agent if the launcher requested one, here and in every child of fork(2).
 pub fn start_if_wanted() {
     let Some(path) = variable(AGENT) else { return };
     let Some(start) = map_file(path, size_of::<[AtomicU64; WORDS]>()) else {
@@ -27,13 +30,14 @@ pub fn start_if_wanted() {
         return;
     };
     WORDS_AT.store(start.as_ptr().cast(), Release);
-    // SAFETY: the handler has the signature it must have. Without memory for it, children have
+    // SAFETY: the handler has the required signature. If there is no memory for it, children have
     // no agent.
     unsafe { libc::pthread_atfork(None, None, Some(start_thread)) };
     start_thread();
 }
 
-/// Requests from now on are seen. A thread that cannot be created is missed by the launcher alone.
+/// Starts the thread, which sees all requests from now on. If it cannot be created, only the
+/// launcher is affected.
 extern "C" fn start_thread() {
     let Some(requests) = requests() else { return };
     let seen = requests.round() as usize as *mut c_void;
@@ -42,9 +46,9 @@ extern "C" fn start_thread() {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
-        // SAFETY: each is initialised by the call before its use; the attributes are those of one
-        // thread, whose argument is a number and whose function lives as long as the process. The
-        // signal mask is put back at once.
+        // SAFETY: each value is initialised by a call before its use. The attributes are used for
+        // one thread, whose argument is a number and whose function lives as long as the process.
+        // The signal mask is restored at once.
         unsafe {
             if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
                 return;
@@ -64,21 +68,26 @@ extern "C" fn start_thread() {
 }
 
 fn requests() -> Option<Requests<'static>> {
-    // SAFETY: null, or mapped for as long as the process lives, page aligned, and any bytes are
-    // valid atomics.
+    // SAFETY: null, or mapped for the life of the process and page aligned; any bytes are valid
+    // atomics.
     let words: &'static [AtomicU64; WORDS] = unsafe { WORDS_AT.load(Acquire).as_ref() }?;
     Requests::within(words)
 }
 
-/// What the thread does, until it cannot wait any more without taking a CPU. It allocates nothing.
+/// Carries out requests. It returns if it cannot wait without using a CPU, and if all other threads
+/// have ended: the program's main thread may have called pthread_exit(3), and the process must end
+/// with its last thread. It allocates nothing.
 extern "C" fn run(seen: *mut c_void) -> *mut c_void {
     let Some(requests) = requests() else { return null_mut() };
-    // SAFETY: a name of at most 15 bytes and its end.
+    // SAFETY: a C string of at most 15 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"numapilot-agent".as_ptr()) };
     let mut seen = seen as usize as u32;
-    while kernel::wait_while(requests.bell(), seen) {
+    while kernel::wait_while(requests.bell(), seen, CHECK_SECONDS) {
         let round = requests.round();
         if round == seen {
+            if kernel::is_only_thread() {
+                break;
+            }
             continue;
         }
         seen = round;
@@ -89,18 +98,19 @@ extern "C" fn run(seen: *mut c_void) -> *mut c_void {
     null_mut()
 }
 
-/// Sets the policy of memory that may be untouched yet; the errno.
+/// Sets the policy of memory that may be untouched yet. Returns the errno.
 fn spread(request: &Request) -> u32 {
     const MPOL_DEFAULT: usize = 0;
     const MPOL_INTERLEAVE: usize = 3;
     let (mode, nodes, bits) = if request.nodes.iter().all(|word| *word == 0) {
         (MPOL_DEFAULT, null(), 0)
     } else {
-        // One more: the kernel leaves out the last (mm/mempolicy.c, get_nodes).
+        // One more, because the kernel ignores the last bit (mm/mempolicy.c, get_nodes).
         (MPOL_INTERLEAVE, request.nodes.as_ptr(), size_of_val(&request.nodes) * 8 + 1)
     };
     kernel::errno_of(|| {
-        // SAFETY: the mask is live and as long as stated; a policy changes no memory.
+        // SAFETY: the mask is live and has the stated length; a policy does not change the contents
+        // of memory.
         unsafe {
             libc::syscall(libc::SYS_mbind, request.start, request.bytes, mode, nodes, bits, 0)
         }

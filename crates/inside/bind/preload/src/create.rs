@@ -1,10 +1,10 @@
 //! New threads: `pthread_create` and `thrd_create`.
 //!
-//! The *creator* pins the new thread, between its creation and its first instruction. A
-//! thread that pinned itself would first have to run where its creator is pinned, that is
-//! wait until the creator leaves the CPU; the creator moves it while it is still queued.
-//! glibc does the same for a thread with an affinity attribute, but using that would mean
-//! to copy attributes of which we cannot know all; here they are handed through untouched.
+//! The *creator* pins the new thread before its first instruction. A thread that pins itself must
+//! first run on its creator's CPU, so it waits until the creator leaves that CPU; the creator can
+//! move it while it is still queued. glibc does the same for a thread with an affinity attribute.
+//! Using that attribute would mean copying attributes that this library does not know in full, so
+//! they are passed on unchanged.
 //!
 //! ```text
 //!  creator                          new thread
@@ -14,9 +14,9 @@
 //!  PLACED ------------------------> free the cell, run the program's function
 //! ```
 //!
-//! The cell with function and argument is freed by the new thread before the program's
-//! function runs, so neither cancelling nor detaching can lose it; the creator does not
-//! look at it after PLACED. No cancellation point lies in between.
+//! The new thread frees the cell with function and argument before the program's function runs, so
+//! neither cancelling nor detaching can leak it. The creator does not access it after PLACED. There
+//! is no cancellation point in between.
 
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -34,7 +34,7 @@ const CREATED: u32 = 0;
 const WAITING: u32 = 1;
 const PLACED: u32 = 2;
 
-/// What the new thread gets from its creator.
+/// The data that the creator passes to the new thread.
 struct Cell {
     turn: AtomicU32,
     slot: CpuSlot,
@@ -72,8 +72,8 @@ pub unsafe extern "C" fn pthread_create(
     result
 }
 
-/// pthread_create(3) for the other libraries that the launcher preloads: the thread is none of
-/// the program's, takes no CPU from those that are, and may run on all that they have.
+/// pthread_create(3) for the other libraries that the launcher preloads. The thread does not belong
+/// to the program: it takes no CPU slot and may run on all CPUs of the program's threads.
 ///
 /// # Safety
 /// As pthread_create(3).
@@ -147,14 +147,14 @@ struct New {
 }
 
 impl New {
-    /// Lets it run. Everything its creator does with it comes before: it may end at once.
+    /// Lets the thread run. The creator must not use it afterwards, because it may end at once.
     fn let_go(self) {
-        // SAFETY: the cell is there; only an address is taken.
+        // SAFETY: the cell exists; only an address is taken.
         let turn = unsafe { &raw const (*self.cell).turn };
         // SAFETY: the new thread frees the cell only once it has seen PLACED.
         let before = unsafe { (*turn).swap(PLACED, Ordering::Release) };
         if before == WAITING {
-            // The cell may be gone by now; waking works on its address alone.
+            // The cell may be gone by now; waking uses only its address.
             // SAFETY: FUTEX_WAKE does not access the address.
             keeping_errno(|| unsafe {
                 libc::syscall(libc::SYS_futex, turn, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
@@ -163,7 +163,7 @@ impl New {
     }
 }
 
-/// Creates a thread by `create` and puts it on its CPU. On failure nothing is left behind.
+/// Creates a thread with `create` and pins it to a CPU. On failure nothing is left behind.
 fn place(
     state: &'static State,
     has_affinity: bool,
@@ -171,7 +171,8 @@ fn place(
     argument: *mut c_void,
     create: impl FnOnce(&mut pthread_t, *mut c_void) -> c_int,
 ) -> (c_int, New) {
-    // A thread of a thread that pins itself inherits that affinity, as the program meant.
+    // A thread that is created by one that pins itself inherits that affinity, as the program
+    // intended.
     let its_own = has_affinity || state.slot() == CpuSlot::ItsOwn;
     let taken = if its_own {
         CpuSlot::ItsOwn
@@ -181,7 +182,7 @@ fn place(
     create_in_slot(state, taken, start, argument, create)
 }
 
-/// Creates a thread by `create` and pins it to its slot, which is given back on failure.
+/// Creates a thread with `create` and pins it to its slot, which is given back on failure.
 fn create_in_slot(
     state: &'static State,
     slot: CpuSlot,
@@ -189,15 +190,15 @@ fn create_in_slot(
     argument: *mut c_void,
     create: impl FnOnce(&mut pthread_t, *mut c_void) -> c_int,
 ) -> (c_int, New) {
-    // SAFETY: malloc takes any size. The C library allocates for a thread as well, so an
-    // allocator that creates threads can be called here.
+    // SAFETY: malloc takes any size. The C library allocates memory for a thread too, so calling an
+    // allocator that creates threads is fine here.
     let cell: *mut Cell = keeping_errno(|| unsafe { libc::malloc(size_of::<Cell>()) }).cast();
     let mut new = New { id: 0, cell };
     if cell.is_null() {
         give_back(state, slot);
         return (OUT_OF_RESOURCES, new);
     }
-    // SAFETY: malloc gave memory for one cell, aligned for any type.
+    // SAFETY: malloc returned memory for one cell, aligned for any type.
     unsafe { cell.write(Cell { turn: AtomicU32::new(CREATED), slot, start, argument }) };
     let result = create(&mut new.id, cell.cast());
     if result != 0 {
@@ -213,13 +214,13 @@ fn create_in_slot(
         CpuSlot::Cpu(cpu) => {
             state.give_back(cpu);
             state.occupancy().count(Event::Refused);
-            // At least off the CPU of its creator.
+            // At least move it off its creator's CPU.
             pin(new.id, &state.mask);
             // SAFETY: the new thread reads the slot only once it has seen PLACED.
             unsafe { (*cell).slot = CpuSlot::None };
         }
         CpuSlot::ItsOwn => state.occupancy().count(Event::PinsItself),
-        // Its creator's CPU is its creator's.
+        // It must not stay on the CPU slot of its creator.
         CpuSlot::None => {
             pin(new.id, &state.mask);
         }
@@ -244,8 +245,8 @@ fn pin(thread: pthread_t, mask: &CpuMask) -> bool {
     })
 }
 
-/// Whether the program put an affinity into the attributes: without one glibc answers with
-/// every bit set, of any number of bits asked for.
+/// Whether the program has put an affinity into the attributes. Without one, glibc sets every bit
+/// of the mask, whatever its length.
 ///
 /// # Safety
 /// Null, or initialised attributes.
@@ -256,7 +257,7 @@ unsafe fn has_affinity(attributes: *const pthread_attr_t) -> bool {
     let mut mask = CpuMask::new();
     let words = mask.as_mut_words();
     let size = size_of_val::<[u64]>(words);
-    // SAFETY: attributes by contract; pointer and length describe the mask.
+    // SAFETY: the attributes are valid by contract; pointer and length describe the mask.
     let result =
         unsafe { libc::pthread_attr_getaffinity_np(attributes, size, words.as_mut_ptr().cast()) };
     result == 0 && words.iter().any(|word| *word != u64::MAX)
@@ -264,26 +265,26 @@ unsafe fn has_affinity(attributes: *const pthread_attr_t) -> bool {
 
 extern "C" fn trampoline(cell: *mut c_void) -> *mut c_void {
     let (start, argument) = arrive(cell.cast());
-    // SAFETY: pthread_create put a Start there.
+    // SAFETY: pthread_create stored a Start there.
     let start: Start = unsafe { transmute(start) };
     start(argument)
 }
 
 extern "C" fn trampoline_c11(cell: *mut c_void) -> c_int {
     let (start, argument) = arrive(cell.cast());
-    // SAFETY: thrd_create put a StartC11 there.
+    // SAFETY: thrd_create stored a StartC11 there.
     let start: StartC11 = unsafe { transmute(start) };
     start(argument)
 }
 
 /// Waits until the creator is done with this thread, and takes over the cell.
 fn arrive(cell: *mut Cell) -> (*const c_void, *mut c_void) {
-    // SAFETY: the creator wrote it and leaves it alone after PLACED; this thread frees it.
+    // SAFETY: the creator wrote it and does not access it after PLACED; this thread frees it.
     let (slot, start, argument) = unsafe {
         wait(&(*cell).turn);
         ((*cell).slot, (*cell).start, (*cell).argument)
     };
-    // SAFETY: from malloc; both sides are done with it.
+    // SAFETY: allocated by malloc; neither thread uses it any more.
     keeping_errno(|| unsafe { libc::free(cell.cast()) });
     if let Some(state) = init::state() {
         state.set_slot(slot);
@@ -296,7 +297,7 @@ fn wait(turn: &AtomicU32) {
         return;
     }
     while turn.load(Ordering::Acquire) != PLACED {
-        // SAFETY: the address is that of a live word; a null time means for ever.
+        // SAFETY: the address is that of a live word; a null time means no time limit.
         keeping_errno(|| unsafe {
             libc::syscall(
                 libc::SYS_futex,

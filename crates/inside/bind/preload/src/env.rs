@@ -2,23 +2,23 @@
 
 use core::ffi::CStr;
 
-/// A variable, unless the process has rights its caller lacks.
+/// Returns the value of a variable. Returns `None` in a process with rights that its caller lacks.
 pub fn variable(name: &str) -> Option<&'static CStr> {
     let mut buffer = [0u8; 64];
     buffer.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-    // SAFETY: takes a number and cannot fail.
+    // SAFETY: getauxval takes a number and cannot fail.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return None;
     }
-    // SAFETY: the name is followed by zeroes; the value lives as long as the environment,
-    // which nobody changes while a library is loaded.
+    // SAFETY: the name ends with a zero byte; the value lives as long as the environment, which
+    // does not change while a library is loaded.
     unsafe {
         let value = libc::getenv(buffer.as_ptr().cast());
         (!value.is_null()).then(|| CStr::from_ptr(value))
     }
 }
 
-/// Says why a variable cannot be used.
+/// Reports on standard error why a variable cannot be used.
 pub fn complain(parts: &[&str]) -> Option<()> {
     let mut line = [0u8; 256];
     let mut end = 0;
@@ -28,8 +28,8 @@ pub fn complain(parts: &[&str]) -> Option<()> {
         room.copy_from_slice(part.as_bytes().get(..room.len())?);
         end = next;
     }
-    // SAFETY: pointer and length are those of a live array. Nothing can be done about an
-    // error.
+    // SAFETY: pointer and length are those of a live array. An error is ignored, because nothing
+    // can be done about it.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), end) };
     None
 }

@@ -1,4 +1,4 @@
-//! Fills the state at its first use, and places the main thread.
+//! Initialises the state at its first use, and places the main thread.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -8,9 +8,9 @@ use crate::env::{complain, variable};
 use crate::state::{self, State};
 use crate::{kernel, process};
 
-/// The state, when threads are placed in this process. The constructors of other libraries
-/// may create threads before ours runs, hence no other place relies on ours having run. A call
-/// from within the initialisation passes through.
+/// The state, if threads are placed in this process. The constructors of other libraries may create
+/// threads before ours runs, so nothing else relies on our constructor. A call from within the
+/// initialisation returns `None`.
 pub fn state() -> Option<&'static State> {
     state::ready().or_else(|| {
         let state = kernel::keeping_errno(|| state::fill_once(fill))?;
@@ -19,7 +19,7 @@ pub fn state() -> Option<&'static State> {
     })
 }
 
-/// `None`: threads are not placed in this process.
+/// Returns `None` if threads are not placed in this process.
 fn fill(state: &mut State) -> Option<()> {
     let list = variable(BIND_CPUS)?;
     if let Err(error) = state.cpus.parse(list.to_bytes()) {

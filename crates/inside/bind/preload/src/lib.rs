@@ -1,24 +1,24 @@
 //! `libnumapilot_bind.so`: places every new thread of an unmodified program.
 //!
-//! Rides inside a target by `LD_PRELOAD` and puts each thread on one CPU before its first
-//! instruction: binding as in numalloc section 3.2, with the placements of
-//! systematic-numa-study section 3.2. What it does is told by the environment table in
-//! `numapilot-bind`; without those variables it passes every call through.
+//! It is loaded into a target by `LD_PRELOAD` and pins each thread to one CPU before its first
+//! instruction: binding as in numalloc section 3.2, with the placements of systematic-numa-study
+//! section 3.2. The variables in the environment table of `numapilot-bind` control it; without them
+//! it passes every call on.
 //!
 //! ```text
-//!  program loaded --> load, init: list, occupancy table, main thread takes the first CPU
+//!  program loaded --> load, init: CPU list, occupancy table; the main thread takes the first CPU
 //!  pthread_create --> create: take a CPU, create, pin the new thread, let it go
 //!  fork           --> process::forked: the child is a new process and takes a CPU
 //!  exec           --> init again: the occupancy table knows the process, which keeps its CPU
-//!                 --> rehome: the child's memory follows it, if NUMAPILOT_REHOME says so
-//!                 --> agent: a thread that does what NUMAPILOT_AGENT's file asks
-//!  sched_*affinity -> affinity: the program's own wish wins and is noted
-//!  numapilot_bind_* : what the other libraries of ours that are loaded beside this one ask
+//!                 --> rehome: the child's memory follows it, if NUMAPILOT_REHOME is set
+//!                 --> agent: a thread that carries out the requests in NUMAPILOT_AGENT's file
+//!  sched_*affinity -> affinity: the program's own choice takes precedence and is noted
+//!  numapilot_bind_* : for the other preloaded libraries of numapilot
 //! ```
 //!
-//! Rules of the house: no allocation except one cell per thread on its way, `errno`
-//! untouched, nothing printed unless a variable cannot be used, and whatever fails leaves
-//! the program as it would be without this library.
+//! Rules: the library allocates nothing but one cell for each thread that is being created,
+//! preserves `errno`, and prints nothing unless a variable cannot be used. After any failure the
+//! program runs as it would without this library.
 #![cfg_attr(not(test), no_std)]
 
 mod affinity;
@@ -34,6 +34,6 @@ mod rehome;
 mod state;
 
 numapilot_bind::freestanding!(
-    // SAFETY: takes nothing and does not return.
+    // SAFETY: takes no argument and does not return.
     unsafe { libc::abort() }
 );

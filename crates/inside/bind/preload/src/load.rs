@@ -1,4 +1,4 @@
-//! What runs when the library is loaded and when the process ends.
+//! The functions that run when the library is loaded and when the process ends.
 
 use crate::{agent, init, next, process, rehome, state};
 

@@ -1,9 +1,8 @@
-//! The functions that ours stand before: the next definition in load order, as dlsym(3)
-//! gives it with `RTLD_NEXT` (the newest version where a symbol has several).
+//! The functions that this library interposes: the next definition in load order, which dlsym(3)
+//! finds with `RTLD_NEXT` (the newest version if a symbol has several).
 //!
-//! Looked up by that and nothing else: a library that asks for `libpthread.so` by name
-//! finds on glibc 2.34 and later, where its functions moved into libc, a stub, and ends
-//! up calling itself.
+//! Only `RTLD_NEXT` is used. Since glibc 2.34 the functions of `libpthread.so` are in libc, so a
+//! library that opens `libpthread.so` by name finds a stub and ends up calling itself.
 
 use core::ffi::CStr;
 use core::mem::transmute_copy;
@@ -27,7 +26,7 @@ type SchedGet = unsafe extern "C" fn(pid_t, size_t, *mut cpu_set_t) -> c_int;
 type ThreadSet = unsafe extern "C" fn(pthread_t, size_t, *const cpu_set_t) -> c_int;
 type ThreadGet = unsafe extern "C" fn(pthread_t, size_t, *mut cpu_set_t) -> c_int;
 
-/// A function looked up once: when the library is loaded, or at its first use before.
+/// A function that is looked up once: when the library is loaded, or at an earlier first use.
 pub struct Next<F> {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -39,22 +38,22 @@ impl<F> Next<F> {
         Self { name, found: AtomicPtr::new(null_mut()), signature: core::marker::PhantomData }
     }
 
-    /// The function, unless the C library has none of this name.
+    /// The function, or `None` if the C library has no function of this name.
     pub fn get(&self) -> Option<F> {
         let mut found = self.found.load(Relaxed);
         if found.is_null() {
-            // SAFETY: the name is a C string; dlsym has no other demands.
+            // SAFETY: the name is a C string, which is all that dlsym requires.
             found = keeping_errno(|| unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) });
             self.found.store(found, Relaxed);
         }
-        // SAFETY: F is the function pointer type of this name (the statics below), as wide
-        // as a data pointer on every Linux.
+        // SAFETY: F is the function pointer type of this name (see the statics below), which on
+        // Linux has the size of a data pointer.
         (!found.is_null()).then(|| unsafe { transmute_copy(&found) })
     }
 }
 
-/// Looks all of them up. The loader's lock is free when a library is loaded; later a thread that
-/// runs constructors may hold it and wait for the one that calls.
+/// Looks up all of them. The loader's lock can be taken while this library is loaded. Later, a
+/// thread that runs constructors may hold the lock and wait for the calling thread.
 pub fn find_all() {
     PTHREAD_CREATE.get();
     THRD_CREATE.get();

@@ -1,11 +1,10 @@
-//! Processes of a target: loading, `fork`, `exec`, the end.
+//! Processes of a target: loading, `fork`, `exec` and exit.
 //!
-//! A forked child takes a CPU of its own at once, because the servers that fork one process
-//! per connection (PostgreSQL) are the ones to spread; that a shell's short-lived helpers
-//! move as well costs them one system call. `exec` keeps process and CPU: the occupancy table
-//! remembers both. A child made by `vfork` or `posix_spawn` runs in its parent's memory or
-//! without a fork handler until it calls `exec`; the new program then finds the process
-//! unknown and takes a CPU.
+//! A forked child takes a CPU of its own at once, because servers that fork a process for each
+//! connection (PostgreSQL) have to be spread. The short-lived children of a shell move too, which
+//! costs them one system call. `exec` keeps process and CPU, which are both in the occupancy table.
+//! A child of `vfork` or `posix_spawn` runs in its parent's memory, or without a fork handler,
+//! until it calls `exec`; the new program then finds that the process is unknown and takes a CPU.
 
 use core::ffi::{CStr, c_void};
 use core::ptr::{NonNull, null_mut};
@@ -16,18 +15,18 @@ use numapilot_bind::occupancy::{Event, FILE_BYTES, Holds, OccupancyTable};
 use crate::kernel;
 use crate::state::{self, CpuSlot, State};
 
-/// Maps the occupancy table; without a usable file one that is shared with forked children only.
-/// `None` when not even that can be had.
+/// Maps the occupancy table. Without a usable file, maps one that is shared with forked children
+/// only. Returns `None` if that fails too.
 pub fn map_occupancy_table(path: Option<&CStr>) -> Option<&'static OccupancyTable> {
     let file = path.and_then(|path| map_file(path, FILE_BYTES));
     let start = file.or_else(|| map(-1, FILE_BYTES, libc::MAP_ANONYMOUS))?;
-    // SAFETY: page aligned, as long as an OccupancyTable, never unmapped, and any bytes are a valid
+    // SAFETY: page aligned, as long as an OccupancyTable and never unmapped. Any bytes are a valid
     // OccupancyTable, whose fields are all atomics.
     Some(unsafe { start.cast().as_ref() })
 }
 
-/// Maps a file of the launcher's: regular, of our user, long enough, and not behind a link. It
-/// stays mapped.
+/// Maps a file of the launcher. It must be a regular file of this user, long enough, and not a
+/// symbolic link. It stays mapped.
 pub fn map_file(path: &CStr, bytes: usize) -> Option<NonNull<c_void>> {
     // SAFETY: the path is a C string.
     let file =
@@ -39,20 +38,20 @@ pub fn map_file(path: &CStr, bytes: usize) -> Option<NonNull<c_void>> {
     let mut about: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: the file is open and `about` outlives the call.
     let known = unsafe { libc::fstat(file, &raw mut about) } == 0;
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: takes no argument and cannot fail.
     let user = unsafe { libc::geteuid() };
     let usable = known
         && about.st_mode & libc::S_IFMT == libc::S_IFREG
         && about.st_uid == user
         && usize::try_from(about.st_size).is_ok_and(|size| size >= bytes);
     let start = if usable { map(file, bytes, 0) } else { None };
-    // SAFETY: opened above and used by nobody else; the mapping does not need it.
+    // SAFETY: opened above and not used elsewhere; the mapping does not need it.
     unsafe { libc::close(file) };
     start
 }
 
 fn map(file: i32, bytes: usize, flags: i32) -> Option<NonNull<c_void>> {
-    // SAFETY: a new mapping where the kernel likes aliases nothing.
+    // SAFETY: a new mapping at an address that the kernel chooses aliases nothing.
     let start = unsafe {
         libc::mmap(
             null_mut(),
@@ -66,9 +65,9 @@ fn map(file: i32, bytes: usize, flags: i32) -> Option<NonNull<c_void>> {
     if start == libc::MAP_FAILED { None } else { NonNull::new(start) }
 }
 
-/// Removes the CPUs from the list that this process may not use (a cpuset, or an affinity
-/// that was there before us). An affinity of one CPU of ours was inherited from the placed
-/// thread that started this process, and does not count.
+/// Removes from the list the CPUs that this process may not use because of its cpuset or an
+/// affinity that it had from the start. An affinity of one CPU of the list was inherited from the
+/// placed thread that started this process, so it is ignored.
 pub fn keep_usable_cpus(state: &mut State) {
     let Some(affinity) = kernel::affinity() else { return };
     let inherited = affinity.only().is_some_and(|cpu| state.cpus.as_slice().contains(&cpu));
@@ -78,11 +77,11 @@ pub fn keep_usable_cpus(state: &mut State) {
     }
 }
 
-/// Places the main thread of a program that was just loaded.
+/// Places the main thread of a program that has just been loaded.
 pub fn place_main_thread(state: &State) {
     state.occupancy().clear_dead(kernel::is_alive);
     let slot = match state.occupancy().holds(state.pid()) {
-        // The same process before an exec.
+        // This process registered before an exec.
         Some(Holds::ItsOwn) if !is_free(state) => CpuSlot::ItsOwn,
         Some(Holds::Cpu(cpu)) if returns_to(state, cpu) => CpuSlot::Cpu(cpu),
         known => {
@@ -96,9 +95,9 @@ pub fn place_main_thread(state: &State) {
     state.register(slot);
 }
 
-/// A child of a program that pins itself has its parent's affinity, as the program meant.
+/// A child of a program that pins itself keeps its parent's affinity, as the program intended.
 fn slot_of_new_process(state: &State) -> CpuSlot {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: takes no argument and cannot fail.
     let parent = unsafe { libc::getppid() }.unsigned_abs();
     if state.occupancy().holds(parent) == Some(Holds::ItsOwn) && !is_free(state) {
         state.occupancy().count(Event::PinsItself);
@@ -107,7 +106,7 @@ fn slot_of_new_process(state: &State) -> CpuSlot {
     state.pin_main_thread()
 }
 
-/// Whether the main thread may run everywhere, so that nobody can have pinned it.
+/// Whether the main thread may run on all CPUs, so it is not pinned.
 fn is_free(state: &State) -> bool {
     kernel::affinity().is_none_or(|affinity| affinity.covers(&state.mask))
 }
@@ -118,7 +117,8 @@ fn returns_to(state: &State, cpu: u16) -> bool {
             || kernel::set_affinity(&numapilot_bind::cpus::CpuMask::single(cpu)))
 }
 
-/// The process ends by exit(3); what ends it otherwise is cleared by later processes.
+/// Releases the CPUs of a process that ends with exit(3). Later processes clean up after one that
+/// ends otherwise.
 pub fn release(state: &State) {
     if state.is_here() {
         state.give_back_all();
@@ -126,20 +126,20 @@ pub fn release(state: &State) {
     }
 }
 
-/// Has [`forked`] called in every child of fork(2).
+/// Registers [`forked`] to be called in every child of fork(2).
 pub fn watch_forks() {
-    // SAFETY: the handler has the signature it must have. Without memory for it, children
-    // stay where their parent is.
+    // SAFETY: the handler has the required signature. If there is no memory for it, children stay
+    // on their parent's CPU.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
 }
 
-/// In the child of a fork, on its only thread.
+/// Runs in the child of a fork, on its only thread.
 extern "C" fn forked() {
     let Some(state) = state::ready() else { return };
     kernel::keeping_errno(|| {
         state.pid.store(kernel::getpid(), Relaxed);
         state.forget_threads();
-        // A dead process had the same number.
+        // A dead process had the same id.
         state.occupancy().forget(state.pid());
         state.occupancy().clear_dead(kernel::is_alive);
         let slot = match state.slot() {

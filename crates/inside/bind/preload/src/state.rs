@@ -1,4 +1,4 @@
-//! What this process knows: its CPU list, the occupancy table, and where each thread is pinned.
+//! The state of this process: its CPU list, the occupancy table, and the CPU slot of each thread.
 
 use core::cell::UnsafeCell;
 use core::ptr::null;
@@ -14,25 +14,25 @@ use crate::kernel;
 pub struct State {
     /// CPUs in the order in which threads take them.
     pub cpus: CpuList,
-    /// The same as a mask: what a placed thread could use if it were not placed.
+    /// The same CPUs as a mask: those on which a placed thread could run if it were not placed.
     pub mask: CpuMask,
-    /// Shared with the other processes of the target, once it is mapped.
+    /// The table that is shared with the other processes of the target, once it is mapped.
     pub occupancy: Option<&'static OccupancyTable>,
-    /// The process this is; differs from `getpid()` in a child of `vfork`.
+    /// The id of this process. It differs from `getpid()` in a child of `vfork`.
     pub pid: AtomicI32,
-    /// Threads of this process that hold a CPU, by CPU, without the main thread.
+    /// Number of threads of this process on each CPU, without the main thread.
     threads: [AtomicU32; MAX_CPUS],
     key: libc::pthread_key_t,
 }
 
-/// The CPU to which a thread is pinned, as its thread-specific value keeps it.
+/// The CPU to which a thread is pinned, as stored in its thread-specific value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CpuSlot {
-    /// Not known to us: made by a raw `clone`, or refused by the kernel.
+    /// Unknown: created by a raw `clone`, or refused by the kernel.
     None,
-    /// On this CPU, by us.
+    /// Pinned to this CPU by the library.
     Cpu(u16),
-    /// Where the program wants it, and whatever it creates as well.
+    /// Placed by the program, like all threads that it creates.
     ItsOwn,
 }
 
@@ -65,12 +65,11 @@ struct StateCell {
     state: UnsafeCell<State>,
 }
 
-// SAFETY: written only by the thread that moved `phase` to BUSY, read only once it is
-// READY, by shared reference.
+// SAFETY: written only by the thread that moved `phase` to BUSY, and read only after READY, through
+// shared references.
 unsafe impl Sync for StateCell {}
 
-/// Stands in until the shared one is mapped. All statics are zeroes, so that they take no
-/// room in the file.
+/// Used until the shared table is mapped. All statics are zero, so they take no room in the file.
 static UNSHARED: OccupancyTable = OccupancyTable::new();
 
 static STATE: StateCell = StateCell {
@@ -85,45 +84,46 @@ static STATE: StateCell = StateCell {
     }),
 };
 
-/// The state, once it is filled and where threads are placed in this process.
+/// The state, if it is initialised and threads are placed in this process.
 pub fn ready() -> Option<&'static State> {
     let is_ready = STATE.phase.load(Ordering::Acquire) == READY;
     // SAFETY: READY is stored after the last write.
     is_ready.then(|| unsafe { &*STATE.state.get() })
 }
 
-/// Fills the state, which is ready if `fill` returns something. `None` as well for everybody but
-/// the first caller, who may be `fill` itself.
+/// Initialises the state, which becomes ready if `fill` returns `Some`. Returns `None` to every
+/// caller but the first, also when `fill` itself calls.
 pub fn fill_once(fill: impl FnOnce(&mut State) -> Option<()>) -> Option<&'static State> {
     if STATE.phase.load(Ordering::Relaxed) != UNTOUCHED {
         return None;
     }
     let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
     STATE.phase.compare_exchange(UNTOUCHED, BUSY, acquire, relaxed).ok()?;
-    // SAFETY: this thread alone moved the phase to BUSY: nobody else touches the state.
+    // SAFETY: only this thread moved the phase to BUSY, so no other accesses the state.
     let state = unsafe { &mut *STATE.state.get() };
     let phase = if fill(state).is_some() { READY } else { OFF };
     STATE.phase.store(phase, Ordering::Release);
     ready()
 }
 
-/// The CPUs that a thread of this process could use if it were not placed, a bit for each of
-/// `MAX_CPUS`, which stay as they are; null where threads are not placed. For the other libraries
-/// that the launcher preloads, from threads that the C library does not know: it calls nothing.
+/// The CPUs on which a thread of this process could run if it were not placed: a bit for each of
+/// `MAX_CPUS`, which do not change. Null if threads are not placed. Other libraries that the
+/// launcher preloads call it, from threads that the C library does not know, so it calls no
+/// function.
 #[unsafe(no_mangle)]
 pub extern "C" fn numapilot_bind_cpus() -> *const u64 {
     ready().map_or(null(), |state| state.mask.as_words().as_ptr())
 }
 
 impl State {
-    /// Shared with the other processes of the target.
+    /// The table that is shared with the other processes of the target.
     pub fn occupancy(&self) -> &'static OccupancyTable {
         self.occupancy.unwrap_or(&UNSHARED)
     }
 
-    /// Creates the key of the threads' slots; whether that was possible.
+    /// Creates the key of the threads' slots. Returns whether that succeeded.
     pub fn create_key(&mut self) -> bool {
-        // SAFETY: the key outlives the call; the destructor has the signature it must have.
+        // SAFETY: the key outlives the call; the destructor has the required signature.
         unsafe { libc::pthread_key_create(&raw mut self.key, Some(thread_ends)) == 0 }
     }
 
@@ -135,8 +135,8 @@ impl State {
 
     /// Records the slot of the calling thread.
     pub fn set_slot(&self, slot: CpuSlot) {
-        // SAFETY: as above; the value is a number, not an address. Without memory for it
-        // the CPU is given back at the end of the process instead of the thread.
+        // SAFETY: as above; the value is a number, not an address. If there is no memory for it,
+        // the CPU is given back when the process ends, not when the thread ends.
         unsafe { libc::pthread_setspecific(self.key, slot.encode()) };
     }
 
@@ -147,7 +147,7 @@ impl State {
         Some(cpu)
     }
 
-    /// Gives back what [`State::take_for_thread`] took; nothing after
+    /// Gives back a CPU from [`State::take_for_thread`]. Does nothing after
     /// [`State::give_back_all`].
     pub fn give_back(&self, cpu: u16) {
         let Some(count) = self.threads.get(usize::from(cpu)) else { return };
@@ -156,7 +156,7 @@ impl State {
         }
     }
 
-    /// Gives back what the threads hold that still run at the end of the process.
+    /// Gives back the CPUs of the threads that still run at the end of the process.
     pub fn give_back_all(&self) {
         for cpu in self.cpus.as_slice() {
             while self.threads.get(usize::from(*cpu)).is_some_and(|n| n.load(Ordering::Relaxed) > 0)
@@ -166,7 +166,7 @@ impl State {
         }
     }
 
-    /// In a forked child: the threads are the parent's.
+    /// Clears the thread counts in a forked child, because the threads belong to the parent.
     pub fn forget_threads(&self) {
         for cpu in self.cpus.as_slice() {
             if let Some(count) = self.threads.get(usize::from(*cpu)) {
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// Takes a CPU for the main thread, which is the caller, and pins it there.
+    /// Takes a CPU for the main thread, which must be the caller, and pins it there.
     pub fn pin_main_thread(&self) -> CpuSlot {
         let Some(cpu) = self.occupancy().take_cpu(self.cpus.as_slice()) else {
             return CpuSlot::None;
@@ -195,12 +195,12 @@ impl State {
         }
         self.occupancy().release_cpu(cpu);
         self.occupancy().count(Event::Refused);
-        // At least off the CPU of the thread that made this one.
+        // At least move it off the CPU of the thread that created this process.
         kernel::set_affinity(&self.mask);
         CpuSlot::None
     }
 
-    /// Tells the occupancy table the slot of this process's main thread.
+    /// Registers the slot of this process's main thread in the occupancy table.
     pub fn register(&self, slot: CpuSlot) {
         let holds = match slot {
             CpuSlot::None => return,
@@ -210,24 +210,23 @@ impl State {
         self.occupancy().register(self.pid(), holds);
     }
 
-    /// The process of this state, as the occupancy table counts them.
+    /// The id of this process, in the type of the occupancy table.
     pub fn pid(&self) -> u32 {
         self.pid.load(Ordering::Relaxed).unsigned_abs()
     }
 
-    /// Whether the caller is this process and not a child that borrowed its memory
-    /// (`vfork`).
+    /// Whether the caller is this process and not a child that shares its memory (`vfork`).
     pub fn is_here(&self) -> bool {
         kernel::getpid() == self.pid.load(Ordering::Relaxed)
     }
 }
 
-/// Runs at the end of a thread, cancelled or not.
+/// Runs when a thread ends, also when it is cancelled.
 extern "C" fn thread_ends(value: *mut c_void) {
     if let (Some(state), CpuSlot::Cpu(cpu)) = (ready(), CpuSlot::decode(value)) {
         state.unpin(cpu);
     }
 }
 
-/// What pthread functions return.
+/// The error that pthread functions return.
 pub const OUT_OF_RESOURCES: c_int = libc::EAGAIN;

@@ -1,4 +1,4 @@
-/** How many CPUs the virtual machine believes it has. */
+/** Prints the number of CPUs that the virtual machine finds. */
 class Cpus {
     public static void main(String[] arguments) {
         System.out.println(Runtime.getRuntime().availableProcessors());

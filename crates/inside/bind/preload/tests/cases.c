@@ -1,6 +1,6 @@
-/* One case per run: cases NAME. Exits 0 when the case holds, 1 with a line that says what
- * does not. Run with NUMAPILOT_BIND_CPUS=0,1 and the library preloaded; ../../tests/preload.rs
- * does. Affinities are read from the kernel by /proc, past whatever a library answers. */
+/* One case per run: cases NAME. Exits with 0 if the case holds, else with 1 and a line that shows the
+ * failed check. Run it with NUMAPILOT_BIND_CPUS=0,1 and the library preloaded, as ../../tests/preload.rs
+ * does. Affinities are read from the kernel, because a library may interpose the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@
     }                                                                         \
   } while (0)
 
-/* The only CPU of the caller, or -1; by the raw call, which nobody stands before. */
+/* The only CPU of the caller, or -1. Uses the raw system call, which no library interposes. */
 static int only_cpu(void) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -60,7 +60,7 @@ static void main_and_first_thread(void) {
   CHECK(cpu_of_new_thread(NULL) == 1);
 }
 
-/* What the other preloaded libraries call for threads of their own. */
+/* The functions that the other preloaded libraries call for their own threads. */
 extern int numapilot_bind_create_unplaced(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)
     __attribute__((weak));
 extern const uint64_t *numapilot_bind_cpus(void) __attribute__((weak));
@@ -68,7 +68,7 @@ extern const uint64_t *numapilot_bind_cpus(void) __attribute__((weak));
 static void unplaced(void) {
   void *cpu;
   pthread_t thread;
-  /* For those that they make themselves: CPUs 0 and 1, of which the caller has one. */
+  /* For threads that they create themselves: CPUs 0 and 1. The caller is pinned to CPU 0. */
   CHECK(numapilot_bind_cpus && numapilot_bind_cpus()[0] == 3 && only_cpu() == 0);
   CHECK(numapilot_bind_create_unplaced);
   CHECK(numapilot_bind_create_unplaced(&thread, NULL, cpu_of_thread, NULL) == 0);
@@ -94,7 +94,7 @@ static void detached(void) {
   for (int i = 0; i < THREADS; i++) {
     pthread_t thread;
     int result;
-    /* At the limit of processes: let some end. */
+    /* At the limit of processes: wait until some threads have ended. */
     while ((result = pthread_create(&thread, &attributes, count_cpu, NULL)) == EAGAIN) usleep(1000);
     CHECK(result == 0);
   }
@@ -103,7 +103,7 @@ static void detached(void) {
   CHECK(per_cpu[0] > 0 && per_cpu[1] > 0);
 }
 
-/* SCHED_RR where we may. */
+/* SCHED_RR if this user may set it. */
 static int expected_policy = SCHED_OTHER;
 
 static void *check_attributes(void *stack) {
@@ -176,7 +176,7 @@ static void cancelled(void) {
     CHECK(pthread_join(thread, &result) == 0);
     CHECK(result == PTHREAD_CANCELED);
   }
-  /* Every CPU was given back: the next thread is the only one beside main. */
+  /* Every CPU was given back: the next thread is the only one besides main. */
   CHECK(cpu_of_new_thread(NULL) == 1);
 }
 
@@ -204,7 +204,7 @@ static void refused(void) {
 }
 
 static void *cpu_twice(void *unused) {
-  /* A thread of a thread that pins itself stays with it. */
+  /* A thread that is created by one that pins itself inherits its affinity. */
   cpu_set_t zero = just(0);
   CHECK(only_cpu() == 1);
   CHECK(sched_setaffinity(0, sizeof zero, &zero) == 0);
@@ -217,7 +217,7 @@ static void pins_itself(void) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, cpu_twice, NULL) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
-  /* The main thread has not, and still places. */
+  /* The main thread has not pinned itself, so its threads are still placed. */
   CHECK(cpu_of_new_thread(NULL) == 1);
   cpu_set_t one = just(1);
   CHECK(pthread_setaffinity_np(pthread_self(), sizeof one, &one) == 0);
@@ -245,7 +245,7 @@ static void asks_for_any(void) {
 }
 
 static void forks(void) {
-  /* Children that live at once spread as threads would. */
+  /* Children that live at the same time are spread like threads. */
   int pipes[2], cpus[4];
   pid_t children[4];
   CHECK(pipe(pipes) == 0);
@@ -269,9 +269,9 @@ static void forks(void) {
   close(pipes[1]);
   for (int i = 0; i < 4; i++) CHECK(wait_for(children[i]) == 0);
   CHECK(cpus[0] == 1 && cpus[1] == 0 && cpus[2] == 1 && cpus[3] == 0);
-  /* They gave their CPUs back. */
+  /* The children gave their CPUs back. */
   CHECK(cpu_of_new_thread(NULL) == 1);
-  /* Those that are killed as well, once others have come. */
+  /* CPUs of children that exit without handlers are given back when later processes start. */
   for (int i = 0; i < 9; i++) {
     pid_t child = fork();
     if (child == 0) _exit(0);
@@ -286,7 +286,7 @@ static void vforks(void) {
   cpu_set_t one = just(1);
   pid_t child = vfork();
   if (child == 0) {
-    /* In our memory, but not us. */
+    /* This child shares our memory, but it is another process. */
     sched_setaffinity(0, sizeof one, &one);
     _exit(only_cpu());
   }
@@ -306,12 +306,12 @@ static int first_word(const char *command) {
 static void execs(const char *self) {
   char command[4096];
   snprintf(command, sizeof command, "exec %s only-cpu", self);
-  /* popen uses posix_spawn; sh and what it executes are one process, ours another. */
+  /* popen uses posix_spawn. sh and the program that it executes are one process; ours is another. */
   CHECK(first_word(command) == 1);
   CHECK(first_word(command) == 1);
   snprintf(command, sizeof command, "exec taskset -c 0 %s only-cpu", self);
   CHECK(first_word(command) == 0);
-  /* taskset's choice holds for the children of what it starts, too. */
+  /* The affinity from taskset also holds for the children of the program that it starts. */
   snprintf(command, sizeof command, "exec taskset -c 0 sh -c '%s only-cpu; true'", self);
   CHECK(first_word(command) == 0);
 }
@@ -346,7 +346,19 @@ static void main_leaves(void) {
   pthread_exit(NULL);
 }
 
-/* Lives until it is on one CPU, for somebody who places from outside. */
+static void *returns(void *unused) {
+  usleep(20000);
+  return unused;
+}
+
+/* The process ends when its last thread returns. */
+static void no_exit(void) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, returns, NULL) == 0);
+  pthread_exit(NULL);
+}
+
+/* Waits until this thread is pinned to one CPU from outside. */
 static void *wait_to_be_placed(void *unused) {
   for (int i = 0; i < 20000 && only_cpu() < 0; i++) usleep(1000);
   return (void *)(long)only_cpu();
@@ -363,7 +375,7 @@ static void *wait_for_all(void *unused) {
 static void watched(void) {
   pthread_t threads[3];
   int on[2] = {0};
-  /* As long as it is alone it may run everywhere, even if it was started by a placed thread. */
+  /* The only thread of a process may run on all CPUs, even if a placed thread started the process. */
   for (int i = 0; i < 20000 && only_cpu() >= 0; i++) usleep(1000);
   CHECK(only_cpu() == -1);
   pthread_barrier_init(&all_placed, NULL, 4);
@@ -382,7 +394,7 @@ static void *changes_its_mind(void *unused) {
   int other = 1 - only_cpu();
   cpu_set_t set = just(other);
   CHECK(syscall(SYS_sched_setaffinity, 0, sizeof set, &set) == 0);
-  /* Longer than any pause of a watcher. */
+  /* Longer than any pause of the watcher. */
   for (int i = 0; i < 25; i++) {
     usleep(100000);
     CHECK(only_cpu() == other);
@@ -397,7 +409,7 @@ static void watched_and_pins_itself(void) {
 }
 
 static void *stays(void *unused) {
-  /* Longer than any pause of a watcher. */
+  /* Longer than any pause of the watcher. */
   for (int i = 0; i < 15; i++) {
     CHECK(only_cpu() == 1);
     usleep(100000);
@@ -433,6 +445,7 @@ int main(int count, char **arguments) {
       {"keeps-errno", keeps_errno},
       {"c11", c11},
       {"main-leaves", main_leaves},
+      {"no-exit", no_exit},
       {"watched", watched},
       {"stays-on-1", stays_on_1},
       {"watched-and-pins-itself", watched_and_pins_itself},

@@ -1,4 +1,4 @@
-// The CPU of each std::thread, and an exception that passes through a thread's frames.
+// Prints the CPU of each std::thread, and throws an exception through a thread's frames.
 #include <sched.h>
 #include <stdexcept>
 #include <cstdio>

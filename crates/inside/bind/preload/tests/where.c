@@ -1,6 +1,6 @@
-/* Where do threads sit? Creates THREADS threads (default 4), optionally in PROCESSES
- * forked children (default 0), and prints for each the CPUs the kernel lets it run on, the
- * CPU it runs on, and how many CPUs it is told it has. A check for machines with several nodes:
+/* Shows where threads run. Creates THREADS threads (default 4), optionally in PROCESSES
+ * forked children (default 0), and prints for each the CPUs on which the kernel lets it run, the
+ * CPU on which it runs, and the number of CPUs that it sees. For machines with several nodes:
  *
  *   cc -O2 -pthread where.c -o where && numapilot run --threads sparse -- ./where 8
  */
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* From /proc: what the kernel knows, whatever a library answers. */
+/* Reads /proc, because a library may interpose the functions. */
 static void allowed(char *text, size_t size) {
   char line[8192];
   FILE *status = fopen("/proc/thread-self/status", "r");
@@ -55,7 +55,7 @@ int main(int count, char **arguments) {
     if (pthread_create(&ids[i], NULL, thread, (void *)(i + 1))) return perror("pthread_create"), 1;
   pthread_barrier_wait(&all_here);
   for (long i = 0; i < threads; i++) pthread_join(ids[i], NULL);
-  /* All children live at once, as a server's do. */
+  /* All children live at the same time, like those of a server. */
   int go[2];
   if (pipe(go)) return perror("pipe"), 1;
   for (long i = 0; i < processes; i++) {
@@ -67,7 +67,7 @@ int main(int count, char **arguments) {
       if (read(go[0], &byte, 1) < 0) _exit(1);
       _exit(0);
     }
-    /* Ask the kernel about the child, so that no order of output is needed. */
+    /* The parent reads the child's affinity, so the children need not write in order. */
     usleep(20000);
     char path[64], line[8192], list[128] = "?";
     snprintf(path, sizeof path, "/proc/%d/status", child);

@@ -1,8 +1,8 @@
-//! Which PMU of this machine samples memory accesses, and by which events.
+//! The PMU of this machine that samples memory accesses, and its events.
 //!
 //! Source: the files below `/sys/bus/event_source/devices` (Documentation/ABI/testing/
-//! sysfs-bus-event_source-devices-{events,format}): where a field lies in an event's words, and
-//! what Intel's events are called.
+//! sysfs-bus-event_source-devices-{events,format}): the position of a field in an event's words,
+//! and the names of Intel's events.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,33 +14,33 @@ use super::spe_source::Sources;
 
 const DEVICES: &str = "sys/bus/event_source/devices";
 
-/// Instructions for each sample of IBS: about 8,000 samples a second of a CPU that waits for
-/// nothing, a tenth of that of one that waits for memory. Where only misses of the last cache
-/// are reported most samples cost nothing.
+/// Instructions for each sample of IBS: about 8,000 samples a second on a CPU that does not wait, a
+/// tenth of that on one that waits for memory. If only misses of the last cache are reported, most
+/// samples cost nothing.
 const IBS_PERIOD: u64 = 1 << 20;
 const IBS_MISSES_PERIOD: u64 = 1 << 16;
-/// Operations for each sample of SPE, which needs no interrupt for each.
+/// Operations for each sample of SPE, which needs no interrupt for each sample.
 const SPE_PERIOD: u64 = 1 << 17;
-/// Loads for each sample of PEBS, of those that took longer than a last cache takes to answer.
+/// Loads for each sample of PEBS. Only loads with a latency above that of the last cache count.
 const PEBS_PERIOD: u64 = 4001;
 const PEBS_LATENCY_CYCLES: u64 = 128;
 
 /// A PMU that samples memory accesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessPmu {
-    /// As it is shown.
+    /// The name that is shown.
     pub name: &'static str,
-    /// What is sampled, and how.
+    /// The sampled event, and its settings.
     pub sampling: Sampling,
-    /// Whether stores are among its samples.
+    /// Whether it samples stores.
     pub(super) sees_stores: bool,
-    /// Where it writes packets of its own ([`super::spe`]) instead of samples: by which values
-    /// they say where data came from.
+    /// For a PMU that writes its own packets ([`super::spe`]) instead of samples: the meaning of
+    /// their data sources.
     pub(super) packets: Option<Sources>,
 }
 
 impl AccessPmu {
-    /// The one of this machine, whose files are below `root`.
+    /// Finds the PMU of the machine whose files are below `root`.
     #[must_use]
     pub fn find(root: &Path) -> Option<Self> {
         ibs(root).or_else(|| spe(root)).or_else(|| pebs(root))
@@ -49,7 +49,7 @@ impl AccessPmu {
 
 fn ibs(root: &Path) -> Option<AccessPmu> {
     let mut pmu = Device::open(root, "ibs_op")?;
-    // Operations instead of cycles, so that samples are as frequent as what they sample.
+    // Counts operations instead of cycles, so the samples are proportional to the operations.
     pmu.set("cnt_ctl", 1);
     let misses = pmu.set("l3missonly", 1);
     let period = if misses { IBS_MISSES_PERIOD } else { IBS_PERIOD };
@@ -74,9 +74,9 @@ fn spe(root: &Path) -> Option<AccessPmu> {
     })
 }
 
-/// Loads alone: of stores PEBS does not tell where they went.
+/// Samples loads only, because PEBS does not report the target of a store.
 fn pebs(root: &Path) -> Option<AccessPmu> {
-    // Machines with two kinds of cores name the PMU of the larger ones so.
+    // On machines with two kinds of cores, `cpu_core` is the PMU of the larger ones.
     ["cpu", "cpu_core"].into_iter().find_map(|name| {
         let mut pmu = Device::open(root, name)?;
         let terms = pmu.text("events/mem-loads")?;
@@ -96,7 +96,7 @@ fn pebs(root: &Path) -> Option<AccessPmu> {
     })
 }
 
-/// A PMU's directory, and an event of it.
+/// The directory of a PMU, and an event.
 struct Device {
     path: PathBuf,
     event: Event,
@@ -117,7 +117,7 @@ impl Device {
         Sampling { event: self.event, period, precise, data: true, user_only: true, leader }
     }
 
-    /// The fields of `event=0xcd,umask=0x1,ldlat=3`.
+    /// Sets the fields of `event=0xcd,umask=0x1,ldlat=3`.
     fn set_all(&mut self, terms: &str) {
         for (field, value) in terms.split(',').filter_map(|term| term.split_once('=')) {
             let number = match value.strip_prefix("0x") {
@@ -130,13 +130,13 @@ impl Device {
         }
     }
 
-    /// Sets a field of the event, which its format file (`config1:0-15`) has a place for;
-    /// whether it has.
+    /// Sets a field of the event at the position in its format file (`config1:0-15`). Returns false
+    /// if there is no such field.
     fn set(&mut self, field: &str, value: u64) -> bool {
         let Some(format) = self.text(&format!("format/{field}")) else { return false };
         let place = || {
             let (word, bits) = format.split_once(':')?;
-            // Fields in several pieces do not occur in what is set here.
+            // None of the fields that are set here has several parts.
             let (low, high) = bits.split_once('-').unwrap_or((bits, bits));
             let (low, high): (u32, u32) = (low.parse().ok()?, high.parse().ok()?);
             let width = high.checked_sub(low)? + 1;
@@ -158,7 +158,7 @@ impl Device {
 mod tests {
     use super::*;
 
-    /// A machine's files as (name below the devices, content).
+    /// The PMU that is found in these files: (name below the devices, content).
     fn found(files: &[(&str, &str)]) -> Option<AccessPmu> {
         let root = tempfile::tempdir().unwrap();
         for (name, content) in files {
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(pmu.sampling.period, IBS_MISSES_PERIOD);
         let pmu = found(&files[..2]).unwrap();
         assert_eq!((pmu.sampling.event.config, pmu.sampling.period), (1 << 19, IBS_PERIOD));
-        // The kernel refuses periods that are no multiple of 16.
+        // The kernel refuses periods that are not a multiple of 16.
         assert_eq!((IBS_PERIOD % 16, IBS_MISSES_PERIOD % 16), (0, 0));
     }
 
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(pmu.sampling.event, event(0x1cd, PEBS_LATENCY_CYCLES));
         assert_eq!(pmu.sampling.leader, Some(event(0x8203, 0)));
         assert_eq!(found(&sapphire_rapids[..5]).unwrap().sampling.leader, None);
-        // A virtual machine has the PMU without the event.
+        // In a virtual machine the PMU lacks the event.
         assert_eq!(found(&sapphire_rapids[..4]), None);
     }
 

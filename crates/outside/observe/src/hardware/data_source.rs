@@ -1,7 +1,7 @@
-//! Where an access was served from, as perf tells it.
+//! The data source of an access in perf's format.
 //!
 //! Source: `union perf_mem_data_src` in include/uapi/linux/perf_event.h. Newer kernels and
-//! processors fill the level number, older ones the level's bits; some both.
+//! processors set the level number, older ones the bits of the level, and some set both.
 
 use crate::sample::ServedBy;
 
@@ -32,7 +32,7 @@ const REMOTE_CACHE: u64 = 0x400 | 0x800;
 const SNOOP_MODIFIED: u64 = 0x10;
 const FORWARDED_OR_PEER: u64 = 0x3;
 
-/// What a data source says.
+/// A data source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSource(pub u64);
 
@@ -41,7 +41,7 @@ impl DataSource {
         self.0 >> from & ((1 << width) - 1)
     }
 
-    /// Whether it was a load or a store at all: IBS tags any instruction.
+    /// Whether the instruction was a load or a store. IBS tags any instruction.
     pub const fn is_access(self) -> bool {
         self.field(OPERATION) & (LOAD | STORE) != 0
     }
@@ -51,7 +51,7 @@ impl DataSource {
         self.field(OPERATION) & STORE != 0
     }
 
-    /// Where it was served from; `None` where that is not told.
+    /// The place from which the access was served, or `None` if it is not reported.
     pub const fn served_by(self) -> Option<ServedBy> {
         let another = self.field(SNOOP) & SNOOP_MODIFIED != 0
             || self.field(SNOOP_EXTENSION) & FORWARDED_OR_PEER != 0
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// `PERF_MEM_S(...)` of the header's fields.
+    /// `PERF_MEM_S(...)` with the fields of the header.
     fn source(operation: u64, level: u64, snoop: u64, number: u64, remote: u64) -> DataSource {
         DataSource(operation | level << 5 | snoop << 19 | number << 33 | remote << 37)
     }
@@ -114,7 +114,7 @@ mod tests {
             (source(LOAD, 0x82, 4, 0xd, 0), Dram),
             // OP_LH | P(LVL, REM_RAM1) | REM | LEVEL(RAM) | P(SNOOP, NONE)
             (source(LOAD, 0x102, 2, 0xd, 1), Dram),
-            // Before the numbers: Linux 4.13.
+            // Before the level numbers: Linux 4.13.
             (source(LOAD, 0x102, 2, 0, 0), Dram),
             (source(LOAD, 0x12, 2, 0, 0), OwnCache),
             (source(LOAD, 0x402, 0x10, 0, 0), OtherCache),
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(source(LOAD, 1, 1, 0xf, 0).served_by(), None);
     }
 
-    /// Words that perf has recorded and that were published, with what `perf script` calls them.
+    /// Published words that perf has recorded, with the names that `perf script` gives them.
     #[test]
     fn recorded_by_hardware() {
         use ServedBy::{Dram, OtherCache, OwnCache, SharedCache};
@@ -160,7 +160,8 @@ mod tests {
             assert!(word.is_access() && !word.is_store(), "{:#x}", word.0);
             assert_eq!(word.served_by(), Some(expected), "{:#x}", word.0);
         }
-        // A store to the first level, one of which nothing is told, and no access.
+        // A store to the first level, a store without a level, and an instruction without an
+        // access.
         assert!(DataSource(0x2_2908_0144).is_store());
         let untold = DataSource(0x1e_2908_0024);
         assert_eq!((untold.is_store(), untold.served_by()), (true, None));

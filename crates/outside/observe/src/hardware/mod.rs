@@ -1,8 +1,8 @@
-//! Accesses sampled by the processor: AMD's IBS, Intel's PEBS, Arm's SPE.
+//! Accesses that the processor samples: AMD's IBS, Intel's PEBS, Arm's SPE.
 //!
-//! Events follow the target's threads where the PMU can do that; else (IBS before Linux 6.2)
-//! they sample whole CPUs, and samples tell whose they are. What sampling costs the target is
-//! bounded: an interval with more samples than are wanted goes on without.
+//! Events follow the target's threads if the PMU supports that. Otherwise (IBS before Linux 6.2)
+//! they sample whole CPUs, and the samples name their process. The overhead for the target is
+//! bounded: sampling pauses for the rest of an interval that has enough samples.
 
 mod access_pmu;
 mod data_source;
@@ -25,7 +25,8 @@ use crate::pmu::Attach;
 use crate::rings::Rings;
 use crate::sample::{Sample, ServedBy};
 
-/// Samples of a CPU in a second: at 2 microseconds each, 0.8 % of its time.
+/// Maximum number of samples per CPU and second. At 2 microseconds each, they take 0.8 % of its
+/// time.
 const MOST_PER_CPU: u64 = 4000;
 
 /// A PMU while it samples.
@@ -39,13 +40,13 @@ pub struct Hardware {
     lost: u64,
 }
 
-/// How long events were on in an interval.
+/// The time for which events were on in an interval.
 #[derive(Debug)]
 struct Duty {
     began: Instant,
-    /// After how long they were paused.
+    /// The time after which they were paused.
     paused_after: Option<Duration>,
-    /// Samples so far.
+    /// Number of samples so far.
     samples: u64,
 }
 
@@ -56,11 +57,10 @@ impl Duty {
 }
 
 impl Hardware {
-    /// Begins to sample.
+    /// Starts sampling.
     ///
     /// # Errors
-    /// As [`SampledEvent::open`], where neither the target's threads nor whole CPUs can be
-    /// sampled.
+    /// As [`SampledEvent::open`], if neither the target's threads nor whole CPUs can be sampled.
     pub fn open(pmu: AccessPmu, whose: &Attach, cpus: &CpuSet) -> io::Result<Self> {
         let everywhere = Attach::Cpus(cpus.iter().map(u32::from).collect());
         let with = |user_only| Sampling { user_only, ..pmu.sampling };
@@ -84,7 +84,7 @@ impl Hardware {
                         lost: 0,
                     });
                 }
-                // The first reason is about what was wanted.
+                // The first error is the relevant one.
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
@@ -96,7 +96,7 @@ impl Hardware {
         self.pmu.name
     }
 
-    /// Takes the samples of DRAM accesses that came since the last time.
+    /// Takes the samples of DRAM accesses that have arrived since the last call.
     pub fn take_samples(&mut self, into: &mut Vec<Sample>) {
         for record in self.rings.take_records() {
             self.lost += match record {
@@ -108,7 +108,7 @@ impl Hardware {
         }
         let most = MOST_PER_CPU * self.cpus;
         let passed = self.interval.began.elapsed();
-        // More than a second's share comes in less than a second.
+        // Samples arrive faster than allowed.
         if self.interval.paused_after.is_none()
             && self.interval.samples as f64 > most as f64 * passed.as_secs_f64().max(1.0)
         {
@@ -117,7 +117,7 @@ impl Hardware {
         }
     }
 
-    /// Ends an interval: accesses that each of its samples stands for.
+    /// Ends an interval. Returns the number of accesses that each of its samples represents.
     pub fn end_interval(&mut self) -> f64 {
         let passed = self.interval.began.elapsed();
         let on = self.interval.paused_after.unwrap_or(passed);
@@ -125,13 +125,13 @@ impl Hardware {
         self.pmu.sampling.period as f64 / share
     }
 
-    /// Takes no samples until [`Hardware::skip`].
+    /// Stops sampling until [`Hardware::skip`].
     pub fn stop(&mut self) {
         self.rings.pause();
         self.interval.paused_after.get_or_insert(Duration::ZERO);
     }
 
-    /// Forgets what has come since, and begins an interval.
+    /// Drops the samples that have arrived since, and begins an interval.
     pub fn skip(&mut self) {
         if self.interval.paused_after.is_some() {
             self.rings.resume();
@@ -140,24 +140,24 @@ impl Hardware {
         self.interval = Duty::new();
     }
 
-    /// Samples that were lost because they were not taken in time, and times that the kernel
-    /// held samples back.
+    /// Number of samples that were lost because they were not taken in time, plus the number of
+    /// times the kernel throttled the event.
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 }
 
-/// What records mean.
+/// Decodes records.
 #[derive(Clone, Copy, Debug)]
 struct Decoder {
     cycles_per_ns: Option<f64>,
     sees_stores: bool,
-    /// Of packets.
+    /// Meaning of the data sources in packets.
     sources: Sources,
 }
 
 impl Decoder {
-    /// Adds the DRAM accesses of a record; how many samples it had in all.
+    /// Adds the DRAM accesses of a record. Returns the number of all its samples.
     fn decode(self, record: &Record, into: &mut Vec<Sample>) -> u64 {
         match record {
             Record::Sample { pid, time_ns, address, cpu, data: Some(data), .. } => {
@@ -184,8 +184,8 @@ impl Decoder {
         }
     }
 
-    /// An operation as a sample, if it is a process's and went to DRAM. What is not told may
-    /// have.
+    /// Turns an operation into a sample, if its address belongs to a process and it may have gone
+    /// to DRAM. If the data source is not reported, it may have.
     fn sample(self, (pid, time_ns, cpu): (i32, u64, u32), one: spe::Operation) -> Option<Sample> {
         let is_dram = one.served_by.is_none_or(|by| by == ServedBy::Dram);
         (is_user(one.address) && is_dram).then_some(Sample {
@@ -195,27 +195,27 @@ impl Decoder {
             physical_address: None,
             cpu: CpuId(cpu),
             home: None,
-            // Where nothing tells, what may be written is not taken for read-only.
+            // If stores are not sampled, no page may be taken for read-only.
             write: one.write || !self.sees_stores,
             served_by: one.served_by,
             latency_ns: one.latency_cycles.and_then(|cycles| self.ns(cycles)),
         })
     }
 
-    /// Cycles as time; `None` for a latency that is not told.
+    /// Converts cycles to time. Returns `None` for a latency that is not reported.
     fn ns(self, cycles: u32) -> Option<u32> {
         let ns = f64::from(cycles) / self.cycles_per_ns?;
         (ns >= 1.0 && ns < f64::from(u32::MAX)).then_some(ns as u32)
     }
 }
 
-/// Whether an address is a process's: IBS cannot always leave out the kernel, and gives 0 for
-/// what has no address.
+/// Whether an address belongs to a process. IBS cannot always exclude the kernel, and reports 0 for
+/// an instruction without an address.
 const fn is_user(address: u64) -> bool {
     address != 0 && address < 1 << 63
 }
 
-/// Cycles of a core in a nanosecond, at its nominal clock: what a latency in cycles is in time.
+/// Cycles of a core per nanosecond at its nominal clock, to convert latencies.
 fn cycles_per_ns() -> Option<f64> {
     let frequency = "/sys/devices/system/cpu/cpu0/cpufreq";
     let khz = ["base_frequency", "cpuinfo_max_freq"].into_iter().find_map(|file| {
@@ -233,7 +233,7 @@ fn cycles_per_ns() -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// LOAD | P(LVL, REM_RAM1) | REM | LEVEL(RAM), as PEBS and IBS tell a remote access.
+    /// LOAD | P(LVL, REM_RAM1) | REM | LEVEL(RAM), as PEBS and IBS report a remote access.
     const REMOTE_LOAD: u64 = 0x02 | 0x102 << 5 | 0xd << 33 | 1 << 37;
 
     fn record(address: u64, source: u64, weight: u64) -> Record {
@@ -270,7 +270,7 @@ mod tests {
         Decoder { cycles_per_ns: None, sees_stores: false, sources: Sources::Unknown }
             .decode(&record(0x1000, REMOTE_LOAD, 500), &mut loads_alone);
         assert_eq!((loads_alone[0].write, loads_alone[0].latency_ns), (true, None));
-        // Latency not told.
+        // Without a latency.
         assert_eq!(taken(&record(0x1000, REMOTE_LOAD, 0))[0].latency_ns, None);
     }
 

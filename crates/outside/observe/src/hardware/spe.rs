@@ -1,8 +1,8 @@
 //! Packets of Arm's Statistical Profiling Extension.
 //!
-//! Source: Arm Architecture Reference Manual for A-profile (DDI 0487), D17 "Statistical
-//! Profiling Extension Sample Record Specification". A record of an operation is a row of
-//! packets that an end or a timestamp packet closes:
+//! Source: Arm Architecture Reference Manual for A-profile (DDI 0487), D17 "Statistical Profiling
+//! Extension Sample Record Specification". The record of an operation is a sequence of packets that
+//! ends with an end or a timestamp packet:
 //!
 //! ```text
 //!  header:  0b.. ss ....  payload of 1, 2, 4 or 8 bytes by ss; below 0x40: padding, end,
@@ -19,7 +19,7 @@ pub struct Operation {
     pub address: u64,
     /// A store.
     pub write: bool,
-    /// Where it was served from, where that is told.
+    /// The place from which it was served, if it is reported.
     pub served_by: Option<ServedBy>,
     /// From issue to completion, in cycles.
     pub latency_cycles: Option<u32>,
@@ -36,11 +36,11 @@ const TOTAL_LATENCY: u8 = 0;
 /// The operation class of loads, stores and atomics.
 const LOAD_STORE: u8 = 1;
 
-/// Bits of the events packet: the last level was looked into, and missed.
+/// Bits of the events packet: access to the last level, and miss in the last level.
 const LAST_LEVEL_ACCESS: u64 = 1 << 8;
 const LAST_LEVEL_MISS: u64 = 1 << 9;
 
-/// A packet's kind and index, by its header.
+/// The kind and index of a packet, from its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packet {
     Events,
@@ -52,7 +52,7 @@ enum Packet {
 }
 
 impl Packet {
-    /// Of a header; `high` are the bits of the index that a prefix gives.
+    /// Parses a header. `high` is the upper part of the index, from a prefix.
     const fn of(header: u8, high: u8) -> Self {
         match header & 0xcf {
             0x42 => Self::Events,
@@ -67,8 +67,8 @@ impl Packet {
     }
 }
 
-/// The loads and stores in a piece of an AUX area, written by a core that says by `sources`
-/// where data came from. What is cut off at either end is left out.
+/// The loads and stores in a part of an AUX area. `sources` is the meaning of the core's data
+/// sources. Incomplete records at either end are ignored.
 pub fn operations(bytes: &[u8], sources: Sources) -> Vec<Operation> {
     let mut found = Vec::new();
     let mut record = Record::default();
@@ -91,7 +91,7 @@ pub fn operations(bytes: &[u8], sources: Sources) -> Vec<Operation> {
             (header, after) => (header, 0, after),
         };
         if header < 0x40 {
-            // Alignment, or nothing known: both have no payload.
+            // Alignment or an unknown header: neither has a payload.
             rest = after;
             continue;
         }
@@ -137,7 +137,7 @@ impl Record {
         Some(Operation { address: self.address?, write: self.write?, served_by, latency_cycles })
     }
 
-    /// What events tell of where it was served from.
+    /// The place from which it was served, derived from the events.
     const fn by_events(&self) -> ServedBy {
         match self.events {
             events if events & LAST_LEVEL_MISS != 0 => ServedBy::Dram,
@@ -147,7 +147,7 @@ impl Record {
     }
 }
 
-/// An address without its tag: bit 55 says what the upper bits are.
+/// Removes the tag of an address. Bit 55 determines the upper bits.
 const fn untagged(address: u64) -> u64 {
     const TAG: u64 = 0xff << 56;
     if address & 1 << 55 == 0 { address & !TAG } else { address | TAG }
@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// A record as a Neoverse core writes it: program counter, context, operation, address,
+    /// A record in the order of a Neoverse core: program counter, context, operation, address,
     /// latencies, events, source, timestamp.
     fn record(address: u64, store: bool, source: Option<u8>, events: u16) -> Vec<u8> {
         let mut bytes = vec![0xb0];
@@ -191,7 +191,7 @@ mod tests {
         bytes.extend(record(0x2000, false, Some(0xa), 0x12));
         bytes.extend(record(0x3000, false, None, 0x112));
         bytes.extend(record(0x4000, false, Some(0x0), 0x12));
-        // A branch, closed by an end packet: no access.
+        // A branch that ends with an end packet: not an access.
         bytes.extend([0x4a, 1, 0xb1, 1, 2, 3, 4, 5, 6, 7, 8, 0x01]);
         assert_eq!(
             operations(&bytes, Sources::Arm),
@@ -205,7 +205,7 @@ mod tests {
         );
     }
 
-    /// Dumps of perf (`perf report -D`) that were published, with what perf says of them.
+    /// Published dumps of perf (`perf report -D`), with perf's interpretation.
     #[test]
     fn recorded_by_hardware() {
         use ServedBy::{Dram, OtherCache, OwnCache};
@@ -226,9 +226,9 @@ mod tests {
         let address = 0xffff_403e_f1d7_9e50;
         assert_eq!(operations(&altra, Sources::Arm), [whole(address, OtherCache, 501)]);
         assert_eq!(operations(&altra, Sources::Unknown), [whole(address, Dram, 501)]);
-        // A guest of KVM ("target/arm: Add vSPE support to KVM guest", qemu-devel, August 2020):
-        // a load that its own cache served in 13 cycles, without a data source; an instruction
-        // that is no access.
+        // A guest of KVM ("target/arm: Add vSPE support to KVM guest", qemu-devel, August 2020): a
+        // load that its own cache served in 13 cycles, without a data source; an instruction
+        // without an access.
         let guest = [
             0xb0, 0xf4, 0xd3, 0x29, 0x10, 0x00, 0x80, 0xff, 0xa0, 0x99, 0x0b, 0x00, 0x98, 0x0d,
             0x00, 0x52, 0x16, 0x00, 0x49, 0x00, 0xb2, 0xd0, 0x40, 0xd8, 0x70, 0x00, 0x00, 0xff,

@@ -1,9 +1,8 @@
-//! What the data source packet of Arm's SPE says, which each maker of cores decides.
+//! The meaning of the data source packet of Arm's SPE, which each vendor of cores defines.
 //!
 //! Sources: Arm Neoverse N2 Core Technical Reference Manual (102099), "Statistical Profiling
-//! Extension"; for AmpereOne and HiSilicon's HIP12, which part numbers and values mean what in
-//! Linux's tools/perf (`enum arm_spe_ampereone_data_source`,
-//! `enum arm_spe_hisi_hip_data_source`).
+//! Extension"; for AmpereOne and HiSilicon's HIP12, the part numbers and values in Linux's
+//! tools/perf (`enum arm_spe_ampereone_data_source`, `enum arm_spe_hisi_hip_data_source`).
 
 use std::fs;
 use std::path::Path;
@@ -13,26 +12,26 @@ use crate::sample::ServedBy;
 /// `MIDR_EL1` of the first CPU.
 const MIDR: &str = "sys/devices/system/cpu/cpu0/regs/identification/midr_el1";
 
-/// Whose values they are.
+/// The vendor that defines the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sources {
-    /// Arm's own cores, and others' that are built from them.
+    /// Arm's own cores, and those of other vendors that are built from them.
     Arm,
     AmpereOne,
     HiSilicon,
-    /// Nobody's that is known: events tell where data came from, more coarsely.
+    /// An unknown vendor. The data source is derived from events, which are coarser.
     Unknown,
 }
 
 impl Sources {
-    /// Those of the machine whose files are below `root`.
+    /// The vendor of the machine whose files are below `root`.
     pub fn find(root: &Path) -> Self {
         let text = fs::read_to_string(root.join(MIDR)).unwrap_or_default();
         let digits = text.trim().trim_start_matches("0x");
         u64::from_str_radix(digits, 16).map_or(Self::Unknown, Self::of)
     }
 
-    /// By `MIDR_EL1`: the maker in bits 24 to 31, the part in bits 4 to 15.
+    /// Derives it from `MIDR_EL1`: the implementer in bits 24 to 31, the part in bits 4 to 15.
     const fn of(midr: u64) -> Self {
         match (midr >> 24 & 0xff, midr >> 4 & 0xfff) {
             // Arm; Microsoft's Cobalt 100.
@@ -44,7 +43,7 @@ impl Sources {
         }
     }
 
-    /// Where data came from; `None` where the value does not tell.
+    /// The place from which data came, or `None` if the value does not tell.
     pub const fn served_by(self, source: u64) -> Option<ServedBy> {
         use ServedBy::{Dram, OtherCache, OwnCache, SharedCache};
         Some(match (self, source) {
@@ -57,7 +56,7 @@ impl Sources {
             | (Self::HiSilicon, 0x0 | 0x1 | 0x4..=0x7) => OtherCache,
             // The system's cache.
             (Self::Arm, 0xb) | (Self::AmpereOne, 0x3) | (Self::HiSilicon, 0x2 | 0x3) => SharedCache,
-            // Of another package Arm's do not say whether from memory or a cache; DRAM.
+            // For another package, Arm's cores do not distinguish memory from a cache; DRAM.
             (Self::Arm, 0xd | 0xe) | (Self::AmpereOne, 0x7) | (Self::HiSilicon, 0x8 | 0x9) => Dram,
             _ => return None,
         })

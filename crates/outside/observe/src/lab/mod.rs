@@ -1,9 +1,8 @@
-//! The PMU of an emulated machine, as a program in it finds it.
+//! The PMU of an emulated machine, as seen by a program in it.
 //!
-//! `numapilot lab` gives its guests a PCI device whose BAR 2 is shared memory
-//! (`ivshmem-plain`, 1af4:1110; `numapilot-lab-pmu` has the layout), which sysfs lets root
-//! map (Documentation/PCI/sysfs-pci.rst). It counts the user mode of the whole guest, not
-//! of one process.
+//! `numapilot lab` gives its guests a PCI device whose BAR 2 is shared memory (`ivshmem-plain`,
+//! 1af4:1110; the layout is in `numapilot-lab-pmu`). Root can map it through sysfs
+//! (Documentation/PCI/sysfs-pci.rst). It counts user mode of the whole guest, not of one process.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,7 +22,7 @@ pub use sampler::LabSampler;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 
-/// Why a lab's PMU cannot be used although the device is there.
+/// Why a lab's PMU cannot be used although the device exists.
 #[derive(Debug, Error)]
 pub enum LabError {
     /// Only root may map it.
@@ -31,21 +30,21 @@ pub enum LabError {
     Closed {
         /// The file of its memory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
-    /// There is no place for another sampler.
-    #[error("too many programs sample by the lab's PMU; end one of them")]
+    /// There is no room for another sampler.
+    #[error("too many programs sample with the lab's PMU; end one of them")]
     Busy,
-    /// /proc does not tell which process this is.
-    #[error("/proc does not tell which process samples: {0}; mount it")]
+    /// The identity of this process cannot be read from /proc.
+    #[error("the identity of this process cannot be read from /proc: {0}; mount it")]
     NoProcess(io::Error),
-    /// Another version, or damaged.
+    /// It has another version, or it is damaged.
     #[error(transparent)]
     Unknown(#[from] PmuError),
 }
 
-/// The PMU of the lab that this program runs in.
+/// The PMU of the lab in which this program runs.
 #[derive(Debug)]
 pub struct LabPmu {
     pmu: Pmu<SharedWords>,
@@ -53,10 +52,10 @@ pub struct LabPmu {
 }
 
 impl LabPmu {
-    /// Finds the PMU; `None` outside a lab.
+    /// Finds the PMU. Returns `None` outside a lab.
     ///
     /// # Errors
-    /// [`LabError`] when there is one that cannot be used.
+    /// [`LabError`] if there is one that cannot be used.
     pub fn find() -> Result<Option<Self>, LabError> {
         let devices = fs::read_dir(DEVICES).into_iter().flatten().flatten();
         for device in devices.map(|entry| entry.path()).filter(|path| is_shared_memory(path)) {
@@ -65,7 +64,7 @@ impl LabPmu {
             enable(&device).map_err(closed)?;
             let file = File::options().read(true).write(true).open(&path).map_err(closed)?;
             match Pmu::open(SharedWords::map(&file).map_err(closed)?) {
-                // Shared memory of someone else.
+                // Another program's shared memory.
                 Err(PmuError::OtherMemory) => {}
                 pmu => return Ok(Some(Self { pmu: pmu?, path })),
             }
@@ -73,7 +72,7 @@ impl LabPmu {
         Ok(None)
     }
 
-    /// The file that is its memory.
+    /// The file of its memory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -85,7 +84,7 @@ impl LabPmu {
         &self.pmu
     }
 
-    /// Simulated time since the machine was started.
+    /// Simulated time since the machine started.
     #[must_use]
     pub fn time_ns(&self) -> u64 {
         self.pmu.time_ns()
@@ -94,8 +93,7 @@ impl LabPmu {
     /// Begins or ends a region of interest of this name in the lab's report.
     ///
     /// # Errors
-    /// When the PMU's file cannot be locked: there is one place for the name of the next
-    /// mark.
+    /// If the PMU's file cannot be locked. The lock protects the name of the next mark.
     pub fn mark(&self, kind: MarkKind, name: &str) -> io::Result<()> {
         let file = File::open(&self.path)?;
         file.lock()?;
@@ -107,16 +105,16 @@ impl LabPmu {
         Ok(())
     }
 
-    /// All counters now.
+    /// Reads all counters.
     #[must_use]
     pub fn counters(&self) -> LabCounters {
         LabCounters { time_ns: self.time_ns(), counted: Snapshot::take(&self.pmu) }
     }
 
-    /// Begins to sample one of so many accesses that miss the first level of cache.
+    /// Starts sampling one of `period` accesses that miss the first level of cache.
     ///
     /// # Errors
-    /// [`LabError::Busy`] when too many programs sample.
+    /// [`LabError::Busy`] if too many programs sample.
     pub fn sample(self, period: u64) -> Result<LabSampler, LabError> {
         LabSampler::begin(self, period)
     }
@@ -130,7 +128,7 @@ fn is_shared_memory(device: &Path) -> bool {
     is("vendor", PCI_VENDOR) && is("device", PCI_DEVICE)
 }
 
-/// Makes the device answer, unless it does.
+/// Enables the device, unless it is enabled.
 fn enable(device: &Path) -> io::Result<()> {
     let path = device.join("enable");
     if fs::read_to_string(&path).is_ok_and(|text| text.trim() != "0") {
@@ -147,7 +145,7 @@ pub struct LabCounters {
 }
 
 impl LabCounters {
-    /// What [`Metric`]s with counters are, so far.
+    /// The [`Metric`]s that are counters, as of now.
     pub(crate) fn figures(&self) -> Figures {
         let sum = |scalar| self.counted.sum(scalar) as f64;
         let (local, remote) = self.counted.local_remote();
@@ -163,14 +161,14 @@ impl LabCounters {
         ])
     }
 
-    /// What was counted since an earlier moment.
+    /// The counts since an earlier moment.
     #[must_use]
     pub fn counted_since(&self, earlier: &Self) -> Snapshot {
         self.counted.since(&earlier.counted)
     }
 
-    /// Lines that went between each node (row) and the memory of each (column) since an earlier
-    /// moment, those that were written back among them.
+    /// Cache lines that were transferred between each node (row) and the memory of each node
+    /// (column) since an earlier moment, including write-backs.
     #[must_use]
     pub fn traffic_since(&self, earlier: &Self) -> Vec<Vec<f64>> {
         let counted = self.counted_since(earlier);
@@ -187,7 +185,7 @@ impl LabCounters {
         self.time_ns.saturating_sub(earlier.time_ns) as f64 * 1e-9
     }
 
-    /// What follows from what was counted since an earlier moment.
+    /// The figures that are derived from the counts since an earlier moment.
     pub(crate) fn derived_since(&self, earlier: &Self) -> Figures {
         let seconds = self.seconds_since(earlier);
         let counted = self.counted_since(earlier);

@@ -1,4 +1,4 @@
-//! One of the programs that sample by a lab's PMU, each as often as it wants to.
+//! One of the programs that sample with a lab's PMU. Each has its own period.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use numapilot_topology::{CpuId, NodeId};
 use super::{LabError, LabPmu};
 use crate::sample::{Sample, ServedBy};
 
-/// Bits of an owner's number that are its process; Linux has no more than 2^22.
+/// Number of bits of an owner's word that are its process id. Linux has at most 2^22 ids.
 const PID_BITS: u32 = 22;
 
-/// What one CPU sampled.
+/// The samples of one CPU.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     reader: Reader,
-    /// Accesses since the last sample that was taken.
+    /// Number of accesses since the last sample that was taken.
     passed: u64,
 }
 
@@ -45,38 +45,37 @@ impl LabSampler {
         &self.lab
     }
 
-    /// Samples one of so many accesses from now on; 0 ends it. What was sampled before and not
-    /// taken is forgotten.
+    /// Samples one of this number of accesses from now on; 0 stops sampling. Samples that were not
+    /// taken are dropped.
     pub fn set_period(&mut self, accesses: u64) {
         self.period = accesses;
         self.lab.pmu.samplers().set_period(self.place, accesses);
         self.skip();
     }
 
-    /// Forgets what was sampled and not taken.
+    /// Drops samples that were not taken.
     pub fn skip(&mut self) {
         let pmu = &self.lab.pmu;
         let seen = (0..pmu.shape().cpus).filter_map(|cpu| pmu.ring(cpu));
         self.seen = seen.map(|ring| Seen { reader: ring.reader(), passed: 0 }).collect();
     }
 
-    /// Takes the samples that came since the last time, CPU by CPU, of each no more than its
-    /// ring holds: one that gives them as fast as they are taken must not keep those of others
-    /// from being seen.
+    /// Takes the samples that have arrived since the last call, CPU by CPU, at most one ring of
+    /// each. A CPU that samples as fast as its samples are taken must not hide those of the others.
     pub fn take_samples(&mut self, mut into: impl FnMut(Sample)) {
         let (pmu, period) = (&self.lab.pmu, self.period);
         if period == 0 {
-            // What comes is for others.
+            // New samples are for other programs.
             return;
         }
-        // Lost ones came as often as the one who samples most wants them.
+        // Lost samples had the shortest period of all programs.
         let shortest = pmu.sample_period().clamp(1, period);
         for (cpu, seen) in self.seen.iter_mut().enumerate() {
             let Some(ring) = pmu.ring(cpu) else { continue };
             let lost = seen.reader.lost();
             for _ in 0..ring.capacity() {
                 let Some(record) = ring.next(&mut seen.reader) else { break };
-                // Others may sample more often.
+                // Other programs may sample more often.
                 seen.passed = seen.passed.saturating_add(record.period);
                 if seen.passed >= period {
                     seen.passed %= period;
@@ -89,7 +88,7 @@ impl LabSampler {
         }
     }
 
-    /// Samples that were lost because they were not taken in time.
+    /// Number of samples that were lost because they were not taken in time.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.lost
@@ -102,7 +101,7 @@ impl Drop for LabSampler {
     }
 }
 
-/// A process by its number and when it began: another one may get its number.
+/// The identity of a process: its id and its start time, because its id can be reused.
 fn owner(pid: u32) -> io::Result<u64> {
     Ok(start_time(pid)? << PID_BITS | u64::from(pid))
 }

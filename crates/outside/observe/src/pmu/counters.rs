@@ -1,4 +1,4 @@
-//! Opening a fixed set of events on a target, and reading them.
+//! Opens a fixed set of events on a target, and reads them.
 
 use std::fs;
 use std::io;
@@ -11,12 +11,12 @@ use super::Processor;
 use super::dram::Model;
 use crate::metric::{Figures, Metric};
 
-/// Whom to count.
+/// The threads or CPUs to count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attach {
-    /// What the calling thread starts next, from its exec on.
+    /// The program that the calling thread starts next, from its exec on.
     NextExec,
-    /// These threads and what they start from now on.
+    /// These threads, and all threads and processes that they start from now on.
     Threads(Vec<i32>),
     /// Everything on these CPUs.
     Cpus(Vec<u32>),
@@ -32,7 +32,7 @@ impl Attach {
     }
 }
 
-/// Metrics that are one event each, grouped by what is divided by what.
+/// Metrics with one event each. Metrics that are divided by one another are in the same group.
 const GROUPS: &[&[(Metric, Event)]] = &[
     &[(Metric::ContextSwitches, Event::CONTEXT_SWITCHES)],
     &[(Metric::CpuMigrations, Event::CPU_MIGRATIONS)],
@@ -53,12 +53,12 @@ pub struct Counters {
     groups: Vec<Group>,
     dram: Group,
     model: Option<&'static Model>,
-    /// Whether the kernel's work for the target is left out of the hardware events.
+    /// Whether hardware events exclude the kernel's work for the target.
     user_only: bool,
 }
 
 impl Counters {
-    /// Starts counting. What cannot be counted is told by [`Counters::read`].
+    /// Starts counting. [`Counters::read`] reports the metrics that cannot be counted.
     #[must_use]
     pub fn start(attach: &Attach) -> Self {
         Self::open(attach, GROUPS)
@@ -71,14 +71,14 @@ impl Counters {
     }
 
     fn open(attach: &Attach, groups: &[&[(Metric, Event)]]) -> Self {
-        // One for every counter on every thread or CPU.
+        // One descriptor for every counter on every thread or CPU.
         open_files::raise();
         let scopes = attach.scopes();
         let mut user_only = false;
         let mut group = |events: &[Event]| {
             match open_group(&scopes, events, user_only) {
-                // What the kernel does may be hidden from this user; the program itself
-                // is still open to him. Kernel events are all in the kernel.
+                // The user may be allowed to count the program without the kernel's work for it.
+                // Software events are all in the kernel.
                 Err(e) if denied(&e) && !user_only && !events[0].is_software() => {
                     let second = open_group(&scopes, events, true);
                     user_only = second.is_ok();
@@ -107,7 +107,7 @@ impl Counters {
         Self { groups, dram, model, user_only }
     }
 
-    /// Counts so far, each or why not.
+    /// The counts so far, each with its value or the reason why there is none.
     #[must_use]
     pub fn read(&self) -> Figures {
         let mut figures = Figures::new();
@@ -132,13 +132,13 @@ impl Counters {
         figures
     }
 
-    /// The entry of the event table that counts DRAM accesses, when it does.
+    /// The entry of the event table that counts DRAM accesses, if there is one.
     #[must_use]
     pub fn dram_model(&self) -> Option<&'static Model> {
         self.model.filter(|_| self.dram.is_ok())
     }
 
-    /// Whether hardware events leave out what the kernel does for the target.
+    /// Whether hardware events exclude the kernel's work for the target.
     #[must_use]
     pub fn user_only(&self) -> bool {
         self.user_only
@@ -173,7 +173,7 @@ fn open_group(
         });
         match opened {
             Ok(()) => all.push(group),
-            // A thread may end between listing and opening; an offline CPU has ENODEV.
+            // A thread may end between listing and opening. An offline CPU yields ENODEV.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => gone = Some(e),
             Err(e) => return Err(e),
         }
@@ -188,13 +188,13 @@ fn denied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-/// What permits counting machine-wide, too: the kernel asks for 0 or less for the events of a CPU
-/// (Documentation/admin-guide/sysctl/kernel.rst, `perf_event_paranoid`).
+/// The remedy that also permits machine-wide counting: the kernel requires 0 or less for the events
+/// of a CPU (Documentation/admin-guide/sysctl/kernel.rst, `perf_event_paranoid`).
 pub const PERMIT_COUNTING: &str = "run as root, or: sudo setcap cap_perfmon+ep \
                                    \"$(command -v numapilot)\", or: sudo sysctl \
                                    kernel.perf_event_paranoid=0";
 
-/// Why an event could not be opened, and what would help.
+/// Why an event could not be opened, and the remedy.
 fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
@@ -219,8 +219,8 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Whether the kernel has a PMU of the CPU cores: `cpu` on x86 (`cpu_core` where there
-/// are two kinds of cores), `armv8_*` on Arm.
+/// Checks that the kernel has a PMU of the CPU cores: `cpu` on x86 (`cpu_core` with two kinds of
+/// cores), `armv8_*` on Arm.
 fn core_pmu() -> Result<(), String> {
     let devices = Path::new("/sys/bus/event_source/devices");
     let is_core = |name: &str| name.starts_with("cpu") || name.starts_with("armv");

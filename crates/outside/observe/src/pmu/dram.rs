@@ -1,9 +1,9 @@
-//! Which events count accesses to local and to remote DRAM, by processor.
+//! The events that count accesses to local and remote DRAM, by processor.
 //!
-//! Processors count either local and remote accesses, or one of them and the sum; the
-//! table says which. What exactly counts as an access differs as well (retired loads
-//! only, or prefetches and writes too), so figures compare within one machine and not
-//! between machines; [`Model::counts`] says it in words.
+//! A processor counts either local and remote accesses, or one of them and the sum, as the table
+//! states. The definition of an access differs too (retired loads only, or also prefetches and
+//! writes), so figures are comparable on one machine but not between machines. [`Model::counts`]
+//! describes it.
 
 use numapilot_sys::perf::Event;
 
@@ -14,48 +14,48 @@ use super::processor::Processor;
 pub struct DramEvent {
     /// The vendor's name.
     pub name: &'static str,
-    /// Event select and unit mask as the PMU's raw format has them.
+    /// Event select and unit mask in the PMU's raw format.
     config: u64,
-    /// Offcore response mask, where the event takes one.
+    /// Offcore response mask, if the event has one.
     config1: u64,
 }
 
 impl DramEvent {
-    /// For `perf_event_open`.
+    /// The event for `perf_event_open`.
     #[must_use]
     pub fn event(&self) -> Event {
         Event::raw(self.config, self.config1)
     }
 }
 
-/// How local and remote accesses come out of the events.
+/// How local and remote accesses are computed from the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// Both are counted; several events add up.
+    /// Local and remote accesses are counted. Several events are added up.
     LocalRemote(&'static [DramEvent], &'static [DramEvent]),
-    /// Local ones and all are counted.
+    /// Local accesses and all accesses are counted.
     LocalTotal(DramEvent, DramEvent),
-    /// Remote ones and all are counted.
+    /// Remote accesses and all accesses are counted.
     RemoteTotal(DramEvent, DramEvent),
 }
 
 /// The DRAM events of one processor model.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// Whether a processor is one.
+    /// Whether a processor is of this model.
     matches: fn(Processor) -> bool,
     /// The events.
     pub split: Split,
-    /// What they count.
+    /// Description of an access.
     pub counts: &'static str,
-    /// Where that is written.
+    /// The source of the entry.
     pub source: &'static str,
 }
 
 impl Model {
-    /// The entry of a processor.
+    /// The entry for a processor.
     #[must_use]
     pub fn of(processor: Processor) -> Option<&'static Self> {
         MODELS.iter().find(|m| (m.matches)(processor))
@@ -83,14 +83,14 @@ impl Model {
                 let (local, remote) = counts.split_at(local.len());
                 (local.iter().sum(), remote.iter().sum())
             }
-            // Each count is extrapolated by itself: a part may exceed the whole by a little.
+            // Each count is extrapolated separately, so a part may slightly exceed the whole.
             Split::LocalTotal(..) => (counts[0], (counts[1] - counts[0]).max(0.0)),
             Split::RemoteTotal(..) => ((counts[1] - counts[0]).max(0.0), counts[0]),
         })
     }
 }
 
-/// `event` and `umask` in x86's raw format; AMD's event numbers beyond 8 bits do not occur.
+/// `event` and `umask` in x86's raw format. AMD's event numbers above 8 bits do not occur.
 const fn x86(name: &'static str, event: u64, umask: u64) -> DramEvent {
     DramEvent { name, config: event | umask << 8, config1: 0 }
 }
@@ -113,13 +113,13 @@ fn neoverse(p: Processor, parts: &[u32]) -> bool {
     matches!(p, Processor::Arm { implementer: 0x41, part } if parts.contains(&part))
 }
 
-/// Fills of the L1 data cache, whatever asked for them, from Zen 3 on.
+/// Fills of the L1 data cache for any request, from Zen 3 on.
 const ANY_FILLS: Split = Split::LocalRemote(
     &[x86("ls_any_fills_from_sys.mem_io_local", 0x44, 0x08)],
     &[x86("ls_any_fills_from_sys.mem_io_remote", 0x44, 0x40)],
 );
 
-/// From Zen 4 on there is memory beyond the DRAM channels (CXL), on nodes without CPUs.
+/// From Zen 4 on there is also memory outside the DRAM channels (CXL), on nodes without CPUs.
 const ANY_FILLS_AND_CXL: Split = Split::LocalRemote(
     &[x86("ls_any_fills_from_sys.dram_io_near", 0x44, 0x08)],
     &[x86("ls_any_fills_from_sys.dram_io_far + alternate_memories", 0x44, 0xc0)],
@@ -131,7 +131,7 @@ const FILLS: &str = "fills of the L1 data cache, prefetches included";
 const NEOVERSE: &str = "reads that missed the last cache; remote is another socket, so nodes of \
                         one socket count as local";
 
-/// Every processor known. More specific entries come first.
+/// All known processors. More specific entries come first.
 const MODELS: &[Model] = &[
     Model {
         name: "Zen 6",
@@ -309,8 +309,8 @@ const MODELS: &[Model] = &[
     },
 ];
 
-/// Offcore responses of Golden Cove and its successors. Within a package in sub-NUMA
-/// clusters `LOCAL_DRAM` is the core's own cluster only, and the sum has all.
+/// Offcore responses of Golden Cove and its successors. With sub-NUMA clusters, `LOCAL_DRAM` is
+/// only the core's own cluster, and the sum includes all of them.
 const READS_TO_CORE_2A: Split = Split::LocalTotal(
     offcore("OCR.READS_TO_CORE.LOCAL_DRAM", 0x2a, 0x1_0400_4477),
     offcore("OCR.READS_TO_CORE.DRAM", 0x2a, 0x7_3c00_4477),

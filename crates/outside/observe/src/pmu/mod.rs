@@ -1,7 +1,7 @@
 //! Hardware and kernel counters of a target.
 //!
-//! Events that are divided by one another are opened as a group, so that they count at
-//! the same times when there are more events than counters.
+//! Events that are divided by one another are opened as a group. They then count at the same times
+//! even if there are more events than counters.
 
 mod counters;
 pub mod dram;

@@ -1,4 +1,4 @@
-//! Which processor this is, as event tables name them.
+//! The processor model, as event tables name it.
 //!
 //! Source: `/proc/cpuinfo`; x86 has vendor, family and model, Arm has implementer and
 //! part (MIDR_EL1).
@@ -14,7 +14,7 @@ pub enum Processor {
         family: u32,
         /// Display model.
         model: u32,
-        /// Stepping: tells Skylake-SP and Cascade Lake apart.
+        /// Stepping, which distinguishes Skylake-SP and Cascade Lake.
         stepping: u32,
     },
     /// `AuthenticAMD`, and Hygon's licensed Zen.
@@ -34,7 +34,7 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// Reads the first processor of `/proc/cpuinfo`; `None` when it names none of these.
+    /// Parses the first processor of `/proc/cpuinfo`. Returns `None` for any other vendor.
     #[must_use]
     pub fn parse(cpuinfo: &str) -> Option<Self> {
         let field = |name: &str| {

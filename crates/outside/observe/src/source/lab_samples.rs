@@ -1,14 +1,14 @@
-//! Samples of the lab's PMU, as many as are wanted.
+//! Samples of the lab's PMU at an adapted rate.
 
 use crate::lab::{LabCounters, LabError, LabPmu, LabSampler};
 use crate::sample::{Sample, ServedBy};
 
-/// DRAM samples that are wanted for one decision: enough to decide by, and cheap.
+/// Desired number of DRAM samples for one decision: enough for the decision, and cheap.
 const WANTED: u64 = 4000;
-/// Accesses beyond the first level of cache for each sample, at first and at least and most.
+/// Accesses beyond the first level of cache for each sample: initial value and bounds.
 const FIRST_PERIOD: u64 = 1000;
 const PERIODS: std::ops::RangeInclusive<u64> = 20..=100_000_000;
-/// How much the period may change at once.
+/// Maximum factor by which the period changes at once.
 const STEP: u64 = 8;
 
 /// The PMU while it samples.
@@ -17,10 +17,10 @@ pub struct LabSamples {
     sampler: LabSampler,
     period: u64,
     taken: u64,
-    /// When the interval began.
+    /// The counters when the interval began.
     counters: LabCounters,
     stopped: bool,
-    /// Lost before this interval.
+    /// Number of samples lost before this interval.
     lost_then: u64,
 }
 
@@ -48,7 +48,7 @@ impl LabSamples {
 
     pub fn end_interval(&mut self) -> f64 {
         let period = self.period;
-        // Busy CPUs lose more than others: what is seen of them is too little.
+        // Busy CPUs lose more samples than others, so the lost samples count too.
         let came = std::mem::take(&mut self.taken) + (self.sampler.lost() - self.lost_then);
         let next = adapted(period, came);
         if next != period {
@@ -85,7 +85,7 @@ impl LabSamples {
     }
 }
 
-/// The period by which about as many samples come as are wanted.
+/// The period that yields about the desired number of samples.
 fn adapted(period: u64, taken: u64) -> u64 {
     if (WANTED / 2..=WANTED * 2).contains(&taken) {
         return period;

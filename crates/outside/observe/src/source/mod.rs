@@ -1,8 +1,8 @@
-//! Where sampled accesses come from: the best source that is there.
+//! The best source of sampled accesses on this machine.
 //!
 //! ```text
 //!  PMU of a lab ------------------------------+
-//!  IBS, PEBS, SPE (hardware) -----------------+--> Source --> samples, each standing for so many accesses
+//!  IBS, PEBS, SPE (hardware) -----------------+--> Source --> samples, each for a number of accesses
 //!  page faults that AutoNUMA makes (hint_faults) +
 //! ```
 
@@ -21,12 +21,12 @@ use crate::lab::LabPmu;
 use crate::pmu::Attach;
 use crate::sample::Sample;
 
-/// A source that is better than the one in use, and why it is not used.
+/// A better source that is not used, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedOver {
     /// The source.
     pub name: &'static str,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -45,11 +45,11 @@ enum Kind {
 }
 
 impl Source {
-    /// The best PMU that samples the accesses of a target, if there is one, and those that are
-    /// passed over. It samples from now on.
+    /// Starts the best PMU that can sample the accesses of a target, if there is one. Also returns
+    /// the sources that are passed over.
     #[must_use]
     pub fn pmu(whose: &Attach, cpus: &CpuSet) -> (Option<Self>, Vec<PassedOver>) {
-        // A ring for every thread or CPU.
+        // One ring for every thread or CPU.
         open_files::raise();
         let mut passed_over = Vec::new();
         let mut pass = |name, why: String| passed_over.push(PassedOver { name, why });
@@ -75,7 +75,7 @@ impl Source {
         }
     }
 
-    /// The page faults that AutoNUMA makes.
+    /// Starts sampling the hint faults of AutoNUMA.
     ///
     /// # Errors
     /// As [`HintFaults::open`].
@@ -88,7 +88,7 @@ impl Source {
         Self { kind, began: Instant::now() }
     }
 
-    /// As it is shown.
+    /// The name that is shown.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match &self.kind {
@@ -98,13 +98,13 @@ impl Source {
         }
     }
 
-    /// Whether its samples are what AutoNUMA sees, which then moves pages itself.
+    /// Whether its samples depend on AutoNUMA, which then moves pages itself.
     #[must_use]
     pub const fn needs_auto_numa(&self) -> bool {
         matches!(self.kind, Kind::HintFaults(_))
     }
 
-    /// Takes the samples of DRAM accesses that came since the last time.
+    /// Takes the samples of DRAM accesses that have arrived since the last call.
     pub fn take_samples(&mut self, into: &mut Vec<Sample>) {
         match &mut self.kind {
             Kind::Lab(lab) => lab.take_samples(into),
@@ -113,8 +113,8 @@ impl Source {
         }
     }
 
-    /// Forgets what was sampled while a decision was made and carried out: pages have moved
-    /// since. Hint faults are kept: there are few, and no rate is reckoned by them.
+    /// Drops the samples that arrived while a decision was made and carried out, because pages have
+    /// moved since. Hint faults are kept, because they are few and no rate is computed from them.
     pub fn skip(&mut self) {
         match &mut self.kind {
             Kind::Lab(lab) => lab.skip(),
@@ -123,8 +123,8 @@ impl Source {
         }
     }
 
-    /// Takes no samples until [`Source::skip`]; whether it can: hint faults come as long as
-    /// AutoNUMA is on.
+    /// Stops sampling until [`Source::skip`]. Returns whether that is possible: hint faults arrive
+    /// as long as AutoNUMA is on.
     pub fn stop(&mut self) -> bool {
         match &mut self.kind {
             Kind::Lab(lab) => lab.stop(),
@@ -134,8 +134,8 @@ impl Source {
         true
     }
 
-    /// Ends an interval: DRAM accesses that each sample taken in it stands for; `None` where it
-    /// cannot be told. The next one may be sampled more or less often.
+    /// Ends an interval. Returns the number of DRAM accesses that each of its samples represents,
+    /// or `None` if that is unknown. The next interval may have another sampling rate.
     pub fn end_interval(&mut self) -> Option<f64> {
         match &mut self.kind {
             Kind::Lab(lab) => Some(lab.end_interval()),
@@ -144,8 +144,9 @@ impl Source {
         }
     }
 
-    /// Lines that went between each node (row) and the memory of each (column) in this interval,
-    /// with those that were written back: the whole machine's. `None` where nothing counts them.
+    /// Cache lines that were transferred between each node (row) and the memory of each node
+    /// (column) in this interval, including write-backs, for the whole machine. `None` if they are
+    /// not counted.
     #[must_use]
     pub fn traffic(&self) -> Option<Vec<Vec<f64>>> {
         match &self.kind {
@@ -154,13 +155,13 @@ impl Source {
         }
     }
 
-    /// Time since it began, on this machine's clock.
+    /// Time since the source started, on this machine's clock.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The clock of the accesses: a lab's is simulated, and rates are by that.
+    /// Time on the clock of the accesses, for rates. In a lab it is simulated.
     #[must_use]
     pub fn accessed_ns(&self) -> u64 {
         match &self.kind {
@@ -169,7 +170,7 @@ impl Source {
         }
     }
 
-    /// Samples that were lost so far, and times that the kernel held samples back.
+    /// Number of samples lost so far, plus the number of times the kernel throttled the event.
     #[must_use]
     pub fn lost(&self) -> u64 {
         match &self.kind {

@@ -1,8 +1,8 @@
-//! Which malloc a running process really uses, whatever it was started with.
+//! The malloc that a running process uses.
 //!
-//! Source: proc_pid_maps(5), ld.so(8): the dynamic loader resolves `malloc` in the program
-//! first, then in preloaded libraries, then in the C library. What is linked into a library
-//! under a name of its own (`duckdb_je_malloc`) is reached by none of that.
+//! Source: proc_pid_maps(5), ld.so(8): the dynamic loader resolves `malloc` first in the program,
+//! then in preloaded libraries, then in the C library. An allocator that is linked into a library
+//! under another name (`duckdb_je_malloc`) is not affected.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::{GLIBC, known_file};
 use crate::prepare::own_malloc::{embedded, exports_malloc, replaces_malloc};
 
-/// Libraries that define or ask for `malloc` or `operator new` whatever the program does.
+/// Libraries that define or import `malloc` or `operator new` in every program.
 const RUNTIME: [&str; 12] = [
     "libc.so",
     "libc-",
@@ -36,11 +36,11 @@ const RUNTIME: [&str; 12] = [
 /// The malloc of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InUse {
-    /// Its name where numapilot knows it, else the file's.
+    /// Its name if numapilot knows it, else the name of the file.
     pub name: String,
-    /// The file that defines it; none for the C library's own.
+    /// The file that defines it, or `None` for the C library's own.
     pub path: Option<PathBuf>,
-    /// Allocators that are linked into the program or its libraries and used beside it.
+    /// Further allocators that are linked into the program or its libraries.
     pub embedded: Vec<Embedded>,
 }
 
@@ -49,17 +49,18 @@ pub struct InUse {
 pub struct Embedded {
     /// The program or library.
     pub path: PathBuf,
-    /// Its entry point: `duckdb_je_malloc`; its name where symbols are stripped: `mimalloc`.
+    /// Its entry point, such as `duckdb_je_malloc`, or its name if symbols are stripped, such as
+    /// `mimalloc`.
     pub symbol: String,
 }
 
-/// Looks at the files that process `pid` has mapped.
+/// Determines the malloc of process `pid` from the files that it has mapped.
 ///
 /// # Errors
-/// When it has ended, or may not be looked at.
+/// If the process has ended or may not be inspected.
 pub fn in_use(pid: i32) -> io::Result<InUse> {
     let link = |task: i32| fs::read_link(format!("/proc/{task}/exe"));
-    // Of a first thread that has ended there is none.
+    // A first thread that has ended has no such link.
     let (task, program) = match link(pid) {
         Ok(program) => (pid, program),
         Err(_) => {
@@ -74,7 +75,7 @@ pub fn in_use(pid: i32) -> io::Result<InUse> {
     Ok(among(&files))
 }
 
-/// The files whose code is mapped. Their names may be of any bytes.
+/// The files whose code is mapped. Their names may have any bytes.
 pub(crate) fn executable_files(maps: &[u8]) -> Vec<PathBuf> {
     let path = |line: &[u8]| {
         let (fields, path) = line.split_at(line.iter().position(|byte| *byte == b'/')?);
@@ -88,10 +89,10 @@ pub(crate) fn executable_files(maps: &[u8]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The malloc of a process with these files, its program first.
+/// The malloc of a process with these files, the first of which is the program.
 fn among(files: &[PathBuf]) -> InUse {
     let others: Vec<&PathBuf> = files.iter().filter(|file| !is_runtime(file)).collect();
-    // A file that cannot be read any more (deleted, another name space) tells nothing.
+    // A file that can no longer be read (deleted, or in another namespace) is skipped.
     let malloc = others.iter().find(|file| {
         let defines = if files.first() == Some(file) { replaces_malloc } else { exports_malloc };
         defines(file).unwrap_or(false)
@@ -135,7 +136,7 @@ mod tests {
         let maps = "1-2 r--p 0 0:0 1 /lib/libdata.so\n2-3 r-xp 0 0:0 1 /lib/my lib.so\n\
                     3-4 r-xp 0 0:0 0 [vdso]\n4-5 r-xp 0 0:0 1 /lib/my lib.so\n";
         assert_eq!(executable_files(maps.as_bytes()), [PathBuf::from("/lib/my lib.so")]);
-        // A name that is not UTF-8 hides no other.
+        // A name that is not UTF-8 does not hide others.
         let maps = b"2-3 r-xp 0 0:0 1 /lib/\xff.so\n4-5 r-xp 0 0:0 1 /lib/my lib.so\n";
         assert_eq!(executable_files(maps).len(), 2);
     }
@@ -161,7 +162,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // An echo means that the loader is done.
+        // The echo shows that the loader has finished.
         use std::io::{Read, Write};
         child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();

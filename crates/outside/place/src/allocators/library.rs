@@ -1,7 +1,7 @@
-//! Whether a file is a shared library that programs like this one can load.
+//! Checks whether a file is a shared library that programs like this one can load.
 //!
-//! Source: elf(5). "Like this one" is taken from numapilot's own file: same word size, byte
-//! order and processor.
+//! Source: elf(5). A program is like this one if it has the word size, byte order and processor of
+//! numapilot's own file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ const ET_DYN: u16 = 3;
 /// Accepts a shared library for this processor.
 ///
 /// # Errors
-/// What opening it says, or `InvalidData` naming what it is instead.
+/// Those of opening it, or `InvalidData` with the actual kind of the file.
 pub(super) fn check(path: &Path) -> io::Result<()> {
     let Some(library) = start(path)? else {
         return Err(invalid("not a shared library (not an ELF file)"));

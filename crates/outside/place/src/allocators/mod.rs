@@ -1,4 +1,4 @@
-//! Finding allocators: by name where the dynamic linker would look, or by path.
+//! Finding allocators: by name in the directories of the dynamic linker, or by path.
 
 mod in_use;
 mod library;
@@ -19,18 +19,18 @@ pub use table::{GLIBC, GLIBC_HUGE_PAGES, HugePages, KNOWN, Known, known};
 use crate::AllocatorChoice;
 use crate::prepare::own_malloc::exports_malloc;
 
-/// An allocator that is there.
+/// An installed allocator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its table entry; `None` for a library given by path that the table does not know.
+    /// Its table entry, or `None` for an unknown library that was given by path.
     pub known: Option<&'static Known>,
-    /// The library, as it goes into `LD_PRELOAD`.
+    /// The path of the library for `LD_PRELOAD`.
     pub path: PathBuf,
-    /// Version in the name of the file the path leads to: `2.0` of `libmimalloc.so.2.0`.
+    /// The version in the name of the file to which the path leads: `2.0` of `libmimalloc.so.2.0`.
     pub version: Option<String>,
 }
 
-/// Its name, or the file name of a library the table does not know.
+/// Writes its name, or the file name of an unknown library.
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.known, self.path.file_name()) {
@@ -44,40 +44,40 @@ impl fmt::Display for Found {
 /// Why an allocator cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FindError {
-    /// No such name.
+    /// The name is unknown.
     #[error("unknown allocator '{name}'; known are {known}; or give the path of a library")]
     Unknown {
-        /// Asked for.
+        /// The requested one.
         name: String,
         /// All names.
         known: String,
     },
-    /// The name is known, the library is nowhere.
+    /// The name is known, but the library is not installed.
     #[error("allocator {name} is not installed: looked for {files} in {directories}; {remedy}")]
     NotInstalled {
-        /// Asked for.
+        /// The requested one.
         name: String,
-        /// File names.
+        /// The file names.
         files: String,
-        /// Where.
+        /// The searched directories.
         directories: String,
-        /// How to get it.
+        /// How to install it.
         remedy: String,
     },
-    /// A path that leads to no library that can be loaded.
+    /// The path does not lead to a library that can be loaded.
     #[error("allocator library {}: {cause}; give the path of a shared library", path.display())]
     BadPath {
-        /// Asked for.
+        /// The requested one.
         path: PathBuf,
         /// What is wrong with it.
         cause: String,
     },
 }
 
-/// The library of a choice; `None` for those that need none (`inherit`, `glibc`).
+/// Finds the library of a choice. Returns `None` for a choice that needs none (`inherit`, `glibc`).
 ///
 /// # Errors
-/// [`FindError`] naming what was looked for, where, and how to install it.
+/// [`FindError`] with the file names, the searched directories and the way to install it.
 pub fn find(choice: &AllocatorChoice) -> Result<Option<Found>, FindError> {
     match choice {
         AllocatorChoice::Inherit => Ok(None),
@@ -87,8 +87,8 @@ pub fn find(choice: &AllocatorChoice) -> Result<Option<Found>, FindError> {
     }
 }
 
-/// All known allocators that are installed, in the table's order; two names that lead to
-/// one file count once.
+/// All known allocators that are installed, in the order of the table. Two names that lead to one
+/// file count once.
 #[must_use]
 pub fn installed() -> Vec<Found> {
     let directories = library_directories();
@@ -103,11 +103,10 @@ pub fn installed() -> Vec<Found> {
     found
 }
 
-/// Every library of a directory that brings a `malloc`, by file name; links to one file
-/// count once.
+/// All libraries in a directory that export `malloc`, by file name. Links to one file count once.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// If the directory cannot be read.
 pub fn in_directory(directory: &Path) -> io::Result<Vec<Found>> {
     let entries = std::fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
     let mut paths: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
@@ -115,7 +114,7 @@ pub fn in_directory(directory: &Path) -> io::Result<Vec<Found>> {
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut found = Vec::new();
     for path in paths {
-        // A directory holds much else; what is no library of this kind is passed over.
+        // Other files in the directory are skipped.
         let is_library = path.file_name().is_some_and(|n| n.to_string_lossy().contains(".so"));
         if !is_library || !exports_malloc(&path).unwrap_or(false) {
             continue;
@@ -137,7 +136,7 @@ fn by_name(name: &str, directories: &[PathBuf]) -> Result<Found, FindError> {
     };
     let candidates =
         known.files.iter().flat_map(|file| directories.iter().map(move |d| d.join(file)));
-    // As the dynamic linker does, libraries for other processors are passed over.
+    // Libraries for other processors are skipped, as in the dynamic linker.
     match candidates.into_iter().find(|path| library::check(path).is_ok()) {
         Some(path) => Ok(Found { known: Some(known), version: version(&path), path }),
         None => Err(FindError::NotInstalled {
@@ -168,7 +167,7 @@ fn by_path(path: &Path) -> Result<Found, FindError> {
         return Err(bad(io::Error::other("it defines no malloc")));
     }
     let known = path.file_name().and_then(|n| n.to_str()).and_then(known_file);
-    // Absolute, because the program may change its directory before it starts another.
+    // Absolute, because the program may change its directory before it starts another program.
     let path = std::path::absolute(path).unwrap_or_else(|_| real.clone());
     Ok(Found { known, version: version(&real), path })
 }
@@ -176,7 +175,7 @@ fn by_path(path: &Path) -> Result<Found, FindError> {
 /// The allocator whose library has this file name, in any version.
 pub(crate) fn known_file(name: &str) -> Option<&'static Known> {
     let stem = |file: &str| file.split(".so").next().unwrap_or_default().to_owned();
-    // `tcmalloc` comes before `tcmalloc-minimal` and lists the latter's files as its own.
+    // `tcmalloc` comes before `tcmalloc-minimal`, and its list includes the files of the latter.
     KNOWN.iter().rev().find(|k| k.files.iter().any(|file| stem(file) == stem(name)))
 }
 
@@ -219,7 +218,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
         std::fs::write(file("libtext.so"), "/* GNU ld script */").unwrap();
-        // The C library exports malloc, and is a file that every Linux process has mapped.
+        // The C library exports malloc, and it is mapped in most processes.
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let libc = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
         let Some(libc) = libc.into_iter().find(|path| path.contains("/libc.so")) else {

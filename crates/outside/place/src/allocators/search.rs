@@ -1,25 +1,25 @@
-//! The directories a library is looked for in: ours first, then those of the dynamic
-//! linker.
+//! The directories in which libraries are searched: first numapilot's own, then those of the
+//! dynamic linker.
 //!
-//! Source: ld.so(8). The linker's cache is built from `/etc/ld.so.conf`, which is read
-//! here instead: it is text, and the same directories.
+//! Source: ld.so(8). This module reads `/etc/ld.so.conf`, which is a text file with the directories
+//! from which the linker's cache is built.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files included from one another in `ld.so.conf` at the most: a loop of includes ends.
+/// Maximum number of files for `ld.so.conf` and its includes, which bounds a loop of includes.
 const MAX_CONF_FILES: usize = 64;
 
-/// Where libraries are looked for, first match wins: `$NUMAPILOT_LIB_DIR`, the directory
+/// The directories in which libraries are searched, in order: `$NUMAPILOT_LIB_DIR`, the directory
 /// of this binary, `../lib/numapilot` from there, `$LD_LIBRARY_PATH`, the directories of
-/// `/etc/ld.so.conf`, the system's. Only those that exist, each once.
+/// `/etc/ld.so.conf`, and those of the system. Only existing directories are listed, each once.
 #[must_use]
 pub fn library_directories() -> Vec<PathBuf> {
     let mut all = own_directories();
     if let Some(path) = env::var_os("LD_LIBRARY_PATH") {
-        // An empty element is the working directory for ld.so; a library found that way
-        // would be gone as soon as the program changes its directory.
+        // For ld.so an empty element is the working directory. A library from there would not be
+        // found after the program changes its directory.
         all.extend(env::split_paths(&path).filter(|p| p.is_absolute()));
     }
     all.extend(configured(Path::new("/etc/ld.so.conf")));
@@ -29,7 +29,7 @@ pub fn library_directories() -> Vec<PathBuf> {
     }
     all.extend(["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
     let mut seen = Vec::new();
-    // On merged-/usr systems /lib is /usr/lib: one directory, two names.
+    // On merged-/usr systems /lib and /usr/lib are the same directory.
     all.retain(|d| match d.canonicalize() {
         Ok(real) if real.is_dir() && !seen.contains(&real) => {
             seen.push(real);
@@ -58,7 +58,7 @@ pub fn own_directories() -> Vec<PathBuf> {
     own
 }
 
-/// Directories of an `ld.so.conf` and of what it includes.
+/// The directories of an `ld.so.conf` and the files that it includes.
 fn configured(file: &Path) -> Vec<PathBuf> {
     let mut directories = Vec::new();
     let mut files = vec![file.to_owned()];
@@ -81,7 +81,7 @@ fn configured(file: &Path) -> Vec<PathBuf> {
     directories
 }
 
-/// Files matching a path whose last component may contain one `*`.
+/// The files that match a path whose last component may contain one `*`.
 fn expand(pattern: &Path) -> Vec<PathBuf> {
     let name = pattern.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     let Some((before, after)) = name.split_once('*') else { return vec![pattern.to_owned()] };

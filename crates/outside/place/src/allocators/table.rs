@@ -1,54 +1,53 @@
-//! The allocators known by name: file names, Debian package, and the environment that
-//! makes each use transparent huge pages by itself.
+//! The known allocators: file names, Debian package, and the environment that makes each of them
+//! use transparent huge pages.
 //!
-//! Sources: the projects' own documentation, and `AnonHugePages` of a program that fills
-//! 256 MiB on a machine set to `madvise` (Debian 12). jemalloc(3), option `thp`: works.
-//! mimalloc's README, `MIMALLOC_ALLOW_LARGE_OS_PAGES`, before version 2.1
-//! `MIMALLOC_LARGE_OS_PAGES`: works. oneTBB, `TBB_MALLOC_USE_HUGE_PAGES`: uses pages of the
-//! preallocated pool or a machine set to `always`, so it is no switch for `madvise`.
-//! gperftools, `TCMALLOC_MEMFS_MALLOC_PATH`: a hugetlbfs mount, so neither. File names are
-//! those of the upstream builds and of Debian 12.
+//! Sources: the projects' own documentation, and `AnonHugePages` of a program that fills 256 MiB on
+//! a machine set to `madvise` (Debian 12). jemalloc(3), option `thp`: works. mimalloc's README,
+//! `MIMALLOC_ALLOW_LARGE_OS_PAGES`, before version 2.1 `MIMALLOC_LARGE_OS_PAGES`: works. oneTBB,
+//! `TBB_MALLOC_USE_HUGE_PAGES`: uses pages of the preallocated pool or a machine set to `always`,
+//! so it is not a switch for `madvise`. gperftools, `TCMALLOC_MEMFS_MALLOC_PATH`: a hugetlbfs
+//! mount, so it is not one either. File names are those of the upstream builds and of Debian 12.
 
-/// One known allocator.
+/// A known allocator.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Name as `--allocator` takes it.
+    /// Its name for `--allocator`.
     pub name: &'static str,
-    /// File names, best first.
+    /// File names, in order of preference.
     pub files: &'static [&'static str],
-    /// Debian and Ubuntu package; `None` where it has to be built from source.
+    /// Debian and Ubuntu package, or `None` if it must be built from source.
     pub package: Option<&'static str>,
-    /// Where its source is.
+    /// The address of its source.
     pub source: &'static str,
-    /// How it is told to use transparent huge pages.
+    /// How to make it use transparent huge pages.
     pub huge_pages: HugePages,
 }
 
-/// How an allocator is told to ask for transparent huge pages (`madvise`).
+/// How to make an allocator request transparent huge pages (`madvise`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// It has no such switch: it gets them where the machine says `always`.
+    /// It has no such switch, so it gets them only on a machine set to `always`.
     NoSwitch,
-    /// Environment variables of its own (one for each generation of it), set to this value
-    /// unless the user has set one of them.
+    /// Its own environment variables (one for each generation of it) are set to this value, unless
+    /// the user has set one of them.
     Variables(&'static [&'static str], &'static str),
-    /// One entry `key<sep>value` of a list in a variable that the user may use too.
+    /// An entry `key<sep>value` is added to a list in a variable that the user may also set.
     Entry {
         /// The variable.
         variable: &'static str,
-        /// Between entries.
+        /// The separator of entries.
         separator: char,
-        /// Key with the character that ends it.
+        /// The key, with the character that ends it.
         key: &'static str,
-        /// Value.
+        /// The value.
         value: &'static str,
     },
 }
 
-/// The name for "the C library's own, without preload".
+/// The name of the C library's own malloc, without a preload.
 pub const GLIBC: &str = "glibc";
 
-/// Since glibc 2.35 its malloc asks for huge pages under this tunable.
+/// The tunable with which glibc's malloc requests huge pages, since glibc 2.35.
 pub const GLIBC_HUGE_PAGES: HugePages = HugePages::Entry {
     variable: "GLIBC_TUNABLES",
     separator: ':',
@@ -56,7 +55,7 @@ pub const GLIBC_HUGE_PAGES: HugePages = HugePages::Entry {
     value: "1",
 };
 
-/// Every allocator that is found by name, in the order they are listed to the user.
+/// All allocators that are found by name, in the order in which they are listed to the user.
 pub const KNOWN: &[Known] = &[
     Known {
         name: "jemalloc",
@@ -150,7 +149,7 @@ pub const KNOWN: &[Known] = &[
     },
 ];
 
-/// The allocator with this name, in any case.
+/// The allocator with this name, ignoring case.
 #[must_use]
 pub fn known(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|k| k.name.eq_ignore_ascii_case(name))

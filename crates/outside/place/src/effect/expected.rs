@@ -1,4 +1,4 @@
-//! What should be seen in a program that was started under a plan.
+//! The settings of a plan that should be visible in the program.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use numapilot_topology::{CpuSet, NodeSet};
 use crate::prepare::memory::mode_name;
 use crate::{NumaBalancing, Thp};
 
-/// The settings of a prepared command that can be seen in the running program.
+/// The settings of a prepared command that are visible in the running program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected(pub(crate) Vec<Item>);
 
-/// One of them.
+/// One of these settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// A memory policy.
     Memory(Policy),
-    /// CPUs that all threads keep to.
+    /// CPUs to which all threads are restricted.
     Cpus(CpuSet),
     /// CPUs over which the threads are spread.
     Threads(CpuSet),
@@ -37,7 +37,7 @@ pub(crate) enum Item {
     Balancing,
 }
 
-/// A policy as `numa_maps` shows it.
+/// A policy in the format of `numa_maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
     pub mode: Mode,
@@ -46,7 +46,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// `bind=balancing:0-1`, as `mpol_to_str` in mm/mempolicy.c writes it.
+    /// `bind=balancing:0-1`, in the format of `mpol_to_str` in mm/mempolicy.c.
     pub fn text(&self) -> String {
         let mut text = match self.mode {
             Mode::Default => "default",
@@ -69,14 +69,14 @@ impl Policy {
 }
 
 impl Expected {
-    /// Whether there is nothing to look for.
+    /// Whether there are no settings to check.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// As the user knows it.
+/// Writes the user's name of the setting.
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

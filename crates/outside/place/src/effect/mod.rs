@@ -1,26 +1,26 @@
-//! What a plan has done to the running program: every setting is read back where its effect
-//! shows, in all processes of the run.
+//! Whether a plan is in effect in the running program. Every setting is read back where its effect
+//! is visible, in all processes of the run.
 //!
 //! ```text
-//!  Prepared --expected()--> Expected: what should be seen
+//!  Prepared --expected()--> Expected: the settings that should be visible
 //!                              |
-//!  Observer::start(pid) -------+-- looks at each process of the run, soon after the start
+//!  Observer::start(pid) -------+-- inspects each process of the run, soon after the start
 //!        |                         and from time to time (process.rs)
 //!        '-- finish()          Vec<Seen>: one for each setting (tally.rs)
 //! ```
 //!
-//! | setting    | where its effect shows                                                    |
+//! | setting    | where its effect is visible                                               |
 //! |------------|---------------------------------------------------------------------------|
-//! | memory     | `numa_maps`: the policy of a mapping that has none of its own             |
+//! | memory     | `numa_maps`: the policy of a mapping without its own policy               |
 //! | CPUs       | the affinity of every thread                                              |
-//! | threads    | the same: threads have CPUs of their own                                  |
-//! | allocator  | `maps`: the library is there, the program has no other malloc, and it     |
-//! |            | or a library of it imports one                                            |
+//! | threads    | the same: each thread has its own CPU                                     |
+//! | allocator  | `maps`: the library is mapped, the program has no other malloc, and it    |
+//! |            | or one of its libraries imports malloc                                    |
 //! | thp        | `status`: `THP_enabled`; `smaps_rollup`: `AnonHugePages`                  |
 //! | AutoNUMA   | kernel.numa_balancing, and the flags of the policy                        |
 //!
-//! A process that ended before it could be looked at tells nothing: its settings count as
-//! unknown, never as without effect.
+//! If a process ended before it could be inspected, its settings count as unknown, never as without
+//! effect.
 
 mod expected;
 mod observer;
@@ -35,46 +35,46 @@ pub use observer::Observer;
 
 use crate::Note;
 
-/// Whether a setting has taken effect.
+/// Whether a setting is in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It has.
+    /// It is in effect.
     InEffect {
-        /// What was seen.
+        /// The evidence.
         seen: String,
     },
-    /// It has not.
+    /// It is not in effect.
     NotInEffect {
-        /// Why, and in which program.
+        /// The cause, with the program.
         cause: String,
-        /// What helps.
+        /// The remedy.
         remedy: String,
     },
-    /// Nobody can say.
+    /// Unknown.
     Unseen {
-        /// Why.
+        /// The cause.
         cause: String,
     },
-    /// The program has nothing that the setting could act on.
+    /// The program has nothing to which the setting applies.
     NotApplicable {
-        /// Why.
+        /// The cause.
         cause: String,
     },
 }
 
-/// A setting of a plan, and what became of it.
+/// A setting of a plan, and its effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// As the user knows it: `memory bind 0`, `allocator jemalloc`.
+    /// The user's name of the setting: `memory bind 0`, `allocator jemalloc`.
     pub setting: String,
-    /// What became of it.
+    /// Its effect.
     pub effect: Effect,
-    /// Whether every choice of an allocator would fail for the same reason.
+    /// Whether every other allocator would fail for the same reason.
     pub is_of_program: bool,
 }
 
 impl Seen {
-    /// What to tell a user whose setting has no effect.
+    /// The note for the user about a setting without effect.
     #[must_use]
     pub fn note(&self) -> Option<Note> {
         match &self.effect {
@@ -93,7 +93,7 @@ impl fmt::Display for Seen {
         match &self.effect {
             Effect::InEffect { seen } => write!(f, "{setting}: in effect ({seen})"),
             Effect::NotInEffect { cause, .. } => write!(f, "{setting}: not in effect: {cause}"),
-            Effect::Unseen { cause } => write!(f, "{setting}: could not be seen: {cause}"),
+            Effect::Unseen { cause } => write!(f, "{setting}: could not be checked: {cause}"),
             Effect::NotApplicable { cause } => write!(f, "{setting}: not applicable: {cause}"),
         }
     }

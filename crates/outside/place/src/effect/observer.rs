@@ -1,8 +1,8 @@
-//! Looking at all processes of a run while it goes on.
+//! Inspects all processes of a run while it goes on.
 //!
-//! A thread of the launcher looks soon after the start and then ever more rarely; after half
-//! a second it uses no more than half a per cent of one CPU, so that a run that is being
-//! measured is not disturbed. What a process showed last before it ended counts.
+//! A thread of the launcher inspects them soon after the start and then at growing intervals. After
+//! half a second it uses at most half a per cent of one CPU, to avoid disturbing a run that is
+//! being measured. The last look before a process ended counts.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,26 +10,27 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use numapilot_observe::{Orphans, Tree};
+
 use super::Seen;
 use super::expected::Expected;
 use super::process::{Process, Verdict};
 use super::tally::{Record, Tally};
 use crate::check_proc;
-use crate::threads::ProcessTree;
 
-/// Before the first look; each pause is twice the one before.
+/// Pause before the first look. Each pause is twice the one before.
 const FIRST: Duration = Duration::from_millis(2);
-/// Between two looks at the most.
+/// Longest pause between two looks.
 const LONGEST: Duration = Duration::from_secs(1);
-/// A pause is at least so many times as long as the look before it.
+/// A pause is at least this many times as long as the look before it.
 const REST: u32 = 200;
-/// So many looks that only confirm the one before come without that rest: few, so that a run
-/// which starts programs all the time is not disturbed.
+/// Number of looks that only confirm the one before and skip that longer pause. It is small, to
+/// avoid disturbing a run that keeps starting programs.
 const CONFIRMATIONS: u32 = 8;
-/// After this time the first report is made: programs are loaded and threads are placed.
+/// Time of the first report: by then programs are loaded and threads are placed.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// The observing thread; dropping it ends it.
+/// The observing thread. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Observer {
     stop: Option<Sender<()>>,
@@ -37,18 +38,18 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Looks at a program that was started and not waited for yet, and at all that it
-    /// starts. `first` is told what is seen half a second after the start; not at all when
-    /// [`Observer::finish`] comes before.
+    /// Observes a program that was started and not waited for yet, and all processes that it
+    /// starts. `first` gets the state half a second after the start, unless [`Observer::finish`] is
+    /// called before.
     ///
     /// # Errors
-    /// When no thread can be created, or `/proc` shows another PID namespace.
+    /// If no thread can be created, or `/proc` shows another PID namespace.
     pub fn start(
         expected: Expected,
         program: i32,
         first: impl FnOnce(Vec<Seen>) + Send + 'static,
     ) -> io::Result<Self> {
-        // The number would be a stranger's.
+        // The id would belong to another process there.
         check_proc().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
         let run = Run::new(expected, program);
@@ -58,7 +59,7 @@ impl Observer {
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Call when the program has ended: what became of each setting.
+    /// Ends the observation after the program has ended. Returns the effect of each setting.
     #[must_use]
     pub fn finish(mut self) -> Vec<Seen> {
         self.stop.take();
@@ -70,7 +71,7 @@ impl Drop for Observer {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and there is nothing left to do if it did.
+            // The thread does not panic, and nothing could be done if it did.
             let _ = thread.join();
         }
     }
@@ -90,7 +91,7 @@ fn observe(mut run: Run, stopped: &Receiver<()>, first: impl FnOnce(Vec<Seen>)) 
             first(run.seen());
         }
         pause = (pause * 2).min(LONGEST);
-        // The first looks are few, and short programs are seen by them alone.
+        // The first looks are few, and short programs are seen only by them.
         let is_young = started.elapsed() < SETTLED;
         rest = if is_young {
             pause
@@ -104,19 +105,19 @@ fn observe(mut run: Run, stopped: &Receiver<()>, first: impl FnOnce(Vec<Seen>)) 
     run.seen()
 }
 
-/// A run: its settings, its processes, and what each showed.
+/// A run: its settings, its processes, and the record of each process.
 struct Run {
     expected: Expected,
-    tree: ProcessTree,
+    tree: Tree,
     living: HashMap<i32, Living>,
-    /// Of processes that have ended, by setting.
+    /// The tallies of processes that have ended, by setting.
     ended: Vec<Tally>,
 }
 
 struct Living {
     since: Instant,
     record: Record,
-    /// The verdicts of the look before, which one that finds no effect must confirm.
+    /// The verdicts of the previous look, which confirm that a setting has no effect.
     before: Vec<Verdict>,
     image: std::path::PathBuf,
 }
@@ -124,16 +125,18 @@ struct Living {
 impl Run {
     fn new(expected: Expected, program: i32) -> Self {
         let ended = vec![Tally::default(); expected.0.len()];
-        Self { expected, tree: ProcessTree::new(program, None), living: HashMap::new(), ended }
+        let tree = Tree::of_child_with(program, Orphans::Ignored);
+        Self { expected, tree, living: HashMap::new(), ended }
     }
 
     fn look(&mut self) {
-        for pid in self.tree.update() {
+        for pid in self.tree.refresh() {
             if let Some(gone) = self.living.remove(&pid) {
                 add(&mut self.ended, &gone.record);
             }
         }
-        for pid in self.tree.processes() {
+        let running: Vec<i32> = self.tree.running_with_parents().map(|(pid, _)| pid).collect();
+        for pid in running {
             self.look_at(pid);
         }
     }
@@ -172,8 +175,7 @@ impl Run {
         }
     }
 
-    /// Whether a program showed no effect of a setting when it was last looked at, which another
-    /// look must confirm.
+    /// Whether the last look found a setting without effect that another look must confirm.
     fn has_doubts(&self) -> bool {
         self.living.values().any(|living| {
             let noted = living.record.verdicts.iter();
@@ -192,9 +194,9 @@ impl Run {
     }
 }
 
-/// What to note of a look at a program, given the look before and what was noted then: that
-/// there is no effect must be seen twice, because a program may have just begun; and what
-/// cannot be seen any more has been seen.
+/// The verdict to record for a look, given the previous look and the recorded verdict. A missing
+/// effect must be seen twice, because the program may have just started. A verdict that is no
+/// longer visible stays recorded.
 fn believed(verdict: &Verdict, before: Option<&Verdict>, noted: Option<&Verdict>) -> Verdict {
     let new = match (verdict, before) {
         (Verdict::Not(_), Some(Verdict::Not(_))) | (Verdict::Held(_) | Verdict::Idle(_), _) => {
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(believed(&not, Some(&not), Some(&held)), not);
         assert_eq!(believed(&held, Some(&not), Some(&not)), held);
         assert_eq!(believed(&unseen, Some(&held), Some(&held)), held);
-        // Another program has taken the place of the one that was seen.
+        // The process has executed another program.
         assert_eq!(believed(&unseen, None, None), unseen);
     }
 }

@@ -1,4 +1,4 @@
-//! One look at one process: what of a plan shows there.
+//! Inspects one process for the effects of a plan.
 //!
 //! Sources: proc_pid_numa_maps(5), proc_pid_maps(5), proc_pid_status(5) (`THP_enabled`),
 //! proc_pid_smaps(5) (`AnonHugePages`, `THPeligible`), sched_getaffinity(2),
@@ -27,22 +27,22 @@ use crate::prepare::own_malloc::{imports_malloc, own_malloc};
 use crate::threads::obstacle_of;
 use crate::{NumaBalancing, Thp};
 
-/// A program with less memory of its own need not have met a huge page.
+/// A program with less anonymous memory may have no huge page.
 const ENOUGH_BYTES: u64 = 8 << 20;
 
-/// Threads placed from outside may take this long to get their CPUs.
+/// Threads that are placed from outside may take this long to get their CPUs.
 const PLACING: Duration = Duration::from_millis(200);
 
-/// What one process shows of one setting.
+/// The effect of one setting in one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// What was seen.
+    /// In effect, with the evidence.
     Held(String),
-    /// It has no effect here.
+    /// Without effect.
     Not(Cause),
-    /// It cannot be seen (yet), and why.
+    /// Not visible (yet), with the reason.
     Unseen(String),
-    /// There is nothing for it to act on, and why.
+    /// Not applicable, with the reason.
     Idle(String),
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Verdict {
 pub(super) struct Cause {
     pub text: String,
     pub remedy: &'static str,
-    /// Whether no other choice of an allocator would do better.
+    /// Whether every other allocator would fail too.
     pub is_of_program: bool,
 }
 
@@ -59,22 +59,22 @@ fn not(text: impl Into<String>, remedy: &'static str) -> Verdict {
     Verdict::Not(Cause { text: text.into(), remedy, is_of_program: false })
 }
 
-/// A process that is being looked at.
+/// A process that is being inspected.
 pub(super) struct Process {
     pid: i32,
-    /// The thread whose files tell of the memory: the first one, as long as it lives.
+    /// The thread whose files show the memory: the first one, while it lives.
     task: i32,
     /// The program's file.
     pub image: PathBuf,
-    /// Since it was first seen.
+    /// Time since it was first seen.
     pub age: Duration,
 }
 
 impl Process {
-    /// The process with this number; `None` when it has ended or has no program of its own.
+    /// Opens the process with this id. Returns `None` if it has ended or has no program.
     pub fn open(pid: i32, age: Duration) -> Option<Self> {
         let image = |task: i32| fs::read_link(format!("/proc/{task}/exe"));
-        // Looking for a living thread takes long where there are thousands.
+        // Searching a living thread takes long in a process with thousands of threads.
         let (task, image) = match image(pid) {
             Ok(image) => (pid, image),
             Err(_) => {
@@ -96,14 +96,14 @@ impl Process {
 
     fn text(&self, file: &str) -> Result<String, Verdict> {
         match fs::read(self.path(file)) {
-            // Of a process that is ending nothing is left to be read.
+            // The files of a process that is ending are empty.
             Ok(bytes) if bytes.is_empty() => Err(ended()),
             Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) => Err(unreadable(&self.path(file), &error)),
         }
     }
 
-    /// What it shows of a setting.
+    /// The effect of a setting in the process.
     pub fn verdict_on(&self, item: &Item) -> Verdict {
         let verdict = match item {
             Item::Memory(policy) => self.memory(policy),
@@ -124,15 +124,15 @@ impl Process {
         }
         Ok(not(
             format!("{} has the policy {seen}, not {wanted}", self.name()),
-            "look for a numactl, a set_mempolicy call or a cpuset between numapilot and it",
+            "look for numactl, a set_mempolicy call or a cpuset between numapilot and the program",
         ))
     }
 
-    /// The policy of its main thread, which mappings without one of their own follow.
+    /// The policy of its main thread, which applies to mappings without their own policy.
     fn policy(&self) -> Result<String, Verdict> {
         let path = self.path("numa_maps");
-        // The first line is enough, and the kernel makes the file page by page: all of a
-        // large program's would take long.
+        // The first line suffices. The kernel produces the file page by page, which takes long for
+        // a large program.
         let mut first = [0; 4096];
         let read = File::open(&path).and_then(|mut file| file.read(&mut first));
         let length = read.map_err(|error| unreadable(&path, &error))?;
@@ -145,7 +145,7 @@ impl Process {
         let path = format!("/proc/{}/task", self.pid);
         let entries = fs::read_dir(&path).map_err(|error| unreadable(&path, &error))?;
         let tids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        // A thread that ended meanwhile has none.
+        // A thread that has ended meanwhile has none.
         let all: Vec<CpuSet> =
             tids.filter_map(|tid| Some(CpuSet::from_words(&affinity::get(tid).ok()?))).collect();
         if all.is_empty() { Err(ended()) } else { Ok(all) }
@@ -160,7 +160,7 @@ impl Process {
         let (count, of, name) = (outside.len(), all.len(), self.name());
         Ok(not(
             format!("{count} of {of} threads of {name} may run elsewhere (on CPUs {first})"),
-            "look for a taskset, a sched_setaffinity call or a cpuset that sets them",
+            "look for taskset, a sched_setaffinity call or a cpuset that sets them",
         ))
     }
 
@@ -175,7 +175,7 @@ impl Process {
         }
         Ok(not(
             format!("no thread of {} has a CPU of its own", self.name()),
-            "see the warnings; a program that sets its affinity itself is left alone",
+            "see the warnings; numapilot does not change the affinity of a program that sets it itself",
         ))
     }
 
@@ -185,21 +185,21 @@ impl Process {
         let name = self.name();
         let of_program =
             |text: String, remedy| Ok(Verdict::Not(Cause { text, remedy, is_of_program: true }));
-        // The maps name a file by its real path.
+        // `maps` shows the real path of a file.
         let real = fs::canonicalize(library);
         let real = real.as_deref().unwrap_or(library).to_string_lossy().into_owned();
         if maps.lines().any(|line| line.ends_with(&real)) {
             if let Some(other) = self.malloc_before(library) {
                 return Ok(not(
-                    format!("LD_PRELOAD of {name} names {other} first, which is used instead"),
-                    "look for a wrapper that puts another library into LD_PRELOAD",
+                    format!("LD_PRELOAD of {name} names {other} first, so that one is used"),
+                    "look for a wrapper that adds another library to LD_PRELOAD",
                 ));
             }
             return match own_malloc_of(&exe) {
                 Some(own) => of_program(
                     format!(
-                        "{name} brings a malloc of its own (it defines {own}), which a preloaded \
-                         one does not replace"
+                        "{name} has its own malloc (it defines {own}), which a preloaded one does \
+                         not replace"
                     ),
                     "build it without its own allocator",
                 ),
@@ -213,7 +213,7 @@ impl Process {
             );
         }
         if !maps.contains("/libc.so.6") && !maps.contains("/libc-") {
-            // Preloaded libraries are mapped before the C library.
+            // The loader maps preloaded libraries before the C library.
             return Ok(Verdict::Unseen(format!("{name} is still being loaded")));
         }
         Ok(not(
@@ -223,8 +223,8 @@ impl Process {
         ))
     }
 
-    /// The malloc of a library that the process preloads before this one. The environment is that
-    /// with which the program was executed, which is what its loader saw.
+    /// The malloc of a library that the process preloads before this one, from the environment at
+    /// exec, which its loader used.
     fn malloc_before(&self, library: &Path) -> Option<String> {
         let environment = fs::read(self.path("environ")).ok()?;
         let variables = environment.split(|byte| *byte == 0);
@@ -234,8 +234,8 @@ impl Process {
         malloc_in(OsStr::from_bytes(&preload[..at]))
     }
 
-    /// Whether anything in a process that has the library mapped has its memory from there. A
-    /// program with a hidden malloc, or one that maps memory itself, imports none.
+    /// Whether a file of a process that has mapped the library allocates from it. A program with a
+    /// hidden malloc, or one that maps memory itself, imports no malloc.
     fn users(&self, exe: &Path, maps: &str, library: &Path) -> Verdict {
         let has = "its library is mapped";
         if imports(exe) {
@@ -256,7 +256,7 @@ impl Process {
                 Verdict::Held(format!("{has}, and {file} allocates from it"))
             }
             None => Verdict::Unseen(format!(
-                "its library is loaded, but {} imports no malloc: it has one of its own, maps its \
+                "its library is loaded, but {} imports no malloc: it has its own malloc, maps its \
                  memory itself, or needs none",
                 self.name()
             )),
@@ -265,7 +265,7 @@ impl Process {
 
     fn thp(&self, wanted: Thp) -> Result<Verdict, Verdict> {
         match wanted {
-            Thp::Inherit => Ok(Verdict::Idle("nothing was asked for".to_owned())),
+            Thp::Inherit => Ok(Verdict::Idle("nothing was requested".to_owned())),
             Thp::Never => self.thp_never(),
             Thp::Always => self.thp_always(),
         }
@@ -276,8 +276,8 @@ impl Process {
         match field(&status, "THP_enabled:") {
             Some("0") => Ok(Verdict::Held("THP_enabled: 0".to_owned())),
             Some(_) => Ok(not(
-                format!("{} may have huge pages (THP_enabled is 1 in its status)", self.name()),
-                "allow prctl(PR_SET_THP_DISABLE), or look for a program that takes it back",
+                format!("{} may use huge pages (THP_enabled is 1 in its status)", self.name()),
+                "allow prctl(PR_SET_THP_DISABLE), or look for a program that undoes it",
             )),
             // Before Linux 5.0.
             None => match kilobytes(&self.text("smaps_rollup")?, "AnonHugePages:") {
@@ -300,7 +300,7 @@ impl Process {
         if field(&status, "THP_enabled:") == Some("0") {
             let before = match huge >> 20 {
                 0 => String::new(),
-                mib => format!("; {mib} MiB from before are left"),
+                mib => format!("; {mib} MiB from before remain"),
             };
             return Ok(not(
                 format!(
@@ -322,17 +322,17 @@ impl Process {
         }
         if is_eligible(&self.text("smaps")?) == Some(false) {
             return Ok(not(
-                format!("the kernel lets no memory of {name} have huge pages (THPeligible is 0)"),
-                "see the page switches with numapilot doctor; the allocator must map areas of \
-                 2 MiB or more, and ask for huge pages where the machine is set to madvise",
+                format!("no memory of {name} is eligible for huge pages (THPeligible is 0)"),
+                "see the page switches with numapilot doctor; the allocator must map areas of 2 \
+                 MiB or more, and request huge pages on a machine set to madvise",
             ));
         }
         let smaller = Switches::read(Path::new("/"))
             .is_some_and(|switches| switches.smaller().any(|(_, c)| c != Choice::Never));
         if smaller {
             return Ok(Verdict::Unseen(format!(
-                "{name} has no huge page of the largest size, and smaller ones are not counted \
-                 for a process"
+                "{name} has no huge page of the largest size, and the kernel does not count \
+                 smaller ones for a process"
             )));
         }
         Ok(not(
@@ -346,7 +346,7 @@ impl Process {
         let is_sampled = |policy: &str| policy == "default" || policy.contains("=balancing");
         let no_auto_numa = "this kernel has no AutoNUMA";
         match (wanted, AutoNuma::read()) {
-            (NumaBalancing::Inherit, _) => Ok(Verdict::Idle("nothing was asked for".to_owned())),
+            (NumaBalancing::Inherit, _) => Ok(Verdict::Idle("nothing was requested".to_owned())),
             (NumaBalancing::Off, None) => Ok(Verdict::Idle(no_auto_numa.to_owned())),
             (NumaBalancing::Off, Some(now)) if !now.is_on() => Ok(Verdict::Held(now.to_string())),
             (NumaBalancing::Off, Some(_)) => {
@@ -372,7 +372,7 @@ impl Process {
             (NumaBalancing::On, now) => {
                 let now = now.map_or(no_auto_numa.to_owned(), |now| now.to_string());
                 Ok(not(
-                    format!("{now}; something has changed it since the start"),
+                    format!("{now}; it has changed since the start"),
                     "look for another program that sets it",
                 ))
             }
@@ -390,40 +390,40 @@ impl Process {
         match AutoNuma::read() {
             Some(now) if now.is_on() => Ok(Verdict::Held(policy)),
             Some(now) => Ok(not(
-                format!("{now}, so nothing is sampled"),
+                format!("{now}, so no memory is sampled"),
                 "switch it on with --numa-balancing on, as root",
             )),
             None => Ok(not(
-                "this kernel has no AutoNUMA, so nothing is sampled",
+                "this kernel has no AutoNUMA, so no memory is sampled",
                 "use a kernel built with CONFIG_NUMA_BALANCING",
             )),
         }
     }
 }
 
-/// The malloc that a program brings; `None` also where the file cannot be read any more.
+/// The program's own malloc. `None` also if the file can no longer be read.
 fn own_malloc_of(exe: &Path) -> Option<&'static str> {
     thread_local!(static KNOWN: Known<Option<&'static str>> = Known::default());
     KNOWN.with(|known| once(known, exe, || own_malloc(exe).ok().flatten())).flatten()
 }
 
-/// Whether a file imports a malloc; not where it cannot be read any more.
+/// Whether a file imports malloc. False also if the file can no longer be read.
 fn imports(file: &Path) -> bool {
     thread_local!(static KNOWN: Known<bool> = Known::default());
     KNOWN.with(|known| once(known, file, || imports_malloc(file).unwrap_or(false))) == Some(true)
 }
 
-/// What was found in files, by device and inode.
+/// Cached results for files, by device and inode.
 type Known<T> = RefCell<HashMap<(u64, u64), T>>;
 
-/// Looks into each file once; `None` for one that is not there.
+/// Inspects each file once. Returns `None` if it does not exist.
 fn once<T: Copy>(known: &Known<T>, file: &Path, look: impl FnOnce() -> T) -> Option<T> {
     let about = fs::metadata(file).ok()?;
     Some(*known.borrow_mut().entry((about.dev(), about.ino())).or_insert_with(look))
 }
 
 fn ended() -> Verdict {
-    Verdict::Unseen("it ended before it could be looked at".to_owned())
+    Verdict::Unseen("it ended before it could be inspected".to_owned())
 }
 
 fn unreadable(path: &str, error: &io::Error) -> Verdict {
@@ -435,8 +435,8 @@ fn unreadable(path: &str, error: &io::Error) -> Verdict {
     }
 }
 
-/// `7f2a40000000 weighted interleave:0-1 anon=512 ...` has the policy in the middle, which
-/// may hold a space.
+/// The policy in a line such as `7f2a40000000 weighted interleave:0-1 anon=512 ...`. It may contain
+/// a space.
 fn policy_of(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once(' ')?;
     let is_field = |word: &str| {
@@ -466,8 +466,8 @@ fn kilobytes(text: &str, key: &str) -> Option<u64> {
     field(text, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Whether any area of anonymous memory may have huge pages; `None` where the kernel does not
-/// say (before Linux 5.0).
+/// Whether any area of anonymous memory may have huge pages. `None` if the kernel does not report
+/// it (before Linux 5.0).
 fn is_eligible(smaps: &str) -> Option<bool> {
     let mut any = None;
     let mut anonymous = 0;

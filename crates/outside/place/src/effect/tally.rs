@@ -1,29 +1,29 @@
-//! From what each process showed to one answer for each setting.
+//! Combines the verdicts of all processes into one result for each setting.
 //!
-//! Processes count by the CPU time they used: where a setting holds in the shell and not in
-//! the program that the shell starts, the program decides.
+//! Processes are weighted by their CPU time: if a setting is in effect in a shell but not in the
+//! program that the shell starts, the program decides.
 
 use super::Effect;
 use super::Seen;
 use super::expected::Item;
 use super::process::{Cause, Verdict};
 
-/// What one process showed last, and how much it counts.
+/// The last verdicts of one process, and its weight.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub name: String,
-    /// CPU time used, in clock ticks.
+    /// Its CPU time in clock ticks.
     pub ticks: u64,
-    /// One for each setting.
+    /// One verdict for each setting.
     pub verdicts: Vec<Verdict>,
 }
 
-/// Processes that agree about a setting.
+/// The processes with the same verdict.
 #[derive(Clone, Debug)]
 struct Side<T> {
     processes: u64,
     ticks: u64,
-    /// Of the process that used most time.
+    /// The process with the most CPU time.
     busiest: Option<(u64, String, T)>,
 }
 
@@ -43,7 +43,7 @@ impl<T: Clone> Side<T> {
     }
 }
 
-/// What all processes showed of one setting.
+/// The verdicts of all processes about one setting.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     held: Side<String>,
@@ -82,8 +82,8 @@ impl Tally {
                 } else {
                     Effect::Unseen {
                         cause: format!(
-                            "it is in effect in {holder}, but {}; which of them does the work \
-                             cannot be told from so little CPU time",
+                            "it is in effect in {holder}, but {}; they used too little CPU time \
+                             to tell which of them does the work",
                             cause.text
                         ),
                     }
@@ -96,7 +96,7 @@ impl Tally {
                 (Some((.., cause)), _) => Effect::Unseen { cause },
                 (None, Some((.., cause))) => Effect::NotApplicable { cause },
                 (None, None) => Effect::Unseen {
-                    cause: "the program ended before it could be looked at".to_owned(),
+                    cause: "the program ended before it could be inspected".to_owned(),
                 },
             },
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     fn unseen() -> Verdict {
-        Verdict::Unseen("it ended before it could be looked at".to_owned())
+        Verdict::Unseen("it ended before it could be inspected".to_owned())
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
     fn what_was_not_seen_is_never_without_effect() {
         assert_eq!(
             effect(&[("prog", 0, unseen())]),
-            Effect::Unseen { cause: "prog: it ended before it could be looked at".to_owned() }
+            Effect::Unseen { cause: "prog: it ended before it could be inspected".to_owned() }
         );
         assert!(matches!(effect(&[]), Effect::Unseen { .. }));
         assert_eq!(

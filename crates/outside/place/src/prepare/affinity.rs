@@ -1,6 +1,6 @@
-//! The CPUs of a program, and what the kernel may refuse of them.
+//! The CPUs of a program, and the kernel's refusals.
 //!
-//! Source: sched_setaffinity(2): CPUs outside the cpuset are dropped from the mask without an
+//! Source: sched_setaffinity(2): the kernel drops CPUs outside the cpuset from the mask without an
 //! error, unless none is left.
 
 use std::io;
@@ -12,8 +12,8 @@ use super::Prepared;
 use crate::Note;
 
 impl Prepared {
-    /// Takes the CPUs, or notes why this process may take none. CPUs of which the kernel has none
-    /// for this process are taken all the same: they stop the start.
+    /// Sets the CPUs, or notes why this process may set none. If this process may use none of the
+    /// CPUs, they are set nevertheless, and the start fails.
     pub(super) fn set_cpus(&mut self, cpus: Option<CpuSet>) {
         let Some(cpus) = cpus else { return };
         match attempt(&cpus) {
@@ -22,7 +22,7 @@ impl Prepared {
                 if !lost.is_empty() {
                     self.notes.push(Note::new(
                         format!("CPUs {cpus}"),
-                        format!("the cpuset of this process does not hold {lost}"),
+                        format!("the cpuset of this process does not include {lost}"),
                         WIDEN,
                     ));
                 }
@@ -36,11 +36,11 @@ impl Prepared {
     }
 }
 
-/// How CPUs get into a cpuset.
+/// How to add CPUs to a cpuset.
 pub(crate) const WIDEN: &str = "widen the cpuset (docker: --cpuset-cpus; systemd: AllowedCPUs=)";
 
-/// Sets the affinity of a thread of its own, which leaves this one's as it is, and reads it
-/// back: what the kernel or a seccomp filter refuses here it would refuse in the child.
+/// Sets the affinity of a new thread, which does not change that of this thread, and reads it back.
+/// What the kernel or a seccomp filter refuses here, it would refuse in the child.
 pub(crate) fn attempt(cpus: &CpuSet) -> io::Result<CpuSet> {
     std::thread::scope(|scope| {
         scope
@@ -59,15 +59,15 @@ fn refused(cpus: &CpuSet, error: &io::Error) -> Note {
         Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Note::new(
             subject,
             format!(
-                "sched_setaffinity is not permitted here ({error}; a seccomp filter, as containers \
-                 and services have), so the program keeps the CPUs it inherits"
+                "sched_setaffinity is not permitted here ({error}; a seccomp filter, as in \
+                 containers and services), so the program keeps its inherited CPUs"
             ),
             "allow sched_setaffinity in the filter (systemd: SystemCallFilter=@resources; \
              Docker: a profile by --security-opt seccomp=FILE)",
         ),
         _ => Note::new(
             subject,
-            format!("sched_setaffinity: {error}, so the program keeps the CPUs it inherits"),
+            format!("sched_setaffinity: {error}, so the program keeps its inherited CPUs"),
             "check the CPUs with `numapilot topo`",
         ),
     }

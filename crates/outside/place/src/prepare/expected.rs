@@ -1,4 +1,4 @@
-//! What should be seen in the program once it runs.
+//! The settings that should be visible in the running program.
 
 use numapilot_topology::{CpuSet, NodeSet};
 
@@ -7,8 +7,8 @@ use crate::allocators::Found;
 use crate::effect::{Expected, Item, Policy};
 use crate::{NumaBalancing, Plan, Thp};
 
-/// What a prepared command does of a plan. `allocator` is a library that was preloaded and that
-/// nothing is known to keep out.
+/// The settings of a plan that a prepared command makes. `allocator` is a preloaded library that
+/// the program should load.
 pub(super) fn expected_effects(
     plan: &Plan,
     prepared: &Prepared,

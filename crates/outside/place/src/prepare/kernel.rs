@@ -1,10 +1,10 @@
-//! What the kernel does with the program's pages by itself: transparent huge pages and
-//! AutoNUMA. For one program where the kernel can, machine-wide where it cannot.
+//! The kernel's automatic handling of the program's pages: transparent huge pages and AutoNUMA.
+//! They are set for one program if the kernel supports that, otherwise machine-wide.
 //!
-//! Sources: prctl(2) (`PR_SET_THP_DISABLE` takes huge pages away from one process; there
-//! is no call that gives them to one), Documentation/admin-guide/mm/transhuge.rst,
-//! Documentation/admin-guide/sysctl/kernel.rst, the GNU C Library manual ("Memory
-//! Allocation Tunables").
+//! Sources: prctl(2) (`PR_SET_THP_DISABLE` disables huge pages for one process; no call enables
+//! them for one process), Documentation/admin-guide/mm/transhuge.rst,
+//! Documentation/admin-guide/sysctl/kernel.rst, the GNU C Library manual ("Memory Allocation
+//! Tunables").
 
 use std::io;
 use std::path::Path;
@@ -20,12 +20,12 @@ use crate::huge_pages::{Choice, Switches};
 use crate::settings_journal::{Change, Setting, SettingsJournal, SettingsJournalError};
 use crate::{Note, NumaBalancing, Thp};
 
-/// Where the settings of the running kernel are.
+/// The root directory of the running kernel's settings.
 const ROOT: &str = "/";
 
 const ALWAYS: &str = "thp always";
 
-/// First glibc whose malloc has a tunable for huge pages.
+/// The first glibc whose malloc has a tunable for huge pages.
 const GLIBC_WITH_TUNABLE: (u32, u32) = (2, 35);
 
 impl Prepared {
@@ -34,7 +34,7 @@ impl Prepared {
         match (thp, switches) {
             (Thp::Inherit, _) => {}
             (Thp::Never, switches) => {
-                // Without huge pages anywhere the program has what it asked for.
+                // On a machine without huge pages the plan is in effect already.
                 let none = switches.is_none_or(|switches| switches.most() == Choice::Never);
                 match switched(ThpSwitch::Disabled) {
                     Ok(step) => self.steps.thp = step,
@@ -42,8 +42,8 @@ impl Prepared {
                     Err(error) => self.notes.push(Note::new(
                         "thp never",
                         format!("{}, so the program keeps huge pages", refused_switch(&error)),
-                        "allow prctl(PR_SET_THP_DISABLE) in the filter, or have \
-                         `echo never > /sys/kernel/mm/transparent_hugepage/enabled` done",
+                        "allow prctl(PR_SET_THP_DISABLE) in the filter, or let root run `echo \
+                         never > /sys/kernel/mm/transparent_hugepage/enabled`",
                     )),
                 }
             }
@@ -63,7 +63,7 @@ impl Prepared {
                         ),
                         "start numapilot from a program that has not switched them off",
                     )),
-                    // Whoever may not ask has most likely never been switched off.
+                    // If reading the switch is refused, it is most likely on.
                     Err(_) => {}
                 }
                 self.set_thp_always(&switches, allocator);
@@ -91,18 +91,18 @@ impl Prepared {
             self.notes.push(Note::new(
                 ALWAYS,
                 format!(
-                    "huge pages of {size} kB have a switch of their own, at {}, which the switch \
-                     for all sizes does not change",
+                    "huge pages of {size} kB have their own switch, at {}, which the switch for \
+                     all sizes does not change",
                     switches.pmd().name()
                 ),
                 switches.inherit_command(),
             ));
             return;
         }
-        let remedy = "run as root, which sets the machine to always for the time of the run, or \
-                      have `echo always > /sys/kernel/mm/transparent_hugepage/enabled` done";
+        let remedy = "run as root, which sets the machine to always during the run, or let root \
+                      run `echo always > /sys/kernel/mm/transparent_hugepage/enabled`";
         match switches.most() {
-            // Pages of a smaller size are given to all.
+            // All programs get pages of a smaller size.
             Choice::Always => return,
             Choice::Madvise => {}
             Choice::Never => {
@@ -123,22 +123,22 @@ impl Prepared {
             self.notes.push(Note::new(
                 ALWAYS,
                 format!(
-                    "the machine is set to {switches}, and this allocator has no switch to ask \
-                     for huge pages"
+                    "the machine is set to {switches}, and this allocator has no switch to \
+                     request huge pages"
                 ),
                 remedy,
             ));
         }
     }
 
-    /// Call after the memory policy is decided: an explicit policy is what keeps AutoNUMA
-    /// off one program (see `targets`).
+    /// Must be called after the memory policy is set, because an explicit policy switches AutoNUMA
+    /// off for one program (see `targets`).
     pub(super) fn set_numa_balancing(&mut self, wanted: NumaBalancing, balancing_flag: bool) {
         let mode = self.steps.memory.as_ref().map(|(mode, ..)| *mode);
         if balancing_flag && !matches!(mode, None | Some(Mode::Bind | Mode::PreferredMany)) {
             self.notes.push(Note::new(
                 "memory balancing",
-                "the kernel samples memory under bind and preferred-many only",
+                "the kernel samples memory only under bind and preferred-many",
                 "combine -b with -m or -P, or leave it out",
             ));
         } else if balancing_flag
@@ -147,14 +147,14 @@ impl Prepared {
         {
             self.notes.push(Note::new(
                 "memory balancing",
-                format!("{now}, so nothing is sampled"),
+                format!("{now}, so no memory is sampled"),
                 format!("--numa-balancing on as root, or {}", now.on().command()),
             ));
         }
         match wanted {
             NumaBalancing::Inherit => {}
             NumaBalancing::On => self.set_numa_balancing_on(mode),
-            // With an explicit policy nothing is left to do.
+            // An explicit policy suffices.
             NumaBalancing::Off if mode.is_some() => {}
             NumaBalancing::Off => self.set_machine_balancing("off", AutoNuma::off),
         }
@@ -178,7 +178,7 @@ impl Prepared {
         let root = Path::new(ROOT);
         let subject = format!("numa-balancing {wanted}");
         let now = match Setting::NumaBalancing.read(root) {
-            // Without AutoNUMA it is off.
+            // A kernel without AutoNUMA does not balance.
             Err(e) if e.kind() == io::ErrorKind::NotFound && wanted == "off" => return,
             Err(error) => {
                 self.notes.push(Note::new(
@@ -215,14 +215,14 @@ impl Prepared {
             self.notes.push(Note::new(
                 subject,
                 format!("kernel.numa_balancing is {now} and only root may change it"),
-                format!("run as root, or have `sysctl kernel.numa_balancing={value}` done"),
+                format!("run as root, or let root run `sysctl kernel.numa_balancing={value}`"),
             ));
         }
     }
 }
 
-/// The step that gets a program this switch; none where it inherits it. Tried here and taken
-/// back, because a filter may refuse the call or let it do nothing.
+/// The switch to set for a program, or `None` if it inherits the right one. It is tried here and
+/// undone, because a filter may refuse the call or make it ineffective.
 fn switched(wanted: ThpSwitch) -> io::Result<Option<ThpSwitch>> {
     let before = prctl::thp_switch()?;
     if before == wanted {
@@ -234,32 +234,32 @@ fn switched(wanted: ThpSwitch) -> io::Result<Option<ThpSwitch>> {
     if after? == wanted {
         Ok(Some(wanted))
     } else {
-        Err(io::Error::other("it was accepted and has no effect"))
+        Err(io::Error::other("it was accepted but has no effect"))
     }
 }
 
 fn refused_switch(error: &io::Error) -> String {
-    format!("prctl(PR_SET_THP_DISABLE) is refused ({error}; a seccomp filter, as containers have)")
+    format!("prctl(PR_SET_THP_DISABLE) is refused ({error}; a seccomp filter, as in containers)")
 }
 
-/// What helps where the journal cannot be written.
-const FREE: &str = "make it a directory of this user alone with free space, or have the setting \
-                    changed before";
+/// The remedy if the journal cannot be written.
+const FREE: &str = "make it a directory with free space that only this user can access, or change \
+                    the setting beforehand";
 
-/// Whether a setting of the machine may be changed: not where the journal, from which it is put
-/// back, cannot be written. What else is in the way is found when the program is started.
+/// Checks that a machine-wide setting may be changed: the journal from which it is restored must be
+/// writable. Other obstacles are found when the program is started.
 fn may_change() -> Result<(), String> {
-    // An entry about no setting keeps no other run from any.
+    // An entry without settings does not block another run.
     let cause = match SettingsJournal::system().and_then(|journal| journal.reserve(&[], "")) {
         Err(SettingsJournalError::NoDirectory { cause }) => cause,
         Err(SettingsJournalError::File { path, source }) => format!("{}: {source}", path.display()),
         Ok(_) | Err(_) => return Ok(()),
     };
-    Err(format!("the journal from which it would be put back cannot be written ({cause})"))
+    Err(format!("the journal from which it would be restored cannot be written ({cause})"))
 }
 
-/// Whether the value a setting has now may be another run's, which takes it away when it
-/// ends, or left behind by one that died.
+/// Whether the present value of a setting may belong to another run, which restores the old value
+/// when it ends, or to one that died.
 fn is_borrowed() -> bool {
     SettingsJournal::system().is_ok_and(|journal| !journal.is_empty())
 }

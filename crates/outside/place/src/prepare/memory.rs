@@ -1,4 +1,4 @@
-//! The memory policy of a program, and what the kernel may refuse of it.
+//! The memory policy of a program, and the kernel's refusals.
 //!
 //! Source: set_mempolicy(2), Documentation/admin-guide/mm/numa_memory_policy.rst.
 
@@ -12,7 +12,7 @@ use crate::Note;
 use crate::targets::MemoryTarget;
 
 impl Prepared {
-    /// Takes the policy, or notes why the kernel would refuse it.
+    /// Sets the policy, or notes why the kernel would refuse it.
     pub(super) fn set_memory(&mut self, target: Option<MemoryTarget>) {
         let Some(MemoryTarget { mode, flags, nodes }) = target else { return };
         let error = match attempt(mode, flags, &nodes) {
@@ -38,15 +38,15 @@ impl Prepared {
     }
 }
 
-/// All flags that a mode can have.
+/// All flags of a mode.
 const FLAGS: i32 =
     mempolicy::F_STATIC_NODES | mempolicy::F_RELATIVE_NODES | mempolicy::F_NUMA_BALANCING;
 
-const NO_EFFECT: &str = "it was accepted and has no effect (get_mempolicy shows another policy)";
+const NO_EFFECT: &str = "it was accepted but has no effect (get_mempolicy shows another policy)";
 
-/// Tries a policy in a thread of its own, because a policy belongs to a thread and this
-/// one must not be changed, and reads it back: what the kernel or a seccomp filter refuses
-/// here it would refuse in the child.
+/// Tries a policy in a new thread, because a policy belongs to a thread and that of this thread
+/// must not change, and reads it back. What the kernel or a seccomp filter refuses here, it would
+/// refuse in the child.
 fn attempt(mode: Mode, flags: i32, nodes: &NodeSet) -> io::Result<()> {
     std::thread::scope(|scope| {
         scope
@@ -56,7 +56,8 @@ fn attempt(mode: Mode, flags: i32, nodes: &NodeSet) -> io::Result<()> {
                     Ok((raw, _)) if Mode::from_raw(raw & !FLAGS) != Some(mode) => {
                         Err(io::Error::other(NO_EFFECT))
                     }
-                    // A filter may refuse the reading alone; the running program shows more.
+                    // A filter may refuse only the reading. The check of the running program shows
+                    // more.
                     Ok(_) | Err(_) => Ok(()),
                 }
             })
@@ -65,7 +66,7 @@ fn attempt(mode: Mode, flags: i32, nodes: &NodeSet) -> io::Result<()> {
     })
 }
 
-/// The mode as profiles and options name it.
+/// The name of the mode in profiles and options.
 pub(crate) fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Default => "default",
@@ -83,39 +84,39 @@ fn refused(mode: Mode, error: &io::Error) -> Note {
     match error.raw_os_error() {
         Some(libc::EPERM) => Note::new(
             subject,
-            "set_mempolicy is not permitted here (a seccomp filter, as containers have), \
-             so the program keeps the policy it inherits",
+            "set_mempolicy is not permitted here (a seccomp filter, as in containers), so the \
+             program keeps its inherited policy",
             "allow set_mempolicy and mbind in the filter \
              (Docker: --cap-add SYS_NICE, or a profile by --security-opt seccomp=FILE)",
         ),
         Some(libc::ENOSYS) => Note::new(
             subject,
-            "this kernel has no NUMA support, or a seccomp filter hides it, \
-             so there is no policy to set",
+            "this kernel has no NUMA support, or a seccomp filter hides it, so no policy can be \
+             set",
             "use a kernel built with CONFIG_NUMA, or allow set_mempolicy in the filter",
         ),
         Some(libc::EINVAL) if mode == Mode::WeightedInterleave => Note::new(
             subject,
-            "this kernel has no weighted interleave, so the program keeps the policy it inherits",
-            "use Linux 6.9 or newer, or ask for interleave (-i), which has no weights",
+            "this kernel has no weighted interleave, so the program keeps its inherited policy",
+            "use Linux 6.9 or newer, or interleave (-i), which has no weights",
         ),
         Some(libc::EINVAL) if mode == Mode::PreferredMany => Note::new(
             subject,
-            "this kernel has no preferred-many policy, so the program keeps the one it inherits",
-            "use Linux 5.15 or newer, or ask for one preferred node (-p)",
+            "this kernel has no preferred-many policy, so the program keeps its inherited policy",
+            "use Linux 5.15 or newer, or one preferred node (-p)",
         ),
         Some(libc::EINVAL) => Note::new(
             subject,
             format!(
                 "set_mempolicy: {error}: none of the nodes has memory that the cpuset of this \
-                 process allows, so the program keeps the policy it inherits"
+                 process allows, so the program keeps its inherited policy"
             ),
             "check the nodes with `numapilot topo`; docker: --cpuset-mems; \
              systemd: AllowedMemoryNodes=",
         ),
         _ => Note::new(
             subject,
-            format!("set_mempolicy: {error}, so the program keeps the policy it inherits"),
+            format!("set_mempolicy: {error}, so the program keeps its inherited policy"),
             "check the nodes with `numapilot topo`",
         ),
     }

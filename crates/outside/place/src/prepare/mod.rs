@@ -1,5 +1,5 @@
-//! From a plan to a command that is ready to start: what can be done is decided here,
-//! before anything runs, and what cannot be done is noted.
+//! Turns a plan into a command that is ready to start. This module decides, before anything runs,
+//! which settings are possible, and notes those that are not.
 
 pub(crate) mod affinity;
 mod expected;
@@ -29,18 +29,18 @@ use crate::{AllocatorChoice, Note, PlaceError, Plan, Targets, allocators};
 pub use program::find_program;
 pub(crate) use program::malloc_in;
 
-/// How a program is started, apart from the plan.
+/// Options for starting a program, apart from the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What cannot be done is an error instead of a note.
+    /// An impossible setting is an error instead of a note.
     pub strict: bool,
-    /// The program leads a process group of its own, so that a time limit ends all of it;
-    /// it then gets no signals from the terminal, and the group ends with this process even
-    /// when that is killed.
+    /// The program leads a new process group, so a time limit ends all of its processes. It gets no
+    /// signals from the terminal, and the group ends with this process even if this process is
+    /// killed.
     pub new_group: bool,
 }
 
-/// A command with everything decided: see [`prepare`].
+/// A command that is ready to start: see [`prepare`].
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) words: Vec<OsString>,
@@ -49,16 +49,16 @@ pub struct Prepared {
     pub(crate) settings: Vec<Change>,
     pub(crate) placement: Option<Placement>,
     expected: Expected,
-    /// What could not be done.
+    /// The settings that are impossible.
     pub notes: Vec<Note>,
 }
 
-/// Decides how `command` (the program and its arguments) gets what `plan` says on this
+/// Decides how `command` (the program and its arguments) gets the settings of `plan` on this
 /// machine.
 ///
 /// # Errors
-/// [`PlaceError`] when the plan cannot mean anything here (unknown nodes, an allocator
-/// that is not installed), and under `options.strict` for every note.
+/// [`PlaceError`] if the plan is invalid on this machine (unknown nodes, an allocator that is not
+/// installed), and under `options.strict` for every note.
 pub fn prepare(
     plan: &Plan,
     machine: &Machine,
@@ -68,7 +68,7 @@ pub fn prepare(
     prepare_targets(plan, Targets::of(plan, machine)?, command, options)
 }
 
-/// [`prepare`] with targets that are resolved already ([`Targets::here`]).
+/// As [`prepare`], with targets that are already resolved ([`Targets::here`]).
 ///
 /// # Errors
 /// As [`prepare`].
@@ -115,14 +115,15 @@ pub fn prepare_targets(
 }
 
 impl Prepared {
-    /// The command: environment, preloads, and the steps between fork and exec. What is
-    /// machine-wide is not part of it: [`Prepared::spawn`] does that.
+    /// The command: environment, preloads, and the steps between fork and exec. It does not include
+    /// machine-wide settings, which [`Prepared::spawn`] makes.
     #[must_use]
     pub fn command(&self) -> Command {
         self.command_with_note(None)
     }
 
-    /// The same; the process notes itself in `note` before the program starts.
+    /// The same command; the process also writes its identity into `note` before the program
+    /// starts.
     fn command_with_note(&self, note: Option<OwnedFd>) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
@@ -131,21 +132,21 @@ impl Prepared {
         command
     }
 
-    /// Sets a variable that a plan cannot hold, because it is not UTF-8. Libraries that are
+    /// Sets a variable that a plan cannot contain because it is not UTF-8. Libraries that are
     /// preloaded for the plan stay before those of the user.
     ///
     /// # Errors
-    /// [`PlaceError::Variable`] for a name that no environment can hold.
+    /// [`PlaceError::Variable`] for an invalid name.
     pub fn set_variable(&mut self, name: &OsStr, value: &OsStr) -> Result<(), PlaceError> {
         self.environment.set_raw(name, value)
     }
 
-    /// Has the program carry an agent that does what is asked of it through this file (see
-    /// `numapilot_bind::agent`). Without the library, or in a program that cannot load it, nothing
-    /// is changed.
+    /// Adds an agent to the program that carries out requests in this file (see
+    /// `numapilot_bind::agent`). Without the library, or in a program that cannot load it, this has
+    /// no effect.
     ///
     /// # Errors
-    /// [`PlaceError`] when the library's path cannot be preloaded.
+    /// [`PlaceError`] if the path of the library cannot be preloaded.
     pub fn carry_agent(&mut self, file: &Path) -> Result<(), PlaceError> {
         let program = self.program_file();
         let obstacle = program.as_deref().and_then(threads::obstacle_of);
@@ -157,20 +158,20 @@ impl Prepared {
         Ok(())
     }
 
-    /// Changes the machine-wide settings the plan needs and starts the program;
-    /// `configure` may redirect its streams or change its directory. The settings are put
-    /// back when the program has ended.
+    /// Changes the machine-wide settings of the plan and starts the program. `configure` may
+    /// redirect its streams or change its directory. The settings are restored when the program has
+    /// ended.
     ///
     /// # Errors
-    /// [`PlaceError`] naming the program, the setting or the step that failed; then
-    /// nothing is left changed.
+    /// [`PlaceError`] with the program, the setting or the step that failed. All settings are then
+    /// restored.
     pub fn spawn(&self, configure: impl FnOnce(&mut Command)) -> Result<Running, PlaceError> {
         let held = match self.settings.as_slice() {
             [] => None,
             settings => SettingsJournal::system()?.acquire(settings, &self.program())?,
         };
         let threads = self.placement.as_ref().map(Placement::start);
-        // Without a file for it, the program itself still ends with this process.
+        // If the file cannot be created, only the program itself ends with this process.
         let note = self.steps.new_group.then(|| GroupNote::new().ok()).flatten();
         let file = note.as_ref().and_then(|note| note.file().ok());
         let mut command = self.command_with_note(file);
@@ -180,26 +181,27 @@ impl Prepared {
         Running::start(&mut command, self.steps.new_group, note, held, threads, start_error)
     }
 
-    /// What should be seen in the running program, for an [`crate::effect::Observer`].
+    /// The settings that should be visible in the running program, for an
+    /// [`crate::effect::Observer`].
     #[must_use]
     pub fn expected(&self) -> Expected {
         self.expected.clone()
     }
 
-    /// Replaces this process by the program; returns only when that failed.
+    /// Replaces this process by the program. Returns only if that fails.
     #[must_use]
     pub fn exec(&self) -> PlaceError {
         self.start_error(spawn::exec(&mut self.command()))
     }
 
-    /// Whether something has to be done while the program runs or when it has ended, so
-    /// that [`Prepared::exec`] would not do all of the plan.
+    /// Whether the plan requires work while the program runs or after it has ended, which
+    /// [`Prepared::exec`] cannot do.
     #[must_use]
     pub fn needs_supervision(&self) -> bool {
         !self.settings.is_empty() || self.placement.is_some()
     }
 
-    /// What is changed for the whole machine while the program runs.
+    /// The machine-wide settings that are changed while the program runs.
     #[must_use]
     pub fn machine_wide(&self) -> &[Change] {
         &self.settings
@@ -215,7 +217,7 @@ impl Prepared {
             SpawnError::Exec(source) => source,
             source @ SpawnError::Step { .. } => return PlaceError::Step { program, source },
         };
-        // Of fork, which says nothing of the program.
+        // An error of fork, which does not concern the program.
         if matches!(source.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM)) {
             return PlaceError::NoProcess { program, source };
         }
@@ -225,10 +227,10 @@ impl Prepared {
         if !program.contains('/') {
             return PlaceError::NotFound { program, searched: "$PATH".to_owned() };
         }
-        // execve says ENOENT too when the file is there and its interpreter is not.
+        // execve also returns ENOENT if the file exists but its interpreter does not.
         if Path::new(&self.words[0]).exists() {
             let source = io::Error::other(
-                "the interpreter it names (its #! line or its ELF loader) is not there",
+                "its interpreter (in its #! line, or its ELF loader) does not exist",
             );
             return PlaceError::NotExecutable { program, source };
         }

@@ -1,9 +1,9 @@
-//! Programs that bring a malloc of their own.
+//! Programs with their own malloc.
 //!
-//! The dynamic loader resolves `malloc` in the program first and in preloaded libraries
-//! after it, so a `malloc` the program exports wins. One that it hides (linked in with
-//! hidden visibility) is called without the loader, and a program linked with a prefixed
-//! allocator (Redis calls `je_malloc`) never asks for `malloc` at all.
+//! The dynamic loader resolves `malloc` first in the program and then in preloaded libraries, so a
+//! `malloc` that the program exports takes precedence. A hidden one (linked with hidden visibility)
+//! is called without the loader, and a program that is linked with a prefixed allocator (Redis
+//! calls `je_malloc`) does not use `malloc`.
 
 use std::fs::File;
 use std::io;
@@ -14,10 +14,10 @@ use object::Endianness;
 use object::read::elf::{ElfFile64, Sym};
 use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef};
 
-/// Defined by the program, these win over a preloaded library.
+/// Functions that take precedence over a preloaded library if the program defines them.
 const REPLACED: [&str; 2] = ["malloc", "_Znwm"];
-/// Imported by a file, these allocate memory for it: by themselves, or in the C library, which
-/// asks whatever `malloc` the loader has found.
+/// Functions that allocate memory for a file that imports them: directly, or in the C library,
+/// which calls the `malloc` that the loader has found.
 const ALLOCATING: [&str; 17] = [
     "malloc",
     "calloc",
@@ -37,22 +37,22 @@ const ALLOCATING: [&str; 17] = [
     "open_memstream",
     "realpath",
 ];
-/// How the names of C++'s operator new and of what its library allocates with begin.
+/// Prefixes of the names of C++'s operator new and of the allocating functions of its library.
 const ALLOCATING_CPP: [&str; 3] = ["_Znw", "_Zna", "_ZNSt"];
-/// Prefixed entry points of allocators that are linked in.
+/// Prefixed entry points of linked allocators.
 const PREFIXED: [&str; 5] = ["je_malloc", "mi_malloc", "tc_malloc", "sn_malloc", "rpmalloc"];
-/// How the name of each of them ends in a string table.
+/// The end of each of these names in a string table.
 const TAIL: &[u8] = b"malloc\0";
 
-/// What allocators say, each with its name: found also in files without symbols.
+/// Messages of allocators with their names, which are also present in files without symbols.
 const MESSAGES: [(&[u8], &str); 2] =
     [(b"mimalloc: warning: ", "mimalloc"), (b"<jemalloc>: ", "jemalloc")];
 
-/// The symbol by which `program` has its own malloc, if it has one. A stripped program
-/// with a prefixed or hidden allocator cannot be told from others.
+/// The symbol of `program`'s own malloc, if it has one. A stripped program with a prefixed or
+/// hidden allocator cannot be recognised.
 ///
 /// # Errors
-/// When the file cannot be read; one that is not ELF has none.
+/// If the file cannot be read. A file that is not ELF has none.
 pub(crate) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
     let cache = ReadCache::new(File::open(program)?);
     let Ok(file) = object::File::parse(&cache) else { return Ok(None) };
@@ -60,8 +60,8 @@ pub(crate) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
         let name = s.name_bytes().ok()?;
         one_of(&REPLACED, name).or_else(|| one_of(&PREFIXED, name))
     });
-    // Large programs have symbols by the hundred thousand: their names are searched as one
-    // text, because the program is waiting to start.
+    // Large programs have hundreds of thousands of symbols. Their names are searched as one text,
+    // because the program is waiting to start.
     Ok(exported.or_else(|| {
         let names = file.section_by_name(".strtab")?.data().ok()?;
         let prefixed = memmem::find_iter(names, TAIL).find_map(|at| {
@@ -75,8 +75,8 @@ pub(crate) fn own_malloc(program: &Path) -> io::Result<Option<&'static str>> {
     }))
 }
 
-/// The malloc that a program defines without exporting it. A name in the string table may be the
-/// end of another one, so it is looked for by its place.
+/// The malloc that a program defines but does not export. A name in the string table may be the end
+/// of another one, so it is searched by its position.
 fn hidden<'data, R: ReadRef<'data>>(
     file: &ElfFile64<'data, Endianness, R>,
     names: &[u8],
@@ -94,18 +94,18 @@ fn hidden<'data, R: ReadRef<'data>>(
     })
 }
 
-/// Whether `program` defines `malloc` itself, under this name.
+/// Whether `program` defines a function named `malloc`.
 ///
 /// # Errors
-/// When the file cannot be read; one that is not ELF does not.
+/// If the file cannot be read. A file that is not ELF does not.
 pub(crate) fn replaces_malloc(program: &Path) -> io::Result<bool> {
     Ok(own_malloc(program)?.is_some_and(|name| REPLACED.contains(&name)))
 }
 
-/// Whether a program or library has memory allocated by the `malloc` that the loader finds.
+/// Whether a program or library allocates memory with the `malloc` that the loader finds.
 ///
 /// # Errors
-/// When the file cannot be read; one that is not ELF does not.
+/// If the file cannot be read. A file that is not ELF does not.
 pub(crate) fn imports_malloc(file: &Path) -> io::Result<bool> {
     let cache = ReadCache::new(File::open(file)?);
     let Ok(file) = object::File::parse(&cache) else { return Ok(false) };
@@ -117,12 +117,12 @@ pub(crate) fn imports_malloc(file: &Path) -> io::Result<bool> {
     }))
 }
 
-/// The entry point of an allocator that is linked into a library or program, under whatever
-/// name it was given there: DuckDB's jemalloc is `duckdb_je_malloc`. Where its symbols are
-/// stripped, its name, known by its messages.
+/// The entry point of an allocator that is linked into a library or program, under its name there:
+/// DuckDB's jemalloc is `duckdb_je_malloc`. If symbols are stripped, the name of the allocator,
+/// from its messages.
 ///
 /// # Errors
-/// When the file cannot be read; one that is not ELF has none.
+/// If the file cannot be read. A file that is not ELF has none.
 pub(crate) fn embedded(file: &Path) -> io::Result<Option<String>> {
     let cache = ReadCache::new(File::open(file)?);
     let Ok(file) = object::File::parse(&cache) else { return Ok(None) };
@@ -144,10 +144,10 @@ pub(crate) fn embedded(file: &Path) -> io::Result<Option<String>> {
     Ok(symbol.or_else(by_message).map(str::to_owned))
 }
 
-/// Whether a library takes the place of `malloc` when it is preloaded.
+/// Whether a library replaces `malloc` when it is preloaded.
 ///
 /// # Errors
-/// When the file cannot be read; one that is not ELF does not.
+/// If the file cannot be read. A file that is not ELF does not.
 pub(crate) fn exports_malloc(library: &Path) -> io::Result<bool> {
     let cache = ReadCache::new(File::open(library)?);
     let Ok(file) = object::File::parse(&cache) else { return Ok(false) };

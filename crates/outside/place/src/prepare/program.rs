@@ -1,7 +1,7 @@
-//! The program file: where it is, and what its kind allows.
+//! The program file: its path, and the settings that its kind allows.
 //!
-//! Source: execvp(3), ld.so(8). A preloaded malloc is used only by what resolves `malloc`
-//! at load time: not by a static program, and not by one that brings its own.
+//! Source: execvp(3), ld.so(8). Only a program that resolves `malloc` at load time uses a preloaded
+//! one: not a static program, and not one with its own malloc.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,20 +14,20 @@ use crate::elf;
 use crate::threads::{Obstacle, Placement, obstacle};
 use crate::{Note, PlaceError};
 
-/// Where programs are looked for without `PATH` (execvp(3)).
+/// The search path for programs if `PATH` is not set (execvp(3)).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 impl Prepared {
-    /// Puts the allocator in, or notes why this program would not use it; whether it will,
-    /// as far as its file tells.
+    /// Preloads the allocator, or notes why this program would not use it. Returns whether it
+    /// should use it, judging by its file.
     pub(super) fn set_allocator(&mut self, found: &Found) -> Result<bool, PlaceError> {
-        // Nothing else is preloaded yet: these are the plan's own.
+        // Nothing else is preloaded yet, so these are the plan's own libraries.
         let other = self.environment.changed("LD_PRELOAD").and_then(malloc_in);
         let Some((cause, remedy, reaches_children)) = self.allocator_obstacle() else {
             if let Some(other) = other.filter(|other| *other != found.to_string()) {
                 self.notes.push(Note::new(
                     "LD_PRELOAD",
-                    format!("{other} brings a malloc as well; {found} comes before it and is used"),
+                    format!("{other} also has a malloc; {found} comes first and is used"),
                     "leave one of them out",
                 ));
             }
@@ -41,13 +41,13 @@ impl Prepared {
         Ok(false)
     }
 
-    /// Notes when the C library's own malloc is asked for and another one is preloaded.
+    /// Adds a note if the C library's own malloc is requested but another one is preloaded.
     pub(super) fn check_glibc(&mut self) {
         let preload = self.environment.get("LD_PRELOAD").unwrap_or_default();
         if let Some(other) = malloc_in(&preload) {
             self.notes.push(Note::new(
                 "allocator glibc",
-                format!("LD_PRELOAD names {other} already, which will be used"),
+                format!("LD_PRELOAD already names {other}, which will be used"),
                 "unset LD_PRELOAD",
             ));
         }
@@ -58,22 +58,20 @@ impl Prepared {
         let program = self.program_file()?;
         let binary = elf::inspect(&program).ok()?;
         let dynamic = "use a dynamically linked build, or link the allocator into the program";
-        let children = "programs that it starts get the allocator";
+        let children = "programs that it starts use the allocator";
         let (remedy, reaches_children) = match obstacle(&binary) {
             None => {
                 let own = own_malloc(&binary.path).ok()??;
                 let cause = format!(
-                    "{} brings a malloc of its own (it defines {own}), which a preloaded one \
-                     does not replace",
+                    "{} has its own malloc (it defines {own}), which a preloaded one does not \
+                     replace",
                     binary.path.display()
                 );
                 return Some((cause, "build it without its own allocator", true));
             }
             Some(Obstacle::Static) => (dynamic, true),
-            Some(Obstacle::Go) => {
-                ("Go has a heap of its own; only C parts would use a malloc", true)
-            }
-            Some(Obstacle::Secure) => ("run it as the user it changes to", false),
+            Some(Obstacle::Go) => ("Go has its own heap; only C parts would use a malloc", true),
+            Some(Obstacle::Secure) => ("run it as the user to which it changes", false),
             Some(Obstacle::Foreign) => ("give a library built for it by path", false),
             Some(Obstacle::Loader(_)) => ("use a build for glibc", false),
             Some(_) => (children, true),
@@ -82,7 +80,7 @@ impl Prepared {
         Some((cause, remedy, reaches_children))
     }
 
-    /// Places the threads, or notes what keeps them where they are.
+    /// Places the threads, or notes why they cannot be placed.
     pub(super) fn set_threads(
         &mut self,
         order: Vec<numapilot_topology::CpuId>,
@@ -90,8 +88,7 @@ impl Prepared {
         if order.is_empty() {
             return Ok(());
         }
-        // A program that is not there fails to start and says so then; a dry run shows what
-        // is done to one that is.
+        // A program that does not exist fails when it is started. A dry run assumes that it exists.
         let placement = Placement::new(order, self.program_file().as_deref());
         for (name, value) in placement.variables(|name| self.environment.has(name)) {
             self.environment.set(name, value);
@@ -110,21 +107,21 @@ impl Prepared {
     }
 }
 
-/// The first library of an `LD_PRELOAD` that brings a malloc: the name of its allocator, or else of
-/// its file.
+/// The first library of an `LD_PRELOAD` with a malloc: the name of its allocator, or else of its
+/// file.
 pub(crate) fn malloc_in(preload: &OsStr) -> Option<String> {
     let paths = preload.as_bytes().split(|byte| b": \t\n".contains(byte));
     paths.map(|path| Path::new(OsStr::from_bytes(path))).find_map(|path| {
         let file = path.file_name()?.to_string_lossy();
         match allocators::known_file(&file) {
             Some(known) => Some(known.name.to_owned()),
-            // A name without a path is looked for by the loader alone.
+            // Only the loader can search a name without a path.
             None => exports_malloc(path).is_ok_and(|yes| yes).then(|| file.into_owned()),
         }
     })
 }
 
-/// The file execvp(3) would start for a name and a search path.
+/// The file that execvp(3) would start for a name and a search path.
 #[must_use]
 pub fn find_program(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
     let executable =

@@ -1,27 +1,35 @@
-//! Where a journal's files are: a directory of this user alone, with a lock.
+//! The directory of a journal: only this user can access it, and it has a lock.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use super::SettingsJournalError;
 use super::entry::{COMPLETE, UNFINISHED, boot};
 
-/// A directory for what has to be put back.
+/// Time limit for the lock, which other processes hold for milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A directory for journal entries.
 #[derive(Clone, Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// Whether the directories above may be missing, and are made.
+    /// Whether missing parent directories are created.
     makes_parents: bool,
 }
 
 impl Directory {
-    /// `/run/NAME` for root. For others below `$XDG_RUNTIME_DIR`, else below `/run/user/UID`, else
-    /// below their home directory, in a directory of this boot. So each is empty after a boot.
+    /// `/run/NAME` for root. For other users it is below `$XDG_RUNTIME_DIR`, else below
+    /// `/run/user/UID`, else in a directory of this boot below their home directory. So it is
+    /// always empty after a boot.
     ///
     /// # Errors
-    /// [`SettingsJournalError::NoDirectory`] when none of them is there.
+    /// [`SettingsJournalError::NoDirectory`] if none of them exists.
     pub fn system(name: &str) -> Result<Self, SettingsJournalError> {
         let uid = rustix::process::geteuid();
         if uid.is_root() {
@@ -39,22 +47,23 @@ impl Directory {
         places.directory(name)
     }
 
-    /// A directory of one's own.
+    /// A directory at this path.
     #[must_use]
     pub fn at(path: PathBuf) -> Self {
         Self { path, makes_parents: false }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes it. It is ours alone: another user's entries would tell root what to write.
+    /// Creates it. No other user may write into it, because entries of another user would make root
+    /// write settings.
     ///
     /// # Errors
-    /// [`SettingsJournalError::NoDirectory`] where it cannot be made or is not ours alone.
+    /// [`SettingsJournalError::NoDirectory`] if it cannot be created or other users can access it.
     pub fn make(&self) -> Result<(), SettingsJournalError> {
         if let (true, Some(parent)) = (self.makes_parents, self.path.parent()) {
             DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|e| {
@@ -82,44 +91,62 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes what processes that were killed while they wrote have left: files that are not
-    /// complete. To be called with the [lock](Directory::lock), and when the entries of the dead
-    /// are gone; an entry that is there may be being written anew by its owner.
+    /// Removes the incomplete files of processes that were killed while they wrote. The caller must
+    /// hold the [lock](Directory::lock) and have settled the entries of dead processes. The owner
+    /// of a remaining entry may be rewriting it.
     pub fn remove_unfinished(&self) {
         for file in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let path = file.path();
             let is_unfinished = path.extension().is_some_and(|suffix| suffix == UNFINISHED);
             if is_unfinished && !path.with_extension(COMPLETE).exists() {
-                // Nothing depends on it: the next time will do.
+                // An error is ignored: the next call tries again.
                 let _ = fs::remove_file(&path);
             }
         }
     }
 
-    /// Waits until nobody else has the lock; it is given back when the file is dropped.
+    /// Waits for the lock. It is released when the file is dropped.
     ///
     /// # Errors
-    /// [`SettingsJournalError::File`].
+    /// [`SettingsJournalError::File`], also if another process holds the lock for a minute.
     pub fn lock(&self) -> Result<File, SettingsJournalError> {
-        let file = File::open(&self.path).map_err(|e| file_error(&self.path, e))?;
-        file.lock().map_err(|e| file_error(&self.path, e))?;
-        Ok(file)
+        self.lock_within(PATIENCE).map_err(|e| file_error(&self.path, e))
+    }
+
+    fn lock_within(&self, limit: Duration) -> io::Result<File> {
+        let file = File::open(&self.path)?;
+        let deadline = Instant::now() + limit;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => {
+                    let text = format!(
+                        "another process has held its lock for {} seconds; find it with lslocks, and \
+                         continue or end it",
+                        limit.as_secs()
+                    );
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
     }
 }
 
-/// Where a user's directories can be.
+/// The places for a user's directories.
 struct Places {
     uid: u32,
     /// `$XDG_RUNTIME_DIR`.
     runtime: Option<PathBuf>,
-    /// What systemd and others make for a session.
+    /// The directory that systemd and others create for a session.
     run_user: PathBuf,
     home: Option<PathBuf>,
     boot: String,
 }
 
 impl Places {
-    /// None of these is where other users could have made the directory.
+    /// Chooses a place in which other users cannot have created the directory.
     fn directory(&self, name: &str) -> Result<Directory, SettingsJournalError> {
         if let Some(runtime) = &self.runtime {
             return Ok(Directory::at(runtime.join(name)));
@@ -129,7 +156,7 @@ impl Places {
         }
         match self.home.as_ref().filter(|home| self.is_own(home)) {
             Some(home) => {
-                // Hosts may share it: each has boots of its own.
+                // Hosts may share a home directory, and each has its own boot id.
                 let path = home.join(".local/state/numapilot/run").join(&self.boot).join(name);
                 Ok(Directory { path, makes_parents: true })
             }
@@ -141,7 +168,7 @@ impl Places {
         }
     }
 
-    /// Whether it is a directory of this user into which no other user writes.
+    /// Whether it is a directory of this user into which no other user can write.
     fn is_own(&self, path: &Path) -> bool {
         fs::metadata(path).is_ok_and(|found| {
             found.is_dir() && found.uid() == self.uid && found.mode() & 0o022 == 0
@@ -179,7 +206,7 @@ mod tests {
         assert_eq!(path(&places).unwrap(), folder.path().join("runtime/x"));
         places.runtime = None;
         assert_eq!(path(&places).unwrap(), folder.path().join("user/x"));
-        // Where everybody may write, somebody may have been there before.
+        // Another user may have created the directory in a place that all users can write.
         make("user", 0o777);
         let home = places.directory("x").unwrap();
         let state = folder.path().join("home/.local/state/numapilot/run/b");
@@ -191,5 +218,17 @@ mod tests {
         make("user", 0o700);
         let error = path(&places).unwrap_err().to_string();
         assert!(error.contains("set XDG_RUNTIME_DIR"), "{error}");
+    }
+
+    #[test]
+    fn a_lock_that_is_held_too_long_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::at(folder.path().to_owned());
+        let held = directory.lock().unwrap();
+        let error = directory.lock_within(Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("end it"), "{error}");
+        drop(held);
+        directory.lock().unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! One run's record of what it changed: a file of its own, complete before the change.
+//! The record of one run's changes: a separate file, which is complete before the change.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,17 +19,17 @@ pub(super) const UNFINISHED: &str = "new";
 /// The first PID namespace of a machine (`PROC_PID_INIT_INO` in include/linux/proc_ns.h).
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// What one run changed.
+/// The changes of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
-    /// Who.
+    /// The process.
     pub owner: Owner,
-    /// What it runs, for people.
+    /// The command, for the user.
     pub command: String,
-    /// What it changed.
+    /// The changed settings.
     pub changes: Vec<Changed>,
-    /// What it changes again and again, so that no other run may.
+    /// The settings that it changes repeatedly, so no other run may change them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved: Vec<Setting>,
 }
@@ -38,39 +38,38 @@ pub(super) struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Changed {
-    /// Which.
+    /// The setting.
     pub setting: Setting,
-    /// Value before the first of the overlapping runs that hold it.
+    /// Value before the first of the overlapping runs that changed it.
     pub original: String,
     /// Value while they run.
     pub held: String,
 }
 
-/// A process, whatever its number is given to later.
+/// A process, which stays identified when its id is reused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
-    /// Its number.
+    /// Its id.
     pub pid: u32,
-    /// Start in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// Which boot: a new one has put back every setting.
+    /// Id of the boot. A reboot restores every setting.
     pub boot: String,
-    /// PID namespace in which the number means something.
+    /// PID namespace of the id.
     pub namespace: String,
 }
 
-/// Whether an owner still runs.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It does.
+    /// It runs.
     Alive,
-    /// It does not.
+    /// It has ended.
     Dead,
-    /// The machine was started again since.
+    /// It belongs to an earlier boot.
     OtherBoot,
-    /// Its PID namespace is not ours: it runs there, where its number means another process than
-    /// here, or that cannot be seen.
+    /// It belongs to another PID namespace, where it runs, or where its state is unknown.
     Unknown,
 }
 
@@ -80,7 +79,7 @@ impl Owner {
     /// # Errors
     /// Those of reading `/proc`.
     pub fn this() -> io::Result<Self> {
-        // Its number may be another process's in a /proc of another namespace.
+        // In a /proc of another namespace its id may belong to another process.
         let own = procfs::process::Process::myself().and_then(|process| process.stat());
         Ok(Self {
             pid: std::process::id(),
@@ -93,7 +92,7 @@ impl Owner {
     /// Another process.
     ///
     /// # Errors
-    /// `NotFound` where there is none with this number.
+    /// `NotFound` if there is no process with this id.
     pub fn of(pid: u32) -> io::Result<Self> {
         Ok(Self {
             pid,
@@ -103,7 +102,7 @@ impl Owner {
         })
     }
 
-    /// Whether it still runs.
+    /// Its state.
     ///
     /// # Errors
     /// Those of reading `/proc`.
@@ -119,7 +118,7 @@ impl Owner {
             Ok(time) if time == self.start_time => Ok(State::Alive),
             Ok(_) => Ok(State::Dead),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(State::Dead),
-            // ESRCH: it ended between the open and the read.
+            // ESRCH: it ended between open and read.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(State::Dead),
             Err(e) => Err(e),
         }
@@ -127,9 +126,9 @@ impl Owner {
 }
 
 impl Owner {
-    /// Whether it still runs, seen from another PID namespace. The first one sees the processes of
-    /// all others: who is not among them has ended, with its container or in it. Elsewhere, and for
-    /// a user from whom processes may be hidden (`hidepid`), it is not known.
+    /// Its state, as seen from another PID namespace. The first namespace shows the processes of
+    /// all others, so a process that is missing there has ended. In other namespaces, and for a
+    /// user from whom processes may be hidden (`hidepid`), the state is unknown.
     fn state_from_outside(&self, own: &str) -> State {
         let Ok(all) = procfs::process::all_processes() else { return State::Unknown };
         if all.flatten().any(|process| self.is(&process)) {
@@ -141,7 +140,7 @@ impl Owner {
         if sees_all { State::Dead } else { State::Unknown }
     }
 
-    /// Whether it is that process of an inner namespace, by its number there and its start.
+    /// Whether `process` of an inner namespace is the owner, by its id there and its start time.
     fn is(&self, process: &procfs::process::Process) -> bool {
         let Ok(status) = process.status() else { return false };
         let number = status.nspid.filter(|all| all.len() > 1).and_then(|all| all.last().copied());
@@ -159,7 +158,7 @@ fn namespace() -> io::Result<String> {
 }
 
 impl Entry {
-    /// A file name no other run has.
+    /// A unique file name.
     pub fn new_path(&self, directory: &Path) -> PathBuf {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -167,10 +166,10 @@ impl Entry {
     }
 }
 
-/// Writes a file so that it is there completely or not at all, for its owner alone.
+/// Writes a file atomically. Only its owner can access it.
 ///
 /// # Errors
-/// Those of the file system; the file is as it was then.
+/// Those of the file system. The file is then unchanged.
 pub fn save(value: &impl Serialize, path: &Path) -> io::Result<()> {
     let temporary = path.with_extension(UNFINISHED);
     let result = (|| {
@@ -187,16 +186,16 @@ pub fn save(value: &impl Serialize, path: &Path) -> io::Result<()> {
         File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
     })();
     if result.is_err() {
-        // A full disk leaves half a file; the error that matters is the first.
+        // A full disk leaves half a file. The first error is the relevant one.
         let _ = fs::remove_file(&temporary);
     }
     result
 }
 
-/// Reads what [`save`] has written.
+/// Reads a file that [`save`] has written.
 ///
 /// # Errors
-/// Those of the file system; `InvalidData` for anything else.
+/// Those of the file system; `InvalidData` for any other content.
 pub fn load<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
@@ -207,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// A container that is killed takes the guard of its runs with it.
+    /// If a container is killed, the guards of its runs are killed too.
     #[test]
     fn a_process_of_another_namespace_is_seen_from_the_first() {
         if namespace().unwrap() != FIRST_NAMESPACE {
@@ -220,11 +219,11 @@ mod tests {
             println!("skipped: no unshare");
             return;
         };
-        // An echo means that it runs; without the privilege there is none.
+        // The echo shows that it runs. Without the privilege there is no echo.
         outer.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         if io::Read::read_exact(outer.stdout.as_mut().unwrap(), &mut [0]).is_err() {
             outer.wait().unwrap();
-            println!("skipped: unshare may not make a PID namespace");
+            println!("skipped: unshare may not create a PID namespace");
             return;
         }
         let children = format!("/proc/{0}/task/{0}/children", outer.id());
@@ -238,7 +237,7 @@ mod tests {
                 .to_string_lossy()
                 .into_owned(),
         };
-        // Not alive: whoever acts on its number would meet another process.
+        // Not `Alive`, because its id belongs to another process here.
         assert_eq!(owner.state().unwrap(), State::Unknown);
         let earlier = Owner { start_time: owner.start_time - 1, ..owner.clone() };
         assert_eq!(earlier.state().unwrap(), State::Dead);
@@ -246,7 +245,10 @@ mod tests {
         outer.wait().unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while owner.state().unwrap() != State::Dead {
-            assert!(std::time::Instant::now() < deadline, "the killed namespace counts as alive");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "a process of the killed namespace counts as alive"
+            );
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }

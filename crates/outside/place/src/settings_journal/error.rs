@@ -1,4 +1,4 @@
-//! Why a setting was not changed.
+//! The errors of changing a setting.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,24 +7,25 @@ use thiserror::Error;
 
 use super::Setting;
 
-/// Why a setting was not changed; nothing is left changed.
+/// Why a setting was not changed. All settings are restored.
 #[derive(Debug, Error)]
 pub enum SettingsJournalError {
-    /// No place for the journal.
+    /// There is no directory for the journal.
     #[error(
-        "no directory for the journal from which numapilot puts back what it changes: {cause}; set \
-         XDG_RUNTIME_DIR to a directory of this user alone (mode 0700), or run as root"
+        "no directory for the journal from which numapilot restores settings: {cause}; set \
+         XDG_RUNTIME_DIR to a directory that only this user can access (mode 0700), or run as \
+         root"
     )]
     NoDirectory {
-        /// What is wrong with it.
+        /// The problem.
         cause: String,
     },
     /// A file of the journal cannot be read or written.
     #[error("journal {}", path.display())]
     File {
-        /// Which.
+        /// The one concerned.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The setting cannot be read or written.
@@ -32,35 +33,35 @@ pub enum SettingsJournalError {
         "{setting} cannot be set to {value}, which needs root and a writable /sys and /proc/sys"
     )]
     Setting {
-        /// Which.
+        /// The one concerned.
         setting: Setting,
-        /// Asked for.
+        /// The requested value.
         value: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Another run holds it at another value.
+    /// Another run holds the setting at another value.
     #[error("{setting} is held at {held} by run {pid} ({command}); wait for it to end")]
     Held {
-        /// Which.
+        /// The one concerned.
         setting: Setting,
         /// Its value.
         held: String,
-        /// By which process.
+        /// The process.
         pid: u32,
-        /// Running what.
+        /// Its command.
         command: String,
     },
-    /// Another process changes it from run to run.
+    /// Another process changes the setting from run to run.
     #[error(
-        "{setting} is changed again and again by process {pid} ({command}); wait for it to end"
+        "{setting} is changed from run to run by process {pid} ({command}); wait for it to end"
     )]
     Reserved {
-        /// Which.
+        /// The one concerned.
         setting: Setting,
-        /// By which process.
+        /// The process.
         pid: u32,
-        /// Running what.
+        /// Its command.
         command: String,
     },
 }

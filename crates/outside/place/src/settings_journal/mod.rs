@@ -1,15 +1,15 @@
-//! Machine-wide settings changed for the time of a run, and put back whatever happens.
+//! Machine-wide settings that are changed during a run and always restored.
 //!
 //! ```text
-//!  acquire: settle the dead -> write entry {owner, original, held} -> write the setting
-//!  release: last holder out -> write original, unless somebody else changed it -> remove entry
-//!  reserve: write entry {owner, reserved}, so that no other process changes the setting
-//!  restore: the same for the entries of owners that died
+//!  acquire: settle dead runs -> write entry {owner, original, held} -> write the setting
+//!  release: last holder -> write original, unless another program changed it -> remove entry
+//!  reserve: write entry {owner, reserved}, which keeps other processes from changing the setting
+//!  restore: as release, for the entries of dead owners
 //! ```
 //!
-//! Every run that holds a setting has an entry with the value from before the first of
-//! them. The entry is on disk before the change, so that `kill -9` at any point leaves
-//! enough to put it back. All of it happens under a lock on the journal's directory.
+//! Every run that holds a setting has an entry with the value from before the first of them. The
+//! entry is on disk before the change, so the setting can be restored after `kill -9` at any point.
+//! All operations hold a lock on the journal's directory.
 
 mod directory;
 mod entry;
@@ -42,16 +42,16 @@ pub struct SettingsJournal {
     root: PathBuf,
 }
 
-/// A process that keeps a setting from having its own value.
+/// A process that holds a setting at another value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Holder {
-    /// Which setting.
+    /// The setting.
     pub setting: Setting,
-    /// Its value meanwhile; `None` when that changes from run to run.
+    /// Its value meanwhile, or `None` if it changes from run to run.
     pub value: Option<String>,
     /// The process.
     pub pid: u32,
-    /// What it runs, for people.
+    /// The command, for the user.
     pub command: String,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Holder {
 /// The readable entries with their files, and an outcome for each that cannot be read.
 type Contents = (Vec<(PathBuf, Entry)>, Vec<Outcome>);
 
-/// Settings held until this is released. Dropped without, they are put back silently.
+/// Settings that are held until this is released. If it is dropped, they are restored silently.
 #[derive(Debug)]
 pub struct Held {
     journal: SettingsJournal,
@@ -79,22 +79,22 @@ impl SettingsJournal {
     /// The journal of this machine: in [`Directory::system`].
     ///
     /// # Errors
-    /// [`SettingsJournalError::NoDirectory`] when there is no place for it.
+    /// [`SettingsJournalError::NoDirectory`] if there is no directory for it.
     pub fn system() -> Result<Self, SettingsJournalError> {
         Ok(Self { directory: Directory::system("numapilot")?, root: PathBuf::from("/") })
     }
 
-    /// A journal in `directory` about the settings below `root`.
+    /// A journal in `directory` for the settings below `root`.
     #[must_use]
     pub fn at(directory: PathBuf, root: PathBuf) -> Self {
         Self { directory: Directory::at(directory), root }
     }
 
-    /// Makes the changes and holds them; `None` when every setting has its value already
-    /// and no other run will take it away. `command` tells people whose run it is.
+    /// Makes the changes and holds them. Returns `None` if every setting already has its value and
+    /// no other run will change it back. `command` describes the run for the user.
     ///
     /// # Errors
-    /// [`SettingsJournalError`]; nothing is left changed.
+    /// [`SettingsJournalError`]. All settings are then restored.
     pub fn acquire(
         &self,
         changes: &[Change],
@@ -121,7 +121,7 @@ impl SettingsJournal {
                 e.changes.iter().find(|c| c.setting == *setting).map(|c| (e, c))
             });
             let original = match holder {
-                // Somebody else's value since then is what this run will put back.
+                // Another program has changed the value since. This run will restore that value.
                 Some((_, c)) if c.held == *value && current != *value => current,
                 Some((_, c)) if c.held == *value => c.original.clone(),
                 Some((e, c)) => {
@@ -140,7 +140,7 @@ impl SettingsJournal {
         if changed.is_empty() {
             return Ok(None);
         }
-        // Without a guard the next start of numapilot puts back.
+        // Without a guard the next start of numapilot restores the settings.
         let _ = guard::start();
         let entry =
             Entry { owner, command: command.to_owned(), changes: changed, reserved: Vec::new() };
@@ -159,12 +159,12 @@ impl SettingsJournal {
         Ok(Some(Held { journal: self.clone(), path: Some(path) }))
     }
 
-    /// Has these settings for this process alone until the end of what is returned: it changes them
-    /// from run to run with [`SettingsJournal::acquire`], and every other process that wants to
-    /// change one is refused. `command` tells people what it is for.
+    /// Reserves these settings for this process until the result is dropped. The process changes
+    /// them from run to run with [`SettingsJournal::acquire`], and no other process can change
+    /// them. `command` describes the purpose for the user.
     ///
     /// # Errors
-    /// [`SettingsJournalError`]: another process holds or has reserved one.
+    /// [`SettingsJournalError`] if another process holds or has reserved one of them.
     pub fn reserve(
         &self,
         settings: &[Setting],
@@ -188,7 +188,7 @@ impl SettingsJournal {
                 });
             }
         }
-        // Without a guard the next start of numapilot settles.
+        // Without a guard the next start of numapilot settles the entry.
         let _ = guard::start();
         let reserved = settings.to_vec();
         let entry = Entry { owner, command: command.to_owned(), changes: Vec::new(), reserved };
@@ -197,10 +197,10 @@ impl SettingsJournal {
         Ok(Held { journal: self.clone(), path: Some(path) })
     }
 
-    /// What processes other than this one hold or have reserved.
+    /// The settings that other processes hold or have reserved.
     ///
     /// # Errors
-    /// [`SettingsJournalError`] when the journal cannot be read.
+    /// [`SettingsJournalError`] if the journal cannot be read.
     pub fn holders(&self) -> Result<Vec<Holder>, SettingsJournalError> {
         if !self.directory.path().try_exists().map_err(|e| file_error(self.directory.path(), e))? {
             return Ok(Vec::new());
@@ -220,11 +220,11 @@ impl SettingsJournal {
         Owner::this().map_err(|e| file_error(self.directory.path(), e))
     }
 
-    /// Puts back what runs that died have left, and with `force` also what live ones hold.
+    /// Restores the settings of dead runs, and with `force` also those of live runs.
     ///
     /// # Errors
-    /// [`SettingsJournalError`] when the journal cannot be read; an entry that cannot be settled
-    /// is an [`Outcome`].
+    /// [`SettingsJournalError`] if the journal cannot be read. An entry that cannot be settled is
+    /// an [`Outcome`].
     pub fn restore(&self, force: bool) -> Result<Vec<Outcome>, SettingsJournalError> {
         if !self.directory.path().try_exists().map_err(|e| file_error(self.directory.path(), e))? {
             return Ok(Vec::new());
@@ -234,7 +234,7 @@ impl SettingsJournal {
         self.settle_all(force)
     }
 
-    /// Whether no run holds anything, alive or dead.
+    /// Whether no run, alive or dead, holds a setting.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.directory.path().exists()
@@ -262,8 +262,8 @@ impl SettingsJournal {
         Ok(outcomes)
     }
 
-    /// Ends one entry: puts back what nobody else holds, then removes it. An entry whose
-    /// setting could not be written stays, so that it can be tried again.
+    /// Settles one entry: restores the settings that no other run holds, then removes the entry. An
+    /// entry whose setting could not be written stays for another try.
     fn settle(&self, path: &Path, entry: &Entry) -> Vec<Outcome> {
         let run = describe(entry);
         let others = self.entries().map(|(e, _)| e).unwrap_or_default();
@@ -312,7 +312,7 @@ impl SettingsJournal {
 }
 
 impl Held {
-    /// Puts back what no other run holds.
+    /// Restores the settings that no other run holds.
     #[must_use]
     pub fn release(mut self) -> Vec<Outcome> {
         self.settle()
@@ -333,7 +333,7 @@ impl Held {
         };
         match load::<Entry>(&path) {
             Ok(entry) => self.journal.settle(&path, &entry),
-            // `restore --force` was here before us.
+            // `restore --force` has already removed it.
             Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => failed(&error),
         }
@@ -353,7 +353,7 @@ fn remove(path: &Path, run: &str, outcomes: &mut Vec<Outcome>) {
     }
 }
 
-/// Fails when another process has reserved a setting.
+/// Fails if another process has reserved a setting.
 fn refuse_reserved(
     entries: &[(PathBuf, Entry)],
     owner: &Owner,

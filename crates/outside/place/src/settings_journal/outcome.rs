@@ -1,4 +1,4 @@
-//! What becomes of a setting when the run that changed it is over.
+//! The outcome for a setting after the run that changed it.
 
 use std::fmt;
 use std::path::Path;
@@ -8,31 +8,32 @@ use serde::Serialize;
 use super::Setting;
 use super::entry::Changed;
 
-/// What became of one setting of a run that is over.
+/// The outcome for one setting of a finished run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// Which setting; `None` for an entry that cannot be read.
+    /// The setting, or `None` for an entry that cannot be read.
     pub setting: Option<Setting>,
     /// The run that changed it.
     pub run: String,
-    /// What was done.
+    /// The action.
     pub done: Done,
 }
 
-/// What was done about a setting.
+/// The action for a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Done {
-    /// Written back.
+    /// The original value was written.
     Restored {
-        /// From.
+        /// The value before.
         from: String,
-        /// To.
+        /// The original value.
         to: String,
     },
-    /// It had its original value already.
+    /// It already had its original value.
     Already(String),
-    /// Neither the run's value nor the original: somebody else's, and left alone.
+    /// It had neither the run's value nor the original one, so another program has changed it. It
+    /// was left unchanged.
     ChangedByOthers {
         /// Value of the run.
         held: String,
@@ -45,11 +46,11 @@ pub enum Done {
     InUse,
     /// Another run still holds it and will put it back.
     HeldByOthers,
-    /// It could not be put back.
+    /// It could not be restored.
     Failed(String),
 }
 
-/// Puts a setting back that no other run holds.
+/// Restores a setting that no other run holds.
 pub(super) fn put_back(change: &Changed, root: &Path) -> Done {
     let now = match change.setting.read(root) {
         Ok(now) => now,
@@ -72,7 +73,7 @@ pub(super) fn put_back(change: &Changed, root: &Path) -> Done {
 }
 
 impl Outcome {
-    /// Whether the user should be told at the end of a run: everything but success.
+    /// Whether the user should be informed at the end of a run: everything but success.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
         matches!(self.done, Done::ChangedByOthers { .. } | Done::Failed(_))
@@ -89,8 +90,8 @@ impl fmt::Display for Outcome {
             Done::Already(value) => write!(f, "is {value} again already")?,
             Done::ChangedByOthers { held, now, original } => write!(
                 f,
-                "left at {now}: it was {original} before, {held} during the run, \
-                 and somebody else has changed it since"
+                "left at {now}: it was {original} before and {held} during the run, and another \
+                 program has changed it since"
             )?,
             Done::InUse => write!(f, "in use; --force puts it back nevertheless")?,
             Done::HeldByOthers => write!(f, "still held by another run, which will put it back")?,

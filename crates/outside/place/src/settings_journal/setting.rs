@@ -1,4 +1,4 @@
-//! The machine-wide settings a run may change, and how each is read and written.
+//! The machine-wide settings that a run may change: how to read and write them.
 //!
 //! Sources: Documentation/admin-guide/sysctl/kernel.rst (numa_balancing),
 //! Documentation/admin-guide/mm/transhuge.rst.
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// A machine-wide setting. A closed list: a journal never leads to another file.
+/// A machine-wide setting. The list is closed, so a journal cannot lead to another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Setting {
@@ -20,12 +20,12 @@ pub enum Setting {
     Thp,
 }
 
-/// A setting and the value it is to have.
+/// A setting and its new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which.
+    /// The setting.
     pub setting: Setting,
-    /// As it is written to the kernel.
+    /// The value, as it is written to the kernel.
     pub value: String,
 }
 
@@ -63,7 +63,7 @@ impl Setting {
     /// # Errors
     /// `PermissionDenied` without root, `InvalidInput` for a value the kernel refuses.
     pub fn write(self, root: &Path, value: &str) -> io::Result<()> {
-        // Opened without O_CREAT: a kernel without the setting must not get a plain file.
+        // Opened without O_CREAT, to create no plain file on a kernel without the setting.
         OpenOptions::new()
             .write(true)
             .truncate(true)
@@ -87,8 +87,8 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What a file says that lists its choices with the chosen one in brackets (transhuge.rst):
-/// `madvise` of `always [madvise] never`. All of a text without brackets.
+/// The chosen value in a file that lists its choices and puts the chosen one in brackets
+/// (transhuge.rst): `madvise` in `always [madvise] never`. Without brackets, the whole text.
 pub(crate) fn chosen(text: &str) -> &str {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text.trim(), |(value, _)| value)

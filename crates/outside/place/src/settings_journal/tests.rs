@@ -1,4 +1,4 @@
-//! The journal on a made-up machine.
+//! The journal on a simulated machine.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -30,7 +30,7 @@ impl Lab {
         Setting::NumaBalancing.read(self.root.path()).unwrap()
     }
 
-    /// The run that holds this dies without a word.
+    /// Simulates the death of the run that holds this.
     fn kill(&self, held: Held) {
         let path = held.path.clone().unwrap();
         std::mem::forget(held);
@@ -60,7 +60,7 @@ fn a_run_changes_and_puts_back() {
     assert_eq!(held.release()[0].done, restored("0", "1"));
     assert_eq!(lab.value(), "1");
     assert_eq!(lab.entries(), 0);
-    // Nothing to change, nothing to record.
+    // Without a change there is no entry.
     assert!(lab.acquire("1").unwrap().is_none());
 }
 
@@ -188,7 +188,7 @@ fn a_setting_the_kernel_lacks_leaves_no_entry() {
     assert_eq!(lab.entries(), 0);
 }
 
-/// Another process than this one has the entry of this.
+/// Gives the entry to another process.
 fn of_another(held: &Held) {
     let path = held.path.clone().unwrap();
     let mut entry = load::<Entry>(&path).unwrap();
@@ -207,7 +207,7 @@ fn a_reserved_setting_is_changed_by_its_owner_alone() {
         assert_eq!(held.release()[0].done, restored(value, "1"));
     }
     of_another(&reserved);
-    // Whatever value is wanted, also the present one: it will not stay.
+    // Any value is refused, even the present one, because it will not stay.
     for value in ["0", "1"] {
         let error = lab.acquire(value).unwrap_err();
         assert!(matches!(error, SettingsJournalError::Reserved { .. }), "{error}");
@@ -251,7 +251,7 @@ fn files_that_were_being_written_at_a_death_are_removed() {
     let held = lab.acquire("0").unwrap().unwrap();
     let path = |name: &str| lab.journal.directory.path().join(name);
     fs::write(path("1-1-1.new"), "{").unwrap();
-    // Its owner may be writing it anew.
+    // Its owner may be rewriting it.
     let live = held.path.clone().unwrap().with_extension("new");
     fs::write(&live, "{").unwrap();
     lab.journal.restore(false).unwrap();

@@ -5,20 +5,20 @@
 //!                                           |
 //!  Placement::new(order, program) ----------+--> variables(), library(), note()
 //!        |                                          (environment, LD_PRELOAD)
-//!        '--start()--> Session: the occupancy table file; dropped when the program has ended
-//!                         |-- variable()   one more, for this run
-//!                         |-- watch(pid)   places what the library cannot reach
+//!        '--start()--> Session: the occupancy table file; dropped after the program has ended
+//!                         |-- variable()   a further variable, for this run
+//!                         |-- watch(pid)   places threads that the library cannot reach
 //!                         '-- finish()     Outcome: placed, pins itself, refused
 //! ```
 //!
-//! A program in which the library places the threads is watched as well, because it may
-//! start others in which the library cannot; what carries the library is left to it.
+//! A program in which the library places the threads is watched too, because it may start programs
+//! in which the library cannot. Processes with the library are left to the library.
 
 mod obstacle;
 mod order;
 mod outcome;
+mod outside;
 mod pinner;
-mod process_tree;
 mod session;
 mod watch;
 
@@ -32,14 +32,13 @@ pub use obstacle::{LIBRARY, Obstacle, obstacle};
 pub(crate) use obstacle::{library, obstacle_of};
 pub use order::order;
 pub use outcome::Outcome;
-pub(crate) use process_tree::ProcessTree;
 pub use session::Session;
 pub use watch::Watcher;
 
 use crate::Note;
 
-/// Variables by which a user places the threads of an OpenMP program: one of them set
-/// means that we keep out of it.
+/// Variables with which a user places the threads of an OpenMP program. If one of them is set,
+/// numapilot does not set any.
 const OPENMP: [&str; 4] = ["OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"];
 
 /// How the threads of one program are placed.
@@ -51,8 +50,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Decides how the threads of `program` (the path of its file) get onto the CPUs of
-    /// `order`, which must not be empty. Without a file it is taken for one that can load
+    /// Decides how the threads of `program` (the path of its file) are placed on the CPUs of
+    /// `order`, which must not be empty. Without a file, the program is assumed to be able to load
     /// the library.
     #[must_use]
     pub fn new(order: Vec<CpuId>, program: Option<&Path>) -> Self {
@@ -75,17 +74,17 @@ impl Placement {
         &self.order
     }
 
-    /// The library for `LD_PRELOAD`, when the program can load it, or those that it starts.
+    /// The library for `LD_PRELOAD`, if the program or the programs that it starts can load it.
     #[must_use]
     pub fn library(&self) -> Option<&Path> {
         self.library.as_deref()
     }
 
-    /// The environment of the program; `inherited` tells what it has already.
+    /// The variables for the program. `inherited` tells which variables it already has.
     ///
-    /// OpenMP runtimes place their own threads in the same order (places are CPUs, `close`
-    /// walks them in order). Go reads its number of CPUs from its affinity, from 1.25 on
-    /// again and again, and would take the CPU of one placed thread for all there is.
+    /// OpenMP runtimes place their own threads in the same order (places are CPUs, and `close`
+    /// takes them in order). Go reads its number of CPUs from its affinity, since 1.25 repeatedly,
+    /// and would take the CPU of one placed thread for all CPUs.
     #[must_use]
     pub fn variables(&self, inherited: impl Fn(&OsStr) -> bool) -> Vec<(&'static str, String)> {
         let has = |name: &&str| inherited(OsStr::new(name));
@@ -101,7 +100,7 @@ impl Placement {
         variables
     }
 
-    /// What is not as good as it could be.
+    /// A note about the limits of this placement.
     #[must_use]
     pub fn note(&self) -> Option<Note> {
         let obstacle = self.obstacle.as_ref()?;
@@ -110,16 +109,16 @@ impl Placement {
                 "install it next to numapilot, in ../lib/numapilot, \
                                     or name its directory in $NUMAPILOT_LIB_DIR"
             }
-            _ => "threads that live longer than that are not affected",
+            _ => "threads that live longer are not affected",
         };
         Some(Note::new(
             "threads",
-            format!("{obstacle}, so they are placed from outside, some ms after they start"),
+            format!("{obstacle}, so they are placed from outside, a few ms after they start"),
             remedy,
         ))
     }
 
-    /// Makes what one run needs; see [`Session`].
+    /// Creates the session of one run: see [`Session`].
     #[must_use]
     pub fn start(&self) -> Session {
         Session::new(self.order.clone())

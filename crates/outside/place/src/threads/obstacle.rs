@@ -1,8 +1,8 @@
-//! From inside or from outside: which way reaches the threads of a program.
+//! Whether the threads of a program can be placed from inside, or only from outside.
 //!
-//! From inside is better: a thread is on its CPU before its first instruction. It needs
-//! the dynamic loader of glibc in the same word size, and a thread library that creates
-//! threads through `pthread_create`. Everything else is watched from outside.
+//! Placing from inside is better, because a thread is on its CPU before its first instruction. It
+//! requires the dynamic loader of glibc with the same word size, and a program that creates threads
+//! with `pthread_create`. All other programs are watched from outside.
 
 use std::fmt;
 use std::io;
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 use crate::allocators::own_directories;
 use crate::elf::{self, Binary, Kind};
 
-/// File name of the library that rides inside.
+/// File name of the library that places threads from inside.
 pub const LIBRARY: &str = "libnumapilot_bind.so";
 
 /// Why a library cannot place the threads of a program from inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// No dynamic loader.
+    /// It has no dynamic loader.
     Static,
-    /// Runs with rights the caller lacks.
+    /// It runs with rights that the caller lacks.
     Secure,
-    /// Loaded by something else than glibc's loader.
+    /// It has another loader than glibc's.
     Loader(PathBuf),
-    /// Another word size or processor.
+    /// It has another word size or processor.
     Foreign,
-    /// A Go program without C parts: creates threads by raw `clone` calls.
+    /// It is a Go program without C parts, which creates threads with raw `clone` calls.
     Go,
-    /// Not a file the kernel loads by itself.
+    /// It is not a file that the kernel can load directly.
     Unknown,
     /// `libnumapilot_bind.so` is not installed.
     NoLibrary,
@@ -50,13 +50,13 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// Where the library is installed, if it is.
+/// The path of the library, if it is installed.
 #[must_use]
 pub fn library() -> Option<PathBuf> {
     own_directories().into_iter().map(|d| d.join(LIBRARY)).find(|p| p.is_file())
 }
 
-/// What keeps a library out of this program file (a path, already looked up), if anything.
+/// The obstacle to loading a library into this program file (a resolved path), if any.
 #[must_use]
 pub fn obstacle_of(program: &Path) -> Option<Obstacle> {
     match elf::inspect(program) {
@@ -66,16 +66,15 @@ pub fn obstacle_of(program: &Path) -> Option<Obstacle> {
 }
 
 impl Obstacle {
-    /// Whether the variable that names a library can be set all the same, for the sake of
-    /// the programs that this one starts: a loader that cannot use the library would
-    /// complain, or end the program.
+    /// Whether the variable that names a library can be set nevertheless, for the programs that
+    /// this one starts. A loader that cannot use the library would complain or end the program.
     #[must_use]
     pub fn spares_children(&self) -> bool {
         matches!(self, Self::Static | Self::Go)
     }
 }
 
-/// What keeps a library out of this program, if anything.
+/// The obstacle to loading a library into this program, if any.
 #[must_use]
 pub fn obstacle(binary: &Binary) -> Option<Obstacle> {
     let loader = match &binary.kind {

@@ -1,11 +1,10 @@
-//! In which order threads take the CPUs.
+//! The order in which threads take the CPUs.
 //!
-//! Source: systematic-numa-study section 3.2 (sparse, dense), prt-pro (core(i, j) = d*i + j:
-//! sparse {0, 4, 8, 12}, dense {0, 1, 2, 3}), numalloc section 3.2 (node-interleaved,
-//! node-saturate). The papers' machines have no SMT and consecutive numbers; here the CPU
-//! lists of the nodes are taken, and the second thread of a core comes after the first of
-//! every core: two threads of one core share its execution units and L1, so a whole core
-//! is worth more.
+//! Source: systematic-numa-study section 3.2 (sparse, dense), prt-pro (core(i, j) = d*i + j: sparse
+//! {0, 4, 8, 12}, dense {0, 1, 2, 3}), numalloc section 3.2 (node-interleaved, node-saturate). The
+//! papers' machines have no SMT and consecutive numbers. This module uses the CPU lists of the
+//! nodes, and the second thread of a core comes after the first of every core: two threads of one
+//! core share its execution units and L1, so a whole core is better.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +12,12 @@ use numapilot_topology::{CpuId, CpuSet, Machine, NodeId};
 
 use crate::ThreadPlacement;
 
-/// The online CPUs of `allowed` in the order in which threads take them; empty when the
-/// scheduler decides.
+/// The online CPUs of `allowed` in the order in which threads take them. Empty if the scheduler
+/// decides.
 ///
-/// Sparse takes one CPU of each node in turn, first over whole cores, then over their
-/// SMT siblings. Dense fills a node, siblings included, before it goes to the node nearest
-/// to those already filled. Both start at the node with the lowest id; CPUs of which the
-/// kernel does not say the node come last.
+/// Sparse takes one CPU of each node in turn, first over whole cores, then over their SMT siblings.
+/// Dense fills a node, including siblings, before it goes to the node nearest to those already
+/// filled. Both start at the node with the lowest id. CPUs whose node is unknown come last.
 #[must_use]
 pub fn order(machine: &Machine, allowed: &CpuSet, placement: ThreadPlacement) -> Vec<CpuId> {
     let nodes = cpus_by_node(machine, allowed);
@@ -36,12 +34,12 @@ pub fn order(machine: &Machine, allowed: &CpuSet, placement: ThreadPlacement) ->
 /// CPUs of a node by sibling rank: `[0]` the first thread of each core, `[1]` the second.
 type ByRank = Vec<Vec<CpuId>>;
 
-/// `None` gathers CPUs of which the kernel does not say the node.
+/// The key `None` has the CPUs whose node is unknown.
 fn cpus_by_node(machine: &Machine, allowed: &CpuSet) -> BTreeMap<Option<NodeId>, ByRank> {
     let mut nodes: BTreeMap<Option<NodeId>, ByRank> = BTreeMap::new();
     for cpu in machine.cpus.iter().filter(|cpu| cpu.online && allowed.contains(cpu.id)) {
-        // Only siblings that may be used count: a core whose first thread is outside the
-        // cpuset is whole for us through its second.
+        // Only usable siblings count: if the first thread of a core is outside the cpuset, its
+        // second one counts as the first.
         let usable = cpu.siblings.intersection(allowed);
         let rank = usable.iter().filter(|id| id < &cpu.id && is_online(machine, *id)).count();
         let ranks = nodes.entry(cpu.node).or_default();
@@ -74,7 +72,7 @@ fn sparse(nodes: &BTreeMap<Option<NodeId>, ByRank>) -> Vec<CpuId> {
     cpus
 }
 
-/// The nodes, each next one nearest (by SLIT distance) to those before it.
+/// The nodes. Each one is the nearest (by SLIT distance) to those before it.
 fn nearest_first(
     machine: &Machine,
     nodes: &BTreeMap<Option<NodeId>, ByRank>,
@@ -190,7 +188,7 @@ mod tests {
     }
 
     prop_compose! {
-        /// Any shape: unequal nodes, any SMT width, holes, any numbering.
+        /// Machines of any shape: unequal nodes, any SMT width, holes, any numbering.
         fn any_machine()(cpus in proptest::collection::vec((0u32..4, 0u32..6, prop::bool::weighted(0.9)), 1..48))
             -> Machine
         {
@@ -210,8 +208,8 @@ mod tests {
             }
         }
 
-        /// At any number of threads two nodes differ by at most one, unless the smaller
-        /// one has no more CPUs of the rank in use.
+        /// For any number of threads two nodes differ by at most one, unless the smaller one has no
+        /// more CPUs of the rank in use.
         #[test]
         fn sparse_keeps_nodes_level(nodes in 1u32..9, cpus in 1u32..9, threads in 0usize..64) {
             let machine = Machine::uniform(nodes, cpus);
@@ -256,8 +254,7 @@ mod tests {
             prop_assert_eq!(distinct.len(), visited.len());
         }
 
-        /// Only the structure counts: CPUs renumbered within a core's place in the list give
-        /// the same sequence of nodes.
+        /// Only the structure counts: other CPU numbers give the same sequence of nodes.
         #[test]
         fn numbering_does_not_change_the_nodes(machine in any_machine()) {
             let mut renumbered = machine.clone();

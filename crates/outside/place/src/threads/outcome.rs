@@ -1,31 +1,31 @@
-//! What became of the threads of a run.
+//! The result of thread placement in a run.
 
 use crate::Note;
 
-/// What became of the threads of a run.
+/// The result of thread placement in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Threads and processes that were put on a CPU.
+    /// Number of threads and processes that were pinned to a CPU.
     pub placed: u32,
-    /// Those left alone, because the program (or its OpenMP runtime) set their affinity.
+    /// Number of those left alone because the program (or its OpenMP runtime) set their affinity.
     pub pins_itself: u32,
-    /// Those the kernel refused to place: their process has other rights, or a CPU went
-    /// offline or left the cpuset.
+    /// Number of those that the kernel refused to place: their process has other rights, or a CPU
+    /// went offline or left the cpuset.
     pub refused: u32,
-    /// There was no room for what processes tell each other of the CPUs that they use.
+    /// Whether there was no room for the CPU-occupancy table.
     pub has_no_occupancy_table: bool,
 }
 
 impl Outcome {
-    /// What the user should know.
+    /// The notes for the user.
     #[must_use]
     pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         if self.has_no_occupancy_table {
             notes.push(Note::new(
                 "threads",
-                "there was no room in /dev/shm, nor among the temporary files, for what processes \
-                 tell each other of the CPUs that they use, so that each placed its threads for \
+                "there was no room in /dev/shm or in the directory for temporary files for the \
+                 CPU-occupancy table, which the processes share, so each placed its threads for \
                  itself",
                 "make room in /dev/shm",
             ));
@@ -35,10 +35,10 @@ impl Outcome {
                 "threads",
                 format!(
                     "the program (or its OpenMP runtime) set the affinity of {} of its threads \
-                     itself; these were left alone",
+                     itself; numapilot left these alone",
                     self.pins_itself
                 ),
-                "use the program's own setting for them, or --threads none",
+                "use the program's own setting for threads, or --threads none",
             ));
         }
         if self.refused > 0 {
@@ -50,7 +50,7 @@ impl Outcome {
                      sched_setaffinity, or a CPU went offline or left the cpuset)",
                     self.refused
                 ),
-                "allow it, or run again with the CPUs that are left",
+                "allow it, or run again with the remaining CPUs",
             ));
         }
         notes

@@ -1,13 +1,13 @@
-//! Which threads go where, decided from outside: `decide(evidence) -> orders`.
+//! Decides from outside on which CPU each thread runs: `decide(evidence) -> orders`.
 //!
-//! A thread inherits the affinity of the one that created it, so a new thread on one CPU of
-//! ours was created by a thread we placed. Any other restriction is the program's own.
+//! A thread inherits the affinity of its creator, so a new thread on a single CPU of the order was
+//! created by a placed thread. Any other restriction is the program's own.
 
 use std::collections::{BTreeMap, HashMap};
 
 use numapilot_topology::{CpuId, CpuSet};
 
-/// A thread as the kernel shows it.
+/// A thread and its affinity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Its id.
@@ -16,16 +16,16 @@ pub struct Seen {
     pub affinity: CpuSet,
 }
 
-/// What is to be done to a thread.
+/// An action for a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Put it on this CPU.
+    /// Pin it to this CPU.
     Pin(i32, CpuId),
-    /// Give it all CPUs back.
+    /// Allow it all CPUs again.
     Free(i32),
 }
 
-/// Where a known thread is.
+/// The place of a known thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     On(CpuId),
@@ -39,11 +39,11 @@ pub struct Pinner {
     all: CpuSet,
     occupancy: HashMap<CpuId, u32>,
     processes: HashMap<i32, BTreeMap<i32, Place>>,
-    /// Threads put on a CPU so far.
+    /// Number of threads pinned so far.
     pub placed: u32,
-    /// Threads left alone because the program set their affinity.
+    /// Number of threads left alone because the program set their affinity.
     pub pins_itself: u32,
-    /// Threads the kernel refused to move.
+    /// Number of threads that the kernel refused to pin.
     pub refused: u32,
 }
 
@@ -60,11 +60,11 @@ impl Pinner {
         }
     }
 
-    /// Orders for the threads of one process, all of which are in `threads`.
+    /// The orders for the threads of one process. `threads` must have all of them.
     ///
-    /// The only thread of a process is not placed: programs count their CPUs by its
-    /// affinity before they start threads. When it has inherited the CPU of a placed
-    /// thread, that is undone for the same reason.
+    /// The only thread of a process is not placed, because programs count their CPUs by its
+    /// affinity before they start threads. If it has inherited the CPU of a placed thread, that is
+    /// undone for the same reason.
     pub fn decide(&mut self, process: i32, threads: &[Seen]) -> Vec<Order> {
         let mut known = self.processes.remove(&process).unwrap_or_default();
         known.retain(|tid, place| {
@@ -106,14 +106,14 @@ impl Pinner {
         orders
     }
 
-    /// The kernel refused to pin: the thread is left alone.
+    /// Notes that the kernel refused to pin the thread, which is then left alone.
     pub fn refuse(&mut self, process: i32, tid: i32) {
         self.lose(process, tid);
         self.processes.entry(process).or_default().insert(tid, Place::ItsOwn);
         self.refused += 1;
     }
 
-    /// The thread had ended before it could be pinned.
+    /// Notes that the thread had ended before it could be pinned.
     pub fn lose(&mut self, process: i32, tid: i32) {
         let known = self.processes.get_mut(&process).and_then(|known| known.remove(&tid));
         if let Some(Place::On(cpu)) = known {
@@ -122,7 +122,7 @@ impl Pinner {
         }
     }
 
-    /// The process has ended.
+    /// Notes that the process has ended.
     pub fn end(&mut self, process: i32) {
         for place in self.processes.remove(&process).unwrap_or_default().into_values() {
             if let Place::On(cpu) = place {
@@ -131,7 +131,7 @@ impl Pinner {
         }
     }
 
-    /// Everything, or one CPU inherited from a placed thread.
+    /// Whether the affinity is all CPUs, or one CPU that was inherited from a placed thread.
     fn is_ours(&self, affinity: &CpuSet) -> bool {
         self.all.is_subset(affinity) || only(affinity).is_some_and(|cpu| self.all.contains(cpu))
     }
@@ -183,7 +183,7 @@ mod tests {
         pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-7")]);
         let orders = pinner.decide(1, &[seen(1, "0"), seen(2, "4"), seen(3, "4")]);
         assert_eq!(orders, [Order::Pin(3, CpuId(1))]);
-        // A child process of a placed thread counts its CPUs first.
+        // A child process of a placed thread first counts its CPUs.
         assert_eq!(pinner.decide(9, &[seen(9, "4")]), [Order::Free(9)]);
     }
 
@@ -193,7 +193,7 @@ mod tests {
         let orders = pinner.decide(1, &[seen(1, "0-7"), seen(2, "0-1"), seen(3, "7")]);
         assert_eq!(orders, [Order::Pin(1, CpuId(0))]);
         assert_eq!(pinner.pins_itself, 2);
-        // And a later one, which gives the CPU back.
+        // A later choice of the program gives the CPU back.
         assert_eq!(pinner.decide(1, &[seen(1, "6"), seen(2, "0-1"), seen(3, "7")]), []);
         assert_eq!(pinner.pins_itself, 3);
         let orders = pinner.decide(2, &[seen(20, "0-7"), seen(21, "0-7")]);
@@ -210,8 +210,8 @@ mod tests {
     }
 
     proptest! {
-        /// Threads come and go; the living ones are spread evenly as far as the gone ones allow,
-        /// and what is counted is what lives.
+        /// Threads start and end. The living ones are spread as evenly as the ended ones allow, and
+        /// only living threads are counted.
         #[test]
         fn occupancy_is_the_number_of_living_threads(steps in proptest::collection::vec(2usize..20, 1..30)) {
             let mut pinner = pinner();

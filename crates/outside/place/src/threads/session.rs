@@ -1,4 +1,4 @@
-//! One run: the occupancy table file that its processes share, and what became of its threads.
+//! One run: the occupancy table file that its processes share, and the result of placement.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +13,8 @@ use tempfile::NamedTempFile;
 use super::outcome::Outcome;
 use super::watch::Watcher;
 
-/// What one run of a placed program needs. The occupancy table file is private to the user (0600)
-/// and removed when this is dropped; processes that still run have it mapped.
+/// The state of one run of a placed program. The occupancy table file is private to the user (0600)
+/// and removed when this is dropped. Processes that still run have it mapped.
 #[derive(Debug)]
 pub struct Session {
     order: Vec<CpuId>,
@@ -27,8 +27,8 @@ impl Session {
         Self { order, occupancy: occupancy_file(), watcher: None }
     }
 
-    /// The variable that names the occupancy table. Without it (no directory can be written)
-    /// every process counts for itself.
+    /// The variable that names the occupancy table. Without a table (if no directory can be
+    /// written) every process counts its own threads.
     #[must_use]
     pub fn variable(&self) -> Option<(&'static str, &Path)> {
         Some((BIND_OCCUPANCY, self.occupancy.as_ref().ok()?.path()))
@@ -40,18 +40,18 @@ impl Session {
         &self.order
     }
 
-    /// Call when the program has been started: what it and its descendants have of threads
-    /// that the library cannot place is placed from outside from now on.
+    /// Call it after the program has been started. From then on, the threads of the program and its
+    /// descendants that the library cannot place are placed from outside.
     ///
     /// # Errors
-    /// When this process may not create another thread.
+    /// If this process may not create another thread.
     pub fn watch(&mut self, program: i32) -> io::Result<()> {
         let occupancy = self.variable().map(|(_, path)| path.to_owned());
         self.watcher = Some(Watcher::start(program, self.order.clone(), occupancy)?);
         Ok(())
     }
 
-    /// Call when the program has ended: what became of its threads.
+    /// Call it after the program has ended. Returns the result of placement.
     #[must_use]
     pub fn finish(self) -> Outcome {
         let has_no_occupancy_table = self.occupancy.is_err();
@@ -66,7 +66,7 @@ impl Session {
     }
 }
 
-/// The totals, which are at the beginning of the file.
+/// Reads the totals at the beginning of the file.
 fn tally(occupancy: &File) -> Option<Tally> {
     let mut bytes = [0; size_of::<Tally>()];
     occupancy.read_exact_at(&mut bytes, 0).ok()?;

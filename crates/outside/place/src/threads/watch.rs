@@ -1,10 +1,9 @@
-//! Placing threads from outside: for programs in which no library can.
+//! Places threads from outside, in programs in which the library cannot.
 //!
-//! A thread of the launcher looks for new threads of the program and its descendants and
-//! puts them on their CPUs, some milliseconds after they have started. It looks every
-//! millisecond while there is something new in a process that needs it, and ever more
-//! rarely when there is not; it never uses more than two per cent of one CPU, and it ends
-//! with the program.
+//! A thread of the launcher looks for new threads of the program and its descendants and pins them
+//! to their CPUs, a few milliseconds after they have started. It looks every millisecond while a
+//! process that needs it has new threads, and at growing intervals otherwise. It never uses more
+//! than two per cent of one CPU, and it ends with the program.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,23 +15,24 @@ use numapilot_sys::affinity;
 use numapilot_topology::{CpuId, CpuSet};
 
 use super::outcome::Outcome;
+use super::outside::OutsideProcesses;
 use super::pinner::{Order, Pinner};
-use super::process_tree::ProcessTree;
 use crate::check_proc;
 
-/// Before the first look. A program takes that long to be loaded; one that has ended by
-/// then had nothing to place, and should not have waited for the look.
+/// Time before the first look. Loading a program takes about that long. A program that ends earlier
+/// has nothing to place and must not be delayed by the look.
 const FIRST: Duration = Duration::from_millis(5);
-/// Between two looks, after something new.
+/// Pause between two looks if there were new threads.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// Between two looks, when nothing is new, or when all processes carry the library.
+/// Longest pause between two looks, if there are no new threads or all processes have the library.
 const LONGEST: Duration = Duration::from_millis(50);
-/// A pause is at least so many times as long as the look before it.
+/// A pause is at least this many times as long as the look before it.
 const REST: u32 = 50;
-/// So often threads are looked at although none is new: they may have pinned themselves.
+/// Interval for looking at all threads although none is new, because they may have pinned
+/// themselves.
 const FULL: Duration = Duration::from_secs(1);
 
-/// The watching thread; dropping it ends it.
+/// The watching thread. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     stop: Option<Sender<()>>,
@@ -40,23 +40,23 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches a program that was started and not waited for yet; `occupancy` is the file that
-    /// its processes share, if it has one.
+    /// Watches a program that was started and not waited for yet. `occupancy` is the file that its
+    /// processes share, if there is one.
     ///
     /// # Errors
-    /// When no thread can be created, or `/proc` shows another PID namespace.
+    /// If no thread can be created, or `/proc` shows another PID namespace.
     pub fn start(program: i32, order: Vec<CpuId>, occupancy: Option<PathBuf>) -> io::Result<Self> {
-        // The numbers would be strangers'.
+        // The ids would belong to other processes there.
         check_proc().map_err(io::Error::other)?;
         let (stop, stopped) = channel();
-        let tree = ProcessTree::new(program, occupancy);
+        let processes = OutsideProcesses::new(program, occupancy);
         let thread = thread::Builder::new()
             .name("watch-threads".to_owned())
-            .spawn(move || watch(tree, order, &stopped))?;
+            .spawn(move || watch(processes, order, &stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Ends the watching; what it did.
+    /// Ends the watching. Returns its result.
     #[must_use]
     pub fn finish(mut self) -> Outcome {
         self.stop.take();
@@ -68,24 +68,24 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and there is nothing left to do if it did.
+            // The thread does not panic, and nothing could be done if it did.
             let _ = thread.join();
         }
     }
 }
 
-fn watch(mut tree: ProcessTree, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outcome {
+fn watch(mut processes: OutsideProcesses, order: Vec<CpuId>, stopped: &Receiver<()>) -> Outcome {
     let all: CpuSet = order.iter().copied().collect();
     let mut pinner = Pinner::new(order);
-    let (mut pause, mut last_full, mut needed) = (SHORTEST, Instant::now(), true);
+    let (mut pause, mut last_full, mut needed) = (SHORTEST, None::<Instant>, true);
     let mut rest = FIRST;
-    while !tree.is_empty() && stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+    while processes.runs() && stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
         let start = Instant::now();
-        let news = tree.has_news();
-        let full = last_full.elapsed() >= FULL;
+        let news = processes.has_new_tasks();
+        let full = last_full.is_none_or(|last| last.elapsed() >= FULL);
         if news || full {
-            last_full = start;
-            needed = place_new_threads(&mut tree, &mut pinner, &all);
+            last_full = Some(start);
+            needed = place_new_threads(&mut processes, &mut pinner, &all);
         }
         pause = match (needed, news) {
             (false, _) => LONGEST,
@@ -98,13 +98,13 @@ fn watch(mut tree: ProcessTree, order: Vec<CpuId>, stopped: &Receiver<()>) -> Ou
     Outcome { placed, pins_itself, refused, ..Outcome::default() }
 }
 
-/// Places what is new; whether any process needs it.
-fn place_new_threads(tree: &mut ProcessTree, pinner: &mut Pinner, all: &CpuSet) -> bool {
-    for process in tree.update() {
+/// Places new threads. Returns whether any process needs placing from outside.
+fn place_new_threads(processes: &mut OutsideProcesses, pinner: &mut Pinner, all: &CpuSet) -> bool {
+    for process in processes.refresh() {
         pinner.end(process);
     }
-    let in_need = tree.in_need();
-    for &(process, ref threads) in &in_need {
+    let to_place = processes.threads_to_place();
+    for &(process, ref threads) in &to_place {
         for order in pinner.decide(process, threads) {
             match order {
                 Order::Pin(tid, cpu) => {
@@ -118,11 +118,11 @@ fn place_new_threads(tree: &mut ProcessTree, pinner: &mut Pinner, all: &CpuSet) 
                     }
                 }
                 Order::Free(tid) => {
-                    // It keeps its CPU when that is refused, and is asked again.
+                    // If that is refused, the thread keeps its CPU, and the next look tries again.
                     let _ = affinity::set(tid, all.as_words());
                 }
             }
         }
     }
-    !in_need.is_empty()
+    !to_place.is_empty()
 }
