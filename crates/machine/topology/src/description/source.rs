@@ -5,8 +5,8 @@
 //! source = { ghz = "Table 3", other = "assumed" }        # key by key, and the rest
 //! ```
 //!
-//! The rule is checked on the written form, table by table, so that a key added to the
-//! format later falls under it by itself.
+//! The check reads the written form, table by table, so it also covers keys that are added to the
+//! format later.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use super::{Description, DescriptionError};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Source {
-    /// All from one place.
+    /// One source for all keys.
     All(String),
     /// Key by key; `other` stands for the keys not named.
     Each(BTreeMap<String, String>),
 }
 
 impl Default for Source {
-    /// No source at all, which no check lets pass.
+    /// No source at all, which no check accepts.
     fn default() -> Self {
         Self::Each(BTreeMap::new())
     }
@@ -39,9 +39,9 @@ impl From<&str> for Source {
 
 /// Stands for the keys that a table's `source` does not name.
 const OTHER: &str = "other";
-/// Keys that say which entry this is; they state nothing that could be wrong.
+/// Keys that only identify an entry; they need no source.
 const NAMES: [&str; 4] = ["ids", "kind", "level", "node"];
-/// Tables of settings: chosen, not found out.
+/// Tables of settings, which are chosen rather than measured.
 const SETTINGS: [&str; 1] = ["lab"];
 
 impl Source {
