@@ -1,12 +1,12 @@
-//! The system calls used. Placement is a wish: where the kernel or a filter refuses, memory
-//! lies where it is touched first, and `Copies::homes` says so.
+//! The system calls. Placement is a preference: where the kernel or a filter refuses, memory lies
+//! where it is touched first, and `Copies::homes` reports that.
 
 use core::ffi::{CStr, c_int, c_long, c_void};
 use core::ptr::{NonNull, null_mut};
 
-/// Node numbers below 1024, one bit each: as many as Linux can have.
+/// Node numbers below 1024, one bit each: the most that Linux supports.
 pub type NodeMask = [u64; 16];
-/// Bits of a [`NodeMask`]: as the kernel counts them in a mask it reads, one more.
+/// Bits of a [`NodeMask`], plus one, as the kernel counts the bits of a mask that it reads.
 const NODE_BITS: usize = 1024 + 1;
 
 /// The error number of the last call.
@@ -25,7 +25,7 @@ pub fn page_bytes() -> usize {
     unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }
 
-/// New zeroed memory, untouched, charged to the process's limits.
+/// Maps zeroed memory, untouched and charged to the process's limits.
 pub fn map(bytes: usize) -> Result<NonNull<u8>, c_int> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -37,17 +37,17 @@ pub fn map(bytes: usize) -> Result<NonNull<u8>, c_int> {
     NonNull::new(start.cast()).ok_or(libc::ENOMEM)
 }
 
-/// Gives a mapping back.
+/// Unmaps a mapping.
 ///
 /// # Safety
-/// The range is a mapping of ours that nobody uses any more.
+/// The range is a mapping of this crate that nothing uses any more.
 pub unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     // SAFETY: by contract.
     unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
 }
 
-/// Whether pages are taken from a node as long as it has any (MPOL_PREFERRED), those that are
-/// there already being moved if `moved`.
+/// Prefers a node for the pages of a range (MPOL_PREFERRED). If `moved`, pages that are already in
+/// memory move there.
 pub fn prefer_node(start: *const u8, bytes: usize, node: u32, moved: bool) -> Result<(), c_int> {
     const PREFERRED: c_int = 1;
     const MOVE: c_int = 2;
@@ -68,8 +68,7 @@ fn mask_of(node: u32) -> NodeMask {
     mask
 }
 
-/// Nodes that this process may use (MPOL_F_MEMS_ALLOWED): those with memory, within its
-/// cpuset.
+/// Nodes that this process may use (MPOL_F_MEMS_ALLOWED): those with memory in its cpuset.
 pub fn allowed_nodes() -> Result<NodeMask, c_int> {
     const MEMS_ALLOWED: c_int = 4;
     let mut mask = NodeMask::default();
@@ -88,7 +87,7 @@ pub struct ThreadPolicy {
 }
 
 impl ThreadPolicy {
-    /// Prefers a node until what is returned is dropped; `None` where the kernel refuses.
+    /// Prefers a node until the returned value is dropped; `None` where the kernel refuses.
     pub fn prefer(node: u32) -> Option<Self> {
         const PREFERRED: c_int = 1;
         let mut before = Self { mode: 0, mask: NodeMask::default() };
@@ -103,13 +102,13 @@ impl ThreadPolicy {
 
 impl Drop for ThreadPolicy {
     fn drop(&mut self) {
-        // What was allowed before is allowed again.
+        // The kernel allowed this policy before, so it allows it again.
         let _ = set_policy(self.mode, &self.mask);
     }
 }
 
 fn set_policy(mode: c_int, mask: &NodeMask) -> Result<(), c_int> {
-    // The kernel wants no mask where it is empty.
+    // An empty mask must be passed as no mask.
     let (mask, bits) = match mask.iter().all(|word| *word == 0) {
         true => (core::ptr::null(), 0),
         false => (mask.as_ptr(), NODE_BITS),
@@ -118,24 +117,24 @@ fn set_policy(mode: c_int, mask: &NodeMask) -> Result<(), c_int> {
     check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask, bits) }).map(drop)
 }
 
-/// The nodes of pages, or a negative error number for each: `-ENOENT` where none is.
+/// The node of each page, or a negative error number: `-ENOENT` where there is no page.
 ///
-/// Both slices are of one length.
+/// Both slices have the same length.
 pub fn nodes_of(pages: &[usize], nodes: &mut [c_int]) -> Result<(), c_int> {
     let count = pages.len().min(nodes.len());
     let (pages, nodes) = (pages.as_ptr(), nodes.as_mut_ptr());
     let nowhere = null_mut::<c_void>();
-    // SAFETY: both lists have `count` entries; the kernel looks addresses up, no more.
+    // SAFETY: both lists have `count` entries; the kernel only looks addresses up.
     check(unsafe { libc::syscall(libc::SYS_move_pages, 0, count, pages, nowhere, nodes, 0) })
         .map(drop)
 }
 
-/// Gives every page of a range a frame of its own, as if something were written to it and
-/// nothing changed (MADV_POPULATE_WRITE, Linux 5.14).
+/// Gives every page of a range its own frame, as a write that changes nothing would
+/// (MADV_POPULATE_WRITE, Linux 5.14).
 pub fn populate(start: usize, bytes: usize) -> Result<(), c_int> {
     const POPULATE_WRITE: c_int = 23;
     loop {
-        // SAFETY: changes no contents; what is not mapped or not writable is refused.
+        // SAFETY: changes no contents; the kernel refuses what is not mapped or not writable.
         match check(c_long::from(unsafe {
             libc::madvise(start as *mut c_void, bytes, POPULATE_WRITE)
         })) {
@@ -145,14 +144,14 @@ pub fn populate(start: usize, bytes: usize) -> Result<(), c_int> {
     }
 }
 
-/// In the child of a fork a range of ours is zeroes (MADV_WIPEONFORK, Linux 4.14).
+/// Makes a range read as zeroes in the child of a fork (MADV_WIPEONFORK, Linux 4.14).
 pub fn wipe_on_fork(start: *mut u8, bytes: usize) {
     const WIPE_ON_FORK: c_int = 18;
     // SAFETY: it changes nothing in this process; before 4.14 it is refused.
     unsafe { libc::madvise(start.cast(), bytes, WIPE_ON_FORK) };
 }
 
-/// Node on which the caller runs; a system call on some machines.
+/// The node on which the caller runs; a system call on some machines.
 pub fn current_node() -> Result<u32, c_int> {
     let mut node = 0u32;
     let nothing = null_mut::<c_void>();
@@ -165,7 +164,7 @@ pub fn current_node() -> Result<u32, c_int> {
 pub struct File(c_int);
 
 impl File {
-    /// Opens for reading. What would make the caller wait is refused instead.
+    /// Opens for reading. An open that would have to wait fails instead.
     pub fn open(path: &CStr) -> Result<Self, c_int> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
         // SAFETY: the path is a C string.
@@ -178,7 +177,7 @@ impl File {
         self.0
     }
 
-    /// Fills as much of `buffer` as there is from an offset on; how much that was.
+    /// Reads from an offset until `buffer` is full or the file ends; returns the number of bytes.
     pub fn read(&self, offset: usize, buffer: &mut [u8]) -> Result<usize, c_int> {
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -190,7 +189,7 @@ impl File {
         Ok(filled)
     }
 
-    /// Fills some of `buffer` from an offset on; 0 at the end.
+    /// Reads from an offset at most once; returns 0 at the end of the file.
     pub fn read_some(&self, offset: usize, buffer: &mut [u8]) -> Result<usize, c_int> {
         loop {
             // SAFETY: pointer and length are those of the slice.
@@ -208,12 +207,12 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: ours, and not used again.
+        // SAFETY: this crate opened it, and does not use it again.
         unsafe { libc::close(self.0) };
     }
 }
 
-/// The beginning of a file, as much of it as fits; nothing when it cannot be read.
+/// The beginning of a file, as much of it as fits; empty when the file cannot be read.
 pub fn first_bytes<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     let read = File::open(path).and_then(|file| file.read(0, buffer)).unwrap_or(0);
     &buffer[..read]
