@@ -131,7 +131,7 @@ fn a_kernel_has_two_names_and_a_period() {
     let answer = |name: &str| json(&[name, "--size", "1M", "-t", "2"])["checksum"].clone();
     assert_eq!(answer("k8"), answer("k8-good-local"));
     let rotated = json(&["k6", "--size", "1M", "-t", "2", "--period", "1h"]);
-    assert_eq!(rotated["notes"][0], "threads went on 0 times, pages followed 0 times");
+    assert_eq!(rotated["notes"][0], "threads moved 0 times, pages followed 0 times");
     assert_eq!(rotated["checksum"], answer("k6-rotate"));
 }
 
