@@ -90,7 +90,7 @@ pub struct Options {
     pub bytes: u64,
     /// Seed of the data.
     pub seed: u64,
-    /// k6: how long the threads stay on a node; by default, as long as two passes take.
+    /// k6: how long the threads stay on a node; by default, as long as four passes take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period: Option<Duration>,
     /// How long the work is repeated; by default, it runs once.
