@@ -127,19 +127,19 @@ def command_of(options, workload, source):
 
 def measure(options, turns, what):
     """Runs the candidates in turn; returns their median wall and CPU seconds."""
-    seconds, cpu = {who: [] for who in turns}, {who: [] for who in turns}
+    seconds, cpu = {name: [] for name in turns}, {name: [] for name in turns}
     for turn in range(options.rounds):
         answers = set()
-        for who in list(turns)[::1 if turn % 2 == 0 else -1]:
-            run, *arguments = turns[who]
+        for name in list(turns)[::1 if turn % 2 == 0 else -1]:
+            run, *arguments = turns[name]
             wall, processor, answer = run(*arguments)
-            seconds[who].append(wall)
-            cpu[who].append(processor)
+            seconds[name].append(wall)
+            cpu[name].append(processor)
             answers |= {answer} - {None}
         if len(answers) != 1:
             sys.exit(f"{what}: different results: {answers}")
-    return ({who: statistics.median(times) for who, times in seconds.items()},
-            {who: statistics.median(times) for who, times in cpu.items()})
+    return ({name: statistics.median(times) for name, times in seconds.items()},
+            {name: statistics.median(times) for name, times in cpu.items()})
 
 
 def heading(first, second):

@@ -27,8 +27,8 @@ const F_OWNER_TID: c_int = 0;
 pub struct Lease {
     file: File,
     ends: fn(NonNull<c_void>),
-    /// The argument of `ends`.
-    whose: NonNull<c_void>,
+    /// Passed to `ends`.
+    argument: NonNull<c_void>,
     thread: UnsafeCell<MaybeUninit<libc::pthread_t>>,
     /// Posted when the thread knows whether it has a lease, and when it may continue.
     taken: UnsafeCell<MaybeUninit<libc::sem_t>>,
@@ -58,12 +58,12 @@ fn create() -> Create {
 }
 
 impl Lease {
-    /// A value without a lease. `ends` is called with `whose` on its own thread.
-    pub fn new(file: File, whose: NonNull<c_void>, ends: fn(NonNull<c_void>)) -> Self {
+    /// A value without a lease. `ends` is called with `argument` on its own thread.
+    pub fn new(file: File, argument: NonNull<c_void>, ends: fn(NonNull<c_void>)) -> Self {
         Self {
             file,
             ends,
-            whose,
+            argument,
             thread: UnsafeCell::new(MaybeUninit::uninit()),
             taken: UnsafeCell::new(MaybeUninit::uninit()),
             ready: UnsafeCell::new(MaybeUninit::uninit()),
@@ -165,7 +165,7 @@ impl Lease {
         // Check before the first wait, too: the lease may already have ended.
         while !self.stop.load(SeqCst) {
             if self.fcntl(F_GETLEASE, 0) != Ok(libc::F_RDLCK) {
-                (self.ends)(self.whose);
+                (self.ends)(self.argument);
                 let _ = self.fcntl(F_SETLEASE, libc::F_UNLCK as usize);
                 return;
             }

@@ -1,4 +1,4 @@
-//! The pins of all readers of a value, as many as ever read at the same time.
+//! The pins of all readers of a value. There are as many as the most readers at any one time.
 
 use core::ptr::null_mut;
 

@@ -8,7 +8,7 @@
 //!  imm32:  'N' 'P' | kind | slot        0x4e50_kkss
 //!           1 begin, 2 end -+      +- 0 the whole program, 1 named by the PMU's mailbox,
 //!                                     2-254 regions of a program's own,
-//!                                     255 what a built-in workload is timed by
+//!                                     255 the timed part of a built-in workload
 //! ```
 
 /// Bytes of a region's name.

@@ -24,7 +24,7 @@ pub struct Phase {
     /// Wall time.
     pub duration: Duration,
     /// CPU time of the whole process. The difference to `duration` times the number of threads was
-    /// spent waiting for a lock or a CPU.
+    /// spent waiting for a lock, for memory or for a CPU.
     pub cpu: Duration,
 }
 

@@ -43,7 +43,7 @@ const LONGEST: u64 = 1 << 20;
 pub struct Description {
     /// A one-line description of the machine.
     pub title: String,
-    /// Where the machine is described: paper and table, or who measured it when.
+    /// Where the machine is described: the paper and table, or who measured it and when.
     pub source: String,
     /// The processors, which are all alike.
     pub processor: Processor,

@@ -82,7 +82,7 @@ impl Description {
             if seen.len() > MAX_NODES {
                 return invalid(
                     format!("{at}.ids"),
-                    format!("more than {MAX_NODES} nodes, which is all that Linux supports"),
+                    format!("more than {MAX_NODES} nodes, the most that Linux supports"),
                 );
             }
             if group.threads_per_core.is_some_and(|t| !(1..=16).contains(&t)) {
@@ -93,7 +93,7 @@ impl Description {
             if cpus > MAX_CPUS {
                 return invalid(
                     format!("{at}.cores"),
-                    format!("more than {MAX_CPUS} CPUs in all, which is all that Linux supports"),
+                    format!("more than {MAX_CPUS} CPUs in all, the most that Linux supports"),
                 );
             }
             match group.memory {

@@ -135,7 +135,7 @@ impl FromStr for Kernel {
             name == text || name.split('-').next() == Some(text)
         };
         let found = Self::ALL.into_iter().find(is);
-        found.ok_or_else(|| format!("'{text}' is no kernel; there are k1 to k12"))
+        found.ok_or_else(|| format!("'{text}' is not a kernel; choose one of k1 to k12"))
     }
 }
 

@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Checks of who has arrived before a thread gives up its CPU.
+/// Checks for missing threads before a thread gives up its CPU.
 const LOOKS: u32 = 1 << 10;
 
 /// One thread's view of the run. All threads call the same methods in the same order.
