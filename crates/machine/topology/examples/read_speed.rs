@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for threads_per_core in [2, 1] {
         let machine = machine(threads_per_core);
         let directory = tempfile::tempdir_in(&parent)?;
-        Recording::of(&machine).unpack(directory.path())?;
+        Recording::synthesize(&machine).unpack(directory.path())?;
         if read(directory.path())? != machine {
             return Err("the machine that was read differs from the one that was written".into());
         }

@@ -30,7 +30,7 @@ fn a_machine_survives_being_written_and_read() {
     for (name, recording) in common::corpus() {
         let mut machine = machine(&recording);
         machine.figures = Default::default();
-        let again = self::machine(&Recording::of(&machine));
+        let again = self::machine(&Recording::synthesize(&machine));
         // Arm cores are identified by numbers, which synthesis cannot derive from a name.
         assert_eq!(Machine { processor: machine.processor.clone(), ..again }, machine, "{name}");
     }
@@ -41,7 +41,7 @@ fn a_machine_survives_being_written_and_read() {
 fn a_recording_of_a_recording_is_the_same() {
     for (name, recording) in common::corpus() {
         let directory = common::unpacked(&recording);
-        let again = Recording::take(directory.path()).unwrap();
+        let again = Recording::record(directory.path()).unwrap();
         let (again, before) = (again.to_string(), recording.with_comment("").to_string());
         let changed = again.lines().zip(before.lines()).find(|(a, b)| a != b);
         assert_eq!(changed, None, "{name}");
@@ -51,7 +51,7 @@ fn a_recording_of_a_recording_is_the_same() {
 
 #[test]
 fn this_machine_survives_being_recorded() {
-    let recording = Recording::take("/".as_ref()).unwrap();
+    let recording = Recording::record("/".as_ref()).unwrap();
     let mut here = read("/".as_ref()).unwrap();
     let mut there = machine(&recording.to_string().parse().unwrap());
     // Free memory changes all the time.

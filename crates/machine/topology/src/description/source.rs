@@ -47,7 +47,7 @@ const SETTINGS: [&str; 1] = ["lab"];
 impl Source {
     /// Source of one key of the table.
     #[must_use]
-    pub fn of(&self, key: &str) -> Option<&str> {
+    pub fn of_key(&self, key: &str) -> Option<&str> {
         match self {
             Self::All(text) => Some(text.as_str()),
             Self::Each(map) => map.get(key).or_else(|| map.get(OTHER)).map(String::as_str),
@@ -58,12 +58,12 @@ impl Source {
     /// Whether a key of the table is assumed rather than known.
     #[must_use]
     pub fn is_assumed(&self, key: &str) -> bool {
-        self.of(key).is_none_or(|text| text.starts_with("assumed"))
+        self.of_key(key).is_none_or(|text| text.starts_with("assumed"))
     }
 
     fn check(&self, table: &str, keys: &[&str]) -> Result<(), DescriptionError> {
         for key in keys {
-            if self.of(key).is_none() {
+            if self.of_key(key).is_none() {
                 return Err(DescriptionError::Unsourced {
                     table: table.to_owned(),
                     key: (*key).to_owned(),
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn one_text_is_the_source_of_every_key() {
         let source = Source::from("Table 3");
-        assert_eq!(source.of("ghz"), Some("Table 3"));
+        assert_eq!(source.of_key("ghz"), Some("Table 3"));
         assert!(source.check("processor", &["ghz", "model"]).is_ok());
     }
 
@@ -140,7 +140,7 @@ mod tests {
         );
         assert!(!source.is_assumed("ghz"));
         assert!(source.is_assumed("base_cpi"));
-        assert_eq!(Source::from("  ").of("ghz"), None);
+        assert_eq!(Source::from("  ").of_key("ghz"), None);
     }
 
     #[test]

@@ -211,7 +211,7 @@ mod tests {
 
     fn read_back(machine: &Machine) -> Vec<Cache> {
         let directory = tempfile::tempdir().unwrap();
-        Recording::of(machine).unpack(directory.path()).unwrap();
+        Recording::synthesize(machine).unpack(directory.path()).unwrap();
         crate::read(directory.path()).unwrap().caches
     }
 

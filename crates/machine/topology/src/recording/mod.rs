@@ -14,8 +14,8 @@
 //! machine from memory; [`Recording::unpack`] writes the files as the kernel shows them.
 
 mod notation;
+mod record;
 mod synthesis;
-mod take;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

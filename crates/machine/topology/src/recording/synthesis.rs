@@ -11,7 +11,7 @@ impl Recording {
     /// The files from which [`crate::read`] makes this machine again, with three exceptions: links
     /// and figures are left out, and unknown free memory becomes 0.
     #[must_use]
-    pub fn of(machine: &Machine) -> Self {
+    pub fn synthesize(machine: &Machine) -> Self {
         let mut files = Files::default();
         files.add("proc/sys/kernel/hostname", &machine.name);
         if let Some(processor) = &machine.processor {

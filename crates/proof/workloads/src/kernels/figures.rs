@@ -19,8 +19,8 @@ pub type Known = Result<Model, String>;
 ///
 /// # Errors
 /// When the named description cannot be read.
-pub fn known(machine: &Machine, named_so: Option<&str>, time: Time) -> Result<Known, KernelError> {
-    let name = match (named_so, time) {
+pub fn known(machine: &Machine, name: Option<&str>, time: Time) -> Result<Known, KernelError> {
+    let name = match (name, time) {
         (Some(name), _) => name,
         (None, Time::Simulated) if SHIPPED.iter().any(|(name, _)| *name == machine.name) => {
             machine.name.as_str()

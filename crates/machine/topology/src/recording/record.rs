@@ -51,7 +51,7 @@ impl Recording {
     ///
     /// # Errors
     /// When an existing file or directory cannot be read.
-    pub fn take(root: &Path) -> io::Result<Self> {
+    pub fn record(root: &Path) -> io::Result<Self> {
         let mut entries = BTreeMap::new();
         for path in PATHS {
             collect(root, "", path, &mut entries)?;
