@@ -4,11 +4,11 @@
 //! (`cpuN/cache/indexN/{level,type,size,shared_cpu_list,...}`). A thousand CPUs with four caches
 //! and six files for each have too many files to read at every start. Therefore:
 //! - A cache that several cores share is read through its first CPU only. If a cache with the same
-//! index and size is already known, only the size and the sharing CPUs are read.
+//!   index and size is already known, only the size and the sharing CPUs are read.
 //! - Private caches are read for the first core of each kind only. Another core is of the same kind
-//! when it has as many threads, its private caches have the same sizes, and it shares the caches
-//! above them. This distinguishes the big and the little cores of a hybrid processor, even where a
-//! cluster of little cores shares a cache as large as the private cache of a big core.
+//!   when it has as many threads, its private caches have the same sizes, and it shares the caches
+//!   above them. This distinguishes the big and the little cores of a hybrid processor, even where
+//!   a cluster of little cores shares a cache as large as the private cache of a big core.
 
 use std::collections::BTreeMap;
 

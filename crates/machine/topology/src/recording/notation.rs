@@ -234,7 +234,7 @@ mod tests {
         assert!(error("| lost").starts_with("line 1"));
         assert_eq!(error("a = 1\na = 2"), "line 2: path 'a' is listed twice");
         assert!(error("cpu[0-3 = x").contains("[ without a ]"));
-        assert!(error("cpu[x] = x").contains("[ ]"));
+        assert!(error("cpu[x] = x").contains("between [ and ]"));
         let flood: String = (0..6).map(|i| format!("f{i}cpu[0-65535] = x\n")).collect();
         assert!(error(&flood).starts_with("more than"));
     }
