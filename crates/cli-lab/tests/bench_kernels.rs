@@ -151,7 +151,7 @@ fn bad_input_is_named() {
         (&["k6", "--period", "soon"], "is not a duration"),
         (&["k11", "--writes-every", "0"], "--writes-every"),
         (&["k13"], "unrecognized"),
-        (&["all", "k13"], "there are k1 to k12"),
+        (&["all", "k13"], "choose one of k1 to k12"),
         (&["all", "--svg", "/no/such/place/x.svg"], "cannot write"),
         (&["all", "--lab", "nothing", "k1"], "nothing"),
     ] {
