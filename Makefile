@@ -15,7 +15,7 @@ bashdir = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 zshdir = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
-# What `cargo` is told to use instead of ./target is honoured here too.
+# Respect the variable that makes cargo use another directory than ./target.
 target = $(or $(CARGO_TARGET_DIR),target)
 dist = $(target)/dist
 numapilot = $(target)/release/numapilot
@@ -31,7 +31,7 @@ export CARGO
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-setup: ## install what the tests use, where permitted; SETUP=minimal: allocators and numactl only
+setup: ## install the programs that the tests use, where permitted; SETUP=minimal: allocators and numactl only
 	@scripts/setup test
 
 setup-demo:
@@ -47,7 +47,7 @@ build: ## optimised programs, preload libraries, manual pages and completions, i
 		$$command completions zsh > $$completions/_$$program && \
 		$$command completions fish > $$completions/$$program.fish || exit; done
 
-test: setup ## set up, then run every test; lists what was skipped and why
+test: setup ## set up, then run every test; lists skipped tests with reasons
 	@scripts/test
 
 demo: setup-demo build ## tune the built-in workload w1 on this machine and print the best plan
@@ -63,14 +63,14 @@ lint: ## formatting, clippy, rustdoc, licences of dependencies
 verify: ## Miri, sanitizers, a minute of each fuzz target, line coverage by crate
 	@scripts/verify
 
-man: build ## say where the manual pages and completions are
+man: build ## list the manual pages and completions
 	@ls $(dist)/man/*.1 $(dist)/completions/*
 
 docs: ## the manual as HTML, in target/book
 	@scripts/docs
 
-# Does not build, so that root needs no Rust.
-install: ## install what was built under PREFIX (/usr/local), staged below DESTDIR when given
+# Does not build anything, so root needs no Rust.
+install: ## install the build under PREFIX (/usr/local), below DESTDIR if it is set
 	@test -d $(dist) || { echo "nothing is built: run make build first" >&2; exit 1; }
 	install -D -m 755 $(numapilot) $(bindir)/numapilot
 	install -m 755 $(numapilot_lab) $(bindir)/numapilot-lab
@@ -91,7 +91,7 @@ install: ## install what was built under PREFIX (/usr/local), staged below DESTD
 	install -d $(docdir)
 	install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(docdir)/
 
-uninstall: ## remove what install put there
+uninstall: ## remove the installed files
 	rm -f $(bindir)/numapilot $(bashdir)/numapilot $(zshdir)/_numapilot $(fishdir)/numapilot.fish
 	rm -f $(bindir)/numapilot-lab $(bashdir)/numapilot-lab $(zshdir)/_numapilot-lab $(fishdir)/numapilot-lab.fish
 	rm -f $(mandir)/numapilot.1 $(mandir)/numapilot-*.1 $(man7dir)/numapilot-environment.7

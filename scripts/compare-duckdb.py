@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""W1, W2 and W3 against DuckDB on the same records with the same number of threads.
+"""Compares W1, W2 and W3 with DuckDB, on the same records and with as many threads.
 
     python3 -m venv venv && venv/bin/pip install duckdb numpy
     venv/bin/python scripts/compare-duckdb.py --numapilot target/release/numapilot
 
-Both programs take turns, and who begins changes from round to round. Times are of the query
-alone, with the records in memory. Each run is the first query of a fresh process: one that has
-run it before has the memory already, which the other would still have to get from the kernel
-(--warm: DuckDB runs it twice and the second time counts). DuckDB runs each query in two forms
-that compute the whole result, an outer sum over all groups and a CREATE TABLE AS; the faster
-form counts. Every result is compared in full, by the checksum that numapilot prints.
+Both programs take turns; the order alternates from round to round. Times are those of the query
+alone, with the records in memory. Each run is the first query of a new process, because a process
+that has already run it has its memory, which the other would still have to get from the kernel
+(--warm: DuckDB runs the query twice, and the second time counts). DuckDB runs each query in two
+forms that compute the whole result: an outer sum over all groups, and a CREATE TABLE AS. The faster
+form counts. All results are compared in full, by the checksum that numapilot prints.
 
-W3 is compared with three queries: the join counted, the sum over it of the product of both
-payloads (which is what W3 computes), and the join written into a table (W3 --materialize).
+W3 is compared with three queries: a count over the join, the sum of the products of both payloads
+(which W3 computes), and the join written to a table (W3 --materialize).
 """
 
 import argparse
@@ -56,10 +56,10 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--estimate", metavar="N",
-                        help="groups for which numapilot makes its table (default: as many as there are)")
+                        help="groups for which numapilot sizes its table (default: the actual number)")
     parser.add_argument("--warm", action="store_true",
-                        help="DuckDB runs each query twice and the second time counts")
-    parser.add_argument("--directory", help="where the records are written (default: the temporary directory)")
+                        help="DuckDB runs each query twice, and the second time counts")
+    parser.add_argument("--directory", help="directory for the records (default: the temporary directory)")
     options = parser.parse_args()
 
     workloads = options.workloads.split(",")
@@ -110,7 +110,7 @@ def compare(options, path, workload, data, records, groups, source):
 
 
 def compare_join(options, path, data, small, large, source):
-    """Three lines of the table, of which two have our figures in common."""
+    """Three lines of the table; two of them share our figures."""
     command = command_of(options, "w3", source)
     turns = {"counted": (ours, command), "written": (ours, command + ["--materialize"])}
     turns |= {form: (fresh, their_join, path, form, options) for form in JOINS}
@@ -126,20 +126,20 @@ def command_of(options, workload, source):
 
 
 def measure(options, turns, what):
-    """Takes turns; returns the medians of wall and CPU seconds by who had them."""
-    seconds, cpu = {who: [] for who in turns}, {who: [] for who in turns}
+    """Runs the candidates in turn; returns their median wall and CPU seconds."""
+    seconds, cpu = {name: [] for name in turns}, {name: [] for name in turns}
     for turn in range(options.rounds):
         answers = set()
-        for who in list(turns)[::1 if turn % 2 == 0 else -1]:
-            run, *arguments = turns[who]
+        for name in list(turns)[::1 if turn % 2 == 0 else -1]:
+            run, *arguments = turns[name]
             wall, processor, answer = run(*arguments)
-            seconds[who].append(wall)
-            cpu[who].append(processor)
+            seconds[name].append(wall)
+            cpu[name].append(processor)
             answers |= {answer} - {None}
         if len(answers) != 1:
             sys.exit(f"{what}: different results: {answers}")
-    return ({who: statistics.median(times) for who, times in seconds.items()},
-            {who: statistics.median(times) for who, times in cpu.items()})
+    return ({name: statistics.median(times) for name, times in seconds.items()},
+            {name: statistics.median(times) for name, times in cpu.items()})
 
 
 def heading(first, second):
@@ -161,14 +161,14 @@ def ours(command):
 
 
 def fresh(function, *arguments):
-    """Calls a function in a process of its own."""
+    """Calls a function in a new process."""
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as process:
         return process.submit(function, *arguments).result()
 
 
 def theirs(path, workload, form, options):
-    """Runs one form of the query in DuckDB; the checksum of the table comes after it."""
+    """Runs one form of the query in DuckDB, then computes the checksum of its table."""
     connection = connect(options)
     table(connection, "records", numpy.fromfile(path, dtype="<u8").reshape(-1, 2))
     aggregate = AGGREGATES[workload]
@@ -178,8 +178,8 @@ def theirs(path, workload, form, options):
 
 
 def their_join(path, form, options):
-    """Runs one form of the join in DuckDB. The file begins with the small table, whose keys
-    are as many as it has rows; the row numbers of the large one begin with 1 again."""
+    """Runs one form of the join in DuckDB. The file begins with the small table; the row numbers
+    of the large table begin with 1 again."""
     records = numpy.fromfile(path, dtype="<u8").reshape(-1, 2)
     small = int(numpy.flatnonzero(records[:, 1] == 1)[1])
     connection = connect(options)

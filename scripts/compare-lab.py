@@ -4,10 +4,10 @@
     cargo build --release --workspace && target/release/numapilot lab setup
     python3 scripts/compare-lab.py --numapilot target/release/numapilot
 
-One boot; every program runs under every allocator, each run a region of its own. What a program
-of the same kind costs that does nothing, under the same allocator, is taken off: the start of a
-process is not the allocator's. Counts are of the lab's model, so that a busy host changes little
-about them. `--scale` multiplies what each program does.
+In one boot, every program runs under every allocator, and each run is a separate region. The cost
+of the same program with almost no work, under the same allocator, is subtracted, because the start
+of a process is not the allocator's cost. The lab's model makes the counts, so a busy host hardly
+changes them. `--scale` multiplies the work of each program.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-# Operations of a thread at scale 1: micro-benchmarks of `bench alloc`; w1 has records.
+# Operations per thread at scale 1 for the micro-benchmarks of `bench alloc`; records for w1.
 BENCHES = {
     "threadtest": 30000,
     "larson": 30000,
@@ -30,7 +30,7 @@ COUNTS = ["remote_accesses", "local_accesses", "tlb_misses", "simulated_seconds"
 
 
 def command(bench, threads, amount):
-    """A run of this much work."""
+    """The command for this much work."""
     if bench == "w1":
         return f"numapilot bench w1 -t {threads} --records {amount} --groups {max(amount // 10, 1)}"
     return f"numapilot bench alloc {bench} -t {threads} -n {amount}"
@@ -44,7 +44,7 @@ def main():
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--allocators", default="glibc,mimalloc,numapilot", metavar="LIST")
     parser.add_argument("--placement", default="none", choices=["none", "sparse", "dense"],
-                        help="where threads are bound; none: the scheduler moves them as it likes")
+                        help="thread placement; none: the scheduler moves threads freely")
     parser.add_argument("--benches", default=",".join(BENCHES), metavar="LIST")
     options = parser.parse_args()
     allocators, benches = options.allocators.split(","), options.benches.split(",")
@@ -54,7 +54,7 @@ def main():
         plan = ["numapilot", "run", "--threads", options.placement, "--allocator", allocator]
         dry = subprocess.run([options.numapilot, *plan[1:], "--dry-run", "--", "true"],
                              capture_output=True, text=True, check=True)
-        # The library is not named in the arguments, so that the lab must be told of it.
+        # The arguments do not name the library, so the lab needs it as an option.
         preloads = [word.split("=", 1)[1] for word in dry.stdout.split() if word.startswith("LD_PRELOAD=")]
         libraries += [library for preload in preloads for library in preload.split(":")]
         for bench in benches:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Real programs under glibc's allocator and under numapilot's, in turns.
+"""Compares glibc's allocator and numapilot's under real programs.
 
     cargo build --release --workspace
     python3 scripts/compare-programs.py --numapilot target/release/numapilot
 
-Each round runs each program once under both allocators, one right after the other, and who
-begins changes from round to round. Time and memory are those that `numapilot stat` counts, of
-all processes of the run. A ratio is taken within a round; the table has the median over the
-rounds, below 1 where numapilot's is better. What a program prints must be the same under both.
-Programs that are not installed are named and left out.
+Each round runs each program once under each allocator, one right after the other; the order
+alternates from round to round. `numapilot stat` measures time and memory of all processes of a run.
+Ratios are computed within a round; the table shows their median, below 1 where numapilot's
+allocator is better. A program must print the same under both allocators. Programs that are not
+installed are reported and left out.
 """
 
 import argparse
@@ -124,7 +124,7 @@ FILES = {
 
 
 def programs(numapilot):
-    """Name, what must be installed, command; in the order of the table."""
+    """Name, required program and command, in the order of the table."""
     bench = [numapilot, "bench"]
     return [
         ("python3: json", "python3", [sys.executable, "json_.py"]),
@@ -152,7 +152,7 @@ def prepare(directory):
     for name, text in FILES.items():
         with open(os.path.join(directory, name), "w") as file:
             file.write(text)
-    # What a session reads from its standard input ends at an empty line.
+    # In a session's standard input, each statement ends at an empty line.
     with open(os.path.join(directory, "postgres.sql"), "w") as file:
         file.write(POSTGRES.strip().replace(";\n", ";\n\n") + "\n\n")
     os.chmod(directory, 0o777)
@@ -162,7 +162,7 @@ def prepare(directory):
 
 
 def run(numapilot, allocator, command, directory):
-    """Figures of a run, and what the program printed."""
+    """Figures of a run, and the output of the program."""
     report = os.path.join(directory, "report.json")
     plan = [numapilot, "stat", "--json", "-o", report, "--"]
     plan += [numapilot, "run", "--allocator", allocator, "--"]
@@ -181,7 +181,7 @@ def run(numapilot, allocator, command, directory):
 
 
 def compare(numapilot, command, directory, rounds):
-    """Median ratios, numapilot's allocator to glibc's, and glibc's median CPU time."""
+    """Median ratios of numapilot's allocator to glibc's, and the median CPU time with glibc."""
     ratios, cpu = {"cpu": [], "wall": [], "rss": []}, []
     for number in range(rounds):
         order = ["glibc", "numapilot"][:: 1 if number % 2 else -1]

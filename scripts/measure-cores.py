@@ -1,25 +1,26 @@
 #!/usr/bin/env python3
-"""How well `numapilot cores` follows a real load, and what it costs.
+"""Measures how well `numapilot cores` follows a real load, and its cost.
 
     cargo build --release -p numapilot
     python3 scripts/measure-cores.py follow --numapilot target/release/numapilot --svg cores
     python3 scripts/measure-cores.py cost --numapilot target/release/numapilot
 
-`follow` starts processes that compute or wait, as many computing as the load says: little, a
-step up, back to little, a burst of a second, and little again. A change counts from the moment
-at which the load changed to the first tick from which on the program has the cores: as many as
-compute (step), or, after the burst, no more than `little` keeps busy for 45 %, which is where
-default mode has to arrive and the published rule does not. `constant` is the number of changes
-of cores during the last two thirds of the step. Also for an emulated machine with more CPUs:
+`follow` starts processes that compute or wait. The load determines how many compute: little, a
+step up, back to little, a burst of a second, and little again. The result is the time from a change
+of the load to the first tick at which the program has the right number of cores. In the step that
+is the number of computing processes. After the burst it is the number that `little` keeps busy for
+45 %, which default mode has to reach and the published rule does not. `constant` is the number of
+changes of cores during the last two thirds of the step. It also runs on an emulated machine with
+more CPUs:
 
     numapilot lab run -m opteron-8385 --no-model --include python3 --include /usr/lib/python3.11 \\
         --include $PWD/scripts/measure-cores.py -- python3 $PWD/scripts/measure-cores.py follow
 
-`cost` compares the work that a process on each CPU does with the daemon and without, in short parts of
-one run, two and two, who is first changing from pair to pair, each after a second for settling. It counts
-what happened to it: the CPU time that it got, which other guests of the host change less than its
-work, changes of its cores, its context switches and migrations. It counts the context switches of
-an idle target, and takes the daemon's own CPU time, for an idle target, one of a few threads and one of a thousand.
+`cost` compares the work of one process per CPU with and without the daemon, in pairs of short parts
+of one run. The order alternates from pair to pair, and each part begins after a second for settling.
+It also counts the target's CPU time (which other guests of the host change less than its work),
+changes of cores, context switches and migrations. For an idle target, one with a few threads and one
+with a thousand, it measures the target's context switches and the daemon's own CPU time.
 """
 
 import argparse
@@ -41,7 +42,7 @@ MODES = ["paper", "default"]
 
 
 def compute(active, work, index):
-    """Computes while it is among the first so many, else waits for a signal."""
+    """Computes while its index is below the active number; otherwise waits for a signal."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     while True:
         if struct.unpack_from("i", active)[0] > index:
@@ -54,7 +55,7 @@ def compute(active, work, index):
 
 
 class Load:
-    """Processes of which so many compute."""
+    """Processes, some of which compute."""
 
     def __init__(self, most):
         self.active, self.work = mmap.mmap(-1, 4096), mmap.mmap(-1, 8 * max(most, 512))
@@ -81,7 +82,7 @@ class Load:
 
 
 def play(arguments):
-    """The load: says when it changes, by the clock that all processes share."""
+    """Plays the load, and logs its changes by the clock that all processes share."""
     little, much, most = arguments.little, arguments.much, arguments.most
     load = Load(most)
     phases = [("begin", little, 3), ("step", much, 4), ("down", little, 3), ("burst", most, 1),
@@ -95,7 +96,7 @@ def play(arguments):
 
 
 def work(_):
-    """A process on each CPU that computes; says how much was done when it is asked."""
+    """Computes in one process per CPU; prints the work done for each line of input."""
     load = Load(len(os.sched_getaffinity(0)))
     load.set(len(load.children))
     for _ in sys.stdin:
@@ -104,7 +105,7 @@ def work(_):
 
 
 def follow_once(arguments, mode):
-    """Ticks of one run: when they came, cores, and what was busy; and when the load changed."""
+    """The ticks of one run with their times, and the times at which the load changed."""
     log = f"/tmp/measure-cores-{os.getpid()}.log"
     command = [arguments.numapilot, "cores", "--mode", mode, "--json", "--startup", "0"]
     if arguments.svg:
@@ -125,7 +126,7 @@ def follow_once(arguments, mode):
 
 
 def until(ticks, begin, end, holds):
-    """Ticks from `begin` to the first after which `holds` is true of the cores; None if never."""
+    """Ticks from `begin` to the first whose cores satisfy `holds`; None if there is none."""
     for count, (_, line) in enumerate((t for t in ticks if begin < t[0] <= end), 1):
         if holds(line["orders"]["cores"]):
             return count
@@ -161,7 +162,7 @@ def follow(arguments):
 
 
 def cpu_seconds(process):
-    """In nanoseconds where /proc/PID/stat has ticks of 10 ms."""
+    """CPU time of a process, from schedstat in nanoseconds; /proc/PID/stat has ticks of 10 ms."""
     used = 0
     for task in os.listdir(f"/proc/{process}/task"):
         with open(f"/proc/{process}/task/{task}/schedstat") as file:
@@ -170,7 +171,7 @@ def cpu_seconds(process):
 
 
 def daemon(arguments, pid, lines=None):
-    """Controls a process; `lines` is a file for a line of JSON for each tick."""
+    """Starts the daemon for a process; `lines` is a file for a line of JSON per tick."""
     command = [arguments.numapilot, "cores", "-p", str(pid), *(["--json"] if lines else [])]
     return subprocess.Popen(command, stdout=lines, stderr=subprocess.DEVNULL)
 
@@ -200,21 +201,21 @@ def family(pid):
 
 
 class Target:
-    """A process on each CPU that computes."""
+    """A target that computes in one process per CPU."""
 
     def __init__(self):
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "work"],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def figures(self):
-        """Work done, when, context switches, migrations and CPU time so far."""
+        """Work done, the current time, context switches, migrations and CPU time so far."""
         print(file=self.process.stdin, flush=True)
         done, now = int(self.process.stdout.readline()), time.monotonic()
         pids = family(self.process.pid)
         return done, now, sum(map(switches, pids)), sum(map(migrations, pids)), sum(map(cpu_seconds, pids))
 
     def part(self, seconds):
-        """Of a part of its time, for each second: work, context switches, migrations and CPU time."""
+        """Work, context switches, migrations and CPU time per second, over a part of the run."""
         before, begin, *events = self.figures()
         time.sleep(seconds)
         after, end, *events_then = self.figures()
@@ -226,8 +227,8 @@ class Target:
 
 
 def pairs(arguments):
-    """Parts of a target's time with the daemon and without, one after the other, who is first
-    changing; and changes of its cores after settling."""
+    """Parts of a target's time with and without the daemon, in alternating order, and the changes
+    of its cores after settling."""
     target, seen, changes = Target(), {True: [], False: []}, 0
     time.sleep(SETTLING_S)
     for pair in range(arguments.pairs):
@@ -246,14 +247,14 @@ def pairs(arguments):
 
 
 def interval(values):
-    """95 % interval of the median, by bootstrap."""
+    """The 95 % interval of the median, by bootstrap."""
     draws = random.Random(1)
     medians = sorted(statistics.median(draws.choices(values, k=len(values))) for _ in range(2000))
     return medians[50], medians[1949]
 
 
 def share(arguments, script):
-    """The daemon's own CPU time beside a target, and the target's context switches."""
+    """The daemon's own CPU time with a target, and the target's context switches."""
     target = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
     time.sleep(1)
     process = daemon(arguments, target.pid)
@@ -302,11 +303,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--pairs", type=int, default=30)
-    parser.add_argument("--part", type=float, default=2.0, help="seconds of a part of a pair")
-    parser.add_argument("--little", type=int, default=1, help="computing processes at first")
-    parser.add_argument("--much", type=int, help="and in the step; half of the CPUs")
-    parser.add_argument("--most", type=int, help="and in the burst; all CPUs")
-    parser.add_argument("--svg", help="beginning of the pictures' names")
+    parser.add_argument("--part", type=float, default=2.0, help="seconds per part of a pair")
+    parser.add_argument("--little", type=int, default=1, help="computing processes at the beginning")
+    parser.add_argument("--much", type=int, help="computing processes in the step; by default half of the CPUs")
+    parser.add_argument("--most", type=int, help="computing processes in the burst; by default all CPUs")
+    parser.add_argument("--svg", help="prefix of the pictures' names")
     parser.add_argument("--log", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     {"follow": follow, "cost": cost, "play": play, "work": work}[arguments.what](arguments)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What the lab's model costs, how much it simulates, and whether it does so twice.
+"""Measures the cost, the speed and the reproducibility of the lab's model.
 
     cargo build --release --workspace && target/release/numapilot lab setup
     python3 scripts/measure-lab.py --numapilot target/release/numapilot
 
 Each round runs each program on the same emulated machine with the model and without
-(`--no-model`), one right after the other, and who begins changes from round to round. Time is
-the host's from the program's beginning to its end, so that the guest's boot does not count; CPU
-time is QEMU's meanwhile, which a busy host changes less. A ratio is taken within a round; the
-table has medians. Counters and simulated time are compared between each run with the model and
-the one before it: what the differences of two runs usually are, their median, and the largest.
+(`--no-model`), one right after the other; the order alternates from round to round. Time is host
+time from the beginning of the program to its end, so the guest's boot does not count. CPU time is
+QEMU's in the same period, which a busy host changes less. Ratios are computed within a round; the
+table shows medians. Counters and simulated time of each run with the model are compared with those
+of the previous one: the table shows the median and the largest difference.
 """
 
 import argparse
@@ -21,9 +21,9 @@ import sys
 import tempfile
 import time
 
-# Arguments of `numapilot bench`. k3 follows chains of dependent loads, k4 adds to random words, k1
-# reads an array in order: these place their threads themselves, on the nodes in turn, and for w1
-# `numapilot run` does.
+# Arguments of `numapilot bench`. k3 follows chains of dependent loads, k4 adds to random words, and
+# k1 reads an array in order. The kernels place their threads themselves, on the nodes in turn;
+# `numapilot run` places those of w1.
 PROGRAMS = {
     "chase-1": ["kernel", "k3", "--threads", "1", "--size", "64M"],
     "chase-8": ["kernel", "k3", "--threads", "8", "--size", "64M"],
@@ -33,7 +33,7 @@ PROGRAMS = {
     "w1-8": ["w1", "--threads", "8", "--records", "500k", "--groups", "50k"],
     "w1-16": ["w1", "--threads", "16", "--records", "500k", "--groups", "50k"],
 }
-# Counters that are compared, with what a difference is a share of.
+# Counters to compare, each with the counter that its difference is relative to.
 COUNTERS = {"instructions": "instructions", "reads": "reads", "writes": "writes",
             "first_level_misses": "first_level_misses", "last_level_misses": "last_level_misses",
             "local_accesses": "dram_accesses", "remote_accesses": "dram_accesses"}
@@ -51,7 +51,7 @@ def cpu_seconds(process):
 
 
 def run(options, bench, model):
-    """Seconds and CPU seconds of the program, and what the model counted of it."""
+    """Seconds and CPU seconds of the program, and the counts of the model."""
     place = "numapilot run --threads sparse -- " if bench[0] == "w1" else ""
     script = f"echo begin; {place}numapilot bench {' '.join(bench)} >/dev/null && echo end; read last"
     with tempfile.TemporaryDirectory() as directory:
@@ -75,14 +75,14 @@ def run(options, bench, model):
 
 
 def apart(counts, fields):
-    """How far each run is from the one before it: in the field that differs most."""
+    """The difference of each run from the previous one, in the field that differs most."""
     whole = {field: statistics.mean(c[share_of] for c in counts) or 1 for field, share_of in fields.items()}
     return [max((abs(a[field] - b[field]) / whole[field], field) for field in fields)
             for a, b in zip(counts, counts[1:])] or [(0.0, "one run")]
 
 
 def differences(apart):
-    """Their median and the largest, as a cell."""
+    """The median and the largest difference as a table cell."""
     (largest, field), median = max(apart), statistics.median(difference for difference, _ in apart)
     return f"{median:.2%}, at most {largest:.2%} ({field})"
 

@@ -313,7 +313,7 @@ fn an_engine_that_dies_is_named_and_results_are_kept() {
         std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
         let (status, stderr) = ended_with(broken);
         assert_eq!(status, Some(125), "{stderr}");
-        assert!(stderr.contains("died in the middle (signal 9)"), "{stderr}");
+        assert!(stderr.contains("died during the run (signal 9)"), "{stderr}");
         let summary: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
         assert!(summary["queries"][0]["cold_seconds"].as_f64() > Some(0.0));
         assert!(runs(own.path()).is_empty(), "{stderr}");

@@ -131,7 +131,7 @@ fn a_kernel_has_two_names_and_a_period() {
     let answer = |name: &str| json(&[name, "--size", "1M", "-t", "2"])["checksum"].clone();
     assert_eq!(answer("k8"), answer("k8-good-local"));
     let rotated = json(&["k6", "--size", "1M", "-t", "2", "--period", "1h"]);
-    assert_eq!(rotated["notes"][0], "threads went on 0 times, pages followed 0 times");
+    assert_eq!(rotated["notes"][0], "threads moved 0 times, pages followed 0 times");
     assert_eq!(rotated["checksum"], answer("k6-rotate"));
 }
 
@@ -151,7 +151,7 @@ fn bad_input_is_named() {
         (&["k6", "--period", "soon"], "is not a duration"),
         (&["k11", "--writes-every", "0"], "--writes-every"),
         (&["k13"], "unrecognized"),
-        (&["all", "k13"], "there are k1 to k12"),
+        (&["all", "k13"], "choose one of k1 to k12"),
         (&["all", "--svg", "/no/such/place/x.svg"], "cannot write"),
         (&["all", "--lab", "nothing", "k1"], "nothing"),
     ] {

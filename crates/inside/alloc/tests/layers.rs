@@ -49,7 +49,7 @@ fn arrows_up(file: &str, text: &str) -> Vec<String> {
         layer_of(name).is_none_or(|other| other > layer || (other == layer && name != own))
     };
     let wrong = named_modules(text).into_iter().filter(is_wrong);
-    wrong.map(|name| format!("{file} names {name}, which is no layer below its own")).collect()
+    wrong.map(|name| format!("{file} names {name}, which is not in a lower layer")).collect()
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn an_arrow_that_goes_up_is_seen() {
         ("fn f() { crate::api::allocate(); }", 1),
         ("//! See `crate::api`.\n", 0),
         ("#[cfg(test)]\nmod tests {\n    use crate::api;\n}", 0),
-        // Another layer of the same height is not a lower one.
+        // A different layer of the same height is not a lower one.
         ("use crate::large::free;", 1),
         ("use crate::new_module::free;", 1),
     ] {

@@ -65,7 +65,7 @@ fn model(interleaved: impl Fn() + Sync + Send + 'static) {
     builder.check(interleaved);
 }
 
-/// Objects of a magazine; the models only check that none is lost.
+/// The number of objects in a magazine; the models only check that none is lost.
 fn objects(magazine: u32) -> usize {
     10 * magazine as usize
 }
@@ -128,8 +128,8 @@ fn a_magazine_is_one_threads_at_a_time() {
     });
 }
 
-/// A magazine comes back to the top while another thread is about to replace it, and the one below
-/// it is gone meanwhile. Without a tag that thread would put the lower one back on the stack.
+/// A magazine returns to the top while another thread is about to replace it, and meanwhile the one
+/// below it is gone. Without a tag, that thread would put the lower one back on the stack.
 #[test]
 fn reuse_between_a_read_and_the_swap_is_noticed() {
     model(|| {
@@ -149,7 +149,7 @@ fn reuse_between_a_read_and_the_swap_is_noticed() {
     });
 }
 
-/// The way of objects to their home node: the thread that takes them sees what was written.
+/// Objects on the way to their home node: the thread that takes them sees what was written.
 #[test]
 fn an_inbox_delivers_what_was_written() {
     model(|| {
@@ -161,7 +161,7 @@ fn an_inbox_delivers_what_was_written() {
                 shared.push(magazine);
             })
         });
-        // The owner takes what is there already, and the rest at the end.
+        // The owner takes what has arrived, and the rest at the end.
         let early = shared.pop();
         senders.into_iter().for_each(|sender| sender.join().unwrap());
         let mut all = shared.rest();

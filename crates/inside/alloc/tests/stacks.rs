@@ -1,5 +1,5 @@
-//! Stacks and depots alone: on this machine's threads, and under Miri, which does not support the
-//! system calls and the assembler of the rest.
+//! Stacks and depots alone, on real threads and under Miri, which does not support the system calls
+//! and the assembler of the rest.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 

@@ -1,12 +1,12 @@
-//! What reading a replicated value costs beside reading the same by a plain pointer.
+//! Measures the cost of reading a replicated value, compared with reading through a plain pointer.
 //!
 //! ```console
 //! $ cargo run --release -p numapilot-replicate --example read_cost
 //! $ valgrind --tool=callgrind target/release/examples/read_cost plain 32768
 //! ```
 //!
-//! A lookup finds a key in a hash table and gives its value, which is the next key. Each way
-//! takes a turn after the other, and the median of the ratios to the plain pointer counts.
+//! A lookup finds a key in a hash table and returns its value, which is the next key. The ways run
+//! in turn, and the result is the median of their ratios to the plain pointer.
 
 use std::env;
 use std::error::Error;
@@ -15,16 +15,16 @@ use std::time::Instant;
 
 use numapilot_replicate::{Copies, Reader, Replicated};
 
-/// Lookups of a turn.
+/// Lookups per turn.
 const LOOKUPS: u64 = 1 << 20;
-/// Lookups with one reference, where it is kept for a while.
+/// Lookups with one reference, in the way that keeps it for a while.
 const KEPT: u64 = 64;
 const TURNS: usize = 21;
 
 /// Key and value.
 type Slot = [u64; 2];
 
-/// A table in which each key leads to another, all of them in one cycle.
+/// A table in which each key leads to another; all keys form one cycle.
 fn table(bytes: usize) -> Vec<Slot> {
     let slots = (bytes / size_of::<Slot>()).next_power_of_two() as u64;
     let mut table = vec![[0; 2]; slots as usize];
@@ -36,7 +36,7 @@ fn table(bytes: usize) -> Vec<Slot> {
     table
 }
 
-/// The place of a key: odd factors permute the places.
+/// The slot of a key. Multiplication by an odd factor permutes the slots.
 #[inline]
 fn hash(key: u64, slots: u64) -> usize {
     (key.wrapping_mul(0xd6e8_feb8_6659_fd93) & (slots - 1)) as usize
@@ -48,7 +48,7 @@ fn lookup(table: &[Slot], key: u64) -> u64 {
     if found == key { value } else { 0 }
 }
 
-/// The ways, by name.
+/// The ways to read, by name.
 const WAYS: [&str; 4] = ["plain", "copies", "replicated", "replicated-kept"];
 
 fn turn(
@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(bytes) => vec![bytes.parse()?],
         None => vec![32 << 10, 1 << 20, 64 << 20],
     };
-    eprintln!("nodes are found by {:?}", numapilot_replicate::way()?);
+    eprintln!("the node is found by {:?}", numapilot_replicate::way()?);
     println!("{:>12}  {:<16} {:>9} {:>8}", "table", "way", "ns/lookup", "/ plain");
     for bytes in sizes {
         let table = table(bytes);
@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut times = vec![[0.0; WAYS.len()]; TURNS];
         let expected = turn("plain", plain, &copies, &mut reader);
         for (index, times) in times.iter_mut().enumerate() {
-            // Who begins changes from turn to turn.
+            // Each turn begins with another way.
             for step in 0..WAYS.len() {
                 let way = (step + index) % WAYS.len();
                 let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! One value on every node, none of which changes any more.
+//! One value on every node, which never changes.
 //!
 //! ```text
 //!  one mapping: | header: where the copies are | copy on node 0 | copy on node 1 | ...
@@ -22,10 +22,10 @@ use crate::preference::Preference;
 use crate::swap;
 use crate::sync::atomic::AtomicPtr;
 
-/// Copies of this size and more begin where a huge page can.
+/// Copies of at least this size begin at a boundary of huge pages.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// The header of a mapping.
+/// The header of the mapping.
 #[repr(C)]
 pub struct Version<T: ?Sized> {
     count: usize,
@@ -33,7 +33,7 @@ pub struct Version<T: ?Sized> {
     copies: [*const T; MAX_COPIES],
     next: AtomicPtr<Self>,
     bytes: usize,
-    /// Bytes from one copy to the next.
+    /// Bytes from the start of one copy to that of the next.
     stride: usize,
 }
 
@@ -44,16 +44,16 @@ impl<T: ?Sized> swap::Version for Version<T> {
 }
 
 impl<T: ?Sized> Version<T> {
-    /// The copy that is nearest to the calling thread.
+    /// The copy nearest to the calling thread.
     #[inline]
     pub fn local(&self) -> *const T {
-        // On one node nothing is asked.
+        // With one copy there is no need to find the node.
         let copy = if self.count == 1 { 0 } else { self.nodes.current() };
         self.copies[copy % MAX_COPIES]
     }
 }
 
-/// One value with a copy on every node that the process may use, each on pages of its own.
+/// One value with a copy on every node that the process may use. Each copy has its own pages.
 ///
 /// ```
 /// use numapilot_replicate::Copies;
@@ -66,7 +66,7 @@ pub struct Copies<T: ?Sized>(NonNull<Version<T>>);
 
 // SAFETY: it owns its copies, as a box of each would.
 unsafe impl<T: ?Sized + Send> Send for Copies<T> {}
-// SAFETY: shared, it gives `&T` and nothing else.
+// SAFETY: a shared reference gives only `&T`.
 unsafe impl<T: ?Sized + Sync> Sync for Copies<T> {}
 
 impl<T: Copy> Copies<[T]> {
@@ -85,7 +85,7 @@ impl<T: Copy> Copies<[T]> {
 }
 
 impl<T> Copies<[T]> {
-    /// Copies of a slice of so many elements, each made by its index, for every copy anew.
+    /// Copies of a slice of `len` elements. `make` is called for every element of every copy.
     ///
     /// # Errors
     /// [`Error::NoMemory`], [`Error::TooLarge`].
@@ -94,7 +94,7 @@ impl<T> Copies<[T]> {
         Self::build(layout, |_, place| {
             let place = place.cast::<T>();
             for index in 0..len {
-                // SAFETY: new memory of the size and alignment of so many.
+                // SAFETY: new memory of the size and alignment of `len` elements.
                 unsafe { place.add(index).write(make(index)) };
             }
             Ok(slice_from_raw_parts(place, len))
@@ -103,14 +103,14 @@ impl<T> Copies<[T]> {
 }
 
 impl Copies<[u8]> {
-    /// Copies of so many bytes, each written by `fill`; they are 0 before.
+    /// Copies of `len` bytes, which are 0 until `fill` writes them.
     pub(crate) fn filled(
         len: usize,
         mut fill: impl FnMut(&mut [u8]) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let layout = Layout::array::<u8>(len).map_err(|_| Error::TooLarge)?;
         Self::build(layout, |_, place| {
-            // SAFETY: new zeroed memory of that size, nobody else's.
+            // SAFETY: new zeroed memory of that size, which is not shared.
             fill(unsafe { core::slice::from_raw_parts_mut(place, len) })?;
             Ok(slice_from_raw_parts(place, len))
         })
@@ -118,9 +118,9 @@ impl Copies<[u8]> {
 }
 
 impl<T> Copies<T> {
-    /// A value for each node, made for it. While `make` runs, what the thread touches first
-    /// comes from that node: so does what a value allocates, if its allocator takes new memory
-    /// for it.
+    /// A value for each node, made for that node. Memory that the thread touches first while `make`
+    /// runs comes from that node. This includes what the value allocates, if its allocator takes
+    /// new memory for it.
     ///
     /// # Errors
     /// [`Error::NoMemory`], [`Error::TooLarge`].
@@ -137,8 +137,8 @@ impl<T> Copies<T> {
 }
 
 impl<T: ?Sized> Copies<T> {
-    /// Maps memory for copies of this layout; `make` writes each into its place, which is to
-    /// be on a node, unless there is only one.
+    /// Maps memory for copies of this layout. `make` writes each copy into its place, whose pages
+    /// come from the copy's node unless there is only one node.
     fn build(
         layout: Layout,
         mut make: impl FnMut(Option<u32>, *mut u8) -> Result<*const T, Error>,
@@ -170,13 +170,14 @@ impl<T: ?Sized> Copies<T> {
             (&raw mut (*version).bytes).write(bytes);
             (&raw mut (*version).stride).write(stride);
         }
-        // From here on what has been made is dropped, whatever happens.
+        // From here on, a panic drops the copies that were made.
         let copies = Self(version);
         for copy in 0..nodes.count() {
             let place = start.as_ptr().with_addr(first + copy * stride);
             let node = (nodes.count() > 1).then(|| nodes.id(copy));
             if let Some(node) = node {
-                // Refused: it lies where it is touched, and `homes` says where that is.
+                // If the kernel refuses, the pages lie where they are touched; `homes` reports
+                // that.
                 let _ = policy::set_of_range(
                     place as usize,
                     stride,
@@ -186,7 +187,7 @@ impl<T: ?Sized> Copies<T> {
                 );
             }
             let made = make(node, place)?;
-            // SAFETY: the header is this call's alone.
+            // SAFETY: only this call uses the header.
             unsafe {
                 (*version.as_ptr()).copies[copy] = made;
                 (*version.as_ptr()).count = copy + 1;
@@ -196,28 +197,28 @@ impl<T: ?Sized> Copies<T> {
     }
 
     fn version(&self) -> &Version<T> {
-        // SAFETY: live and complete as long as `self`.
+        // SAFETY: live and complete for as long as `self`.
         unsafe { self.0.as_ref() }
     }
 
-    /// The copy that is nearest to the calling thread. The thread may run on another node the
-    /// moment after; the copy stays as right as it was.
+    /// The copy nearest to the calling thread. The thread may move to another node at any time; the
+    /// copy stays valid.
     #[inline]
     #[must_use]
     pub fn local(&self) -> &T {
-        // SAFETY: a copy, which lives as long as `self`.
+        // SAFETY: a copy lives as long as `self`.
         unsafe { &*self.version().local() }
     }
 
-    /// All copies, with the node that each is for.
+    /// All copies, each with its node.
     pub fn each(&self) -> impl Iterator<Item = (u32, &T)> {
         let version = self.version();
         let copies = version.copies.iter().take(version.count).enumerate();
-        // SAFETY: copies, which live as long as `self`.
+        // SAFETY: copies live as long as `self`.
         copies.map(|(copy, value)| (version.nodes.id(copy), unsafe { &**value }))
     }
 
-    /// Where the pages of each copy are.
+    /// For each copy, where its pages are.
     ///
     /// # Errors
     /// [`Error::NotRehomed`] when the kernel does not say.
@@ -233,13 +234,13 @@ impl<T: ?Sized> Copies<T> {
         })
     }
 
-    /// Gives the copies to whoever publishes them.
+    /// Hands the copies over to be published.
     pub(crate) fn into_raw(self) -> *mut Version<T> {
         ManuallyDrop::new(self).0.as_ptr()
     }
 
     /// # Safety
-    /// What [`Copies::into_raw`] gave, and nobody else has it.
+    /// `version` is from [`Copies::into_raw`], and nothing else uses it.
     pub(crate) unsafe fn from_raw(version: *mut Version<T>) -> Option<Self> {
         NonNull::new(version).map(Self)
     }
@@ -247,7 +248,7 @@ impl<T: ?Sized> Copies<T> {
 
 impl<T: ?Sized> Drop for Copies<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the version; each copy is dropped once, the header last.
+        // SAFETY: nothing else uses the version; each copy is dropped once, the header last.
         unsafe {
             let version = self.0.as_ptr();
             for copy in 0..(*version).count {
@@ -268,18 +269,18 @@ impl<T: ?Sized> fmt::Debug for Copies<T> {
     }
 }
 
-/// Where a copy is.
+/// Where the pages of a copy are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
-    /// The node that it is for.
+    /// The node of the copy.
     pub node: u32,
     /// Pages that are in memory.
     pub pages: usize,
-    /// Those of them that are on the node.
+    /// How many of these pages are on the node.
     pub at_home: usize,
 }
 
-/// The copies that a reader reads.
+/// The copies of the version that a reader reads.
 #[derive(Debug)]
 pub struct Current<'r, T: ?Sized>(ManuallyDrop<Copies<T>>, PhantomData<&'r Copies<T>>);
 

@@ -1,8 +1,8 @@
-//! What can fail, with the remedy.
+//! The errors, with their remedies.
 
 use core::fmt;
 
-/// Why there are no copies.
+/// Why data could not be replicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -10,7 +10,7 @@ pub enum Error {
     NoMemory {
         /// Bytes of all copies.
         bytes: usize,
-        /// How many there were to be.
+        /// The number of copies.
         copies: usize,
     },
     /// The copies would not fit into any address space.
@@ -20,21 +20,21 @@ pub enum Error {
         /// The error number.
         errno: i32,
     },
-    /// What is to be copied is not a regular file.
+    /// The source is not a regular file.
     NotAFile,
-    /// The file is open for writing, so that a copy would be out of date.
+    /// The file is open for writing, so a copy would be out of date.
     Written,
-    /// The kernel does not let this process watch over the file.
+    /// The kernel refuses a lease on the file.
     NoLease {
         /// The error number.
         errno: i32,
     },
-    /// No thread can be started that watches over the file.
+    /// The thread that watches the file cannot be started.
     NoThread {
         /// The error number.
         errno: i32,
     },
-    /// Memory cannot be brought home.
+    /// Memory cannot be moved to another node.
     NotRehomed {
         /// The error number.
         errno: i32,
@@ -42,7 +42,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error number that says most of it.
+    /// The error number that describes it best.
     #[must_use]
     pub fn errno(self) -> i32 {
         match self {
@@ -73,31 +73,31 @@ impl fmt::Display for Error {
             Self::File { errno } => {
                 write!(f, "the file cannot be read (error {errno}); check its path and its mode")
             }
-            Self::NotAFile => f.write_str("only regular files are copied; name one"),
+            Self::NotAFile => f.write_str("only regular files can be copied; give a regular file"),
             Self::Written => f.write_str(
-                "the file is open for writing, so that copies would be out of date; \
-                 try again when the writer has closed it",
+                "the file is open for writing, so copies would be out of date; \
+                 try again when it is closed",
             ),
             Self::NoLease { errno: libc::EACCES } => f.write_str(
-                "a lease is given to the owner of a file only; run as its owner, \
+                "only the owner of a file gets a lease; run as its owner, \
                  or with CAP_LEASE",
             ),
             Self::NoLease { errno } => write!(
                 f,
-                "the file system gives no lease (error {errno}), so that nobody would tell of a \
-                 change; copy the file to ext4, xfs, btrfs or tmpfs"
+                "the file system gives no lease (error {errno}), so changes would not be noticed; \
+                 copy the file to ext4, xfs, btrfs or tmpfs"
             ),
             Self::NoThread { errno } => write!(
                 f,
-                "no thread to watch over the file (error {errno}); raise the limit (ulimit -u)"
+                "the thread that watches the file cannot be started (error {errno}); raise the limit (ulimit -u)"
             ),
             Self::NotRehomed { errno: libc::EINVAL } => f.write_str(
-                "only writable memory is brought home, and by Linux 5.14 or later; \
+                "only writable memory can be moved, and only by Linux 5.14 or later; \
                  leave out read-only mappings",
             ),
             Self::NotRehomed { errno } => write!(
                 f,
-                "memory cannot be brought home (error {errno}); allow madvise and move_pages \
+                "memory cannot be moved (error {errno}); allow madvise and move_pages \
                  (a container's seccomp profile may forbid them)"
             ),
         }

@@ -1,7 +1,8 @@
-//! A file with a copy on every node, for as long as nobody writes to it.
+//! A file with a copy on every node, until a program opens it for writing.
 //!
-//! The page cache has one copy of a file, on the nodes of those who read it first. Here every
-//! node has its own, and a read lease sees to it that no copy outlives what it is a copy of.
+//! The page cache has one copy of a file, on the nodes of the threads that read it first.
+//! `FileCopies` has one on every node. A read lease ensures that no copy outlives the contents that
+//! it was made from.
 
 use core::ffi::{CStr, c_void};
 use core::fmt;
@@ -21,17 +22,17 @@ use crate::kernel;
 use crate::lease::Lease;
 use crate::replicated::{Reader, Replicated};
 
-/// What the thread of the lease and the readers share.
+/// What the lease's thread and the readers share.
 struct Shared {
     lease: Lease,
     bytes: Replicated<[u8]>,
-    /// What takes their place.
+    /// The empty value that replaces the copies.
     nothing: core::cell::UnsafeCell<Option<Copies<[u8]>>>,
-    /// 1 while the copies are what the file is; 0 in the child of a fork, which is not told.
+    /// 1 while the copies match the file; 0 in the child of a fork, which gets no notification.
     current: NonNull<AtomicU32>,
 }
 
-/// The contents of a file on every node, as long as nobody writes to the file.
+/// The contents of a file on every node, until a program opens the file for writing.
 ///
 /// ```
 /// use numapilot_replicate::FileCopies;
@@ -43,7 +44,7 @@ struct Shared {
 /// # let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
 /// let table = match FileCopies::open(&path) {
 ///     Ok(table) => table,
-///     // Somebody writes to it, or the file system gives no leases.
+/// A program writes to it, or the file system gives no leases.
 ///     Err(why) => return Ok(eprintln!("{why}")),
 /// };
 /// let mut reader = table.reader()?;
@@ -55,14 +56,14 @@ struct Shared {
 /// ```
 pub struct FileCopies(NonNull<Shared>);
 
-// SAFETY: the shared part is made for several threads: what is not atomic is written before
-// there are any, or by the thread of the lease alone.
+// SAFETY: threads may share the inner part: what is not atomic is written before it is shared, or
+// by the lease's thread alone.
 unsafe impl Send for FileCopies {}
 // SAFETY: as above.
 unsafe impl Sync for FileCopies {}
 
 impl FileCopies {
-    /// Copies a regular file. Links are followed.
+    /// Copies a regular file. Follows symbolic links.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::NotAFile`], [`Error::Written`], [`Error::NoLease`],
@@ -91,7 +92,7 @@ impl FileCopies {
         let lease = unsafe { NonNull::from(&shared.as_ref().lease) };
         // SAFETY: as above.
         if let Err(error) = unsafe { Lease::take(lease) } {
-            // SAFETY: the thread has ended, and nobody else knows of it.
+            // SAFETY: the thread has ended, and nothing else has a reference.
             unsafe { free(shared) };
             return Err(error);
         }
@@ -100,7 +101,7 @@ impl FileCopies {
         Ok(copies)
     }
 
-    /// Copies the file under its lease, and begins to watch.
+    /// Copies the file under its lease, and starts to watch it.
     fn fill(&self) -> Result<(), Error> {
         let shared = self.shared();
         let file = shared.lease.file();
@@ -117,7 +118,7 @@ impl FileCopies {
         Ok(())
     }
 
-    /// What a thread reads with.
+    /// A reader, for one thread.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -126,7 +127,7 @@ impl FileCopies {
         Ok(FileReader { current: shared.current(), bytes: shared.bytes.reader()? })
     }
 
-    /// Whether the copies are still what the file is.
+    /// Whether the copies still match the file.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.shared().current().load(Acquire) == 1
@@ -140,17 +141,18 @@ impl FileCopies {
 
 impl Shared {
     fn current(&self) -> &AtomicU32 {
-        // SAFETY: in the mapping that `self` lies in.
+        // SAFETY: in the mapping that contains `self`.
         unsafe { self.current.as_ref() }
     }
 }
 
-/// The file is about to be written: the copies go, then the writer may go on.
+/// Called before another program writes to the file: drops the copies, then lets the writer
+/// continue.
 fn ends(shared: NonNull<c_void>) {
     // SAFETY: live until the thread that calls this is joined.
     let shared = unsafe { shared.cast::<Shared>().as_ref() };
     shared.current().store(0, Release);
-    // SAFETY: nobody else looks at it, and this is called once.
+    // SAFETY: only this function accesses it, and it is called once.
     if let Some(nothing) = unsafe { (*shared.nothing.get()).take() } {
         shared.bytes.publish(nothing);
     }
@@ -162,7 +164,7 @@ fn shared_bytes() -> usize {
 }
 
 /// # Safety
-/// Nobody uses it any more.
+/// Nothing uses it any more.
 unsafe fn free(shared: NonNull<Shared>) {
     // SAFETY: by contract.
     unsafe {
@@ -189,7 +191,7 @@ fn unreadable(Refused(errno): Refused) -> Error {
     Error::File { errno }
 }
 
-/// Bytes of a regular file.
+/// The size of a regular file.
 fn regular_size(file: &File) -> Result<usize, Error> {
     let about = status(file.descriptor()).map_err(unreadable)?;
     if about.st_mode & libc::S_IFMT != libc::S_IFREG {
@@ -198,7 +200,7 @@ fn regular_size(file: &File) -> Result<usize, Error> {
     usize::try_from(about.st_size).map_err(|_| Error::TooLarge)
 }
 
-/// One thread's way to read [`FileCopies`].
+/// A thread's reader of [`FileCopies`].
 #[derive(Debug)]
 pub struct FileReader<'a> {
     current: &'a AtomicU32,
@@ -206,16 +208,16 @@ pub struct FileReader<'a> {
 }
 
 impl FileReader<'_> {
-    /// The contents of the file, by the copy nearest to the calling thread; `None` from the
-    /// moment on when somebody has opened it for writing, and in the child of a fork. What was
-    /// read before stays what it was as long as the reference lives.
+    /// The contents of the file, from the copy nearest to the calling thread. Returns `None` once a
+    /// program has opened the file for writing, and in the child of a fork. A reference stays valid
+    /// for as long as it lives.
     #[inline]
     pub fn read(&mut self) -> Option<&[u8]> {
         let bytes = self.bytes.read();
         (self.current.load(Acquire) == 1).then_some(bytes)
     }
 
-    /// Keeps no copy until the next read.
+    /// Releases the copies until the next read.
     pub fn rest(&mut self) {
         self.bytes.rest();
     }

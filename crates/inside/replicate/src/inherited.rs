@@ -1,4 +1,4 @@
-//! All that a forked child has inherited and may write: for programs that choose no ranges.
+//! Moves all writable memory that a forked child has inherited, for programs that choose no ranges.
 //!
 //! Source: proc_pid_maps(5).
 
@@ -6,11 +6,11 @@ use numapilot_syscall::file::File;
 
 use crate::rehome::rehome_range;
 
-/// A line is a path and less than a hundred bytes more.
+/// A line is a path plus less than a hundred bytes.
 const BUFFER: usize = 8192;
 
-/// Brings the private writable mappings of so many bytes and more to the node where the caller
-/// runs, as far as the kernel allows it; see [`rehome_range`].
+/// Moves the private writable mappings of at least `least_bytes` bytes to the node where the caller
+/// runs, as far as the kernel allows; see [`rehome_range`].
 pub fn rehome_inherited(least_bytes: usize) {
     let Ok(file) = File::open(c"/proc/self/maps") else { return };
     let mut buffer = [0; BUFFER];
@@ -23,7 +23,7 @@ pub fn rehome_inherited(least_bytes: usize) {
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         for (start, end) in text[..whole].split(|byte| *byte == b'\n').filter_map(own_writable) {
             if end.saturating_sub(start) >= least_bytes {
-                // Refused: it stays shared, as it was.
+                // If the kernel refuses, the range stays as it was.
                 let _ = rehome_range(start, end - start);
             }
         }
@@ -33,7 +33,7 @@ pub fn rehome_inherited(least_bytes: usize) {
     }
 }
 
-/// The range of a line that is about memory of this process alone, which it may write.
+/// The range of a line, if it is private writable memory.
 fn own_writable(line: &[u8]) -> Option<(usize, usize)> {
     let mut words = line.split(|byte| *byte == b' ');
     let range = core::str::from_utf8(words.next()?).ok()?;
@@ -54,7 +54,7 @@ mod tests {
         for line in ["7f00-7f80 rw-s 0", "7f00-7f80 r--p 0", "7f00 rw-p", "", "x-y rw-p 0", "1-2"] {
             assert_eq!(range(line), None, "{line}");
         }
-        // Nothing to move on one node, and nothing lost on several.
+        // On one node nothing moves, and on several nothing is lost.
         let memory = vec![7u8; 1 << 20];
         rehome_inherited(1 << 20);
         assert!(memory.iter().all(|byte| *byte == 7));

@@ -1,10 +1,10 @@
-//! A promise of the kernel to tell when somebody is about to write to a file, and a thread
-//! that waits to be told.
+//! A read lease on a file, and a thread that waits for its end. The kernel promises to notify the
+//! holder before another program writes to the file.
 //!
-//! Source: fcntl(2), F_SETLEASE. Whoever opens the file for writing, or truncates it, waits
-//! until the lease is given back (at most /proc/sys/fs/lease-break-time). The kernel tells by
-//! SIGIO; it goes to the waiting thread alone, where it is blocked and waited for, so that the
-//! program's signals are none of ours and ours none of its.
+//! Source: fcntl(2), F_SETLEASE. A program that opens the file for writing, or truncates it, waits
+//! until the lease is given back (at most /proc/sys/fs/lease-break-time). The kernel notifies by
+//! SIGIO. It goes to the waiting thread alone, which blocks it and waits for it, so that it does
+//! not interfere with the program's own signals.
 
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
@@ -24,14 +24,14 @@ const F_GETLEASE: c_int = 1025;
 const F_SETOWN_EX: c_int = 15;
 const F_OWNER_TID: c_int = 0;
 
-/// A lease, and what is done when it ends. It stays where it is from [`Lease::take`] on.
+/// A lease, and a function to call when it ends. It does not move after [`Lease::take`].
 pub struct Lease {
     file: File,
     ends: fn(NonNull<c_void>),
-    /// Handed to `ends`.
-    whose: NonNull<c_void>,
+    /// Passed to `ends`.
+    argument: NonNull<c_void>,
     thread: UnsafeCell<MaybeUninit<libc::pthread_t>>,
-    /// Posted when it is known whether there is a lease, and when the thread may go on.
+    /// Posted when the thread knows whether it has a lease, and when it may continue.
     taken: UnsafeCell<MaybeUninit<libc::sem_t>>,
     ready: UnsafeCell<MaybeUninit<libc::sem_t>>,
     errno: AtomicI32,
@@ -49,22 +49,22 @@ type Create = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// How libnumapilot_bind, where it is loaded, creates a thread that takes no CPU away.
+/// libnumapilot_bind's function, where it is loaded: it creates a thread that occupies no CPU slot.
 fn create() -> Create {
     match address_of!("numapilot_bind_create_unplaced") {
         0 => libc::pthread_create,
-        // SAFETY: that library's function of this name and signature.
+        // SAFETY: that library's function has this name and signature.
         address => unsafe { core::mem::transmute::<usize, Create>(address) },
     }
 }
 
 impl Lease {
-    /// Without a lease yet; `ends` is called with `whose`, on a thread of its own.
-    pub fn new(file: File, whose: NonNull<c_void>, ends: fn(NonNull<c_void>)) -> Self {
+    /// A value without a lease. `ends` is called with `argument` on its own thread.
+    pub fn new(file: File, argument: NonNull<c_void>, ends: fn(NonNull<c_void>)) -> Self {
         Self {
             file,
             ends,
-            whose,
+            argument,
             thread: UnsafeCell::new(MaybeUninit::uninit()),
             taken: UnsafeCell::new(MaybeUninit::uninit()),
             ready: UnsafeCell::new(MaybeUninit::uninit()),
@@ -86,15 +86,15 @@ impl Lease {
     /// [`Error::NoThread`], [`Error::Written`], [`Error::NoLease`].
     ///
     /// # Safety
-    /// `lease` stays where it is until [`Lease::give_back`], which must be called if this
-    /// succeeds, and nobody else takes it.
+    /// `lease` does not move until [`Lease::give_back`], which must be called if this succeeds. No
+    /// other call takes the same lease.
     pub unsafe fn take(lease: NonNull<Self>) -> Result<(), Error> {
         // SAFETY: by contract.
         let this = unsafe { lease.as_ref() };
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: each is initialised by the call before its use; the thread inherits a mask
-        // under which nothing reaches it, and the caller has its own back at once.
+        // SAFETY: each value is initialised by the call before its use. The thread inherits a mask
+        // that blocks every signal, and the caller's mask is restored at once.
         let made = unsafe {
             libc::sem_init((*this.taken.get()).as_mut_ptr(), 0, 0);
             libc::sem_init((*this.ready.get()).as_mut_ptr(), 0, 0);
@@ -118,26 +118,26 @@ impl Lease {
         Err(refused)
     }
 
-    /// From now on `ends` is called when the lease ends, or at once if it has.
+    /// From now on `ends` is called when the lease ends, or at once if it already has.
     pub fn watch(&self) {
         post(&self.ready);
     }
 
-    /// Gives the lease back, and ends the thread. Nothing in the child of a fork, where there
-    /// is none.
+    /// Gives the lease back and ends the thread. Does nothing in the child of a fork, which has no
+    /// such thread.
     pub fn give_back(&self) {
         if caller::process_id() != self.process {
             return;
         }
         self.stop.store(true, SeqCst);
         post(&self.ready);
-        // SAFETY: the thread was made and has not been joined.
+        // SAFETY: the thread was created and has not been joined.
         unsafe { libc::pthread_kill((*self.thread.get()).assume_init(), libc::SIGIO) };
         self.join();
     }
 
     fn join(&self) {
-        // SAFETY: the thread was made, and is joined once.
+        // SAFETY: the thread was created, and is joined once.
         unsafe { libc::pthread_join((*self.thread.get()).assume_init(), null_mut()) };
     }
 
@@ -148,10 +148,10 @@ impl Lease {
         result.map(|value| value as c_int).map_err(|Refused(errno)| errno)
     }
 
-    /// What the thread does.
+    /// The body of the thread.
     fn keep(&self) {
-        // Who is told is decided before there is anything to tell: by default it is the whole
-        // process, which a SIGIO ends.
+        // Choose the receiver of SIGIO before one can arrive: by default it is the whole process,
+        // which a SIGIO ends.
         let owner = [F_OWNER_TID, caller::thread_id()];
         let taken = self
             .fcntl(F_SETOWN_EX, owner.as_ptr() as usize)
@@ -162,10 +162,10 @@ impl Lease {
             return;
         }
         wait(&self.ready);
-        // Asked before the first wait too: it may have ended meanwhile.
+        // Check before the first wait, too: the lease may already have ended.
         while !self.stop.load(SeqCst) {
             if self.fcntl(F_GETLEASE, 0) != Ok(libc::F_RDLCK) {
-                (self.ends)(self.whose);
+                (self.ends)(self.argument);
                 let _ = self.fcntl(F_SETLEASE, libc::F_UNLCK as usize);
                 return;
             }

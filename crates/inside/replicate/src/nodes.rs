@@ -1,8 +1,9 @@
-//! The nodes that get a copy, and which copy is the nearest to each CPU.
+//! The nodes that get a copy, and the nearest copy for each CPU.
 //!
-//! Node ids may have holes, nodes may have no memory or be offline, a cpuset may forbid some:
-//! the kernel says which ones this process may use. CPUs of the others read the nearest copy.
-//! Asked once, when the first copies are made: threads may go on to CPUs of any node later,
+//! Node ids may have holes, nodes may have no memory or be offline, and a cpuset may forbid some.
+//! The kernel reports which nodes this process may use. CPUs of other nodes read the nearest copy.
+//! The table is made once, with the first copies. Threads may later run on CPUs of any node, but a
+//! node that becomes allowed later gets no copy.
 //! but a node that is allowed later gets no copy.
 
 use core::ptr::null_mut;
@@ -19,12 +20,12 @@ use numapilot_syscall::policy::{NodeMask, allowed_nodes};
 use crate::here::{self, Way};
 use crate::kernel;
 
-/// Most copies; nodes beyond read those of others.
+/// Most copies. CPUs of further nodes read copies of other nodes.
 pub const MAX_COPIES: usize = 64;
 /// Node ids that Linux can have.
 const IDS: usize = 1024;
 
-/// The table.
+/// The table of nodes and CPUs.
 #[derive(Debug)]
 pub struct Nodes {
     count: usize,
@@ -37,14 +38,14 @@ pub struct Nodes {
 static FOUND: AtomicPtr<Nodes> = AtomicPtr::new(null_mut());
 
 impl Nodes {
-    /// Those of this process.
+    /// The table of this process.
     pub fn get() -> Result<&'static Self, i32> {
         let mut found = FOUND.load(Acquire);
         if found.is_null() {
             let new = kernel::map(size_of::<Self>())?;
             let nodes = new.cast::<Self>().as_ptr();
-            // SAFETY: new memory of that size, page aligned, whose zeroes are a valid table
-            // but for the way, which is written first.
+            // SAFETY: new memory of that size, page aligned. Zeroes are a valid table except for
+            // the way, which is written first.
             unsafe {
                 (&raw mut (*nodes).way).write(Way::find());
                 (*nodes).fill();
@@ -52,7 +53,7 @@ impl Nodes {
             match FOUND.compare_exchange(null_mut(), nodes, AcqRel, Acquire) {
                 Ok(_) => found = nodes,
                 Err(theirs) => {
-                    // SAFETY: another thread was faster, and nobody has seen this one.
+                    // SAFETY: another thread stored its table first, and nothing has seen this one.
                     unsafe { kernel::unmap(new, size_of::<Self>()) };
                     found = theirs;
                 }
@@ -63,7 +64,7 @@ impl Nodes {
     }
 
     fn fill(&mut self) {
-        // Without NUMA support, or behind a filter: one node, and memory as it comes.
+        // Without NUMA support, or behind a filter: one node without a placement.
         let mask = allowed_nodes().unwrap_or_default();
         let has = |mask: &NodeMask, id: usize| mask[id / 64] >> (id % 64) & 1 == 1;
         self.count = 0;
@@ -100,7 +101,7 @@ impl Nodes {
         }
     }
 
-    /// How many copies there are, at least 1.
+    /// The number of copies, at least 1.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -110,12 +111,12 @@ impl Nodes {
         u32::from(self.ids[copy])
     }
 
-    /// The copy that is nearest to the calling thread.
+    /// The copy nearest to the calling thread.
     #[inline]
     pub fn current(&self) -> usize {
         match self.way {
             Way::Node(distance) => {
-                // SAFETY: `Way::find` says that every thread has it there.
+                // SAFETY: `Way::find` established that every thread has this word.
                 let node = unsafe { here::own_word(distance) };
                 usize::from(self.by_node[node as usize % IDS])
             }
@@ -127,13 +128,13 @@ impl Nodes {
         }
     }
 
-    /// The first where the CPU is not known: any copy is right, one is near.
+    /// The first copy if the CPU is unknown: every copy is correct, and one is near.
     fn by_cpu(&self, cpu: Option<u32>) -> usize {
         let copy = cpu.and_then(|cpu| self.by_cpu.get(cpu as usize));
         copy.map_or(0, |copy| usize::from(*copy))
     }
 
-    /// Whether a read needs no system call.
+    /// How a thread's node is found.
     pub fn way(&self) -> Way {
         self.way
     }

@@ -1,8 +1,8 @@
-//! Memory that a forked child has inherited, brought to the node where the child runs.
+//! Moves memory that a forked child has inherited to the node where the child runs.
 //!
-//! A child shares its parent's pages until one of them writes. Writing to each without changing
-//! it (MADV_POPULATE_WRITE) gives the child frames of its own, from its node: always right, for
-//! it is what copy-on-write does in any case. What the child has alone already is moved.
+//! A child shares its parent's pages until one of them writes. Writing to each page without
+//! changing it (MADV_POPULATE_WRITE) gives the child its own frames, from its node. This is always
+//! safe, because copy-on-write does the same. Pages that only the child has are migrated.
 
 use core::ffi::c_int;
 use core::ops::Range;
@@ -15,21 +15,21 @@ use crate::error::Error;
 use crate::kernel;
 use crate::nodes::Nodes;
 
-/// Pages asked for at a time.
+/// Pages looked up at a time.
 const BATCH: usize = 512;
 
-/// What has been done.
+/// The result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rehomed {
     /// Pages that were in memory on other nodes.
     pub found: usize,
-    /// Those of them that are on the caller's node now.
+    /// How many of them are now on the caller's node.
     pub moved: usize,
 }
 
-/// Brings the whole pages of some memory to the node where the caller runs: pages shared with
-/// parent and siblings are copied, others moved; untouched ones stay untouched and come from
-/// this node when they are touched. The contents stay what they are.
+/// Moves the whole pages of some memory to the node where the caller runs. Pages shared with parent
+/// and siblings are copied, others are migrated. Untouched pages stay untouched, and come from this
+/// node once they are touched. The contents do not change.
 ///
 /// # Errors
 /// [`Error::NotRehomed`] when the memory is not writable, or the kernel refuses.
@@ -37,7 +37,7 @@ pub fn rehome<T: ?Sized>(memory: &T) -> Result<Rehomed, Error> {
     rehome_range(core::ptr::from_ref(memory).cast::<u8>() as usize, size_of_val(memory))
 }
 
-/// [`rehome`] by address: what is not mapped there is an error, and changes nothing.
+/// [`rehome`] by address. A range that is not mapped gives an error and changes nothing.
 ///
 /// # Errors
 /// As [`rehome`].
@@ -53,10 +53,10 @@ pub fn rehome_range(start: usize, bytes: usize) -> Result<Rehomed, Error> {
     }
     let (_, here) = caller::cpu_and_node().map_err(|Refused(errno)| refused(errno))?;
     let bytes = end - start;
-    // Refused: pages come from where the caller runs when they are copied, which is here.
+    // If the kernel refuses, copied pages still come from the node where the caller runs.
     let _ = policy::set_of_range(start, bytes, Mode::Preferred, &policy::only(here), false);
     let mut copied = Ok(());
-    // Neighbours are copied by one call.
+    // One call copies adjacent pages.
     let mut run = start..start;
     let mut copy = |run: &Range<usize>| {
         if copied.is_ok() && !run.is_empty() {
@@ -75,7 +75,7 @@ pub fn rehome_range(start: usize, bytes: usize) -> Result<Rehomed, Error> {
     })?;
     copy(&run);
     copied.map_err(refused)?;
-    // Those that nobody shared were not copied.
+    // Pages that were not shared were not copied.
     let _ = policy::set_of_range(start, bytes, Mode::Preferred, &policy::only(here), true);
     let mut left = 0;
     each_page(start, bytes, |_, node| {
@@ -85,7 +85,8 @@ pub fn rehome_range(start: usize, bytes: usize) -> Result<Rehomed, Error> {
     Ok(rehomed)
 }
 
-/// The address and node of every page of a range; below 0 where there is none.
+/// Calls `each` with the address and node of every page of a range; the node is negative where
+/// there is no page.
 pub(crate) fn each_page(
     start: usize,
     bytes: usize,

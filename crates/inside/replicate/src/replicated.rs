@@ -1,4 +1,4 @@
-//! A value on every node that is replaced as a whole while others read it.
+//! A value on every node that can be replaced as a whole while threads read it.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -9,7 +9,7 @@ use crate::kernel;
 use crate::slots::{Chunk, Slot, Slots};
 use crate::swap::Swap;
 
-/// A value with a copy on every node, read without a system call or a lock, and replaced as a
+/// A value with a copy on every node. It is read without a system call or a lock, and replaced as a
 /// whole.
 ///
 /// ```
@@ -21,7 +21,7 @@ use crate::swap::Swap;
 ///         let mut reader = rates.reader()?;
 ///         for _ in 0..1000 {
 ///             let now = reader.read();
-///             // Both are of one version, whatever is published meanwhile.
+/// Both are of one version, even if another is published meanwhile.
 ///             assert_eq!(now[1] / now[0], 1.1);
 ///         }
 ///         Ok(())
@@ -38,22 +38,22 @@ pub struct Replicated<T: ?Sized> {
 
 // SAFETY: it owns its versions, and any thread may drop them.
 unsafe impl<T: ?Sized + Send> Send for Replicated<T> {}
-// SAFETY: shared, it gives `&T`, and drops versions on the thread that replaces them; pins and
-// versions change hands by the protocol of `swap`.
+// SAFETY: a shared reference gives `&T`, and drops versions on the thread that replaces them. Pins
+// and versions change owners by the protocol of `swap`.
 unsafe impl<T: ?Sized + Send + Sync> Sync for Replicated<T> {}
 
 impl<T: ?Sized> Replicated<T> {
-    /// Begins with these copies.
+    /// A value that begins with these copies.
     #[must_use]
     pub fn new(first: Copies<T>) -> Self {
         Self { swap: Swap::new(first.into_raw()), slots: Slots::new() }
     }
 
-    /// Replaces the value on all nodes at once: a reader gets either the old or the new one.
-    /// Never waits. Frees the versions before it that no reader keeps; those that one does keep
-    /// are freed by a later call, or with `self`.
+    /// Replaces the value on all nodes at once: a reader gets either the old or the new one. Never
+    /// waits. Frees earlier versions that no reader pins; pinned ones are freed by a later call, or
+    /// with `self`.
     pub fn publish(&self, next: Copies<T>) {
-        // SAFETY: the copies were the caller's; all readers are in the slots.
+        // SAFETY: the copies belonged to the caller; the slots contain all readers.
         let free = unsafe { self.swap.replace(next.into_raw(), || self.slots.pins()) };
         for version in free {
             // SAFETY: made by `into_raw`, and no reader can have it.
@@ -61,7 +61,7 @@ impl<T: ?Sized> Replicated<T> {
         }
     }
 
-    /// What a thread reads with.
+    /// A reader, for one thread.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -86,7 +86,7 @@ impl<T: ?Sized> Drop for Replicated<T> {
         }
         for chunk in self.slots.take_all() {
             if let Some(chunk) = NonNull::new(chunk) {
-                // SAFETY: mapped by `reader`, and nobody's any more.
+                // SAFETY: mapped by `reader`, and nothing uses it any more.
                 unsafe { kernel::unmap(chunk.cast(), size_of::<Chunk<Version<T>>>()) };
             }
         }
@@ -99,33 +99,33 @@ impl<T: ?Sized> fmt::Debug for Replicated<T> {
     }
 }
 
-/// One thread's way to read a [`Replicated`] value.
+/// A thread's reader of a [`Replicated`] value.
 ///
-/// It keeps the version that it has read last, so that reading costs no fence: a thread that
-/// reads no longer keeps the memory of one old version, unless it calls [`Reader::rest`].
+/// It pins the version that it read last, so that reading costs no fence. A thread that stops
+/// reading therefore keeps one old version in memory, unless it calls [`Reader::rest`].
 pub struct Reader<'a, T: ?Sized> {
     of: &'a Replicated<T>,
     slot: &'a Slot<Version<T>>,
 }
 
 impl<T: ?Sized> Reader<'_, T> {
-    /// The value that is current now, by the copy nearest to the calling thread. It stays what
-    /// it is as long as the reference lives; the next call may find another.
+    /// The current value, from the copy nearest to the calling thread. It does not change for as
+    /// long as the reference lives. The next call may return another version.
     #[inline]
     pub fn read(&mut self) -> &T {
-        // SAFETY: kept by the pin, which the next call with `self` may move on, and the
-        // reference borrows `self` until then.
+        // SAFETY: pinned. Only the next call with `self` may move the pin, and the reference
+        // borrows `self` until then.
         unsafe { &*(*self.of.swap.read(&self.slot.pin)).local() }
     }
 
-    /// All copies of the value that is current now.
+    /// All copies of the current value.
     pub fn copies(&mut self) -> Option<Current<'_, T>> {
         let version = NonNull::new(self.of.swap.read(&self.slot.pin))?;
         // SAFETY: as for `read`.
         Some(unsafe { Current::of(version) })
     }
 
-    /// Keeps no version until the next read.
+    /// Releases the pin until the next read.
     pub fn rest(&mut self) {
         self.slot.pin.release();
     }

@@ -1,4 +1,4 @@
-//! The pins of all readers of a value, as many as ever read at a time.
+//! The pins of all readers of a value. There are as many as the most readers at any one time.
 
 use core::ptr::null_mut;
 
@@ -9,7 +9,8 @@ use crate::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// A reader's pin. Processors fetch lines in pairs, and readers are not to disturb each other.
+/// A reader's pin. Processors fetch lines in pairs, so each pin has two lines; otherwise readers
+/// would slow each other down.
 #[repr(align(128))]
 #[derive(Debug)]
 pub struct Slot<V> {
@@ -32,7 +33,7 @@ pub struct Slots<V> {
 }
 
 impl<V> Slot<V> {
-    /// Another reader may have it.
+    /// Releases the pin for another reader.
     pub fn give_back(&self) {
         self.pin.release();
         self.taken.store(false, Release);
@@ -40,7 +41,7 @@ impl<V> Slot<V> {
 }
 
 impl<V> Chunk<V> {
-    /// Pins of nobody.
+    /// Free pins.
     pub fn new() -> Self {
         let slot = || Slot { pin: Pin::new(), taken: AtomicBool::new(false) };
         Self { slots: core::array::from_fn(|_| slot()), next: AtomicPtr::new(null_mut()) }
@@ -48,15 +49,15 @@ impl<V> Chunk<V> {
 }
 
 impl<V> Slots<V> {
-    /// No pins.
+    /// An empty list.
     pub fn new() -> Self {
         Self { chunks: AtomicPtr::new(null_mut()) }
     }
 
-    /// A pin for a new reader; where all are taken, `more` allocates a chunk.
+    /// A pin for a new reader. When all are taken, `more` allocates a chunk.
     ///
     /// # Errors
-    /// That of `more`.
+    /// Those of `more`.
     pub fn take_slot<E>(
         &self,
         more: impl FnOnce() -> Result<*mut Chunk<V>, E>,
@@ -69,7 +70,7 @@ impl<V> Slots<V> {
             return Ok(slot);
         }
         let chunk = more()?;
-        // SAFETY: the chunk is live until `take_all`, which needs `self` alone.
+        // SAFETY: the chunk is live until `take_all`, which needs exclusive access to `self`.
         let shared = unsafe { &*chunk };
         let mine = &shared.slots[0];
         mine.taken.store(true, Relaxed);
@@ -99,12 +100,12 @@ impl<V> Slots<V> {
         self.all().map(|slot| &slot.pin)
     }
 
-    /// The chunks, for whoever allocated them.
+    /// All chunks, to be freed by the caller that allocated them.
     pub fn take_all(&mut self) -> impl Iterator<Item = *mut Chunk<V>> {
         let mut chunk = self.chunks.swap(null_mut(), AcqRel);
         core::iter::from_fn(move || {
             let this = chunk;
-            // SAFETY: null or a chunk of the list, which nobody else has any more.
+            // SAFETY: null or a chunk of the list, which nothing else uses any more.
             chunk = unsafe { this.as_ref() }?.next.load(Relaxed);
             Some(this)
         })

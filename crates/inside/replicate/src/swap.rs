@@ -1,8 +1,8 @@
-//! A value that is replaced while others read it, and when the old one may go.
+//! A value that is replaced while threads read it, and the rule for freeing old versions.
 //!
-//! Source: hazard pointers (Michael 2004), with pins that stay between reads: a reader keeps
-//! the version it has read last until it finds another, so that a read that finds nothing new
-//! is one load and one comparison, without a fence.
+//! Source: hazard pointers (Michael 2004), with pins that stay between reads. A reader pins the
+//! version that it read last until it finds another. A read that finds the same version therefore
+//! needs one load, one comparison and no fence.
 //!
 //! ```text
 //!  reader i: pin i --.                 current --> version 3
@@ -10,9 +10,10 @@
 //!                    '--> version 1    retired: 2, 1  (each replacement frees those unpinned)
 //! ```
 //!
-//! Why no version goes that somebody reads: a reader writes its pin, then a fence, then asks
-//! again what is current. Whoever replaces writes what is current, then a fence, then looks at
-//! the pins. One of the two fences is first: either the reader sees that its version is no
+//! Why a version in use is never freed: a reader writes its pin, executes a fence, and reads the
+//! current version again. A writer replaces the current version, executes a fence, and reads the
+//! pins. One of the two fences comes first. Either the reader sees that its version is no longer
+//! current and takes another, or the writer sees the pin.
 //! longer current and takes another, or its pin is seen.
 
 use core::iter;
@@ -24,29 +25,29 @@ use crate::sync::atomic::{
     fence,
 };
 
-/// What is replaced: it can be a member of a list.
+/// A version, which can be a member of a list.
 pub trait Version: Sized {
     /// The next in the list.
     fn next(&self) -> &AtomicPtr<Self>;
 }
 
-/// The version that one reader keeps, and no other reader.
+/// The version that one reader pins.
 #[derive(Debug)]
 pub struct Pin<V>(AtomicPtr<V>);
 
 impl<V> Pin<V> {
-    /// Keeps none.
+    /// A pin that holds no version.
     pub fn new() -> Self {
         Self(AtomicPtr::new(null_mut()))
     }
 
-    /// Keeps none any longer.
+    /// Releases the version.
     pub fn release(&self) {
         self.0.store(null_mut(), Release);
     }
 }
 
-/// The current version, and those before it that somebody kept when last looked at.
+/// The current version, and earlier ones that were pinned at the last replacement.
 #[derive(Debug)]
 pub struct Swap<V> {
     current: AtomicPtr<V>,
@@ -54,16 +55,16 @@ pub struct Swap<V> {
 }
 
 impl<V: Version> Swap<V> {
-    /// Begins with a version, which is this one's from now on.
+    /// Begins with a version and takes ownership of it.
     pub fn new(first: *mut V) -> Self {
         Self { current: AtomicPtr::new(first), retired: AtomicPtr::new(null_mut()) }
     }
 
-    /// The version that is current, kept by this pin until its next use.
+    /// The current version, pinned until the next use of this pin.
     #[inline]
     pub fn read(&self, pin: &Pin<V>) -> *mut V {
         let current = self.current.load(Acquire);
-        // Nobody but its reader writes a pin.
+        // Only its reader writes a pin.
         if current == pin.0.load(Relaxed) {
             return current;
         }
@@ -73,7 +74,7 @@ impl<V: Version> Swap<V> {
     #[cold]
     fn renew(&self, pin: &Pin<V>, mut current: *mut V) -> *mut V {
         loop {
-            // Release: what was read of the version before is read before it may go.
+            // Release: reads of the previous version happen before it may be freed.
             pin.0.store(current, Release);
             fence(SeqCst);
             let now = self.current.load(Acquire);
@@ -84,18 +85,18 @@ impl<V: Version> Swap<V> {
         }
     }
 
-    /// Makes another version the current one. Returns those before it that no pin keeps;
-    /// they are the caller's.
+    /// Makes another version the current one. Returns the earlier ones that no pin holds; they
+    /// belong to the caller.
     ///
     /// # Safety
-    /// `next` is a version that nobody else has. `pins` gives all that read from here.
+    /// `next` is a version that nothing else uses. `pins` returns all pins that read from here.
     pub unsafe fn replace<'a, P>(&self, next: *mut V, pins: impl Fn() -> P) -> Retired<V>
     where
         P: Iterator<Item = &'a Pin<V>>,
         V: 'a,
     {
         let old = self.current.swap(next, AcqRel);
-        // SAFETY: it was the current one, and this swap alone took it from there.
+        // SAFETY: it was the current version, and only this swap removed it.
         unsafe { self.retire(old) };
         let taken = Retired(self.retired.swap(null_mut(), AcqRel));
         fence(SeqCst);
@@ -105,7 +106,7 @@ impl<V: Version> Swap<V> {
                 // SAFETY: taken from the list by this call.
                 unsafe { self.retire(version) };
             } else {
-                // SAFETY: as above, and no reader can come to have it any more.
+                // SAFETY: as above, and no reader can reach it any more.
                 unsafe { (*version).next() }.store(free.0, Relaxed);
                 free.0 = version;
             }
@@ -113,12 +114,12 @@ impl<V: Version> Swap<V> {
         free
     }
 
-    /// Puts a version on the list of those that are not current.
+    /// Adds a version to the list of earlier versions.
     ///
     /// # Safety
     /// It is in no list, and only the caller can put it in one.
     unsafe fn retire(&self, version: *mut V) {
-        // SAFETY: a version lives until it is given out by `replace` or `take_all`.
+        // SAFETY: a version lives until `replace` or `take_all` returns it.
         let next = unsafe { (*version).next() };
         let mut head = self.retired.load(Relaxed);
         loop {
@@ -130,18 +131,18 @@ impl<V: Version> Swap<V> {
         }
     }
 
-    /// All versions, the current one too, when there is no reader any more.
+    /// All versions including the current one; there must be no readers.
     pub fn take_all(&mut self) -> Retired<V> {
         let current = self.current.swap(null_mut(), AcqRel);
         if !current.is_null() {
-            // SAFETY: nobody else has `self`.
+            // SAFETY: nothing else uses `self`.
             unsafe { self.retire(current) };
         }
         Retired(self.retired.swap(null_mut(), AcqRel))
     }
 }
 
-/// Versions that belong to whoever has the list.
+/// Versions that belong to the owner of the list.
 #[derive(Debug)]
 pub struct Retired<V>(*mut V);
 
@@ -153,7 +154,7 @@ impl<V: Version> Iterator for Retired<V> {
         if version.is_null() {
             return None;
         }
-        // SAFETY: the versions of the list live until they have been given out.
+        // SAFETY: the versions of the list live until they are returned.
         self.0 = unsafe { (*version).next() }.load(Relaxed);
         Some(version)
     }

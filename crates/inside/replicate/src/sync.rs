@@ -1,7 +1,7 @@
-//! The atomics of the modules that are modelled: `tests/models.rs` compiles those once more,
-//! with the atomics of loom in this place.
+//! The atomics of the modules that have a model: `tests/models.rs` compiles those modules again
+//! with loom's atomics in place of these.
 
 pub use core::sync::atomic;
 
-/// Pins that are made at a time: with what comes after them they fill a page of 4 KiB.
+/// Pins allocated at a time. With the rest of the chunk they fill a page of 4 KiB.
 pub const PINS_PER_CHUNK: usize = 31;

@@ -1,4 +1,4 @@
-//! The library as C programs use it: `../c/tests/replicate.c`, linked with the shared and with
+//! The library as C programs use it: runs `../c/tests/replicate.c`, linked with the shared and with
 //! the static library.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
@@ -8,7 +8,8 @@ use std::process::Command;
 
 const C: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c");
 
-/// Builds the library as it is shipped: tests unwind, which a library without `std` cannot.
+/// Builds the library as it is shipped. It is not a dependency, because tests unwind, which a
+/// library without `std` cannot do.
 fn directory() -> std::path::PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--offline", "-p", "numapilot-replicate-c"]);

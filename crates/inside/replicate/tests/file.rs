@@ -1,4 +1,4 @@
-//! Copies of files, and what becomes of them when somebody writes.
+//! Copies of files, and what happens to them when a program writes.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -15,7 +15,7 @@ fn open(path: &Path) -> Result<FileCopies, Error> {
     FileCopies::open(&CString::new(path.as_os_str().as_bytes()).unwrap())
 }
 
-/// A file in a directory of its own; `None` where its file system gives no leases.
+/// A file in its own directory; `None` where the file system gives no leases.
 fn leased(contents: &[u8]) -> Option<(tempfile::TempDir, std::path::PathBuf, FileCopies)> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("table");
@@ -36,7 +36,7 @@ fn copies_are_what_the_file_is() {
     let Some((_directory, path, copies)) = leased(&contents) else { return };
     let mut reader = copies.reader().unwrap();
     assert_eq!(reader.read(), Some(&contents[..]));
-    // Reading it is nothing to tell of.
+    // A program that only reads does not end the lease.
     assert_eq!(fs::read(&path).unwrap(), contents);
     assert!(copies.is_current());
     assert_eq!(reader.read(), Some(&contents[..]));
@@ -48,9 +48,9 @@ fn a_writer_waits_until_the_copies_are_gone() {
     let mut reader = copies.reader().unwrap();
     assert_eq!(reader.read(), Some(&b"before"[..]));
     let mut file = OpenOptions::new().write(true).open(&path).unwrap();
-    assert!(!copies.is_current(), "it is open for writing, and there are copies");
+    assert!(!copies.is_current(), "the file is open for writing, but the copies are current");
     assert_eq!(reader.read(), None);
-    // Nobody copies what is being written.
+    // A file that is being written cannot be copied.
     assert_eq!(open(&path).unwrap_err(), Error::Written);
     file.write_all(b"after").unwrap();
     drop(file);
@@ -73,7 +73,7 @@ fn the_lease_ends_with_the_copies() {
     drop(twice);
     let begun = Instant::now();
     drop(OpenOptions::new().write(true).open(&path).unwrap());
-    // Who has a lease and does not answer is given 45 seconds.
+    // A lease holder that does not respond has 45 seconds.
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
@@ -86,7 +86,7 @@ fn what_is_no_file_is_refused() {
     let pipe = CString::new(directory.path().join("pipe").as_os_str().as_bytes()).unwrap();
     // SAFETY: the path is a C string.
     assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
-    // Nobody writes into it: opening it must not wait.
+    // The pipe has no writer; opening it must not wait.
     assert_eq!(FileCopies::open(&pipe).unwrap_err(), Error::NotAFile);
 }
 

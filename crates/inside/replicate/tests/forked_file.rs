@@ -1,5 +1,5 @@
-//! Copies of files in a forked child. A program of its own: while the child lives it has every file
-//! open that another test is writing, and no copies of those can be made.
+//! Copies of files in a forked child. This is a separate program: the child inherits every file
+//! that another test has open for writing, and those files could not be copied while it lives.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -19,7 +19,7 @@ fn a_forked_child_is_told_nothing_and_knows_it() {
         Err(why @ Error::NoLease { .. }) => return println!("skipped: {why}"),
         Err(why) => panic!("{why}"),
     };
-    // SAFETY: the child calls nothing but reads, drops and ends.
+    // SAFETY: the child only reads, drops and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let stale = copies.reader().is_ok_and(|mut reader| reader.read().is_none());

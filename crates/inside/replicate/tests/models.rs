@@ -1,5 +1,5 @@
 //! All interleavings of a few threads that read and replace, as the memory model of C11 allows
-//! them, by loom. The modules are compiled here once more, with loom's atomics.
+//! them, by loom. The modules are compiled here again, with loom's atomics.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -7,7 +7,7 @@
 mod slots;
 #[path = "../src/swap.rs"]
 mod swap;
-/// What stands in place of `core`'s atomics.
+/// Replaces `core`'s atomics.
 mod sync {
     pub use loom::sync::atomic;
     /// So few that a second reader needs another chunk.
@@ -37,14 +37,14 @@ impl Version for Marked {
     }
 }
 
-/// Versions 0 to `N`, of which 0 is current first.
+/// Versions 0 to `N`; version 0 is current first.
 struct Shared<const N: usize> {
     versions: [*mut Marked; N],
     swap: Swap<Marked>,
     slots: Slots<Marked>,
 }
 
-// SAFETY: what the pointers lead to is made of atomics and of a cell that loom checks.
+// SAFETY: the pointers lead to atomics and a cell that loom checks.
 unsafe impl<const N: usize> Send for Shared<N> {}
 // SAFETY: as above.
 unsafe impl<const N: usize> Sync for Shared<N> {}
@@ -65,7 +65,7 @@ impl<const N: usize> Shared<N> {
         free.for_each(mark);
     }
 
-    /// Registers, reads so many times, and goes.
+    /// Registers, reads this many times, and unregisters.
     fn read(&self, times: usize) {
         let more = || Ok::<_, Infallible>(Box::into_raw(Box::new(Chunk::new())));
         let Ok(slot) = self.slots.take_slot(more);
@@ -78,23 +78,23 @@ impl<const N: usize> Shared<N> {
         slot.give_back();
     }
 
-    /// Reads what is current; its number.
+    /// Reads the current version; returns its number.
     fn use_one(&self, pin: &Pin<Marked>) -> usize {
         let version = self.swap.read(pin);
         // SAFETY: kept until the model ends.
         unsafe { &*version }.freed.with(|freed| {
-            // SAFETY: loom checks that nobody writes it meanwhile.
-            assert!(!unsafe { *freed }, "freed while it is read");
+            // SAFETY: loom checks that no thread writes it meanwhile.
+            assert!(!unsafe { *freed }, "freed while it was being read");
         });
         self.versions.iter().position(|other| *other == version).unwrap()
     }
 }
 
-/// Stands for freeing a version.
+/// Marks a version in place of freeing it.
 fn mark(version: *mut Marked) {
     // SAFETY: kept until the model ends.
     unsafe { &*version }.freed.with_mut(|freed| {
-        // SAFETY: loom checks that nobody reads it meanwhile.
+        // SAFETY: loom checks that no thread reads it meanwhile.
         let freed = unsafe { &mut *freed };
         assert!(!*freed, "freed twice");
         *freed = true;
@@ -105,7 +105,7 @@ impl<const N: usize> Drop for Shared<N> {
     fn drop(&mut self) {
         self.swap.take_all().for_each(mark);
         for version in self.versions {
-            // SAFETY: made by `new`, and used by nobody any more.
+            // SAFETY: made by `new`, and not used any more.
             let version = unsafe { Box::from_raw(version) };
             // SAFETY: as above.
             assert!(version.freed.with(|freed| unsafe { *freed }), "never freed");
@@ -117,8 +117,8 @@ impl<const N: usize> Drop for Shared<N> {
     }
 }
 
-/// Tries all interleavings with at most three preemptions of a running thread: more than that
-/// no known defect of such structures needs (Musuvathi, Qadeer 2007).
+/// Tries all interleavings with at most three preemptions of a running thread. No known defect of
+/// such structures needs more (Musuvathi, Qadeer 2007).
 fn model(interleaved: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -141,7 +141,7 @@ fn nothing_is_freed_that_somebody_reads() {
 fn two_may_publish_at_a_time() {
     model(|| {
         let shared = Shared::<3>::new();
-        // Who is second is not known, so that only one read has an order.
+        // Either may be second, so only one read has an order.
         let threads = [1, 2].map(|version| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.publish(version))

@@ -37,7 +37,7 @@ fn values_of_any_size_and_alignment() {
     let wide = Copies::from_slice(&[Wide(7)]).unwrap();
     assert_eq!(std::ptr::from_ref(wide.local()) as *const u8 as usize % 16384, 0);
     assert_eq!(wide.local()[0].0, 7);
-    // A page of the next size: copies begin where huge pages can.
+    // At this size copies begin where huge pages can.
     let large = Copies::from_fn(3 << 20, |index| index as u8).unwrap();
     assert!(large.each().all(|(_, copy)| (copy.as_ptr() as usize).is_multiple_of(2 << 20)));
 }
@@ -52,7 +52,7 @@ fn too_much_is_an_error_and_nothing_is_lost() {
     assert_eq!(table.reader().unwrap().read(), &[1]);
 }
 
-/// Counts how many of it there are.
+/// Counts the live values.
 struct Counted<'a>(&'a AtomicUsize, String);
 
 impl<'a> Counted<'a> {
@@ -78,15 +78,15 @@ fn old_versions_go_when_their_last_reader_does() {
     let mut other = value.reader().unwrap();
     assert_eq!(reader.read().1, "first");
     value.publish(make("second"));
-    assert_eq!(live.load(Relaxed), 2 * nodes, "somebody reads the first");
+    assert_eq!(live.load(Relaxed), 2 * nodes, "a reader pins the first");
     assert_eq!(other.read().1, "second");
     assert_eq!(reader.read().1, "second");
     value.publish(make("third"));
-    assert_eq!(live.load(Relaxed), 2 * nodes, "the first is gone, the second is read");
+    assert_eq!(live.load(Relaxed), 2 * nodes, "the first is freed, a reader pins the second");
     reader.rest();
     drop(other);
     value.publish(make("fourth"));
-    assert_eq!(live.load(Relaxed), nodes, "nobody reads any of them");
+    assert_eq!(live.load(Relaxed), nodes, "no reader pins an old version");
     assert_eq!(reader.copies().unwrap().each().count(), nodes);
     drop(reader);
     drop(value);
@@ -100,7 +100,7 @@ fn what_fails_half_way_is_taken_back() {
         Copies::per_node(|_| {
             let _first = Counted::new(&live, "");
             panic!("no value for this node");
-            #[allow(unreachable_code, reason = "says what the closure makes")]
+            #[allow(unreachable_code, reason = "gives the closure its type")]
             Counted::new(&live, "")
         })
     }));
@@ -118,12 +118,12 @@ fn readers_see_one_version_whole() {
             scope.spawn(|| {
                 let (mut last, mut seen) = (0, 0);
                 while !done.load(Relaxed) {
-                    // Short-lived readers take the pins of others.
+                    // Short-lived readers reuse pins.
                     let mut reader = value.reader().unwrap();
                     for _ in 0..10 {
                         let now = reader.read();
-                        assert!(now.iter().all(|word| *word == now[0]), "a mix");
-                        assert!(now[0] >= last, "back in time");
+                        assert!(now.iter().all(|word| *word == now[0]), "two versions mixed");
+                        assert!(now[0] >= last, "an older version");
                         seen += usize::from(now[0] != last);
                         last = now[0];
                     }
@@ -134,7 +134,7 @@ fn readers_see_one_version_whole() {
         for version in 1..=500 {
             value.publish(Copies::from_slice(&[version; WORDS]).unwrap());
         }
-        // However late it was started, each sees the last.
+        // Each thread sees the last version, however late it starts.
         while value.reader().unwrap().read()[0] != 500 {}
         done.store(true, Relaxed);
         for reader in readers {

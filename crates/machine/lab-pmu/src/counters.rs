@@ -1,4 +1,4 @@
-//! What is counted for each virtual CPU.
+//! The counters of each virtual CPU.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,7 +6,7 @@ use crate::kinds::{Scalar, Vector};
 use crate::latency::LatencyBuckets;
 use crate::shape::Shape;
 
-/// The counters of one CPU. Only that CPU adds, everybody may read.
+/// The counters of one CPU. Only that CPU adds to them; anyone may read them.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuCounters<'a> {
     words: &'a [AtomicU64],
@@ -33,7 +33,7 @@ impl<'a> CpuCounters<'a> {
         }
     }
 
-    /// Adds to a counter; for the one writer, so not one atomic step.
+    /// Adds to a counter. Not atomic, because each counter has only one writer.
     #[inline]
     pub fn add(&self, scalar: Scalar, by: u64) {
         add(self.words, scalar as usize, by);
@@ -55,7 +55,7 @@ impl<'a> CpuCounters<'a> {
         (0..self.shape.vector_len(vector)).map(|i| self.at(vector, i)).collect()
     }
 
-    /// Adds to an entry of a vector; for the one writer.
+    /// Adds to an entry of a vector, which has only one writer.
     #[inline]
     pub fn add_at(&self, vector: Vector, index: usize, by: u64) {
         add(self.words, self.shape.vector(vector) + index, by);
@@ -67,7 +67,7 @@ impl<'a> CpuCounters<'a> {
         add(self.words, self.shape.latency() + LatencyBuckets::bucket(latency_ns), 1);
     }
 
-    /// How many DRAM accesses took how long.
+    /// The histogram of DRAM access latencies.
     #[must_use]
     pub fn latencies(&self) -> LatencyBuckets {
         let start = self.shape.latency();

@@ -1,6 +1,6 @@
 //! The kinds of counters.
 
-/// A counter that a CPU has once. All count user mode unless they say otherwise.
+/// A counter that each CPU has once. All count user mode unless documented otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Scalar {
@@ -18,7 +18,7 @@ pub enum Scalar {
     Writes,
     /// Accesses that missed the first level of cache.
     FirstMisses,
-    /// Accesses that missed the private caches and looked into the last level.
+    /// Accesses that missed the private caches and looked up the last level.
     LastReferences,
     /// Accesses that missed the last level: DRAM accesses and transfers from other caches.
     LastMisses,
@@ -54,7 +54,7 @@ impl Scalar {
     ];
 }
 
-/// Counters that a CPU has once for each node, or for each direction of each link.
+/// Counters that each CPU has once per node, or per direction of each link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Vector {

@@ -1,7 +1,7 @@
-//! A histogram of latencies whose octaves have sixteen buckets each, all as wide, so that a
-//! percentile is known to 3.2 %, and the bucket of a latency is a few of its bits.
+//! A histogram of latencies. Each octave has sixteen buckets of equal width. A percentile is
+//! therefore known to 3.2 %, and the bucket of a latency is a few of its bits.
 
-/// Counts by latency.
+/// A count for each bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LatencyBuckets(pub Vec<u64>);
 
@@ -16,20 +16,20 @@ impl LatencyBuckets {
     /// Buckets: from 16 ns, over 16 octaves, to a millisecond.
     pub const COUNT: usize = 16 * PER_OCTAVE;
 
-    /// The bucket of a latency; the first and last take what is beyond.
+    /// The bucket of a latency. The first and last bucket also take latencies beyond the range.
     #[must_use]
     #[inline]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn bucket(latency_ns: f64) -> usize {
-        // Exponent and leading bits of the fraction are next to each other: one number that
-        // grows by PER_OCTAVE with each octave.
+        // Exponent and leading bits of the fraction are adjacent, so together they are one number
+        // that grows by PER_OCTAVE with each octave.
         let position = |ns: f64| (ns.to_bits() >> (f64::MANTISSA_DIGITS - 1 - BITS)) as usize;
         let first = position((1u64 << FIRST_OCTAVE) as f64);
         position(latency_ns.max(1.0)).saturating_sub(first).min(Self::COUNT - 1)
     }
 
-    /// The latency below which this share (0 to 1) of the accesses stayed, in nanoseconds:
-    /// the middle of its bucket. `None` without an access.
+    /// The latency, in nanoseconds, that this share (0 to 1) of the accesses did not exceed: the
+    /// middle of its bucket. `None` without an access.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> Option<f64> {
         let total: u64 = self.0.iter().sum();
@@ -44,14 +44,14 @@ impl LatencyBuckets {
         (total > 0).then_some(octave * (1.0 + within))
     }
 
-    /// What was counted since an earlier state.
+    /// The counts since an earlier state.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |i: usize| earlier.0.get(i).copied().unwrap_or(0);
         Self(self.0.iter().enumerate().map(|(i, n)| n.saturating_sub(before(i))).collect())
     }
 
-    /// Adds the counts of another.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine += theirs;

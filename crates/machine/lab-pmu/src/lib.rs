@@ -7,9 +7,9 @@
 //!  header | node of each CPU | controllers | links | one block of counters per CPU | one ring per CPU
 //! ```
 //!
-//! Everything is a 64-bit word, read and written whole: neither side can see half a
-//! value, and there is no `unsafe` here. Neither side trusts what the other may have
-//! written: each keeps its own [`Shape`] and masks every index.
+//! Every value is a 64-bit word that is read and written whole, so neither side can see half a
+//! value, and the crate needs no `unsafe`. Neither side trusts what the other may have written:
+//! each keeps its own [`Shape`] and masks every index.
 #![forbid(unsafe_code)]
 
 mod counters;

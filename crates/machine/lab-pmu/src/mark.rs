@@ -1,14 +1,14 @@
-//! Marks: instructions that tell the emulator where a region of interest begins and ends,
-//! and do nothing on hardware.
+//! Marks: instructions that tell the emulator where a region of interest begins and ends. They have
+//! no effect on hardware.
 //!
-//! A mark is the long NOP `0f 1f 80 imm32` (Intel SDM volume 2, NOP), whose displacement
-//! says what is marked:
+//! A mark is the long NOP `0f 1f 80 imm32` (Intel SDM volume 2, NOP). Its displacement identifies
+//! the region:
 //!
 //! ```text
 //!  imm32:  'N' 'P' | kind | slot        0x4e50_kkss
 //!           1 begin, 2 end -+      +- 0 the whole program, 1 named by the PMU's mailbox,
 //!                                     2-254 regions of a program's own,
-//!                                     255 what a built-in workload is timed by
+//!                                     255 the timed part of a built-in workload
 //! ```
 
 /// Bytes of a region's name.
@@ -26,12 +26,12 @@ pub enum MarkKind {
     End,
 }
 
-/// What a mark says.
+/// The contents of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Begin or end.
     pub kind: MarkKind,
-    /// Which region.
+    /// The region.
     pub slot: u8,
 }
 
@@ -40,7 +40,7 @@ impl Mark {
     pub const WHOLE: u8 = 0;
     /// The slot of a region whose name is in the mailbox.
     pub const NAMED: u8 = 1;
-    /// The slot of what a built-in workload is timed by: all its phases but the load.
+    /// The slot of the timed part of a built-in workload: all its phases but the load.
     pub const WORK: u8 = u8::MAX;
 
     /// The displacement of the NOP.

@@ -1,4 +1,4 @@
-//! The whole memory, as its writer sets it up and as a reader finds it.
+//! The whole memory, as its writer creates it and a reader opens it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,10 +27,10 @@ mod word {
     pub const SAMPLERS: usize = 32;
 }
 
-/// Why memory is no lab PMU, or not one this program understands.
+/// Why memory is not a lab PMU, or not one that this program understands.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum PmuError {
-    /// Some other shared memory.
+    /// Other shared memory.
     #[error("this shared memory is not a lab's PMU: it does not begin with NPLABPMU")]
     OtherMemory,
     /// Written by another version.
@@ -38,7 +38,7 @@ pub enum PmuError {
         "the lab's PMU has version {found}, this program knows version {VERSION}; use the numapilot that started the lab"
     )]
     OtherVersion {
-        /// What the header says.
+        /// The version in the header.
         found: u64,
     },
     /// Cut off or damaged.
@@ -70,7 +70,8 @@ pub struct Pmu<M> {
 }
 
 impl<M: AsRef<[AtomicU64]>> Pmu<M> {
-    /// Sets up zeroed memory. The magic word is written last: a reader sees all or nothing.
+    /// Sets up zeroed memory. Writes the magic word last, so that a reader sees everything or
+    /// nothing.
     ///
     /// # Errors
     /// [`PmuError::Damaged`] when the memory is too small for the shape.
@@ -102,10 +103,10 @@ impl<M: AsRef<[AtomicU64]>> Pmu<M> {
         Ok(pmu)
     }
 
-    /// Finds what a writer has set up.
+    /// Opens what a writer has set up.
     ///
     /// # Errors
-    /// [`PmuError`] when it is something else, or damaged.
+    /// [`PmuError`] when the memory is something else, or damaged.
     pub fn open(memory: M) -> Result<Self, PmuError> {
         let bytes = size_of_val(memory.as_ref());
         let load = |i: usize| memory.as_ref().get(i).map(|w| w.load(Ordering::Acquire));
@@ -160,14 +161,15 @@ impl<M: AsRef<[AtomicU64]>> Pmu<M> {
         self.words()[word::TIME_NS].fetch_max(time_ns, Ordering::Relaxed);
     }
 
-    /// One access in so many that missed the first level of cache is sampled; 0 for none.
+    /// Of the accesses that missed the first level of cache, one in this many is sampled; 0 for
+    /// none.
     #[must_use]
     #[inline]
     pub fn sample_period(&self) -> u64 {
         self.load(word::SAMPLE_PERIOD)
     }
 
-    /// Who samples.
+    /// The programs that sample.
     #[must_use]
     pub fn samplers(&self) -> Samplers<'_> {
         let table = word::SAMPLERS..word::SAMPLERS + samplers::WORDS;
@@ -180,7 +182,7 @@ impl<M: AsRef<[AtomicU64]>> Pmu<M> {
         f64::from_bits(self.load(word::PS_PER_CYCLE))
     }
 
-    /// The node a CPU belongs to.
+    /// The node of a CPU.
     #[must_use]
     #[allow(clippy::cast_possible_truncation)]
     pub fn node_of_cpu(&self, cpu: usize) -> Option<u32> {
@@ -221,8 +223,8 @@ impl<M: AsRef<[AtomicU64]>> Pmu<M> {
         Ring::new(self.words().get(at..at + crate::ring::words(Shape::ring_slots()))?)
     }
 
-    /// Says what the next mark of the slot [`crate::Mark::NAMED`] is called. Longer names
-    /// are cut at [`NAME_BYTES`].
+    /// Sets the name of the next mark in the slot [`crate::Mark::NAMED`]. Longer names are cut at
+    /// [`NAME_BYTES`].
     pub fn set_mark_name(&self, name: &str) {
         let mut bytes = [0; NAME_BYTES];
         let mut length = name.len().min(NAME_BYTES);
@@ -235,7 +237,7 @@ impl<M: AsRef<[AtomicU64]>> Pmu<M> {
         }
     }
 
-    /// What the next mark is called; empty when nobody said.
+    /// The name of the next mark; empty when none was set.
     #[must_use]
     pub fn mark_name(&self) -> String {
         let bytes: Vec<u8> = (0..NAME_BYTES / 8)

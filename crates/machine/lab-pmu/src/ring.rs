@@ -1,9 +1,9 @@
-//! A ring of sampled accesses: one CPU writes, any number of readers read, nobody waits. A reader
-//! counts what was written over before it came to it as lost.
+//! A ring of sampled accesses. One CPU writes, any number of readers read, and none of them waits.
+//! A reader counts samples that were overwritten before it read them as lost.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Where an access was served from.
+/// What served an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Level {
@@ -30,10 +30,9 @@ impl Level {
 pub struct Record {
     /// Simulated time.
     pub time_ns: u64,
-    /// Virtual address in the process that ran; which process that was, the emulator does
-    /// not know.
+    /// Virtual address in the process that ran. The emulator does not know which process that was.
     pub virtual_address: u64,
-    /// Physical address: with `/proc/PID/pagemap` it tells whose the access was.
+    /// Physical address. With `/proc/PID/pagemap` it identifies the process.
     pub physical_address: u64,
     /// Virtual CPU.
     pub cpu: u32,
@@ -41,11 +40,11 @@ pub struct Record {
     pub home: u32,
     /// A store.
     pub write: bool,
-    /// Where it was served from.
+    /// What served it.
     pub level: Level,
-    /// What it took, queues included.
+    /// Its latency, queues included.
     pub latency_ns: u32,
-    /// Accesses that missed the first level and of which it is one.
+    /// Number of accesses that missed the first level, of which this is one sample.
     pub period: u64,
 }
 
@@ -81,7 +80,7 @@ impl Record {
 const SAMPLE_WORDS: usize = 6;
 /// Slots are whole cache lines.
 const SLOT_WORDS: usize = 8;
-/// How many were written, on a cache line of its own.
+/// The number of samples written, on its own cache line.
 const HEADER_WORDS: usize = 8;
 const WRITTEN: usize = 0;
 
@@ -90,7 +89,7 @@ pub(crate) const fn words(slots: usize) -> usize {
     HEADER_WORDS + slots * SLOT_WORDS
 }
 
-/// One CPU's ring. There must be one writer at a time; with more, samples get lost or mixed, and
+/// One CPU's ring. There must be one writer at a time. With more, samples are lost or mixed, but
 /// nothing worse happens.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
@@ -99,13 +98,13 @@ pub struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// A ring in these words.
+    /// The ring in these words.
     pub(crate) fn new(words: &'a [AtomicU64]) -> Option<Self> {
         let (header, slots) = words.split_at_checked(HEADER_WORDS)?;
         (slots.len() >= SLOT_WORDS).then_some(Self { header, slots })
     }
 
-    /// Samples that it has room for; while one is written, its predecessor there is lost.
+    /// The number of samples that fit. Writing a sample destroys the oldest one.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.slots.len() / SLOT_WORDS
@@ -116,10 +115,10 @@ impl<'a> Ring<'a> {
         &self.slots[index..index + SLOT_WORDS]
     }
 
-    /// Writes a sample, over the oldest one.
+    /// Writes a sample over the oldest one.
     pub fn push(&self, sample: &Record) {
         let written = self.header[WRITTEN].load(Ordering::Relaxed);
-        // Who sees a word of what follows sees how many were written by now.
+        // A reader that sees a word of this sample also sees the number written before it.
         fence(Ordering::Release);
         for (word, value) in self.slot(written).iter().zip(sample.pack()) {
             word.store(value, Ordering::Relaxed);
@@ -127,7 +126,7 @@ impl<'a> Ring<'a> {
         self.header[WRITTEN].store(written.wrapping_add(1), Ordering::Release);
     }
 
-    /// A reader of what is written from now on.
+    /// A reader of the samples that are written from now on.
     #[must_use]
     pub fn reader(&self) -> Reader {
         Reader { position: self.header[WRITTEN].load(Ordering::Acquire), lost: 0 }
@@ -140,7 +139,7 @@ impl<'a> Ring<'a> {
             if behind == 0 {
                 return None;
             }
-            // The oldest one may be written over right now.
+            // The oldest sample may be in the middle of being overwritten.
             let lost = behind.saturating_sub(self.capacity() as u64 - 1);
             reader.lost = reader.lost.wrapping_add(lost);
             reader.position = reader.position.wrapping_add(lost);
@@ -162,7 +161,7 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// How far one has come in a ring.
+/// A reader's position in a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader {
     position: u64,
@@ -170,7 +169,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Samples that were written over before they were read.
+    /// Samples that were overwritten before they were read.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.lost

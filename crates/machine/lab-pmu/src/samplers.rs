@@ -1,17 +1,17 @@
-//! Who samples, and how often: several programs of a guest may at the same time. Accesses are
-//! sampled as often as whoever wants most; each sample says how often that was, so that others
-//! can leave out what is too much for them.
+//! The programs that sample, and how often. Several programs of a guest may sample at the same
+//! time. The PMU samples with the shortest period that any of them requests. Each sample contains
+//! that period, so that the other programs can discard what exceeds their rate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Programs that can sample at the same time.
 pub(crate) const SAMPLERS: usize = 8;
 
-/// Words of the table: owner and period of each.
+/// Words of the table: the owner and period of each sampler.
 pub(crate) const WORDS: usize = 2 * SAMPLERS;
 
-/// The samplers of a PMU, and the word that has the shortest of their periods. Whoever changes the
-/// former brings the latter up to date.
+/// The samplers of a PMU, and the word that holds the shortest of their periods. A change of
+/// the table also updates that word.
 #[derive(Clone, Copy, Debug)]
 pub struct Samplers<'a> {
     table: &'a [AtomicU64],
@@ -23,13 +23,13 @@ impl<'a> Samplers<'a> {
         Self { table, shortest }
     }
 
-    /// Owner and period of each.
+    /// The owner and period of each sampler.
     fn all(&self) -> impl Iterator<Item = (&'a AtomicU64, &'a AtomicU64)> {
         self.table.as_chunks::<2>().0.iter().map(|[owner, period]| (owner, period))
     }
 
-    /// Takes a place for an owner, a number other than 0; `None` when all are taken. Places whose
-    /// owner is not alive any more are given up first.
+    /// Claims a place for an owner, which is a number other than 0. Returns `None` when all places
+    /// are taken. Places whose owner is no longer alive are released first.
     #[must_use]
     pub fn claim(&self, owner: u64, is_alive: impl Fn(u64) -> bool) -> Option<usize> {
         let take = |place: &AtomicU64, from: u64| {
@@ -44,7 +44,7 @@ impl<'a> Samplers<'a> {
         self.all().position(|(place, _)| take(place, 0))
     }
 
-    /// Wants one sample in so many accesses that missed the first level of cache; 0 for none.
+    /// Requests one sample per this many accesses that missed the first level of cache; 0 for none.
     pub fn set_period(&self, place: usize, accesses: u64) {
         if let Some((_, period)) = self.all().nth(place) {
             period.store(accesses, Ordering::SeqCst);
@@ -52,7 +52,7 @@ impl<'a> Samplers<'a> {
         }
     }
 
-    /// Gives a place back.
+    /// Releases a place.
     pub fn release(&self, place: usize) {
         self.set_period(place, 0);
         if let Some((owner, _)) = self.all().nth(place) {
@@ -60,7 +60,8 @@ impl<'a> Samplers<'a> {
         }
     }
 
-    /// Writes down the shortest period, again if another one changed its own meanwhile.
+    /// Publishes the shortest period, and repeats that if another sampler changed its own
+    /// meanwhile.
     fn agree(&self) {
         let wanted = || {
             let periods = self.all().map(|(_, period)| period.load(Ordering::SeqCst));
@@ -124,7 +125,7 @@ mod tests {
         }
         assert_eq!(samplers.claim(9, |_| true), None);
         let place = samplers.claim(9, |owner| owner != 1).unwrap();
-        // Nobody else samples as often as the dead one did.
+        // No other sampler has a period as short as the dead one's.
         assert_eq!((place, memory.shortest()), (0, 200));
     }
 

@@ -1,4 +1,4 @@
-//! Where everything is, from the numbers of CPUs, nodes and links alone.
+//! The position of every word, from the numbers of CPUs, nodes and links alone.
 
 use crate::kinds::{Scalar, Vector};
 use crate::latency::LatencyBuckets;
@@ -8,27 +8,27 @@ use crate::ring;
 pub(crate) const HEADER_WORDS: usize = 64;
 /// Words of a link: its two ends and its bandwidth.
 pub(crate) const LINK_WORDS: usize = 4;
-/// Blocks written by different CPUs do not share a cache line.
+/// Aligned to this, blocks written by different CPUs do not share a cache line.
 const LINE_WORDS: usize = 8;
-/// Samples that a CPU's ring holds: a tenth of a second at 10,000 samples per second and
-/// CPU, four times over.
+/// Samples that a CPU's ring holds: four times those of a tenth of a second at 10,000 samples per
+/// second and CPU.
 const RING_SLOTS: usize = 4096;
-/// Far beyond what is emulated; refuses sizes read from damaged memory.
+/// Far more than is ever emulated; rejects sizes read from damaged memory.
 const MOST: usize = 4096;
 
-/// What the memory describes: fixes the position of every word.
+/// The numbers of CPUs, nodes and links, which determine the position of every word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Virtual CPUs.
     pub cpus: usize,
     /// Nodes.
     pub nodes: usize,
-    /// Links, both directions counted once.
+    /// Links; both directions count once.
     pub links: usize,
 }
 
 impl Shape {
-    /// `None` when there is no CPU or no node, or more than can be meant.
+    /// `None` when there is no CPU or no node, or when a number is absurd.
     #[must_use]
     pub fn new(cpus: usize, nodes: usize, links: usize) -> Option<Self> {
         let shape = Self { cpus, nodes, links };
@@ -70,8 +70,8 @@ impl Shape {
         (self.latency() + LatencyBuckets::COUNT).next_multiple_of(LINE_WORDS)
     }
 
-    /// Start of a vector within a CPU's counters. The links come last: all before have an
-    /// entry for each node.
+    /// Start of a vector within a CPU's counters. The links come last, because all other vectors
+    /// have one entry per node.
     pub(crate) fn vector(&self, vector: Vector) -> usize {
         Scalar::ALL.len() + vector as usize * self.nodes
     }

@@ -1,4 +1,4 @@
-//! All counters at one moment, and the figures of the field that follow from them.
+//! All counters at one moment, and the figures derived from them.
 //!
 //! Source of the figures: Gaud et al. 2015, "Challenges of Memory Management on Modern NUMA
 //! Systems" (carrefour), the metrics of section "NUMA performance characteristics".
@@ -9,7 +9,7 @@ use crate::kinds::{Scalar, Vector};
 use crate::latency::LatencyBuckets;
 use crate::pmu::{Link, Pmu};
 
-/// Bytes that an access moves.
+/// Bytes that an access transfers.
 const LINE_BYTES: f64 = 64.0;
 
 /// The counters of all CPUs, at one moment or between two.
@@ -30,7 +30,7 @@ struct CpuValues {
 }
 
 impl Snapshot {
-    /// The counters as they are published now.
+    /// The counters as published now.
     #[must_use]
     pub fn take<M: AsRef<[AtomicU64]>>(pmu: &Pmu<M>) -> Self {
         let shape = pmu.shape();
@@ -54,7 +54,7 @@ impl Snapshot {
         }
     }
 
-    /// What was counted since an earlier moment.
+    /// The counts since an earlier moment.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut difference = self.clone();
@@ -67,7 +67,7 @@ impl Snapshot {
         difference
     }
 
-    /// Adds what was counted at another time.
+    /// Adds the counts of another period.
     pub fn merge(&mut self, other: &Self) {
         for (cpu, more) in self.cpus.iter_mut().zip(&other.cpus) {
             let pairs = cpu.scalars.iter_mut().zip(&more.scalars);
@@ -83,7 +83,7 @@ impl Snapshot {
         self.cpus.iter().filter_map(|c| c.scalars.get(scalar as usize)).sum()
     }
 
-    /// A vector by node of the CPU: row = node of the CPU, column = entry.
+    /// A vector by node: row = node of the CPU, column = entry.
     #[must_use]
     pub fn by_node(&self, vector: Vector) -> Vec<Vec<u64>> {
         let columns = match vector {
@@ -116,7 +116,7 @@ impl Snapshot {
         &self.links
     }
 
-    /// Simulated time in which the CPUs ran something, added up.
+    /// Simulated time in which the CPUs ran something, summed over all CPUs.
     #[must_use]
     pub fn cpu_seconds(&self) -> f64 {
         self.sum(Scalar::BusyPs) as f64 * 1e-12
@@ -138,7 +138,7 @@ impl Snapshot {
         sum
     }
 
-    /// DRAM accesses to the CPU's own node, and to others.
+    /// DRAM accesses to the CPU's own node, and to other nodes.
     #[must_use]
     pub fn local_remote(&self) -> (u64, u64) {
         let accesses = self.dram_accesses();
@@ -146,21 +146,21 @@ impl Snapshot {
         (local, accesses.iter().flatten().sum::<u64>() - local)
     }
 
-    /// Lines that a node's controller has moved: DRAM accesses and write-backs.
+    /// Lines transferred by each node's controller: DRAM accesses and write-backs.
     #[must_use]
     pub fn controller_lines(&self) -> Vec<u64> {
         let accesses = columns(&self.dram_accesses());
         accesses.iter().zip(self.total(Vector::Writebacks)).map(|(a, w)| a + w).collect()
     }
 
-    /// Standard deviation by mean of the loads of the controllers; the load is the number of
-    /// DRAM accesses. `None` without an access.
+    /// Standard deviation of the controllers' loads, divided by their mean. The load is the number
+    /// of DRAM accesses. `None` without an access.
     #[must_use]
     pub fn controller_imbalance(&self) -> Option<f64> {
         deviation(columns(&self.dram_accesses()).into_iter().map(|n| n as f64))
     }
 
-    /// Share of each controller's bandwidth in use over this time.
+    /// Share of each controller's bandwidth that was used in this time.
     #[must_use]
     pub fn controller_usage(&self, seconds: f64) -> Vec<f64> {
         let lines = self.controller_lines().into_iter();
@@ -168,7 +168,7 @@ impl Snapshot {
         lines.zip(rates).map(|(n, rate)| usage(n, *rate, seconds)).collect()
     }
 
-    /// Share of each link's bandwidth in use over this time, the mean of both directions.
+    /// Share of each link's bandwidth that was used in this time, the mean of both directions.
     #[must_use]
     pub fn link_usage(&self, seconds: f64) -> Vec<f64> {
         let lines = self.total(Vector::LinkLines);
@@ -178,14 +178,14 @@ impl Snapshot {
             .collect()
     }
 
-    /// Mean use of all links. `None` without a link.
+    /// Mean of [`Self::link_usage`] over all links. `None` without a link.
     #[must_use]
     pub fn mean_link_usage(&self, seconds: f64) -> Option<f64> {
         let usage = self.link_usage(seconds);
         (!usage.is_empty()).then(|| usage.iter().sum::<f64>() / usage.len() as f64)
     }
 
-    /// Standard deviation by mean of the use of the links.
+    /// Standard deviation of the links' loads, divided by their mean.
     #[must_use]
     pub fn link_imbalance(&self) -> Option<f64> {
         deviation(self.link_usage(1.0).into_iter())
@@ -197,7 +197,7 @@ impl Snapshot {
         self.per_access(Scalar::DramLatencyPs)
     }
 
-    /// The part of that spent in queues.
+    /// The part of the mean latency that was spent in queues.
     #[must_use]
     pub fn mean_queue_ns(&self) -> Option<f64> {
         self.per_access(Scalar::QueuePs)
@@ -208,7 +208,7 @@ impl Snapshot {
         ratio(self.sum(scalar) as f64 / 1000.0, (local + remote) as f64)
     }
 
-    /// Latency below which this share of the DRAM accesses stayed.
+    /// The latency that this share of the DRAM accesses did not exceed.
     #[must_use]
     pub fn latency_quantile_ns(&self, share: f64) -> Option<f64> {
         let mut all = LatencyBuckets::default();
@@ -217,7 +217,7 @@ impl Snapshot {
     }
 }
 
-/// One figure by another; `None` for nothing.
+/// The quotient; `None` when the divisor is 0.
 pub(crate) fn ratio(above: f64, below: f64) -> Option<f64> {
     (below > 0.0).then(|| above / below)
 }
@@ -231,7 +231,7 @@ fn columns(matrix: &[Vec<u64>]) -> Vec<u64> {
     (0..width).map(|i| matrix.iter().map(|row| row[i]).sum()).collect()
 }
 
-/// Standard deviation by mean.
+/// Standard deviation, divided by the mean.
 fn deviation(values: impl ExactSizeIterator<Item = f64> + Clone) -> Option<f64> {
     let n = values.len() as f64;
     let mean = ratio(values.clone().sum(), n)?;

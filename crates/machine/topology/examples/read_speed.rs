@@ -1,9 +1,9 @@
-//! How long it takes to read a machine with 16 nodes and 1024 CPUs.
+//! Measures how long it takes to read a machine with 16 nodes and 1024 CPUs.
 //!
-//! `cargo run --release -p numapilot-topology --example read_speed [DIR]`: writes the
-//! kernel files of two such machines into a temporary directory (below DIR, when given) and
-//! reads each 51 times. A file in `/sys` costs more to read than one in a directory
-//! because the kernel writes its text at each read; the last line measures this machine.
+//! `cargo run --release -p numapilot-topology --example read_speed [DIR]` writes the kernel files
+//! of two such machines into a temporary directory (below DIR, when given) and reads each 51 times.
+//! A file in `/sys` costs more to read than one in a directory, because the kernel generates its
+//! text at each read. The last line therefore measures this machine.
 
 use std::error::Error;
 use std::path::Path;
@@ -20,9 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for threads_per_core in [2, 1] {
         let machine = machine(threads_per_core);
         let directory = tempfile::tempdir_in(&parent)?;
-        Recording::of(&machine).unpack(directory.path())?;
+        Recording::synthesize(&machine).unpack(directory.path())?;
         if read(directory.path())? != machine {
-            return Err("what was read is not what was written".into());
+            return Err("the machine that was read differs from the one that was written".into());
         }
         let cores = CPUS / threads_per_core;
         report(&format!("{NODES} nodes, {cores} cores, {CPUS} CPUs"), directory.path())?;
@@ -43,18 +43,18 @@ fn report(what: &str, root: &Path) -> Result<(), Box<dyn Error>> {
     }
     let (wall, cpu) = (elapsed[TIMES / 2], busy[TIMES / 2]);
     let least = busy[0];
-    println!("{what}: median {wall:.2} ms, of it {cpu:.2} ms of CPU time (least {least:.2} ms)");
+    println!("{what}: median {wall:.2} ms, {cpu:.2} ms of it CPU time (lowest {least:.2} ms)");
     Ok(())
 }
 
-/// What tells the cost on a machine that does other things at the same time.
+/// The cost in CPU time, which other programs on the machine affect least.
 fn cpu_time_ms() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// CPU `c` is thread `c / cores` of core `c % cores`, as on most x86 servers; each core has
-/// its L1 and L2, sixteen share an L3.
+/// CPU `c` is thread `c / cores` of core `c % cores`, as on most x86 servers. Each core has its own
+/// L1 and L2; sixteen cores share an L3.
 fn machine(threads_per_core: u32) -> Machine {
     let cores = CPUS / threads_per_core;
     let of_cores = |first: u32, count: u32| -> CpuSet {

@@ -1,4 +1,4 @@
-//! Files that a user names, read up to a limit: a device such as `/dev/zero` has no end, and a
+//! Reads files that a user names, up to a limit. A device such as `/dev/zero` has no end, and a
 //! wrong file may be larger than memory.
 
 use std::fs::File;
@@ -8,12 +8,12 @@ use std::path::Path;
 /// Reads a file of at most `most` bytes.
 ///
 /// # Errors
-/// Those of the file system; `FileTooLarge`, with the limit, for a longer one.
+/// Errors of the file system, and `FileTooLarge` with the limit for a longer file.
 pub fn read_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let text = format!("more than {most} bytes, which is the most that such a file may have");
+        let text = format!("more than {most} bytes, the limit for such a file");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     Ok(bytes)
@@ -22,11 +22,11 @@ pub fn read_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Reads a text of at most `most` bytes.
 ///
 /// # Errors
-/// As [`read_bytes`]; `InvalidData` where it is not UTF-8.
+/// As [`read_bytes`], and `InvalidData` when the file is not UTF-8.
 pub fn read(path: &Path, most: u64) -> io::Result<String> {
     let bytes = read_bytes(path, most)?;
     String::from_utf8(bytes)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text (no valid UTF-8)"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text (not valid UTF-8)"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Node and CPU ids: both are small numbers from the kernel, and never interchangeable.
+//! Node ids and CPU ids. Both are small numbers from the kernel; separate types keep them apart.
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
-//! What the machine is: nodes, CPUs, caches, distances, and what this process may use of
-//! them.
+//! The machine: nodes, CPUs, caches, distances, and the parts of it that this process may use.
 //!
 //! ```text
 //!  /sys, /proc (or another root) --read--> Machine <--description-- machines/*.toml
@@ -8,8 +7,8 @@
 //!  Recording: those files as one text
 //! ```
 //!
-//! [`Machine`] is the one type everything above speaks in: a machine read from the kernel
-//! and one read from a description differ only in which optional figures they carry.
+//! All crates above use [`Machine`]. A machine read from the kernel and one read from a description
+//! differ only in which optional figures they carry.
 
 #![forbid(unsafe_code)]
 

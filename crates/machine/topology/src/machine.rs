@@ -1,5 +1,5 @@
-//! The machine: one value for what the kernel shows, what a description states and what
-//! was measured.
+//! The [`Machine`] type, which holds what the kernel shows, what a description states and what was
+//! measured.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub struct Machine {
     /// Latency and bandwidth between nodes, from the firmware, a description or a
     /// measurement.
     pub figures: Figures,
-    /// What this process may use; everything, for a machine from a description.
+    /// What this process may use; everything on a machine from a description.
     pub allowed: Allowed,
 }
 
@@ -69,7 +69,7 @@ pub struct Cpu {
     pub id: CpuId,
     /// Node it belongs to; `None` when offline and the kernel does not say.
     pub node: Option<NodeId>,
-    /// Whether it runs.
+    /// Whether the kernel uses it.
     pub online: bool,
     /// Core number within its package.
     pub core: Option<u32>,
@@ -87,7 +87,7 @@ pub enum CacheKind {
     Data,
     /// Instructions only.
     Instruction,
-    /// Both.
+    /// Data and instructions.
     Unified,
 }
 
@@ -108,7 +108,7 @@ pub struct Cache {
     pub cpus: CpuSet,
 }
 
-/// A physical link between two nodes, both directions alike.
+/// A physical link between two nodes. Both directions have the same bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     /// One end.
@@ -195,7 +195,7 @@ impl Machine {
     /// Number of cores these CPUs belong to.
     #[must_use]
     pub fn cores(&self, cpus: &CpuSet) -> usize {
-        // A core is counted with the first of its siblings that is in the set.
+        // Count a core at the first of its siblings that is in the set.
         let first = |cpu: &Cpu| cpu.siblings.intersection(cpus).first() == Some(cpu.id);
         cpus.iter().filter_map(|id| self.cpu(id)).filter(|cpu| first(cpu)).count()
     }

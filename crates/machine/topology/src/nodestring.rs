@@ -1,10 +1,10 @@
 //! Node and CPU strings as numactl(8) takes them.
 //!
-//! `all` is what the process may use; `!` before a string is all but that; `+LIST` counts
-//! inside what the process may use (`+0` = its first node), which is what scripts in
-//! containers need; `!+LIST` is both. numactl's `same` (the nodes of the option before) and
-//! its names of devices (`pci:`, `block:`, `netdev:`, `file:`, `ip:`) depend on more than the
-//! machine: who takes them replaces them by a list first.
+//! `all` is what the process may use, and `!` negates a string. `+LIST` counts within what the
+//! process may use (`+0` = its first node), which scripts in containers need; `!+LIST` combines
+//! both. numactl's `same` (the nodes of the previous option) and its device names (`pci:`,
+//! `block:`, `netdev:`, `file:`, `ip:`) depend on more than the machine. A caller that accepts them
+//! first replaces them by a list.
 
 use thiserror::Error;
 
@@ -23,31 +23,31 @@ pub enum NodestringError {
         /// Which part, and why.
         source: ListError,
     },
-    /// Ids the machine does not have.
+    /// Ids that the machine does not have.
     #[error("{what} {missing} is not on this machine, which has {present}")]
     Unknown {
         /// `"node"` or `"CPU"`.
         what: &'static str,
-        /// Ids asked for and not there.
+        /// The requested ids that are absent.
         missing: String,
-        /// What is there: `nodes 0-3`, `node 0 only`.
+        /// The ids that are present: `nodes 0-3`, `node 0 only`.
         present: String,
     },
-    /// CPUs that the machine has and that do not run.
+    /// CPUs that the machine has and that are offline.
     #[error("CPU {offline} is offline; {}", start_cpus(.offline))]
     Offline {
-        /// CPUs asked for and not running.
+        /// The requested CPUs that are offline.
         offline: CpuSet,
     },
     /// Ids that exist but are outside the cpuset or affinity of this process.
     #[error(
         "{what} {denied} is outside what this process may use ({allowed}); \
-             its cpuset or affinity would have to be widened"
+             widen its cpuset or affinity"
     )]
     NotAllowed {
         /// `"node"` or `"CPU"`.
         what: &'static str,
-        /// Ids asked for and denied.
+        /// The requested ids that are denied.
         denied: String,
         /// Ids that may be used.
         allowed: String,
@@ -62,7 +62,7 @@ pub enum NodestringError {
     },
 }
 
-/// How offline CPUs are brought up, for an error.
+/// The command that brings offline CPUs up, for an error.
 fn start_cpus(offline: &CpuSet) -> String {
     let first = offline.first().unwrap_or_default();
     format!("to start it: echo 1 | sudo tee /sys/devices/system/cpu/cpu{first}/online")
@@ -106,7 +106,7 @@ pub fn parse_cpus(text: &str, machine: &Machine) -> Result<CpuSet, NodestringErr
     }
 }
 
-/// Whether all of a list that was printed are CPUs of the machine.
+/// Whether every CPU in a printed list is a CPU of the machine.
 fn is_present(list: &str, present: &CpuSet) -> bool {
     CpuSet::parse_list(list).is_ok_and(|cpus| cpus.is_subset(present))
 }

@@ -1,16 +1,15 @@
-//! Routes over the links between nodes: how many hops, over which links, how wide.
+//! Routes over the links between nodes: number of hops, links used, bandwidth.
 //!
-//! A route is a shortest path by hops; among those, the one whose narrowest link is
-//! widest, and among those, the one through the lowest node ids, so that a route is the
-//! same on every run.
+//! A route is a shortest path by hops. Ties go to the path whose narrowest link is widest, then to
+//! the one with the lowest node ids, so that every run finds the same route.
 
 use std::collections::VecDeque;
 
 /// Shortest routes between all pairs of nodes, by position in [`crate::Machine::nodes`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routes {
-    /// `previous[from][to]`: the node before `to` on the route, and the bandwidth of the
-    /// whole route; `None` when there is no route. For `from == to` the node itself.
+    /// `previous[from][to]`: the node before `to` on the route, and the bandwidth of the whole
+    /// route; `None` when there is no route. For `from == to` it is the node itself.
     steps: Vec<Vec<Option<Step>>>,
 }
 
@@ -51,7 +50,7 @@ impl Routes {
         self.step(from, to).map(|s| s.gb_per_s)
     }
 
-    /// The nodes passed, both ends included; `None` without a route.
+    /// The nodes on the route, including both ends; `None` without a route.
     #[must_use]
     pub fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut path = vec![to];
@@ -69,7 +68,7 @@ impl Routes {
     }
 }
 
-/// Breadth first; a node's bandwidth is final once all nodes one hop nearer are done.
+/// Breadth first. A node's bandwidth is final once all nodes one hop nearer are done.
 fn from_node(from: usize, neighbours: &[Vec<(usize, f64)>]) -> Vec<Option<Step>> {
     let mut steps: Vec<Option<Step>> = vec![None; neighbours.len()];
     steps[from] = Some(Step { previous: from, hops: 0, gb_per_s: f64::INFINITY });

@@ -1,4 +1,4 @@
-//! Sets of node or CPU ids: bit masks with the kernel's list and mask notations.
+//! Sets of node or CPU ids: bit masks in the kernel's list and mask notations.
 //!
 //! Source of the notations: Documentation/core-api/printk-formats.rst (`%*pbl`) and
 //! bitmap_parselist in lib/bitmap-str.c.
@@ -12,8 +12,8 @@ use thiserror::Error;
 
 use crate::{CpuId, NodeId};
 
-/// Largest id accepted in a list: beyond any kernel's limit, and small enough that a
-/// mistyped number cannot exhaust memory.
+/// Largest id accepted in a list: beyond any kernel's limit, and small enough that a mistyped
+/// number cannot exhaust memory.
 const MAX_ID: u32 = 65_535;
 
 /// A set of ids of one kind, ordered.
@@ -49,7 +49,7 @@ impl<T: From<u32> + Into<u32> + Copy> IdSet<T> {
         Self { words: Vec::new(), kind: PhantomData }
     }
 
-    /// The set with these mask words, bit 0 of word 0 being id 0.
+    /// The set with these mask words. Bit 0 of word 0 is id 0.
     #[must_use]
     pub fn from_words(words: &[u64]) -> Self {
         Self { words: words.to_vec(), kind: PhantomData }
@@ -61,7 +61,7 @@ impl<T: From<u32> + Into<u32> + Copy> IdSet<T> {
         &self.words
     }
 
-    /// Adds an id; true when it was not there before.
+    /// Adds an id; returns true when it was not in the set.
     pub fn insert(&mut self, id: T) -> bool {
         let (word, bit) = place(id);
         if word >= self.words.len() {
@@ -72,7 +72,7 @@ impl<T: From<u32> + Into<u32> + Copy> IdSet<T> {
         new
     }
 
-    /// Removes an id; true when it was there.
+    /// Removes an id; returns true when it was in the set.
     pub fn remove(&mut self, id: T) -> bool {
         let (word, bit) = place(id);
         let Some(w) = self.words.get_mut(word) else { return false };
@@ -151,8 +151,8 @@ impl<T: From<u32> + Into<u32> + Copy> IdSet<T> {
         self.difference(other).is_empty()
     }
 
-    /// Reads a kernel list: `0-3,8`, `0-14:2/4` strides excepted. The empty text is the
-    /// empty set, as in `/sys` files.
+    /// Parses a kernel list such as `0-3,8`. Strides such as `0-14:2/4` are not supported. The
+    /// empty text is the empty set, as in `/sys` files.
     ///
     /// # Errors
     /// [`ListError`] naming the part that cannot be read.
@@ -200,7 +200,7 @@ impl<T: From<u32> + Into<u32> + Copy> Default for IdSet<T> {
     }
 }
 
-/// Trailing zero words do not count: sets are equal when their ids are.
+/// Ignores trailing zero words: sets are equal when their ids are.
 impl<T: From<u32> + Into<u32> + Copy> PartialEq for IdSet<T> {
     fn eq(&self, other: &Self) -> bool {
         self.is_subset(other) && other.is_subset(self)
@@ -262,7 +262,7 @@ impl<T: From<u32> + Into<u32> + Copy> FromStr for IdSet<T> {
     }
 }
 
-/// A list of numbers, as scripts want it: `[0, 1, 2, 3, 8]`.
+/// Written as a list of numbers, as scripts expect it: `[0, 1, 2, 3, 8]`.
 impl<T: From<u32> + Into<u32> + Copy> Serialize for IdSet<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.iter().map(Into::<u32>::into))

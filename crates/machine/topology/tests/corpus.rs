@@ -1,4 +1,4 @@
-//! Every recorded machine is read, and as what it is.
+//! Tests the reader on every recorded machine.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -16,7 +16,7 @@ fn every_machine_is_what_it_was() {
     }
 }
 
-/// What is read of a recording in memory is what is read of its files.
+/// A recording reads the same from memory as from its unpacked files.
 #[test]
 fn a_recording_need_not_be_unpacked() {
     for (name, recording) in common::corpus() {
@@ -24,24 +24,24 @@ fn a_recording_need_not_be_unpacked() {
     }
 }
 
-/// What a machine's own files say of it is what the reader makes of them.
+/// The synthesized files of a machine read back as the same machine.
 #[test]
 fn a_machine_survives_being_written_and_read() {
     for (name, recording) in common::corpus() {
         let mut machine = machine(&recording);
         machine.figures = Default::default();
-        let again = self::machine(&Recording::of(&machine));
-        // Arm cores are named by numbers that a name is not turned back into.
+        let again = self::machine(&Recording::synthesize(&machine));
+        // Arm cores are identified by numbers, which synthesis cannot derive from a name.
         assert_eq!(Machine { processor: machine.processor.clone(), ..again }, machine, "{name}");
     }
 }
 
-/// Nothing that the reader looks at is missing in a recording.
+/// A recording holds every file that the reader uses.
 #[test]
 fn a_recording_of_a_recording_is_the_same() {
     for (name, recording) in common::corpus() {
         let directory = common::unpacked(&recording);
-        let again = Recording::take(directory.path()).unwrap();
+        let again = Recording::record(directory.path()).unwrap();
         let (again, before) = (again.to_string(), recording.with_comment("").to_string());
         let changed = again.lines().zip(before.lines()).find(|(a, b)| a != b);
         assert_eq!(changed, None, "{name}");
@@ -51,10 +51,10 @@ fn a_recording_of_a_recording_is_the_same() {
 
 #[test]
 fn this_machine_survives_being_recorded() {
-    let recording = Recording::take("/".as_ref()).unwrap();
+    let recording = Recording::record("/".as_ref()).unwrap();
     let mut here = read("/".as_ref()).unwrap();
     let mut there = machine(&recording.to_string().parse().unwrap());
-    // Free memory changes from moment to moment.
+    // Free memory changes all the time.
     for node in here.nodes.iter_mut().chain(&mut there.nodes) {
         node.free_bytes = None;
         node.huge_pages.iter_mut().for_each(|pool| pool.free = 0);
@@ -66,7 +66,7 @@ fn machine(recording: &Recording) -> Machine {
     read(common::unpacked(recording).path()).unwrap()
 }
 
-/// All of a machine, with lists as the kernel writes them and equal caches counted.
+/// All of a machine: lists as the kernel writes them, equal caches counted.
 fn summary(machine: &Machine) -> String {
     let mut text = format!("{} ({:?})\n", machine.name, machine.processor);
     for node in &machine.nodes {

@@ -1,5 +1,5 @@
-//! Damaged machines: whatever happens to one of a machine's files, it is read, or an error
-//! names a file; there is no panic and no absurd machine.
+//! Damages the files of recorded machines. The reader must return a sensible machine or an error
+//! that names a file, and never panic.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -18,15 +18,15 @@ use tempfile::TempDir;
 enum Damage {
     Delete,
     MakeDirectory,
-    /// Keep this share of it, in percent.
+    /// Keep this percentage of the text.
     Truncate(usize),
-    /// Write these bytes over it from this share on.
+    /// Overwrite the text with these bytes, starting at this percentage of it.
     Garble(usize, Vec<u8>),
     Replace(String),
 }
 
 fn damage() -> impl Strategy<Value = Damage> {
-    // Texts that have the form of the right one, and too much or too little of it.
+    // Texts in the right form, with too much or too little in them.
     let form = "[0-9]{0,12}|[0-9]{1,5}-[0-9]{1,5}|-1|0-65535|0,2-4,8000-9000|4294967295|[0-9]{1,20}K|\
                 (Node 0 )?MemTotal: [0-9]{0,22} kB\nMemFree: 1 kB";
     prop_oneof![
@@ -50,7 +50,7 @@ fn unpack((_, recording): (String, Recording)) -> Unpacked {
     Unpacked { directory, files }
 }
 
-/// The only test here: it changes the files in place and puts them back.
+/// The only test in this file: it changes the files in place and restores them.
 #[test]
 fn damage_gives_a_machine_or_an_error() {
     // Not a static, which would leave the files behind.

@@ -1,4 +1,4 @@
-//! Which malloc an engine's processes really use: what was asked for is not what counts.
+//! Finds out which malloc an engine's processes really use, whatever was requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,33 +9,33 @@ use serde::Serialize;
 /// The mallocs of all processes of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mallocs {
-    /// How many processes use which, by name.
+    /// Number of processes by the name of their malloc.
     pub processes: BTreeMap<String, usize>,
-    /// Allocators inside the engine's own files, which no preloaded library replaces.
+    /// Allocators inside the engine's own files, which a preloaded library cannot replace.
     pub embedded: BTreeSet<Embedded>,
 }
 
 impl Mallocs {
-    /// Looks at a process and all its descendants.
+    /// Examines a process and all its descendants.
     ///
     /// # Errors
-    /// Why they may not be looked at.
+    /// Why the processes may not be examined.
     pub fn of(pid: i32) -> Result<Self, String> {
         let tree = Tree::of(&[pid]).map_err(|error| error.to_string())?;
         let mut all = Self::default();
         for pid in tree.pids() {
-            // One that has ended meanwhile uses nothing.
+            // A process that has ended meanwhile uses nothing.
             let Ok(found) = in_use(pid) else { continue };
             *all.processes.entry(found.name).or_default() += 1;
             all.embedded.extend(found.embedded);
         }
         if all.processes.is_empty() {
-            return Err(format!("/proc/{pid}/maps may not be read: run numapilot as root"));
+            return Err(format!("/proc/{pid}/maps cannot be read: run numapilot as root"));
         }
         Ok(all)
     }
 
-    /// Whether every process uses this one for all it takes from malloc.
+    /// Whether every process uses this malloc only.
     #[must_use]
     pub fn are_all(&self, name: &str) -> bool {
         self.processes.keys().all(|used| used == name)

@@ -1,34 +1,34 @@
-//! Rows as text, and when two of them are the same answer.
+//! Rows as text, and the rule by which two of them are the same answer.
 //!
 //! Engines print numbers differently: PostgreSQL's avg() of decimals is a decimal with sixteen
-//! places, DuckDB's a double. Two numbers agree when they differ by at most one part in 10^9.
-//! The reference answers are rounded to two places, and were added up in floating point: from
-//! them half a unit of the last place and one part in 10^6 are allowed (Q17's differs by one
-//! in 10^7). DataFusion's quotients of decimals are cut off after six places, also before they
-//! are added up: two units of the sixth place and two parts in 10^5 are allowed. TPC-H 2.1.3.5
-//! allows far more: 100 for sums, one part in 100 for means.
+//! places, and DuckDB's is a double. Two numbers agree when they differ by at most one part in
+//! 10^9. The reference answers are rounded to two places, and their sums were computed in floating
+//! point. Numbers may differ from them by half a unit of the last place and one part in 10^6 (Q17's
+//! differs by one in 10^7). DataFusion cuts quotients of decimals off after six places, also before
+//! it adds them up. Its numbers may differ by two units of the sixth place and two parts in 10^5.
+//! TPC-H 2.1.3.5 allows far more: 100 for sums, and one part in 100 for means.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Relative difference of two numbers that agree.
+/// Largest relative difference of two numbers that agree.
 const RELATIVE: f64 = 1e-9;
-/// Likewise from a reference answer.
+/// The same for a reference answer.
 const RELATIVE_TO_REFERENCE: f64 = 1e-6;
-/// Likewise where quotients were cut off, and what was cut off.
+/// The same where quotients were cut off, and the absolute difference for that.
 const RELATIVE_OF_CUT_OFF: f64 = 2e-5;
 const CUT_OFF: f64 = 2e-6;
 
 /// The rows of a query; `None` is NULL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Row by row.
+    /// The cells, row by row.
     pub rows: Vec<Vec<Option<String>>>,
 }
 
-/// A number that stands for an answer in all engines.
+/// A number that identifies an answer in all engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest(pub u64);
 
@@ -39,8 +39,8 @@ impl fmt::Display for Digest {
 }
 
 impl Answer {
-    /// Why this is not the same answer as `expected`; `None` when it is. Rows that come in
-    /// another order are compared sorted: ORDER BY leaves ties open.
+    /// Why this differs from `expected`; `None` when it is the same answer. Rows in a different
+    /// order are compared after sorting, because ORDER BY leaves the order of ties open.
     #[must_use]
     pub fn differs_from(&self, expected: &Self, rounding: Rounding) -> Option<String> {
         if self == expected {
@@ -73,8 +73,8 @@ impl Answer {
         rows
     }
 
-    /// The same for answers that agree, whatever engine gave them, unless one cuts numbers off:
-    /// numbers count with seven digits, rows in any order.
+    /// A digest that is the same for all answers that agree, whatever the engine, unless one cuts
+    /// numbers off. Numbers count with seven digits, and rows in any order.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let rows = self.rows.iter().map(|row| {
@@ -98,7 +98,7 @@ fn fnv(hash: u64, bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// How numbers were computed and printed, the more exact before the less.
+/// How numbers were computed and printed, in order of decreasing precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Rounding {
     /// With all their digits.
@@ -141,7 +141,7 @@ fn agree(ours: Option<&str>, theirs: Option<&str>, rounding: Rounding) -> bool {
     let (absolute, relative) = match rounding {
         Rounding::None => (0.0, RELATIVE),
         Rounding::CutOff => (CUT_OFF, RELATIVE_OF_CUT_OFF),
-        // Slightly more than half: 0.5 itself may be rounded either way.
+        // Slightly more than half, because 0.5 itself may be rounded either way.
         Rounding::Printed => (0.501 * 10_f64.powi(-places(theirs)), RELATIVE_TO_REFERENCE),
     };
     (a - b).abs() <= absolute + relative * a.abs().max(b.abs())
@@ -153,16 +153,16 @@ fn places(text: &str) -> i32 {
     i32::try_from(places).unwrap_or(i32::MAX)
 }
 
-/// Words like `inf` are no numbers here, and neither are phone numbers or dates.
+/// Words such as `inf` are not numbers here, and neither are phone numbers or dates.
 fn number(text: &str) -> Option<f64> {
     let digits = text.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '.');
     digits.then(|| text.trim().parse().ok()).flatten()
 }
 
-/// Numbers before texts, or there would be no order that holds for three cells of both kinds.
+/// Numbers sort before texts; otherwise the order of cells of both kinds would not be transitive.
 fn order(a: Option<&str>, b: Option<&str>) -> Ordering {
     match (a.and_then(number), b.and_then(number)) {
-        // Coarse, so that the same number from two engines sorts alike among its neighbours.
+        // Coarse, so that the same number from two engines has the same place in the order.
         (Some(a), Some(b)) => coarse(a).total_cmp(&coarse(b)),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
@@ -170,7 +170,7 @@ fn order(a: Option<&str>, b: Option<&str>) -> Ordering {
     }
 }
 
-/// A number with seven digits; minus zero is zero.
+/// A number with seven digits. Minus zero becomes zero.
 fn coarse(number: f64) -> f64 {
     format!("{number:.6e}").parse().unwrap_or(number) + 0.0
 }

@@ -1,10 +1,10 @@
-//! Queries that arrive by themselves: exponential times between them, at most so many active,
-//! the others wait.
+//! Queries that arrive at random: the times between them are exponential. A limited number of
+//! queries is active at the same time; the others wait.
 //!
-//! Source: allocation-for-query-processing, sections 4 and 5. The loop is open: an arrival does
-//! not wait for an answer to an earlier one, and latency counts from the moment it was meant to
-//! arrive, however late a client was free to send it. So overload shows as waiting instead of
-//! being left out.
+//! Source: allocation-for-query-processing, sections 4 and 5. The loop is open: an arrival does not
+//! wait for the answer to an earlier one. Latency counts from the intended arrival, however late a
+//! client was free to send the query. Overload therefore shows as waiting time instead of being
+//! left out.
 //!
 //! ```text
 //!   intended      started                ended
@@ -24,16 +24,16 @@ use crate::client_pool::{self, End};
 use crate::power::Failure;
 use crate::{Answer, Engine, Latencies, Query, Session, Verifier};
 
-/// One query that is to come.
+/// A future query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
-    /// After the beginning.
+    /// Time after the beginning.
     pub at: Duration,
-    /// Which of the queries.
+    /// Index of the query.
     pub query: usize,
 }
 
-/// When which query arrives; the same for the same seed, whatever the engine.
+/// The schedule of arrivals. For the same seed it is the same for every engine.
 ///
 /// `rate` is in queries per second, above 0.
 #[must_use]
@@ -55,40 +55,40 @@ pub fn schedule(rate: f64, count: usize, queries: usize, seed: u64) -> Vec<Arriv
 pub struct Served {
     /// The query's number.
     pub number: u32,
-    /// When it was meant to arrive, after the beginning.
+    /// The intended arrival, after the beginning.
     pub intended: Duration,
-    /// Until a client was free.
+    /// Time until a client was free.
     pub wait: Duration,
-    /// From sending to the last row.
+    /// Time from sending to the last row.
     pub execution: Duration,
-    /// By the engine's own timer.
+    /// Execution time by the engine's own timer.
     pub engine: Option<Duration>,
     /// Why it does not count.
     pub failure: Option<Failure>,
 }
 
 impl Served {
-    /// From the intended arrival to the last row.
+    /// Time from the intended arrival to the last row.
     #[must_use]
     pub fn latency(&self) -> Duration {
         self.wait + self.execution
     }
 }
 
-/// All of them.
+/// The results of all arrivals.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// From the intended arrival to a free client.
+    /// Times from the intended arrival to a free client.
     pub wait: Latencies,
-    /// From sending to the last row.
+    /// Times from sending to the last row.
     pub execution: Latencies,
-    /// Both.
+    /// The sums of both.
     pub latency: Latencies,
-    /// Latency by query, in the order of the queries.
+    /// Latencies by query, in the order of the queries.
     pub by_query: Vec<(u32, Latencies)>,
-    /// Number and cause of those that failed.
+    /// Number and cause of the queries that failed.
     pub failures: Vec<(u32, Failure)>,
-    /// From the beginning to the last answer.
+    /// Time from the beginning to the last answer.
     pub elapsed: Duration,
 }
 
@@ -108,14 +108,13 @@ impl Outcome {
     }
 }
 
-/// Message of a worker.
+/// Message of a client.
 struct ClientEvent {
     served: Served,
     answer: Option<Answer>,
 }
 
-/// Serves a schedule with as many clients as there are sessions; `watch` sees each arrival that
-/// was served.
+/// Serves a schedule with one client per session. Calls `watch` for each arrival that was served.
 pub fn run(
     engine: &dyn Engine,
     sessions: &mut [Box<dyn Session>],
@@ -128,7 +127,7 @@ pub fn run(
     let next = AtomicUsize::new(0);
     let began = Instant::now();
     let worker = |session: &mut dyn Session, client: &client_pool::Client<'_, ClientEvent>| {
-        // Whoever is free takes the next arrival: the first to come is the first served.
+        // A free client takes the next arrival, so queries are served in the order of arrival.
         while let Some(arrival) = schedule.get(next.fetch_add(1, Ordering::Relaxed)) {
             let intended = began + arrival.at;
             if !client.sleep_until(intended) {
@@ -176,7 +175,7 @@ mod tests {
             all.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs_f64()).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // Mean 1/rate and variance 1/rate^2; five standard errors of 20,000.
+        // Mean 1/rate and variance 1/rate^2; five standard errors of 20,000 samples.
         assert!((mean - 0.25).abs() < 0.25 * 5.0 / 20_000_f64.sqrt(), "{mean}");
         assert!((variance - 0.0625).abs() < 0.0625 * 0.1, "{variance}");
         let mut counts = [0; 22];

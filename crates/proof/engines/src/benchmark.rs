@@ -1,11 +1,11 @@
-//! The benchmarks, and what their data sets consist of.
+//! The benchmarks, and the contents of their data sets.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Answer;
 
-/// Whose tables and queries.
+/// A benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Benchmark {
     /// TPC-H: 8 tables, 22 queries.
@@ -18,7 +18,7 @@ impl Benchmark {
     /// Every benchmark, the default first.
     pub const ALL: [Self; 2] = [Self::TpcH, Self::TpcDs];
 
-    /// Its name in options and files.
+    /// The name in options and files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Benchmark {
         Self::ALL.into_iter().find(|benchmark| benchmark.name() == name)
     }
 
-    /// What every result is marked with.
+    /// The disclaimer on every result.
     #[must_use]
     pub const fn disclaimer(self) -> &'static str {
         match self {
@@ -43,12 +43,12 @@ impl Benchmark {
     }
 }
 
-/// How large: 1 is about 1 GB of text.
+/// The scale factor; 1 is about 1 GB of text.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Scale(f64);
 
 impl Scale {
-    /// As a number.
+    /// The factor as a number.
     #[must_use]
     pub fn factor(self) -> f64 {
         self.0
@@ -72,10 +72,10 @@ impl fmt::Display for Scale {
     }
 }
 
-/// A table: how to make it and what is in it.
+/// A table: its definition.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
-    /// Its name.
+    /// The name.
     pub name: &'a str,
     /// Columns as in CREATE TABLE.
     pub columns: &'a str,
@@ -85,21 +85,21 @@ pub struct Table<'a> {
     pub indexes: &'a [&'a str],
 }
 
-/// A query in the common SQL of all engines.
+/// A query in the SQL that all engines share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Its number in the benchmark.
+    /// The number in the benchmark.
     pub number: u32,
-    /// One statement.
+    /// A single statement.
     pub sql: String,
 }
 
-/// The answer that a specification gives.
+/// The answer given by a specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Its rows.
+    /// The rows.
     pub answer: Answer,
-    /// Columns that it lacks, counted from 0.
+    /// Columns that the answer lacks, counted from 0.
     pub left_out: &'static [usize],
 }
 

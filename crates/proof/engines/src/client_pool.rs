@@ -1,5 +1,6 @@
-//! A pool of clients: a thread for each session, the calling thread listening to them and to the
-//! user. Whatever ends the work ends all of it, and what was finished before has been told.
+//! A pool of clients, with one thread per session. The calling thread listens to them and to the
+//! user. Whatever ends the work ends all of it, but everything that was finished before is
+//! reported.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -9,32 +10,32 @@ use std::time::{Duration, Instant};
 
 use crate::{Engine, EngineError, Execution, Session, SessionError};
 
-/// Between two looks at whether the user wants it to end.
+/// Interval of the checks for the user's request to end.
 const TICK: Duration = Duration::from_millis(50);
-/// The same for a client that waits for its time: many of them wait at once.
+/// The same for clients that wait for their time, because many of them wait at once.
 const NAP: Duration = Duration::from_millis(200);
-/// How long an engine that went away may take to be seen as ended.
+/// How long an engine that disappeared may take until its end is visible.
 const DEATH: Duration = Duration::from_secs(2);
 
 /// How the work ended.
 #[derive(Debug)]
 pub enum End {
-    /// All of it was done.
+    /// All of it is done.
     Complete,
     /// The user ended it.
     Interrupted,
-    /// The engine went away, or not every client could start.
+    /// The engine disappeared, or a client could not start.
     Failed(EngineError),
 }
 
-/// What all clients share.
+/// State shared by all clients.
 #[derive(Debug, Default)]
 struct Common {
     over: AtomicBool,
     lost: Mutex<Option<String>>,
 }
 
-/// One client among the others.
+/// One client of the pool.
 #[derive(Debug)]
 pub struct Client<'a, E> {
     events: Sender<E>,
@@ -47,13 +48,13 @@ impl<E> Client<'_, E> {
         self.common.over.load(Ordering::Relaxed)
     }
 
-    /// Tells the listener.
+    /// Sends an event to the listener.
     pub fn send(&self, event: E) {
-        // The listener listens until all clients are gone.
+        // The listener runs until all clients have ended.
         let _ = self.events.send(event);
     }
 
-    /// Runs a query; `Err` is what the engine said against it, `None` the end of the work.
+    /// Runs a query. `Err` is the engine's objection, and `None` is the end of the work.
     pub fn run(&self, session: &mut dyn Session, sql: &str) -> Option<Result<Execution, String>> {
         let result = session.run(sql);
         if self.is_over() {
@@ -71,7 +72,7 @@ impl<E> Client<'_, E> {
         }
     }
 
-    /// Sleeps until a moment; whether the work goes on then.
+    /// Sleeps until a moment; returns whether the work continues then.
     pub fn sleep_until(&self, moment: Instant) -> bool {
         loop {
             let left = moment.saturating_duration_since(Instant::now());
@@ -83,7 +84,7 @@ impl<E> Client<'_, E> {
     }
 }
 
-/// Lets every session work in a thread of its own until all are done.
+/// Runs each session in its own thread until all are done.
 pub fn run_clients<E: Send>(
     engine: &dyn Engine,
     sessions: &mut [Box<dyn Session>],
@@ -108,7 +109,7 @@ pub fn run_clients<E: Send>(
                 break;
             }
         }
-        // The clients hold the others: the channel ends with the last of them.
+        // The clients hold the other senders, so the channel ends with the last client.
         drop(events);
         loop {
             match heard.recv_timeout(TICK) {
@@ -134,7 +135,7 @@ pub fn run_clients<E: Send>(
     }
 }
 
-/// Why the engine went away: it ended, or else what the connection said.
+/// Why the engine disappeared: its exit status, or else the error of the connection.
 fn death(engine: &dyn Engine, cause: String) -> EngineError {
     let deadline = Instant::now() + DEATH;
     loop {

@@ -1,4 +1,4 @@
-//! A closed loop: so many clients, each sending its next query when the last one is answered.
+//! A closed loop: each client sends its next query when the previous one is answered.
 //!
 //! Source: prt-pro, Figure 1 (TPC-H Q6 under a growing number of concurrent clients).
 
@@ -9,12 +9,12 @@ use crate::client_pool::{self, End};
 use crate::power::Failure;
 use crate::{Answer, Engine, Latencies, Query, Session, Verifier};
 
-/// How long clients go on.
+/// How long clients continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Until so much time has passed.
+    /// Until this much time has passed.
     Time(Duration),
-    /// Until each has sent so many queries: the same work, whatever the time that it takes.
+    /// Until each client has sent this many queries: the same work, however long it takes.
     Queries(u64),
 }
 
@@ -27,18 +27,18 @@ impl Length {
     }
 }
 
-/// What a number of clients achieved.
+/// The result of a number of clients.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How many.
+    /// Number of clients.
     pub clients: usize,
-    /// From sending to the last row.
+    /// Times from sending to the last row.
     pub latency: Latencies,
     /// Queries that were answered.
     pub answered: u64,
-    /// Number and cause of those that were not.
+    /// Number and cause of the queries that failed.
     pub failures: Vec<(u32, Failure)>,
-    /// From the first query to the last answer.
+    /// Time from the first query to the last answer.
     pub elapsed: Duration,
 }
 
@@ -51,7 +51,7 @@ impl Outcome {
     }
 }
 
-/// Message of a worker.
+/// Message of a client.
 struct ClientEvent {
     number: u32,
     latency: Duration,
@@ -59,7 +59,7 @@ struct ClientEvent {
     result: Result<Answer, String>,
 }
 
-/// Lets all sessions ask the queries in turn; a query that was sent is waited for.
+/// Lets all sessions run the queries in turn. Waits for queries that have been sent.
 pub fn run(
     engine: &dyn Engine,
     sessions: &mut [Box<dyn Session>],
@@ -81,7 +81,7 @@ pub fn run(
             let result = result.map(|execution| execution.answer);
             let refused = result.is_err();
             client.send(ClientEvent { number: query.number, latency, ended, result });
-            // What is refused once is refused at once the next time: no loop of that.
+            // A refused query would be refused again at once, so this client stops.
             if refused {
                 return;
             }

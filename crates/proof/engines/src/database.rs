@@ -1,4 +1,4 @@
-//! Databases in the cache, loaded when they are first asked for.
+//! Databases in the cache, loaded when they are first requested.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::cache::{LOADING, LOCK};
 use crate::files::{lock, make_directory, remove_tree, with_suffix};
 use crate::{Cache, Dataset, EngineError, RunDirectory, Step, System};
 
-/// A loaded database, locked as long as this value lives.
+/// A loaded database, which is locked for as long as this value lives.
 #[derive(Debug)]
 pub struct Database {
     /// Its directory.
@@ -19,18 +19,18 @@ pub struct Database {
 }
 
 impl Cache {
-    /// Where the answers to a data set's queries are.
+    /// The directory of the answers to a data set's queries.
     pub(crate) fn answers(&self, dataset: &Dataset) -> Result<PathBuf, EngineError> {
         let path = self.root().join(dataset.name()).join("answers");
         make_directory(&path, 0o755)?;
         Ok(path)
     }
 
-    /// The data set in this system, loaded if it is not there yet. `say` is told what is being
-    /// done; `stop` ends waiting for another bench.
+    /// The data set in this system. Loads it first if necessary, and reports progress through
+    /// `say`. `stop` ends waiting for another bench.
     ///
     /// # Errors
-    /// Too little room, what loading says, or [`EngineError::Interrupted`].
+    /// Too little space, an error while loading, or [`EngineError::Interrupted`].
     pub fn database(
         &self,
         system: &dyn System,
@@ -45,7 +45,7 @@ impl Cache {
         let lock = lock(&with_suffix(&path, LOCK), say, stop)?;
         if !path.exists() {
             let loading = with_suffix(&path, &format!(".{LOADING}"));
-            // We hold the lock: whoever was loading has been killed.
+            // This bench holds the lock, so the bench that was loading was killed.
             remove_tree(&loading).map_err(EngineError::file("remove", &loading))?;
             let needed_bytes = system.stored_bytes(dataset);
             self.check_room(&path, needed_bytes)?;
@@ -63,7 +63,8 @@ impl Cache {
                 fs::rename(&loading, &path).map_err(EngineError::file("rename", &loading))
             });
             if let Err(error) = loaded {
-                // The error matters more than what could not be removed; the next bench tries.
+                // Report the error rather than a failure to remove; the next bench tries to remove
+                // again.
                 let _ = remove_tree(&loading);
                 return Err(error);
             }
@@ -77,7 +78,7 @@ impl Cache {
 
     fn check_room(&self, path: &Path, needed_bytes: u64) -> Result<(), EngineError> {
         let room = statvfs(self.root())
-            .map_err(|e| EngineError::file("look at the file system of", self.root())(e.into()))?;
+            .map_err(|e| EngineError::file("inspect the file system of", self.root())(e.into()))?;
         let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
         if free_bytes >= needed_bytes {
             return Ok(());

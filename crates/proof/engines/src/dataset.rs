@@ -8,11 +8,11 @@ use crate::{
     Benchmark, EngineError, Query, Reference, RunDirectory, Scale, Step, Table, tpcds, tpch,
 };
 
-/// What is loaded and asked.
+/// The tables to load and the queries to run.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     scale: Scale,
-    /// Only of TPC-DS; TPC-H is inside this program.
+    /// For TPC-DS only; the source of TPC-H is part of this program.
     tpcds: Option<Arc<tpcds::Source>>,
 }
 
@@ -20,7 +20,7 @@ impl Dataset {
     /// A benchmark's data at a scale factor.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`] when what makes the data is not there.
+    /// [`EngineError::NotInstalled`] when the generator of the data is missing.
     pub fn open(benchmark: Benchmark, scale: Scale) -> Result<Self, EngineError> {
         let tpcds = match benchmark {
             Benchmark::TpcH => None,
@@ -29,37 +29,37 @@ impl Dataset {
         Ok(Self { scale, tpcds })
     }
 
-    /// Of which benchmark it is.
+    /// Its benchmark.
     #[must_use]
     pub fn benchmark(&self) -> Benchmark {
         if self.tpcds.is_some() { Benchmark::TpcDs } else { Benchmark::TpcH }
     }
 
-    /// How large it is.
+    /// Its scale factor.
     #[must_use]
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// What files of it are called.
+    /// The name of its files.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}-sf{}", self.benchmark().name(), self.scale)
     }
 
-    /// Its tables, those that others refer to first where that is known.
+    /// Its tables. Where the references are known, referenced tables come first.
     #[must_use]
     pub fn tables(&self) -> Vec<Table<'_>> {
         self.tpcds.as_ref().map_or_else(|| tpch::TABLES.to_vec(), |tpcds| tpcds.tables())
     }
 
-    /// Its queries have the numbers 1 to this.
+    /// The number of queries, which are numbered from 1.
     #[must_use]
     pub fn queries(&self) -> u32 {
         self.tpcds.as_ref().map_or(tpch::QUERIES, |tpcds| tpcds.queries())
     }
 
-    /// A query with the parameters that the specification validates answers with.
+    /// A query with the specification's validation parameters.
     ///
     /// # Errors
     /// [`EngineError::NoQuery`].
@@ -71,7 +71,7 @@ impl Dataset {
         query.ok_or(EngineError::NoQuery { benchmark, number, last: self.queries() })
     }
 
-    /// The answer that the specification gives, where it gives one.
+    /// The specification's answer, if it gives one.
     #[must_use]
     pub fn reference(&self, number: u32) -> Option<Reference> {
         match &self.tpcds {
@@ -80,10 +80,11 @@ impl Dataset {
         }
     }
 
-    /// Makes the rows of all tables, for a load: in `run` what cannot be made one by one.
+    /// Prepares the rows of all tables for a load. Tables that cannot be generated one by one are
+    /// generated in `run`.
     ///
     /// # Errors
-    /// What the generator says, or [`EngineError::Interrupted`].
+    /// An error of the generator, or [`EngineError::Interrupted`].
     pub(crate) fn generate<'a>(
         &'a self,
         run: &'a RunDirectory,
@@ -99,7 +100,7 @@ impl Dataset {
         })
     }
 
-    /// Bytes of all tables as CSV, about.
+    /// Approximate size of all tables as CSV, in bytes.
     #[must_use]
     pub fn csv_bytes(&self) -> u64 {
         match &self.tpcds {
@@ -111,9 +112,9 @@ impl Dataset {
 
 /// The rows of all tables.
 pub(crate) enum Rows<'a> {
-    /// Made while they are written.
+    /// Generated while they are written.
     TpcH(Scale),
-    /// Made before.
+    /// Generated before.
     TpcDs(tpcds::Generated<'a>),
 }
 
@@ -121,7 +122,7 @@ impl Rows<'_> {
     /// Writes a table as CSV, without a header.
     ///
     /// # Errors
-    /// Those of the writer, or what the generator says.
+    /// Errors of the writer or the generator.
     pub(crate) fn write(&self, table: &str, to: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::TpcH(scale) => tpch::write(table, *scale, to),

@@ -1,4 +1,4 @@
-//! What every engine can do: be loaded, started under a plan, asked, watched, stopped.
+//! The traits of an engine: it is loaded, started under a plan, queried, watched and stopped.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -10,30 +10,30 @@ use crate::answer::Rounding;
 use crate::process::Process;
 use crate::{Answer, Dataset, EngineError, RunDirectory, Step};
 
-/// How an engine is started.
+/// How to start an engine.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    /// Under what.
+    /// The plan to start under.
     pub plan: &'a Plan,
-    /// What of the plan cannot be done is an error.
+    /// Whether a setting of the plan that cannot be applied is an error.
     pub strict: bool,
     /// The engine's own settings.
     pub settings: &'a [(String, String)],
-    /// A query that takes longer is ended and counts as failed.
+    /// A query that takes longer is cancelled and counts as failed.
     pub timeout: Option<Duration>,
-    /// Where it may work.
+    /// The directory for its files.
     pub run: &'a RunDirectory,
 }
 
-/// An engine that is installed.
+/// An installed engine.
 pub trait System {
-    /// Name and version, for people.
+    /// Name and version for people.
     fn title(&self) -> String;
 
-    /// Name and version as far as databases depend on it.
+    /// Name and version, as far as databases depend on them.
     fn slug(&self) -> String;
 
-    /// About how much a loaded data set takes, with what loading takes besides.
+    /// The approximate size of a loaded data set, including temporary files of the load.
     fn stored_bytes(&self, dataset: &Dataset) -> u64;
 
     /// How its numbers are rounded.
@@ -41,13 +41,13 @@ pub trait System {
         Rounding::None
     }
 
-    /// Whether two engines can use one database at once.
+    /// Whether two engines can use the same database at the same time.
     fn shares_databases(&self) -> bool;
 
-    /// Loads a data set into an empty directory, under no plan.
+    /// Loads a data set into an empty directory, under the default plan.
     ///
     /// # Errors
-    /// What went wrong; the directory's contents are useless then.
+    /// Why it failed; the contents of the directory are then useless.
     fn load(
         &self,
         dataset: &Dataset,
@@ -57,29 +57,29 @@ pub trait System {
         stop: &AtomicBool,
     ) -> Result<(), EngineError>;
 
-    /// Starts it on a loaded database.
+    /// Starts the engine on a loaded database.
     ///
     /// # Errors
-    /// What of the plan cannot be had, or why it did not start.
+    /// Which setting of the plan cannot be applied, or why the engine did not start.
     fn start(&self, database: &Path, launch: &Launch<'_>) -> Result<Box<dyn Engine>, EngineError>;
 }
 
-/// An engine that runs. Dropped, it is killed.
+/// A running engine. Dropping it kills it.
 pub trait Engine {
-    /// The process whose descendants are the engine.
+    /// The process whose descendants form the engine.
     fn process(&self) -> &Process;
 
-    /// Name and version, for people.
+    /// Name and version for people.
     fn title(&self) -> &str {
         self.process().title()
     }
 
-    /// What of the plan could not be done.
+    /// Settings of the plan that could not be applied.
     fn notes(&self) -> &[Note] {
         &self.process().notes
     }
 
-    /// The number of that process.
+    /// The id of that process.
     fn pid(&self) -> i32 {
         self.process().pid()
     }
@@ -87,49 +87,49 @@ pub trait Engine {
     /// A new client.
     ///
     /// # Errors
-    /// Why it is not let in.
+    /// Why the engine refused the client.
     fn connect(&mut self) -> Result<Box<dyn Session>, EngineError>;
 
-    /// Ends whatever it is doing: sessions fail from now on.
+    /// Ends everything in progress: sessions fail from now on.
     fn interrupt(&self);
 
-    /// Why it is no more; `None` while it runs.
+    /// Why the engine ended; `None` while it runs.
     fn death(&self) -> Option<EngineError> {
         self.process().death()
     }
 
-    /// Ends it in order.
+    /// Shuts the engine down.
     ///
     /// # Errors
-    /// When it had to be killed, or had died before.
+    /// When it had to be killed, or had already died.
     fn stop(self: Box<Self>) -> Result<(), EngineError>;
 }
 
 /// One client.
 pub trait Session: Send {
-    /// Runs one query and fetches all of its rows.
+    /// Runs one query and fetches all rows.
     ///
     /// # Errors
     /// [`SessionError`].
     fn run(&mut self, sql: &str) -> Result<Execution, SessionError>;
 }
 
-/// A query that ran.
+/// A completed query.
 #[derive(Clone, Debug)]
 pub struct Execution {
     /// Its rows.
     pub answer: Answer,
-    /// By the engine's own timer, where it told.
+    /// Execution time by the engine's own timer, if it reports one.
     pub engine: Option<Duration>,
-    /// From before sending to after the last row.
+    /// Time from before sending to after the last row.
     pub wall: Duration,
 }
 
 /// Why a query did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionError {
-    /// The engine says why; the session goes on.
+    /// The engine refused it, with a reason; the session continues.
     Refused(String),
-    /// The engine went away.
+    /// The engine disappeared.
     Lost(String),
 }

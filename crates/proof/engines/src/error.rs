@@ -1,4 +1,4 @@
-//! What can go wrong, each with its remedy.
+//! The errors, each with its remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,111 +6,111 @@ use std::path::{Path, PathBuf};
 use numapilot_place::PlaceError;
 use thiserror::Error;
 
-/// Why a bench cannot go on.
+/// Why a bench cannot continue.
 #[derive(Debug, Error)]
 pub enum EngineError {
-    /// The engine's files are not there.
+    /// The engine's files are missing.
     #[error("{engine} is not installed: {cause}; {remedy}")]
     NotInstalled {
-        /// Which.
+        /// The engine.
         engine: &'static str,
-        /// What was looked for.
+        /// What was searched for.
         cause: String,
-        /// How to get it.
+        /// How to install it.
         remedy: String,
     },
-    /// Neither XDG_CACHE_HOME nor HOME.
+    /// Neither XDG_CACHE_HOME nor HOME is set.
     #[error(
         "there is no directory for databases: neither XDG_CACHE_HOME nor HOME is set; give --cache DIR"
     )]
     NoCache,
-    /// A file operation.
+    /// A file operation failed.
     #[error("cannot {doing} {}: {cause}{}", path.display(), hint(cause))]
     File {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The reason.
         cause: io::Error,
     },
-    /// Less room than the data takes.
+    /// Too little disk space.
     #[error(
-        "{} has {} of free space and {database} needs about {}; free some, give --cache DIR on \
+        "{} has {} of free space, but {database} needs about {}; free some, give --cache DIR on \
          another file system, or a smaller --scale-factor",
         path.display(), Mib(*free_bytes), Mib(*needed_bytes)
     )]
     NoRoom {
-        /// What would be stored.
+        /// The database to store.
         database: String,
-        /// Where.
+        /// The directory.
         path: PathBuf,
-        /// Room there.
+        /// Free space there.
         free_bytes: u64,
-        /// Room needed.
+        /// Space needed.
         needed_bytes: u64,
     },
-    /// The database is being loaded or served by another bench, and waiting was ended.
+    /// The user interrupted the wait for a database that another bench loads or serves.
     #[error("interrupted")]
     Interrupted,
-    /// The plan cannot be had, or the engine's program cannot be started.
+    /// The plan cannot be applied, or the engine's program cannot be started.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// It ended before it served.
+    /// The engine ended before it served.
     #[error("{engine} did not start ({status}){}", quoted(said))]
     NotStarted {
-        /// Which.
+        /// The engine.
         engine: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// Its last words.
+        /// Its last messages.
         said: String,
     },
-    /// It was there and is no more.
-    #[error("{engine} died in the middle ({status}){}", quoted(said))]
+    /// The engine ended during the run.
+    #[error("{engine} died during the run ({status}){}", quoted(said))]
     Died {
-        /// Which.
+        /// The engine.
         engine: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// Its last words.
+        /// Its last messages.
         said: String,
     },
-    /// A statement of our own that it refused: loading, settings.
+    /// The engine refused one of our own statements, for loading or settings.
     #[error("{engine} refused to {doing}: {cause}{}", full(cause))]
     Refused {
-        /// Which.
+        /// The engine.
         engine: String,
-        /// What was asked.
+        /// The operation.
         doing: String,
-        /// What it said.
+        /// The engine's message.
         cause: String,
     },
-    /// Talking to it failed while it lives.
+    /// The connection to a running engine failed.
     #[error("the connection to {engine} failed: {cause}")]
     Connection {
-        /// Which.
+        /// The engine.
         engine: String,
-        /// Why.
+        /// The reason.
         cause: String,
     },
     /// A thread could not be started.
-    #[error("cannot start a thread ({0}); raise the limit of processes (ulimit -u)")]
+    #[error("cannot start a thread ({0}); raise the limit on processes (ulimit -u)")]
     Thread(io::Error),
-    /// A query the data set does not have.
+    /// The data set has no such query.
     #[error("{benchmark} has no query {number}; there are 1 to {last}")]
     NoQuery {
-        /// Of which benchmark.
+        /// The benchmark.
         benchmark: &'static str,
-        /// Asked for.
+        /// The requested number.
         number: u32,
-        /// The highest.
+        /// The highest number.
         last: u32,
     },
 }
 
 impl EngineError {
-    /// For `map_err` after a file operation.
+    /// Makes an error for `map_err` after a file operation.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |cause| Self::File { doing, path, cause }
@@ -120,15 +120,15 @@ impl EngineError {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FREE_SPACE,
-        io::ErrorKind::PermissionDenied => "; give --cache DIR that may be written",
+        io::ErrorKind::PermissionDenied => "; give a --cache DIR that you may write to",
         _ => "",
     }
 }
 
 const FREE_SPACE: &str = "; free some space, or give --cache DIR on another file system";
 
-/// Whether an engine reports a full disk or a used-up quota: in strerror's words, or, after a
-/// write that was cut short, in PostgreSQL's.
+/// Whether an engine reports a full disk or an exceeded quota, in strerror's words, or in
+/// PostgreSQL's words after a partial write.
 pub(crate) fn names_full_disk(said: &str) -> bool {
     ["No space left on device", "Disk quota exceeded", "Check free disk space"]
         .iter()

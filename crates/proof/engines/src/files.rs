@@ -1,4 +1,4 @@
-//! Files and directories of the cache: made, locked, removed.
+//! Creates, locks and removes files and directories of the cache.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -13,12 +13,12 @@ use rustix::io::Errno;
 
 use crate::{EngineError, Step};
 
-/// Between two looks at a lock that another bench holds.
+/// Interval of the checks for a lock that another bench holds.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// For programs that a killed bench had started to end.
+/// How long to wait for the end of programs that a killed bench had started.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// Locks a file for this bench alone, waiting for another one.
+/// Locks a file for this bench alone; waits for another bench that holds it.
 pub fn lock(
     path: &Path,
     say: &mut dyn FnMut(Step),
@@ -54,21 +54,21 @@ pub fn lock(
     }
 }
 
-/// A path with more at the end of its name.
+/// A path with `end` appended to its name.
 pub fn with_suffix(path: &Path, end: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(end);
     path.into()
 }
 
-/// Makes a directory and those above it.
+/// Creates a directory and its parents.
 pub fn make_directory(path: &Path, mode: u32) -> Result<(), EngineError> {
     let made = DirBuilder::new().recursive(true).mode(mode).create(path);
     made.map_err(EngineError::file("make", path))
 }
 
-/// Removes a tree, if it is there. What a killed bench had started may be writing there while it
-/// ends: then this waits for it.
+/// Removes a tree, if it exists. Programs of a killed bench may still write there until they end;
+/// this waits for them.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let deadline = Instant::now() + ENDING;
     loop {

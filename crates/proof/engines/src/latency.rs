@@ -1,4 +1,4 @@
-//! Latencies as a histogram: three digits, from a microsecond to a day, in little memory.
+//! A histogram of latencies with three digits, from a microsecond to a day, in little memory.
 
 use std::time::Duration;
 
@@ -6,16 +6,15 @@ use hdrhistogram::Histogram;
 
 /// Digits that are kept.
 const DIGITS: u8 = 3;
-/// The longest latency that is told apart from longer ones, in microseconds.
+/// The longest latency that differs from longer ones, in microseconds.
 const DAY: u64 = 86_400_000_000;
 /// Points of a curve.
 const CURVE: usize = 100;
 
-/// Many durations.
+/// A histogram of durations.
 #[derive(Clone, Debug)]
 pub struct Latencies {
-    /// Microseconds. A histogram that cannot be made for lack of memory stays away, and then
-    /// there are no figures.
+    /// In microseconds. Without memory there is no histogram, and therefore no figures.
     histogram: Option<Histogram<u64>>,
 }
 
@@ -26,27 +25,28 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds one.
+    /// Adds a latency.
     pub fn record(&mut self, latency: Duration) {
         if let Some(histogram) = &mut self.histogram {
             histogram.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
         }
     }
 
-    /// How many there are.
+    /// Number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.as_ref().map_or(0, Histogram::len)
     }
 
-    /// The latency that this share (0 to 1) of all does not exceed, in seconds; none of none.
+    /// The latency, in seconds, that this share (0 to 1) of all does not exceed; `None` without
+    /// any.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
         Some(histogram.value_at_quantile(share) as f64 / 1e6)
     }
 
-    /// Their mean in seconds; none of none.
+    /// The mean in seconds; `None` without any.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;

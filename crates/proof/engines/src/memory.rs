@@ -1,7 +1,7 @@
-//! Memory of an engine over time, and what watching and driving it cost.
+//! The memory of an engine over time, and the cost of watching and driving it.
 //!
-//! Reading `smaps_rollup` walks the page tables of each process, so the next look is put off
-//! until looking takes at most one part in [`SHARE`] of what the engine uses itself.
+//! Reading `smaps_rollup` walks the page tables of each process. The next reading is therefore
+//! postponed until reading takes at most one part in [`SHARE`] of the engine's own CPU time.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -13,29 +13,29 @@ use serde::Serialize;
 
 use crate::EngineError;
 
-/// Looking takes at most one part in so many of the engine's CPU time.
+/// Reading takes at most one part in this many of the engine's CPU time.
 const SHARE: f64 = 200.0;
-/// The shortest time between two looks.
+/// The shortest time between two readings.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The longest, unless there are too many points: what an engine holds matters at rest as well.
+/// The longest time, unless there are too many points: the memory of an idle engine matters, too.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Most points kept; every other one is dropped when there are as many.
+/// Most points kept. When there are this many, every other one is dropped.
 const MAX_POINTS: usize = 1024;
 
 /// Memory at one moment.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct MemoryPoint {
-    /// Since the beginning.
+    /// Time since the beginning.
     pub seconds: f64,
-    /// Of all processes of the engine.
+    /// Sum over all processes of the engine.
     #[serde(flatten)]
     pub footprint: Footprint,
 }
 
-/// What was seen.
+/// The observations.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Watched {
-    /// From the first look to the last.
+    /// From the first reading to the last.
     pub points: Vec<MemoryPoint>,
     /// Why there are none.
     #[serde(skip)]
@@ -44,12 +44,12 @@ pub struct Watched {
     pub engine_cpu_seconds: f64,
     /// Page faults of the engine that needed no I/O.
     pub engine_minor_faults: u64,
-    /// CPU time of this process: driving and watching.
+    /// CPU time of this process, for driving and watching.
     pub driver_cpu_seconds: f64,
 }
 
 impl Watched {
-    /// This, and what was seen after it.
+    /// Appends later observations.
     pub fn append(&mut self, later: &Self) {
         let end = self.points.last().map_or(0.0, |point| point.seconds);
         let moved = |point: &MemoryPoint| MemoryPoint { seconds: end + point.seconds, ..*point };
@@ -60,19 +60,20 @@ impl Watched {
         self.driver_cpu_seconds += later.driver_cpu_seconds;
     }
 
-    /// The largest sum of the processes' resident bytes that was seen.
+    /// The largest observed sum of the processes' resident bytes.
     #[must_use]
     pub fn peak_rss_bytes(&self) -> Option<u64> {
         self.points.iter().map(|point| point.footprint.rss_bytes).max()
     }
 
-    /// The most that was really held: shared pages once, lazily freed ones not at all.
+    /// The largest memory really held: shared pages count once, and lazily freed pages do not
+    /// count.
     #[must_use]
     pub fn peak_held_bytes(&self) -> Option<u64> {
         self.points.iter().map(|point| point.footprint.held_bytes()).max()
     }
 
-    /// The mean of what was really held, over time.
+    /// The mean over time of the memory really held.
     #[must_use]
     pub fn mean_held_bytes(&self) -> Option<u64> {
         let spans = self.points.windows(2).map(|pair| {
@@ -83,8 +84,8 @@ impl Watched {
         (seconds > 0.0).then(|| (sum / seconds) as u64).or_else(|| self.peak_held_bytes())
     }
 
-    /// CPU time of driving and watching as a share of the engine's; `None` before the engine
-    /// has used any.
+    /// CPU time for driving and watching, as a share of the engine's; `None` before the engine has
+    /// used any.
     #[must_use]
     pub fn driver_share(&self) -> Option<f64> {
         let engine = self.engine_cpu_seconds;
@@ -92,7 +93,7 @@ impl Watched {
     }
 }
 
-/// Watches until it is finished.
+/// Watches an engine until it is finished.
 #[derive(Debug)]
 pub struct Watch {
     thread: JoinHandle<Watched>,
@@ -101,10 +102,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches a process and its descendants from now on.
+    /// Starts to watch a process and its descendants.
     ///
     /// # Errors
-    /// When no thread can be had.
+    /// When no thread can be started.
     pub fn begin(pid: i32) -> Result<Self, EngineError> {
         let (end, ends) = mpsc::channel();
         let driver = cpu_time(ClockId::ProcessCPUTime);
@@ -125,7 +126,7 @@ impl Watch {
         Ok(Self { thread, end, driver })
     }
 
-    /// What was seen up to now.
+    /// The observations so far.
     #[must_use]
     pub fn finish(self) -> Watched {
         drop(self.end);
@@ -152,7 +153,7 @@ impl Watcher {
         Self { tree, began: Instant::now(), before, interval: INTERVAL, watched }
     }
 
-    /// Looks once; how long to wait until the next look.
+    /// Reads once; returns the time until the next reading.
     fn look(&mut self) -> Duration {
         let before = cpu_time(ClockId::ThreadCPUTime);
         let footprint = self.tree.as_mut().map_err(|cause| cause.clone()).and_then(|tree| {
@@ -160,7 +161,7 @@ impl Watcher {
             tree.footprint()
         });
         match footprint {
-            // Nothing resident: the engine has ended.
+            // No resident memory: the engine has ended.
             Ok(footprint) if footprint.rss_bytes == 0 => {}
             Ok(footprint) => {
                 let seconds = self.began.elapsed().as_secs_f64();
@@ -181,7 +182,7 @@ impl Watcher {
         pause(cost, busy).max(self.interval)
     }
 
-    /// What the engine has used since the beginning.
+    /// CPU time of the engine since the beginning.
     fn engine_cpu(&self) -> Duration {
         let cpu = |used: Used| used.user() + used.system();
         let used = self.tree.as_ref().map(Tree::used).unwrap_or_default();
@@ -197,8 +198,8 @@ impl Watcher {
     }
 }
 
-/// How long to wait after a look that cost so much CPU time at an engine that keeps so many
-/// CPUs busy.
+/// The pause after a reading that took `cost` of CPU time, for an engine that keeps `busy` CPUs
+/// busy.
 fn pause(cost: Duration, busy: f64) -> Duration {
     let seconds = SHARE * cost.as_secs_f64() / busy;
     Duration::try_from_secs_f64(seconds).map_or(LONGEST, |pause| pause.clamp(INTERVAL, LONGEST))

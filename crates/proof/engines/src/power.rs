@@ -1,7 +1,7 @@
-//! W5: one query after the other, round by round; the first round is cold and does not count.
+//! W5: runs one query after the other, in rounds. The first round is cold and does not count.
 //!
-//! Source: systematic-numa-study 4.1.5 and Figure 9 (latency of each TPC-H query, cold run
-//! dropped).
+//! Source: systematic-numa-study 4.1.5 and Figure 9 (latency of each TPC-H query, without the cold
+//! run).
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use crate::{Engine, Query, Session, Verifier};
 /// One run of one query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// By the engine's own timer.
+    /// Time by the engine's own timer.
     pub engine: Option<Duration>,
-    /// From before sending to after the last row.
+    /// Time from before sending to after the last row.
     pub wall: Duration,
 }
 
-/// What became of a query.
+/// The results of a query.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Its number.
+    /// The number of the query.
     pub number: u32,
-    /// Rows of its answer.
+    /// Number of rows of its answer.
     pub rows: usize,
     /// The cold run.
     pub cold: Option<Run>,
     /// The runs that count.
     pub runs: Vec<Run>,
-    /// Whose answers its answer agrees with.
+    /// The sources of answers with which its answer agrees.
     pub agrees_with: Vec<String>,
-    /// Why it is not run any more: the engine refused it, or its answer was wrong.
+    /// Why it is no longer run: the engine refused it, or its answer was wrong.
     pub failure: Option<Failure>,
 }
 
@@ -52,23 +52,23 @@ impl Outcome {
     }
 }
 
-/// What happens along the way.
+/// An event during the run.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A query is sent, in this round (0 is the cold one).
     Begins(u32, u32),
-    /// It was answered, or failed: then the last run is of an earlier round.
+    /// A query was answered or failed. If it failed, the last run is of an earlier round.
     Ended(&'a Outcome, u32),
 }
 
-/// Message of the worker.
+/// Message of the client.
 enum ClientEvent {
     Begins(usize, u32),
     Ended(usize, u32, Result<crate::Execution, String>),
 }
 
-/// Runs every query `rounds` times after a cold round. What was measured until the end is in
-/// the outcomes.
+/// Runs every query `rounds` times after a cold round. The outcomes hold everything that was
+/// measured, even if the run ends early.
 pub fn run(
     engine: &dyn Engine,
     session: &mut Box<dyn Session>,
@@ -115,7 +115,7 @@ fn take(outcome: &mut Outcome, execution: crate::Execution, round: u32, verifier
     outcome.rows = execution.answer.rows.len();
     match verifier.check(outcome.number, execution.answer) {
         Ok(verdict) => outcome.agrees_with.extend(verdict.agrees_with),
-        // The time of a wrong answer is worth nothing; the first difference is told.
+        // The time of a wrong answer is useless; the first difference is reported.
         Err(difference) => {
             outcome.failure.get_or_insert(Failure::Wrong(difference));
             return;

@@ -1,5 +1,5 @@
-//! An engine's process: started under a plan in a group of its own, its messages kept, ended with
-//! this one whatever happens.
+//! An engine's process. It starts under a plan in its own process group. Its messages are kept, and
+//! it always ends with this process.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -18,48 +18,49 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use crate::error::names_full_disk;
 use crate::{EngineError, RunDirectory};
 
-/// How much of the end of the messages is read, in bytes.
+/// Bytes read from the end of the messages.
 const END: u64 = 64 << 10;
-/// How much of it is quoted, in bytes.
+/// Bytes of them that are quoted.
 const QUOTED: usize = 400;
-/// For an end in order, before it is killed.
+/// Time for a shutdown before the process is killed.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// A started engine. Dropped before its end was waited for, it is ended in order: a server that
-/// is killed leaves its shared memory.
+/// A started engine. If it is dropped before its end was waited for, it is shut down: a server that
+/// is killed leaves its shared memory behind.
 #[derive(Debug)]
 pub struct Process {
     title: String,
     pid: i32,
-    /// Until it has been waited for.
+    /// `None` once it has been waited for.
     running: Option<Running>,
     stop_signal: i32,
     messages: File,
-    /// What of the plan could not be done.
+    /// Settings of the plan that could not be applied.
     pub notes: Vec<Note>,
 }
 
-/// How it is started.
+/// How to start it.
 pub struct Start<'a> {
-    /// What it is called in errors.
+    /// Its name in errors.
     pub title: String,
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// Under what.
+    /// The plan to start under.
     pub plan: &'a Plan,
-    /// What cannot be done is an error.
+    /// Whether a setting that cannot be applied is an error.
     pub strict: bool,
-    /// Where its messages go; in memory without one, which is for programs that say little and
-    /// may fill the disk: what they say of that must not be lost with it.
+    /// The directory for its messages. Without one, they are kept in memory. That is for programs
+    /// that print little and may fill the disk, because a message about the full disk must not be
+    /// lost with it.
     pub run: Option<&'a RunDirectory>,
-    /// What it gets when this process ends without a word.
+    /// The signal that it receives when this process dies.
     pub end_with_parent: i32,
-    /// What ends it in order.
+    /// The signal that shuts it down.
     pub stop_signal: i32,
 }
 
 impl Process {
-    /// Starts a program; `configure` may redirect its input and output or change its user.
+    /// Starts a program. `configure` may redirect its input and output or change its user.
     pub fn start(
         start: Start<'_>,
         configure: impl FnOnce(&mut Command),
@@ -76,7 +77,7 @@ impl Process {
         let running = prepared.spawn(|command| {
             command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy);
             configure(command);
-            // After whatever changes the user, which would forget it.
+            // Set this after a change of user, which would clear it.
             let end_with_parent = Some(start.end_with_parent);
             Steps { end_with_parent, ..Steps::default() }.install(command);
         })?;
@@ -90,29 +91,29 @@ impl Process {
         })
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Its process number.
+    /// Its process id.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Sends a signal to the first process of the engine's, if it is still there.
+    /// Sends a signal to the first process of the engine, if it still exists.
     pub fn signal(&self, signal: i32) {
-        // Nobody to signal: that is what it was for.
+        // A missing process is fine: it was supposed to end.
         let _ = self.running.as_ref().map(|running| running.signal(signal));
     }
 
-    /// Whether it has ended, waiting at most so long.
+    /// Waits at most `limit`; returns whether it has ended.
     pub fn ended_within(&self, limit: Duration) -> bool {
         let ended = |running: &Running| running.ended_within(Some(limit)).unwrap_or(true);
         self.running.as_ref().is_none_or(ended)
     }
 
-    /// The last lines it wrote to standard error, after the line that names a full disk.
+    /// The last lines that it wrote to standard error, after a line that names a full disk.
     pub fn last_words(&self) -> String {
         self.read_end().map(|text| quoted(&text)).unwrap_or_default()
     }
@@ -126,7 +127,7 @@ impl Process {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// How it ended; its status is left for waiting.
+    /// How it ended; its status remains available to wait for.
     fn status(&self) -> String {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let running = self.running.as_ref();
@@ -135,11 +136,11 @@ impl Process {
         match ended.map(|status| (status.exit_status(), status.terminating_signal())) {
             Some((Some(code), _)) => format!("exit status {code}"),
             Some((_, Some(signal))) => format!("signal {signal}"),
-            _ => "it went away".to_owned(),
+            _ => "it disappeared".to_owned(),
         }
     }
 
-    /// How it ended before it served.
+    /// The error for an engine that ended before it served.
     pub fn not_started(&self) -> EngineError {
         EngineError::NotStarted {
             engine: self.title.clone(),
@@ -148,7 +149,7 @@ impl Process {
         }
     }
 
-    /// Why it is no more; `None` while it runs.
+    /// Why it ended; `None` while it runs.
     pub fn death(&self) -> Option<EngineError> {
         self.ended_within(Duration::ZERO).then(|| EngineError::Died {
             engine: self.title.clone(),
@@ -157,7 +158,7 @@ impl Process {
         })
     }
 
-    /// Waits for the end that was asked for; kills it when that takes too long.
+    /// Waits for the requested end; kills the process when that takes too long.
     pub fn wait(mut self) -> Result<(), EngineError> {
         let Some(running) = self.running.take() else { return Ok(()) };
         let in_time = running.ended_within(Some(GRACE))?;
@@ -182,7 +183,7 @@ impl Drop for Process {
     }
 }
 
-/// A file for messages, which may be there from an earlier program of the run.
+/// A file for messages, which may exist from an earlier program of the run.
 fn in_file(path: &Path) -> Result<File, EngineError> {
     OpenOptions::new()
         .read(true)
@@ -194,22 +195,22 @@ fn in_file(path: &Path) -> Result<File, EngineError> {
         .map_err(EngineError::file("open", path))
 }
 
-/// The same without a disk.
+/// The same in memory.
 fn in_memory() -> io::Result<File> {
     let file = memfd_create("messages", MemfdFlags::CLOEXEC)?;
-    // The program writes through a copy, whose position reading here would move.
+    // The program writes through a duplicate, which shares the position that reading here moves.
     fcntl_setfl(&file, OFlags::APPEND)?;
     Ok(file.into())
 }
 
-/// The lines, the same one not twice in a row.
-/// The last whole lines, each once in a row. An engine that runs out of disk says so first and
-/// then much about what follows from it, so such a line is quoted even when it is far back.
+/// The last whole lines, without repetitions of the line before. An engine that runs out of disk
+/// space reports that first, and then many consequences, so such a line is quoted even when it is
+/// far back.
 fn quoted(text: &str) -> String {
     let text = text.trim();
     let mut cut = text.len().saturating_sub(QUOTED);
     if cut > 0 {
-        // The first whole line of the rest; all that is left of one very long line otherwise.
+        // Begin at the first whole line; if there is only a part of one very long line, keep that.
         cut = text
             .bytes()
             .skip(cut)

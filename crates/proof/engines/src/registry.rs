@@ -1,15 +1,15 @@
-//! The engines, and how each is found.
+//! The list of engines, and how to find each.
 
 use crate::{EngineError, System, postgresql, python};
 
-/// The engines there are.
+/// The supported engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// DuckDB, inside a Python process: columnar, no server.
+    /// DuckDB, inside a Python process: columnar, without a server.
     DuckDb,
     /// DataFusion, likewise.
     DataFusion,
-    /// PostgreSQL, a server of its own.
+    /// PostgreSQL, a separate server.
     PostgreSql,
 }
 
@@ -17,7 +17,7 @@ impl Kind {
     /// Every engine, the default first.
     pub const ALL: [Self; 3] = [Self::DuckDb, Self::DataFusion, Self::PostgreSql];
 
-    /// Its name in options.
+    /// The name in options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,10 +33,10 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Looks for it on this machine.
+    /// Searches this machine for it.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`] with how to get it.
+    /// [`EngineError::NotInstalled`] with instructions to install it.
     pub fn find(self) -> Result<Box<dyn System>, EngineError> {
         Ok(match self {
             Self::DuckDb => Box::new(python::DUCKDB.find()?),

@@ -1,10 +1,10 @@
 //! Progress before the first query.
 
-/// What is being done before the first query, which may take long.
+/// Work before the first query, which may take long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To be said in any case: a load begins, another bench is waited for.
+    /// Always shown: a load begins, or another bench is waited for.
     Notice(String),
-    /// Where a load is.
+    /// The progress of a load.
     Detail(String),
 }

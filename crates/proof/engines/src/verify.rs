@@ -1,8 +1,8 @@
-//! Whether an answer is right: by the specification's where it gives one, by those of other
-//! engines at the same scale factor, and by the first one of this run.
+//! Checks answers against the specification's answer if there is one, against those of other
+//! engines at the same scale factor, and against the first answer of this run.
 //!
-//! Every engine's answers are kept beside the databases, so that the second engine that is
-//! benched is compared with the first.
+//! The answers of every engine are kept beside the databases, so that the second engine is compared
+//! with the first.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,20 +16,20 @@ use crate::{Answer, Cache, Dataset, Digest, EngineError, Rounding, System};
 /// Why a query failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// What the engine said.
+    /// The engine's message.
     Refused(String),
-    /// From what its answer differs.
+    /// The difference from another answer.
     Wrong(String),
 }
 
-/// The answers of one engine to a data set's queries.
+/// The answers of one engine to the queries of a data set.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Stored {
     engine: String,
     #[serde(default)]
     rounding: Rounding,
     answers: BTreeMap<u32, Answer>,
-    /// What stands for each answer: of answers that agree, the digest of the first.
+    /// The digest of each answer. Answers that agree share the digest of the first.
     #[serde(default)]
     digests: BTreeMap<u32, Digest>,
 }
@@ -41,10 +41,10 @@ impl Stored {
     }
 }
 
-/// What a first answer was compared with.
+/// The results of the comparisons of a first answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Those that agree: `reference`, `PostgreSQL 15.18`.
+    /// The sources of answers that agree: `reference`, `PostgreSQL 15.18`.
     pub agrees_with: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// For one run of one engine.
+    /// A verifier for one run of one engine.
     ///
     /// # Errors
     /// When the directory of answers cannot be read.
@@ -79,16 +79,17 @@ impl Verifier {
         Ok(Self { dataset, directory, slug: system.slug(), others, ours })
     }
 
-    /// Compares an answer; the first to a query with all there is, further ones with the first.
+    /// Checks an answer. The first answer to a query is compared with all others, and further ones
+    /// with the first.
     ///
     /// # Errors
-    /// From what it differs, and where.
+    /// Which answer it differs from, and where.
     pub fn check(&mut self, number: u32, answer: Answer) -> Result<Verdict, String> {
         if let Some(first) = self.ours.answers.get(&number) {
             let difference = answer.differs_from(first, Rounding::None);
             return match difference {
                 None => Ok(Verdict::default()),
-                Some(difference) => Err(format!("not as the first time: {difference}")),
+                Some(difference) => Err(format!("differs from its first answer: {difference}")),
             };
         }
         let mut verdict = Verdict::default();
@@ -96,7 +97,7 @@ impl Verifier {
         if let Some(reference) = self.dataset.reference(number) {
             let ours = answer.without(reference.left_out);
             if let Some(difference) = ours.differs_from(&reference.answer, Rounding::Printed) {
-                return Err(format!("not the reference answer: {difference}"));
+                return Err(format!("differs from the reference answer: {difference}"));
             }
             verdict.agrees_with.push("reference".to_owned());
         }
@@ -105,9 +106,12 @@ impl Verifier {
             let rounding = self.ours.rounding.max(other.rounding);
             if let Some(difference) = answer.differs_from(theirs, rounding) {
                 let (engine, directory) = (&other.engine, self.directory.display());
-                return Err(format!("not {engine}'s answer: {difference} (kept in {directory})"));
+                return Err(format!(
+                    "differs from {engine}'s answer: {difference} (kept in {directory})"
+                ));
             }
-            // That it still answers as it did is checked, but confirms nothing.
+            // An earlier run of the same engine is checked as well, but does not confirm the
+            // answer.
             if other.engine != self.ours.engine {
                 verdict.agrees_with.push(other.engine.clone());
             }
@@ -118,16 +122,16 @@ impl Verifier {
         Ok(verdict)
     }
 
-    /// Whether a query was answered at all, and rightly.
+    /// Checks the answer of a query, if there is one.
     ///
     /// # Errors
-    /// Why it does not count.
+    /// Why the query does not count.
     pub fn judge(&mut self, number: u32, answer: Result<Answer, String>) -> Result<(), Failure> {
         let answer = answer.map_err(Failure::Refused)?;
         self.check(number, answer).map(drop).map_err(Failure::Wrong)
     }
 
-    /// One digest for the right answers to these queries, the same for every engine; `None`
+    /// One digest for the right answers to these queries, the same for every engine. Returns `None`
     /// unless all were answered.
     #[must_use]
     pub fn digest(&self, queries: impl Iterator<Item = u32>) -> Option<Digest> {
@@ -138,7 +142,7 @@ impl Verifier {
         sum.map(Digest)
     }
 
-    /// Keeps the right answers for other engines to be compared with.
+    /// Saves the right answers, to be compared with those of other engines.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -148,7 +152,7 @@ impl Verifier {
             return Ok(());
         }
         let path = directory.join(format!("{slug}.json"));
-        // Another bench may have added to it meanwhile.
+        // Another bench may have added answers meanwhile.
         let mut stored = read(&path).unwrap_or_default();
         stored.answers.extend(ours.answers);
         stored.digests.extend(ours.digests);
@@ -159,14 +163,14 @@ impl Verifier {
 
 fn read(path: &Path) -> Result<Stored, EngineError> {
     let text = fs::read(path).map_err(EngineError::file("read", path))?;
-    let bad = |e: serde_json::Error| std::io::Error::new(std::io::ErrorKind::InvalidData, e);
-    serde_json::from_slice(&text)
-        .map_err(bad)
-        .map_err(EngineError::file("remove and go on with", path))
+    let bad = |e: serde_json::Error| {
+        std::io::Error::new(std::io::ErrorKind::InvalidData, format!("{e}; remove the file"))
+    };
+    serde_json::from_slice(&text).map_err(bad).map_err(EngineError::file("parse", path))
 }
 
 fn write(directory: &Path, path: &Path, stored: &Stored) -> std::io::Result<()> {
-    // What a bench that was killed while it wrote has left.
+    // Remove what a killed bench left behind while it wrote.
     numapilot_place::remove_stale_in(directory);
     let prefix = numapilot_place::name_prefix("answers")?;
     let mut file = tempfile::Builder::new().prefix(&prefix).tempfile_in(directory)?;
@@ -204,19 +208,21 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut one = verifier(directory.path(), "one", "0.01");
         assert_eq!(one.check(6, answer("12.5")).unwrap(), Verdict::default());
-        assert!(one.check(6, answer("12.6")).unwrap_err().contains("not as the first time"));
+        assert!(
+            one.check(6, answer("12.6")).unwrap_err().contains("differs from its first answer")
+        );
         let digest = one.digest([6].into_iter());
         assert!(digest.is_some() && one.digest([6, 7].into_iter()).is_none());
         one.save().unwrap();
         let mut two = verifier(directory.path(), "two", "0.01");
         let error = two.check(6, answer("12.6")).unwrap_err();
         assert!(
-            error.contains("not ONE's answer: row 1, column 1: 12.6 instead of 12.5"),
+            error.contains("differs from ONE's answer: row 1, column 1: 12.6 instead of 12.5"),
             "{error}"
         );
         assert_eq!(two.check(6, answer("12.50")).unwrap().agrees_with, ["ONE"]);
         assert_eq!(two.digest([6].into_iter()), digest);
-        // One that cuts numbers off has another text and the same digest.
+        // An engine that cuts numbers off has a different text and the same digest.
         let mut three = verifier(directory.path(), "three", "0.01");
         three.ours.rounding = Rounding::CutOff;
         assert_eq!(three.check(6, answer("12.4999")).unwrap().agrees_with, ["ONE"]);
@@ -227,7 +233,9 @@ mod tests {
     fn the_reference_answer_counts_where_there_is_one() {
         let directory = tempfile::tempdir().unwrap();
         let mut one = verifier(directory.path(), "one", "1");
-        assert!(one.check(6, answer("1")).unwrap_err().contains("not the reference answer"));
+        assert!(
+            one.check(6, answer("1")).unwrap_err().contains("differs from the reference answer")
+        );
         let right = one.check(6, answer("123141078.2283")).unwrap();
         assert_eq!(right.agrees_with, ["reference"]);
     }

@@ -1,6 +1,6 @@
-//! Before open and closed loops: every client runs every query once, all clients at once, so
-//! that nothing is read from disk later, every client has made its caches, and every answer is
-//! known to be right.
+//! The warm-up before open and closed loops: every client runs every query once, all clients at the
+//! same time. Afterwards nothing is read from disk, every client has filled its caches, and every
+//! answer has been checked.
 
 use std::sync::atomic::AtomicBool;
 
@@ -8,7 +8,8 @@ use crate::client_pool::{self, End};
 use crate::power::Failure;
 use crate::{Answer, Engine, Query, Session, Verifier};
 
-/// Runs them; number and cause of what failed. `watch` is told how many are done.
+/// Runs the queries. Returns number and cause of those that failed. Calls `watch` with the number
+/// that are done.
 pub fn run(
     engine: &dyn Engine,
     sessions: &mut [Box<dyn Session>],

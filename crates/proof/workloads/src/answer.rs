@@ -15,7 +15,7 @@ pub struct Row {
     pub value: u64,
 }
 
-/// A whole result, reduced to what tells two results apart. Rows may be added in any order
+/// A whole result, reduced to figures that distinguish two results. Rows may be added in any order
 /// and by any number of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Answer {
@@ -23,13 +23,13 @@ pub struct Answer {
     pub groups: u64,
     /// Sum of the aggregates modulo 2^64, for comparison with other programs.
     pub sum: u64,
-    /// Sum over the rows of a hash of key and aggregate modulo 2^64.
+    /// Sum, modulo 2^64, of a hash of key and aggregate of each row.
     #[serde(serialize_with = "hexadecimal")]
     pub checksum: u64,
 }
 
 impl Answer {
-    /// Reduces rows.
+    /// Reduces rows to an answer.
     pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
         let mut answer = Self::default();
         for row in rows {
@@ -49,7 +49,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// JSON numbers lose precision above 2^53.
+/// As text, because JSON numbers lose precision above 2^53.
 pub(crate) fn hexadecimal<S: Serializer>(checksum: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{checksum:016x}"))
 }
@@ -64,7 +64,7 @@ mod tests {
         let forward = Answer::of(&rows);
         assert_eq!(forward, Answer::of(rows.iter().rev()));
         assert_eq!((forward.groups, forward.sum), (3, 11));
-        // The same values at exchanged keys are another result.
+        // The same values with exchanged keys are a different result.
         let exchanged = [Row { key: 0, value: 5 }, Row { key: 1, value: 3 }, rows[2]];
         assert_ne!(forward.checksum, Answer::of(&exchanged).checksum);
         assert_eq!(forward.sum, Answer::of(&exchanged).sum);

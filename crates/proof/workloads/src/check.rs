@@ -1,5 +1,5 @@
-//! The answer once more, by other means: one thread, no hash table; records sorted by key
-//! and value, so that groups are runs and medians lie in their middle.
+//! Computes the answer a second time by other means: one thread and no hash table. Records are
+//! sorted by key and value, so groups are runs and medians lie in their middle.
 
 use crate::WorkloadError;
 use crate::aggregation::Function;
@@ -26,7 +26,7 @@ pub fn answer(slices: &Slices, function: Function) -> Result<Answer, WorkloadErr
             key: run[0].key,
             value: match function {
                 Function::Count => run.len() as u64,
-                // The same element twice where the length is odd.
+                // Both are the same element when the length is odd.
                 Function::Median => run[(run.len() - 1) / 2].value + run[run.len() / 2].value,
             },
         })

@@ -1,10 +1,10 @@
-//! What can go wrong with a workload, and what to do about it.
+//! Errors of workloads, each with its remedy.
 
 use std::io;
 
 use crate::size::Grouped;
 
-/// Failure of a workload. Every message names cause and remedy.
+/// Failure of a workload. Every message names the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// A data set without records has no answer.
@@ -19,30 +19,30 @@ pub enum WorkloadError {
         Grouped(*.groups), Grouped(*.records)
     )]
     MoreGroupsThanRecords {
-        /// Asked for.
+        /// The number of groups requested.
         groups: u64,
-        /// Asked for.
+        /// The number of records requested.
         records: u64,
     },
     /// A table without tuples joins nothing.
     #[error("a table of 0 tuples has nothing to join; give --small and --large at least 1")]
     NoTuples,
-    /// More memory than there is.
+    /// Too little memory.
     #[error(
         "{task} needs about {} MiB of memory, but {} MiB are available; {remedy}",
         Grouped(*.needed_bytes >> 20), Grouped(*.available_bytes >> 20)
     )]
     TooLittleMemory {
-        /// What was asked for.
+        /// The task.
         task: String,
         /// Estimated need.
         needed_bytes: u64,
-        /// What the kernel says can be had without swapping.
+        /// What the kernel can provide without swapping.
         available_bytes: u64,
         /// How to need less.
         remedy: String,
     },
-    /// As above, for objects alone.
+    /// Too little memory for the objects of `alloc-return`.
     #[error(
         "the objects and their list need {} MiB of memory, but {} MiB are available; lower --bytes, or give larger objects (--object-bytes)",
         Grouped(*.needed >> 20), Grouped(*.available >> 20)
@@ -50,10 +50,10 @@ pub enum WorkloadError {
     TooLittleMemoryForObjects {
         /// Bytes needed.
         needed: u64,
-        /// Bytes that can be had without swapping.
+        /// Bytes that the kernel can provide without swapping.
         available: u64,
     },
-    /// `malloc` said no.
+    /// `malloc` failed.
     #[error(
         "malloc refused {} MiB for {what}; make the input smaller, or raise the memory limit (ulimit -v, cgroup)",
         Grouped(*.bytes >> 20)
@@ -61,39 +61,39 @@ pub enum WorkloadError {
     Malloc {
         /// What the memory was for.
         what: &'static str,
-        /// How much.
+        /// Its size.
         bytes: u64,
     },
-    /// The kernel said no to a thread.
+    /// The kernel refused to start a thread.
     #[error(
         "thread {number} of {threads} could not be started ({source}); lower --threads, or raise the limit (ulimit -u, pids.max of the cgroup)"
     )]
     Thread {
-        /// Which one.
+        /// The number of the thread.
         number: usize,
-        /// Asked for.
+        /// The number of threads requested.
         threads: usize,
         /// The kernel's reason.
         source: io::Error,
     },
-    /// The answer is not the one the independent computation gives.
+    /// The answer differs from that of the independent computation.
     #[error(
         "wrong result: {computed} was computed, {expected} is right; this is a defect of the workload, of the allocator it ran under, or of the memory of this machine"
     )]
     WrongResult {
-        /// By the workload.
+        /// The answer of the workload.
         computed: String,
-        /// By the check.
+        /// The answer of the check.
         expected: String,
     },
     /// An object did not hold what was written into it.
     #[error(
-        "damaged objects: the checksum of what was read is {computed:016x}, of what was written {expected:016x}; this is a defect of the allocator, of the workload, or of the memory of this machine"
+        "damaged objects: the checksum of what was read is {computed:016x}, that of what was written is {expected:016x}; this is a defect of the allocator, of the workload, or of the memory of this machine"
     )]
     DamagedObjects {
-        /// Of what was read.
+        /// Checksum of what was read.
         computed: u64,
-        /// Of what was written.
+        /// Checksum of what was written.
         expected: u64,
     },
     /// The records could not be written.

@@ -1,10 +1,10 @@
-//! Built-in workloads: real programs whose answers are checked against an independent
-//! computation, run unchanged under any allocator, policy and placement.
+//! Built-in workloads: real programs whose answers are checked against an independent computation.
+//! They run unchanged under any allocator, policy and placement.
 //!
-//! Source: "A Systematic Study of NUMA effects on query workloads" (Memarzia, Ray,
-//! Bhavsar 2019), sections 3.1 and 4.2: W1 is holistic aggregation (MEDIAN per group), W2
-//! distributive aggregation (COUNT per group), both over one shared hash table; W3 is a
-//! hash join, W4 an index nested-loop join of the same two tables (see [`join`]).
+//! Source: "A Systematic Study of NUMA effects on query workloads" (Memarzia, Ray, Bhavsar 2019),
+//! sections 3.1 and 4.2. W1 is holistic aggregation (MEDIAN per group), and W2 is distributive
+//! aggregation (COUNT per group), both over one shared hash table. W3 is a hash join, and W4 an
+//! index nested-loop join of the same two tables (see [`join`]).
 //!
 //! ```text
 //!   data ──> load ──────> aggregate ─────────> finalise ──> Answer ──> check
@@ -12,8 +12,8 @@
 //!            its slice     Table + buffers (w1) its part                 one thread
 //! ```
 //!
-//! Nothing here places a thread or chooses an allocator: threads are plain `std` threads
-//! and memory comes from the process's `malloc`, so that what is set from outside counts.
+//! Only the kernels place threads and memory. The other workloads use plain `std` threads and the
+//! process's `malloc`, so that placement from outside takes effect.
 #![forbid(unsafe_code)]
 
 pub mod aggregation;

@@ -1,5 +1,5 @@
-//! How much memory a workload will need, and how much there is: better to refuse than to
-//! be killed half-way.
+//! The memory that a workload will need, and the memory that is available. Refusing a run is better
+//! than being killed half-way.
 
 use numapilot_observe::Resident;
 use procfs::Current;
@@ -7,7 +7,7 @@ use procfs::process::Process;
 
 use crate::WorkloadError;
 
-/// Refuses a task that needs more memory than there is.
+/// Rejects a task that needs more memory than is available.
 ///
 /// # Errors
 /// [`WorkloadError::TooLittleMemory`] with the task and how to need less, and
@@ -25,7 +25,7 @@ pub fn require_available(
     Err(WorkloadError::TooLittleMemory { task, needed_bytes, available_bytes, remedy })
 }
 
-/// What this process has resident now, huge pages of hugetlbfs included.
+/// The resident memory of this process, including huge pages of hugetlbfs.
 ///
 /// # Errors
 /// [`WorkloadError::Proc`].
@@ -33,9 +33,9 @@ pub fn resident_bytes() -> Result<u64, WorkloadError> {
     Ok(own()?.now_bytes)
 }
 
-/// High-water mark of this process's resident memory, or what it has now with huge pages of
-/// hugetlbfs where that is more. From `/proc`, because `ru_maxrss`
-/// begins with what the parent had resident when it forked.
+/// The high-water mark of this process's resident memory, or its current resident memory including
+/// huge pages of hugetlbfs if that is more. Read from `/proc`, because `ru_maxrss` begins with the
+/// parent's resident memory at the fork.
 ///
 /// # Errors
 /// [`WorkloadError::Proc`].
@@ -51,7 +51,7 @@ fn own() -> Result<Resident, WorkloadError> {
     Resident::of(&process?).ok_or_else(missing)
 }
 
-/// What the kernel expects to be able to give without swapping.
+/// The memory that the kernel can provide without swapping, by its own estimate.
 ///
 /// # Errors
 /// [`WorkloadError::Proc`].

@@ -1,4 +1,4 @@
-//! What a run of a workload yields; its JSON form is a contract with scripts.
+//! The result of a workload run; scripts rely on its JSON form.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use serde::{Serialize, Serializer};
 use crate::answer::Answer;
 use crate::team::{LOAD, Phase};
 
-/// What was run.
+/// The options of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     /// Name on the command line.
     pub workload: &'static str,
     /// Number of threads.
     pub threads: usize,
-    /// Everything else that was chosen.
+    /// All other options.
     pub parameters: serde_json::Value,
 }
 
 /// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome<A = Answer> {
-    /// What was run.
+    /// The options of the run.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Wall time of all phases but the load.
+    /// Wall time of all phases except the load.
     pub seconds: f64,
     /// CPU time of these phases, all threads together.
     pub cpu_seconds: f64,
@@ -34,7 +34,7 @@ pub struct Outcome<A = Answer> {
     /// The answer.
     #[serde(flatten)]
     pub answer: A,
-    /// Whether an independent computation gave the same answer (false: not asked for).
+    /// Whether an independent computation gave the same answer (false: not requested).
     pub checked: bool,
     /// High-water mark of this process's resident memory, before any check.
     pub peak_rss_bytes: u64,
@@ -44,7 +44,7 @@ pub struct Outcome<A = Answer> {
 }
 
 impl<A> Outcome<A> {
-    /// Adds up the phases.
+    /// Makes the outcome from the phases.
     #[must_use]
     pub fn new(
         figures: Figures,

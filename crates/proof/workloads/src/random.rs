@@ -1,8 +1,8 @@
-//! Counter-based random numbers: the draws of record `i` depend on the seed and on `i`
-//! alone, so that any number of threads generates the same data in any order.
+//! Counter-based random numbers. The draws of record `i` depend only on the seed and on `i`, so any
+//! number of threads generates the same data in any order.
 //!
-//! Source: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-//! generators", OOPSLA 2014), whose n-th output is a function of seed and n.
+//! Source: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA
+//! 2014). Its n-th output is a function of the seed and n.
 
 /// The golden-ratio increment of SplitMix64.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -15,7 +15,7 @@ pub const fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The stream of draws that belongs to one record.
+/// The stream of draws for one record.
 #[derive(Clone, Debug)]
 pub struct Draws(u64);
 
@@ -32,13 +32,13 @@ impl Draws {
         mix(self.0)
     }
 
-    /// Uniform in `0..n`; `0` when `n` is 0. By multiplication (Lemire 2019): the bias is
-    /// below n / 2^64, far under what any sample here can show.
+    /// Uniform in `0..n`; `0` when `n` is 0. Uses multiplication (Lemire 2019). The bias is below n
+    /// / 2^64, far less than any sample here can show.
     pub const fn below(&mut self, n: u64) -> u64 {
         ((self.next() as u128 * n as u128) >> 64) as u64
     }
 
-    /// Uniform in `[0, 1)`, all 53 bits of the mantissa.
+    /// Uniform in `[0, 1)`, with all 53 bits of the mantissa.
     pub const fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -63,7 +63,7 @@ mod tests {
         for i in 0..100_000 {
             seen[Draws::of(7, i).below(10) as usize] += 1;
         }
-        // Standard deviation 95: five of them.
+        // The standard deviation is 95; this allows five of them.
         assert!(seen.iter().all(|n| n.abs_diff(10_000) < 475), "{seen:?}");
         assert_eq!(Draws::of(7, 0).below(0), 0);
         assert_eq!(Draws::of(7, 0).below(1), 0);

@@ -1,18 +1,18 @@
-//! Counts as people write them: `10M`, `1.5G`, `64Ki`.
+//! Counts in the form that people write: `10M`, `1.5G`, `64Ki`.
 
 use std::fmt;
 
-/// Why a count could not be read.
+/// Why a text is not a count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not a count: write a number, with k, M, G or T (powers of 1000) or Ki, Mi, Gi or Ti (powers of 1024) after it if you like, below 2^64"
 )]
 pub struct ParseCountError(String);
 
-/// Reads a count. A fraction is allowed before a suffix as long as the count is whole.
+/// Parses a count. A fraction may precede a suffix if the result is a whole number.
 ///
 /// # Errors
-/// Anything else than a number and one of the suffixes, and counts of 2^64 and more.
+/// For anything other than a number with an optional suffix, and for counts of 2^64 or more.
 pub fn parse_count(text: &str) -> Result<u64, ParseCountError> {
     let error = || ParseCountError(text.to_owned());
     let trimmed = text.trim();

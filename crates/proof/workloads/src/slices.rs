@@ -1,12 +1,12 @@
-//! An input table in one slice per worker, handed out in morsels.
+//! An input table with one slice per worker, handed out in morsels.
 //!
-//! A worker reads its own slice first, which it has also filled (first touch), and then
-//! helps those who are not done: a CPU that is busy with something else does not hold up
-//! the phase. (Morsel-driven parallelism: Leis, Boncz, Kemper, Neumann, SIGMOD 2014.)
+//! A worker first reads its own slice, which it also filled (first touch). Then it helps workers
+//! that are not done, so that a CPU that is busy with something else does not delay the phase.
+//! (Morsel-driven parallelism: Leis, Boncz, Kemper, Neumann, SIGMOD 2014.)
 //!
-//! Every slice is begun at another place of it, and every other slice is handed out
-//! backwards. Where the same keys lie at the same places of all slices, as in sequential
-//! data, workers would otherwise follow each other from lock to lock (a convoy).
+//! Each slice starts at a different position, and every other slice is handed out backwards. In
+//! sequential data, the same keys are at the same positions of all slices; workers would otherwise
+//! follow each other from lock to lock (a convoy).
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -15,17 +15,17 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::WorkloadError;
 use crate::data::{DataSet, Record, Source};
 
-/// Records handed out at once: 256 KiB, some hundred microseconds of work.
+/// Records of a morsel: 256 KiB, a few hundred microseconds of work.
 pub const MORSEL: usize = 16_384;
 
-/// One worker's share. Aligned so that two workers' cursors are never in one cache line
-/// (two lines: adjacent ones are fetched in pairs on x86).
+/// One worker's slice. Its alignment keeps the cursors of two workers out of one cache line (and
+/// out of adjacent lines, which x86 fetches in pairs).
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slice {
     range: Range<u64>,
     records: OnceLock<Vec<Record>>,
-    /// The morsel that is handed out first, and in which order they come.
+    /// The morsel that is handed out first, and the direction.
     first: usize,
     backwards: bool,
     /// How many have been handed out.
@@ -40,7 +40,7 @@ pub struct Slices<S = DataSet> {
 }
 
 impl<S: Source> Slices<S> {
-    /// Divides the table among `workers`; nothing is generated yet.
+    /// Divides the table among `workers`, without generating any records.
     #[must_use]
     pub fn new(source: S, workers: usize) -> Self {
         let records = u128::from(source.records());
@@ -48,7 +48,7 @@ impl<S: Source> Slices<S> {
         let slices = (0..workers).map(|i| {
             let range = cut(i)..cut(i + 1);
             let morsels = (range.end - range.start).div_ceil(MORSEL as u64);
-            // Multiples of the golden ratio, modulo 1, are nowhere close to each other.
+            // Multiples of the golden ratio, modulo 1, are never close to each other.
             let fraction = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let first = ((u128::from(fraction) * u128::from(morsels)) >> 64) as usize;
             let backwards = i % 2 == 1;
@@ -57,8 +57,8 @@ impl<S: Source> Slices<S> {
         Self { source, slices: slices.collect() }
     }
 
-    /// Generates slice `index` in the calling thread, which is the first to touch it. A
-    /// slice that `malloc` refuses stays empty: see [`Slices::complete`].
+    /// Generates slice `index` in the calling thread, which touches it first. If `malloc` refuses a
+    /// slice, it stays empty: see [`Slices::complete`].
     pub fn load(&self, index: usize) {
         let Slice { range, records, .. } = &self.slices[index];
         let mut filled = Vec::new();
@@ -67,7 +67,7 @@ impl<S: Source> Slices<S> {
             return;
         }
         self.source.generate(range.clone(), &mut filled);
-        // Only a second load of the same slice could find it filled, with the same records.
+        // Only a second load of the same slice would find it filled, with the same records.
         let _ = records.set(filled);
     }
 
@@ -76,10 +76,10 @@ impl<S: Source> Slices<S> {
         (0..self.slices.len()).for_each(|index| self.load(index));
     }
 
-    /// Whether every slice has been generated.
+    /// Checks that every slice has been generated.
     ///
     /// # Errors
-    /// [`WorkloadError::Malloc`] with the size of the table when one is missing.
+    /// [`WorkloadError::Malloc`] with the size of the table when a slice is missing.
     pub fn complete(&self) -> Result<(), WorkloadError> {
         if self.slices.iter().all(|slice| slice.records.get().is_some()) {
             return Ok(());
@@ -93,7 +93,7 @@ impl<S: Source> Slices<S> {
         self.slices.iter().map(|slice| slice.records.get().map_or(&[][..], Vec::as_slice))
     }
 
-    /// The morsels that fall to a worker. Over all workers, every record comes once.
+    /// The morsels of one worker. Over all workers, every record occurs once.
     pub fn morsels(&self, worker: usize) -> impl Iterator<Item = &[Record]> {
         let (others, own) = self.slices.split_at(worker);
         own.iter().chain(others).flat_map(|slice| {

@@ -1,8 +1,8 @@
-//! Threads that work through phases together, and how long each phase took.
+//! Threads that work through phases together, and the time of each phase.
 //!
-//! A thread lives through all phases: the one that fills a slice of the input is the one
-//! that reads it. The caller is worker 0, as the master thread is in OpenMP, so that N
-//! workers are N threads and not one more for whatever places threads from outside.
+//! A thread takes part in all phases: the thread that fills a slice of the input also reads it. The
+//! caller is worker 0, like the master thread in OpenMP. N workers are therefore N threads, with no
+//! additional thread for a tool that places threads from outside.
 
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
@@ -13,31 +13,31 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::WorkloadError;
 
-/// The phase that makes the input; it does not count.
+/// The phase that generates the input; it is not part of the measured time.
 pub const LOAD: &str = "load";
 
-/// How long a phase took, from the moment all workers had entered until all had left.
+/// The time of a phase, from when all workers have entered it until all have left it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
-    /// What was done.
+    /// The name of the phase.
     pub name: &'static str,
     /// Wall time.
     pub duration: Duration,
-    /// CPU time of the whole process: what is missing to `duration` times the number of
-    /// threads was spent waiting, for a lock, for memory or for a CPU.
+    /// CPU time of the whole process. The difference to `duration` times the number of threads was
+    /// spent waiting for a lock, for memory or for a CPU.
     pub cpu: Duration,
 }
 
 /// One thread of the team.
 #[derive(Debug)]
 pub struct Worker<'team> {
-    /// From 0; 0 is the caller's thread.
+    /// The worker's number; 0 is the caller's thread.
     pub index: usize,
     barrier: &'team Barrier,
     clock: &'team Mutex<Clock>,
 }
 
-/// The phases so far, and since when the current one runs.
+/// The phases so far, and the start of the current one.
 #[derive(Debug, Default)]
 struct Clock {
     began: Option<(Instant, Duration)>,
@@ -45,13 +45,13 @@ struct Clock {
 }
 
 impl Worker<'_> {
-    /// Does this worker's part of a phase. Every worker of the team must call it, for the
-    /// same phases in the same order.
+    /// Runs this worker's part of a phase. Every worker of the team must call it, for the same
+    /// phases in the same order.
     pub fn phase<R>(&self, name: &'static str, work: impl FnOnce() -> R) -> R {
         self.barrier.wait();
-        // The first worker to leave the barrier begins: on busy CPUs the others may come when
-        // it has done their work too. In a lab, what counts is a region of interest, which
-        // the first mark begins likewise.
+        // The first worker to leave the barrier starts the clock: on busy CPUs the others may
+        // arrive only after it has done their work, too. In a lab, the measured part is a region of
+        // interest, and likewise the first mark begins it.
         if name != LOAD {
             mark::begin_work();
         }
@@ -83,11 +83,11 @@ fn process_cpu_time() -> Duration {
     clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap_or_default()
 }
 
-/// Runs `body` on one worker per home, which it is given; returns what each returned,
+/// Runs `body` on one worker per home, and passes it the home. Returns the results of all workers,
 /// worker 0 first, and the phases in order.
 ///
 /// # Errors
-/// [`WorkloadError::Thread`] when a thread cannot be started; none has done anything then.
+/// [`WorkloadError::Thread`] when a thread cannot be started; in that case no worker has run.
 pub fn run<H: Send, R: Send>(
     homes: Vec<H>,
     body: impl Fn(&Worker<'_>, H) -> R + Sync,
@@ -95,8 +95,8 @@ pub fn run<H: Send, R: Send>(
     let threads = homes.len();
     let barrier = Barrier::new(threads);
     let clock = Mutex::new(Clock::default());
-    // Nobody may wait at the barrier for a thread that will never come: workers start when
-    // this lock is released, and only if it says that all of them exist.
+    // No worker may wait at the barrier for a thread that does not exist. Workers therefore start
+    // when this lock is released, and only if it says that all of them exist.
     let complete = RwLock::new(false);
     let work = |index, home| body(&Worker { index, barrier: &barrier, clock: &clock }, home);
     let results = thread::scope(|scope| {

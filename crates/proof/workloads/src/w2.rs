@@ -1,8 +1,8 @@
 //! W2, distributive aggregation: `SELECT key, COUNT(*) ... GROUP BY key`.
 //!
-//! Source: systematic-numa-study 3.1. The count is the word of the shared table, added to
-//! atomically. Each thread first counts by itself ([`Preaggregation`]), so that a heavy
-//! hitter's cache line does not travel between the CPUs for each of its records.
+//! Source: systematic-numa-study 3.1. The count is the word of the shared table, and is incremented
+//! atomically. Each thread first counts on its own ([`Preaggregation`]), so that a heavy hitter's
+//! cache line does not move between CPUs for each record.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -46,20 +46,20 @@ pub fn run(options: &Options) -> Result<Outcome, WorkloadError> {
 #[derive(Debug)]
 struct Count {
     table: Table,
-    /// Next slot to be turned into a row.
+    /// The next slot to turn into a row.
     next: AtomicUsize,
 }
 
-/// What a thread keeps for itself.
+/// A thread's own state.
 #[derive(Debug)]
 struct Local {
     counts: Preaggregation<0>,
-    /// What is on its way to the shared table.
+    /// Counts on their way to the shared table.
     leaving: Batch<Run<0>>,
 }
 
 impl Count {
-    /// Takes in all that a thread has counted.
+    /// Adds all that a thread has counted.
     fn drain(&self, Local { counts, leaving }: &mut Local) {
         counts.drain(|counted| {
             if leaving.push(counted) {

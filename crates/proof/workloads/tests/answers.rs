@@ -1,5 +1,6 @@
-//! W1 and W2 over every data set: checked by sorting, the same for any number of threads
-//! and any way of running, and the same as when the workloads were first verified.
+//! W1 and W2 over every data set. Answers are checked by sorting. They must be the same for any
+//! number of threads and any way of running, and the same as when the workloads were first
+//! verified.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -56,7 +57,7 @@ fn golden_counts() {
 #[test]
 fn neither_the_loader_nor_the_estimate_changes_the_answer() {
     let usual = options(Distribution::Zipf, 3);
-    // 60,000 groups in a table made for one: it has to grow.
+    // 60,000 groups in a table made for one group: it has to grow.
     let set = DataSet { groups: 60_000, ..usual.set };
     let usual = Options { set, estimate: 60_000, ..usual };
     let other = Options { load: Load::Main, estimate: 1, ..usual };

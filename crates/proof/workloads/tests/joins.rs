@@ -1,5 +1,5 @@
-//! W3 and W4 over both data sets: checked with an array in place of the table, the same for
-//! any way of running, and the same as when the workloads were first verified.
+//! W3 and W4 over both data sets. Answers are checked with an array in place of the table. They
+//! must be the same for any way of running, and the same as when the workloads were first verified.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 

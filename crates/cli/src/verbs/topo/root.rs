@@ -50,7 +50,7 @@ impl Root {
     /// A recording of these files.
     pub fn recording(self) -> anyhow::Result<Recording> {
         match self {
-            Self::Directory(path) => Ok(Recording::take(&path)?),
+            Self::Directory(path) => Ok(Recording::record(&path)?),
             Self::Recorded(_, recording) => Ok(recording),
         }
     }

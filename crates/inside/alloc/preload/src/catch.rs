@@ -19,8 +19,8 @@ unsafe extern "C" {
     pub unsafe fn call(handler: Handler) -> bool;
 }
 
-/// The parts common to both architectures: where the personality routine is found, and the table
-/// that says "any exception out of the call goes to the landing pad".
+/// The parts common to both architectures: the position of the personality routine, and the table,
+/// according to which any exception out of the call goes to the landing pad.
 macro_rules! function {
     ($($line:literal),* $(,)?) => {
         global_asm!(

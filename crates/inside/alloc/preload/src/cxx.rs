@@ -40,8 +40,8 @@ fn throw_bad_alloc() -> ! {
     unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> !>(address)() }
 }
 
-/// Tries again as long as a new-handler promises more memory. Returns null if there is no handler,
-/// or if the handler, called by `call`, gave up.
+/// Tries again for as long as a new-handler promises more memory. Returns null if there is no
+/// handler, or if the handler, called by `call`, gave up.
 fn retry(size: usize, align: usize, call: impl Fn(Handler) -> bool) -> *mut u8 {
     while let Some(handler) = new_handler()
         && call(handler)

@@ -124,7 +124,7 @@ pub extern "C" fn mallopt(option: c_int, _value: c_int) -> c_int {
 }
 
 /// Writes how the memory is used to a descriptor, as `text`, `json` or `prometheus`. Returns 0, or
-/// -1 with `errno`: EINVAL for another format, that of write(2), or ENOMEM.
+/// -1 with `errno`: EINVAL for another format, ENOMEM, or the error of write(2).
 ///
 /// # Safety
 /// `format` is a string, or null.
@@ -140,13 +140,13 @@ pub unsafe extern "C" fn numapilot_alloc_stats(descriptor: c_int, format: *const
 }
 
 /// Writes the heap profile to a descriptor, in pprof's format. Returns 0, or -1 with `errno`:
-/// EINVAL if NUMAPILOT_ALLOC_PROFILE did not request one, or that of write(2).
+/// EINVAL if NUMAPILOT_ALLOC_PROFILE did not request one, or the error of write(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn numapilot_alloc_profile(descriptor: c_int) -> c_int {
     as_in_c(profile::write_to(descriptor))
 }
 
-/// 0, or -1 with `errno`.
+/// Returns 0, or -1 with the number in `errno`.
 fn as_in_c(result: Result<(), c_int>) -> c_int {
     let Err(number) = result else { return 0 };
     // SAFETY: the location is valid for the calling thread.

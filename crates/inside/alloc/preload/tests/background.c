@@ -1,6 +1,6 @@
-/* The thread that returns memory while the program does something else: it runs when it is needed,
- * and the program does not notice it. The program has one thread of its own here, so that every
- * other one is the library's. */
+/* The thread that returns memory while the program does something else. It runs when it is
+ * needed, and the program does not notice it. The test program has one thread of its own here,
+ * so every other thread is the library's. */
 #define CASE_SECONDS 60
 #include "case.h"
 
@@ -45,8 +45,7 @@ static unsigned each_of_the_library(void (*look)(pid_t)) {
   return count;
 }
 
-/* Where the thread runs only when it is needed, it must be needed: it is seen at least this often.
- */
+/* The caller makes the thread necessary, so it must be seen at least this often. */
 static void with_the_thread_there(void (*look)(pid_t)) {
   for (int seen = 0; seen < 20;) {
     use_much();
@@ -87,7 +86,7 @@ static void blocks_all(pid_t thread) {
 
 static void all_signals_are_blocked_in_it(void) { with_the_thread_there(blocks_all); }
 
-/* Once the thread has run for the first time; a new thread has the rights of its creator. */
+/* Waits until the thread has run: a new thread has the capabilities of its creator. */
 static void has_no_right(pid_t thread) {
   char value[64];
   for (int look = 0; look < 500 && status_of(thread, "CapPrm:", value, sizeof value); look++) {
@@ -203,7 +202,7 @@ static void the_user_changes(void) {
   CHECK(setgroups(0, NULL) == 0);
   CHECK(setresgid(NOBODY, NOBODY, NOBODY) == 0);
   CHECK(setresuid(NOBODY, NOBODY, NOBODY) == 0);
-  /* A second or two if this machine had nothing else to do. */
+  /* It takes a second or two on an idle machine. */
   alarm(20);
   do {
     of_root = 0;
@@ -218,8 +217,8 @@ static void the_user_changes(void) {
   await_return(before);
 }
 
-/* The thread uses none of the numbers that the program relies on: the lowest free one is the next.
- */
+/* The thread uses no file descriptor that the program relies on: the lowest free one is the
+ * next. */
 static void files_are_the_programs(void) {
   for (int seen = 0; seen < 20;) {
     use_much();

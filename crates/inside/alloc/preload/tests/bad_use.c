@@ -1,5 +1,5 @@
-/* Invalid programs: each of these ends by SIGABRT, with one line on standard error that contains
- * the pointer and the cause. PROGRAM NAME prints the pointer first. */
+/* Invalid programs. Each ends by SIGABRT, with one line on standard error that contains the
+ * pointer and the cause. PROGRAM NAME prints the pointer first. */
 #include "case.h"
 
 #include <malloc.h>

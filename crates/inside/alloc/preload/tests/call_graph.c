@@ -14,7 +14,7 @@ INSIDE int creates(void) {
 INSIDE int between(int number) { return creates() + number; }
 INSIDE int adds(void) { return 1; }
 
-/* A table of functions and others; the whole table counts. */
+/* A table of functions and other values; the whole table counts. */
 static int (*const table[])(void) = {adds, adds, creates, adds};
 static int (*pointer)(void) = creates;
 

@@ -25,7 +25,7 @@ static const size_t SIZES[] = {0,    1,     2,     7,     8,      9,      15,   
                                20000, 32767, 32768, 32769, 65535, 65536,  65537,  100000,  131072,  200000,  262144,
                                400000, 524287, 524288, 524289, 1000000, 1048576, 1048577, 2097152, 3000000, 5000000};
 
-/* More than any machine has, as requested after a wrong subtraction. */
+/* More than any machine has, as a wrong subtraction may request. */
 static const size_t TOO_MUCH[] = {PTRDIFF_MAX, (size_t)PTRDIFF_MAX + 1, SIZE_MAX,        SIZE_MAX - 1,
                                   SIZE_MAX - 15, SIZE_MAX - 4095,         SIZE_MAX - 65535, SIZE_MAX - (1 << 21),
                                   SIZE_MAX / 2 + 4096, (size_t)1 << 62,   (size_t)1 << 60};
@@ -39,7 +39,7 @@ static size_t opaque(size_t n) {
   return n;
 }
 
-/* Properties of every allocated block; fills it, to the last usable byte. */
+/* Checks the properties of an allocated block, and fills it to the last usable byte. */
 static void check_block(void *block, size_t size) {
   CHECK_AT(block, size, 0);
   CHECK_AT(is_aligned(block, _Alignof(max_align_t)), size, block);
@@ -91,7 +91,8 @@ static void blocks_do_not_overlap(void) {
   }
 }
 
-/* The standard leaves it open. As in glibc, it is a separate block that can be freed. */
+/* The standard leaves this case open. As in glibc, the result is a separate block that can be
+ * freed. */
 static void malloc_zero(void) {
   void *a = malloc(0), *b = malloc(0);
   CHECK(a && b && a != b);
@@ -129,7 +130,7 @@ static void calloc_zeroed(void) {
   }
 }
 
-/* Even when many dirty blocks were freed, and their pages went back to their origin. */
+/* Also when many dirty blocks were freed, and their pages returned to where they came from. */
 static void calloc_zeroed_after_reuse(void) {
   enum { MANY = 2000 };
   static const size_t mixed[] = {16, 64, 100, 600, 4000, 30000, 70000};

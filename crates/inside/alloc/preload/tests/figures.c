@@ -10,7 +10,7 @@
 
 enum { MANY = 4000 };
 
-/* Small and large blocks of 100 MB together, written to. */
+/* Allocates small and large blocks of 100 MB in total, and writes to them. */
 static size_t take(void **blocks) {
   size_t total = 0;
   for (unsigned i = 0; i < MANY; i++) {
@@ -138,7 +138,7 @@ static void malloc_trim_returns_memory(void) {
   CHECK(trimmed == 0 || trimmed == 1);
 }
 
-/* Figures of the C library's heap, which is empty, would be valid figures too. */
+/* The figures of the C library's heap, which is empty, would be valid too. */
 static void all_are_of_the_library(void) {
   static const char *const names[] = {"mallinfo",      "mallinfo2",   "malloc_info", "malloc_stats",
                                       "mallopt",       "malloc_trim", "free_sized",  "free_aligned_sized",

@@ -1,6 +1,6 @@
-/* malloc where a program is not yet, or no longer, in its main function: before main, in
- * constructors and destructors of libraries, in exit handlers, in the destructors of thread locals
- * and keys, in fork handlers, and in libraries that are loaded and unloaded. */
+/* malloc before main and after it: in constructors and destructors of libraries, in exit
+ * handlers, in the destructors of thread locals and keys, in fork handlers, and in libraries
+ * that are loaded and unloaded. */
 #include <cstdlib>
 #include <dlfcn.h>
 #include <malloc.h>
@@ -13,7 +13,7 @@
 static char *kept[64];
 static unsigned kept_count;
 
-/* One block of each kind, kept; those of earlier calls are checked and replaced. */
+/* Allocates one block of each kind and keeps it. Checks and replaces those of earlier calls. */
 static void use_heap() {
   static const size_t sizes[] = {8, 100, 3000, 40000, 300000, 3000000};
   for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -136,8 +136,8 @@ static void fork_handlers() {
   for (int i = 0; i < 20; i++) use_heap_in_a_child();
 }
 
-/* Handlers registered before the allocator's, as by a library that is loaded before it. They run
- * after its own before the fork, and before its own in parent and child. */
+/* Handlers registered before the allocator's, as by a library that is loaded earlier. Before the
+ * fork they run after the allocator's; in parent and child they run before them. */
 static void fork_handlers_of_an_earlier_library() {
 #ifdef __GLIBC__
   handlers_allocate = true;

@@ -1,7 +1,7 @@
-/* malloc and free while the C library holds a lock of its own: that of its cache of stacks, of its
- * loader, of exit and fork handlers, of the environment, of a stream. A free there must not call a
- * function of the C library that takes the lock again. In particular it must not create a thread.
- * Cases that fail hang, and end by SIGALRM. */
+/* malloc and free while the C library holds a lock of its own: that of its cache of stacks, of
+ * its loader, of exit and fork handlers, of the environment, or of a stream. A free there must
+ * not call a function of the C library that takes the same lock. In particular it must not
+ * create a thread. Failing cases hang, and end by SIGALRM. */
 #define CASE_SECONDS 60
 #include "case.h"
 
@@ -28,7 +28,7 @@ static void give_many(void **blocks) {
   free(blocks);
 }
 
-/* Frees enough memory at once that returning it to the system is worth it. */
+/* Frees enough memory at once that the allocator returns it to the system. */
 static void use_much(void) { use_small_objects(32 << 20); }
 
 /* Threads that hold memory at the same time and end together. Between the second barrier and their
@@ -170,7 +170,7 @@ static void *has_threads_end(void *unused) {
   return unused;
 }
 
-/* Until threads have started and ended meanwhile. */
+/* Returns once threads have started and ended meanwhile. */
 static void use_much_while_threads_end(void) {
   unsigned before = __atomic_load_n(&groups_ended, __ATOMIC_ACQUIRE);
   do {

@@ -28,8 +28,8 @@ static size_t mappings(void) {
   return count;
 }
 
-/* The number that the allocator may add: a share of the system's limit, and never more than 4096;
- * and a few that do not split another one. */
+/* The number that the allocator may add: a share of the system's limit, but at most 4096, and a
+ * few that do not split another one. */
 static size_t allowed(void) {
   size_t limit = 0;
   FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
@@ -104,8 +104,8 @@ static void free_all(void) {
 
 static void many_growing_blocks(void) { churn(MOST_BLOCKS, 12000, 3); }
 
-/* The mappings that blocks add end with them: a second time leaves no more than the first, in which
- * the heap found its size. */
+/* The mappings that blocks add end with them. The second time leaves no more than the first,
+ * after which the heap has its final size. */
 static void freed_blocks_are_merged(void) {
   size_t after[2];
   for (size_t round = 0; round < 2; round++) {
@@ -166,8 +166,7 @@ static void threads_with_growing_blocks(void) {
   process_works();
 }
 
-/* Consecutive blocks that are ranges which might get huge pages, with blocks in between that might
- * not. */
+/* Consecutive blocks whose ranges might get huge pages, with blocks in between that might not. */
 static void large_and_small_in_turns(void) {
   size_t most = mappings() + allowed();
   for (size_t i = 0; i < MOST_BLOCKS; i++) {
@@ -210,7 +209,7 @@ static void a_long_block_is_moved(void) {
   memset(block, 1, FIRST);
   size_t before = status_bytes("VmRSS:");
   for (size_t size = 2 * FIRST; size <= LAST; size *= 2) {
-    /* So that it cannot grow in place. */
+    /* This keeps it from growing in place. */
     CHECK(malloc(40000));
     CHECK(block = realloc(block, size));
     for (size_t i = 0; i < FIRST; i++) CHECK_AT(block[i] == 1, size, i);

@@ -1,5 +1,5 @@
-/* Does memory return? 900 MB of blocks are allocated, written to and freed. Then the resident set
- * is watched for long enough that only a heap that keeps the memory fails. */
+/* Tests that memory returns to the system. 900 MB of blocks are allocated, written to and freed.
+ * Then the resident set is watched for long enough that only a heap that keeps the memory fails. */
 #include "case.h"
 
 #include <pthread.h>

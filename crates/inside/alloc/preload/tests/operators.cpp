@@ -12,7 +12,7 @@
 
 #include "case.h"
 
-/* By name, as compilers call them, because an optimiser may pair and drop expressions. */
+/* By mangled name, as compilers call them, because an optimiser may remove pairs of expressions. */
 #define FORMS(form)                     \
   form(_Znwm)                           \
   form(_Znam)                           \
@@ -35,7 +35,8 @@
   form(_ZdlPvSt11align_val_tRKSt9nothrow_t) \
   form(_ZdaPvSt11align_val_tRKSt9nothrow_t)
 
-/* All come from the library that provides malloc; otherwise none would pair with another's. */
+/* All must come from the library that provides malloc; otherwise one would free another's
+ * memory. */
 static void all_forms_are_here() {
   Dl_info home, form;
   CHECK(dladdr(reinterpret_cast<void *>(dlsym(RTLD_DEFAULT, "malloc")), &home));

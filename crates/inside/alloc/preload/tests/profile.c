@@ -1,5 +1,5 @@
-/* Programs whose memory is known by function, for the heap profile. Each prints the addresses of
- * its functions, so that the addresses of a profile can be identified. */
+/* Programs in which each function allocates a known amount, for the heap profile. Each prints
+ * the addresses of its functions, so that the test can identify the addresses of a profile. */
 #include "case.h"
 
 #include <pthread.h>
@@ -27,7 +27,7 @@ FUNCTION keeps_large(void) {
   for (int i = 0; i < LARGE; i++) CHECK(large[i] = malloc(LARGE_BYTES));
 }
 
-/* 128 MB that are freed at once; always the same few objects. */
+/* 128 MB that are freed at once, always in the same few objects. */
 FUNCTION frees_at_once(void) {
   for (int i = 0; i < 500000; i++) {
     void *object = malloc(256);
@@ -36,7 +36,7 @@ FUNCTION frees_at_once(void) {
   }
 }
 
-/* 38.4 MB, which the next function replaces one by one. */
+/* 38.4 MB, which the next function replaces block by block. */
 FUNCTION is_replaced(void) {
   for (int i = 0; i < POPULATION; i++) CHECK(population[i] = malloc(128));
 }
@@ -48,7 +48,7 @@ FUNCTION replaces(void) {
   }
 }
 
-/* 32 MB by growth, which end in other blocks than those in which they began. */
+/* 32 MB by growth, so the blocks end elsewhere than they began. */
 FUNCTION grows(void) {
   char *block = NULL;
   for (size_t size = 1 << 20; size <= 32 << 20; size += 1 << 20) CHECK(block = realloc(block, size));

@@ -1,6 +1,7 @@
-/* Defects of the paper's published code (numalloc), a case each: found in the code and seen in runs
- * of it. Cases that need a single function are in conformance.c: aligned_alloc, valloc and pvalloc
- * that return NULL, posix_memalign misaligned, no malloc_usable_size, calloc overflow. */
+/* Defects of the paper's published code (numalloc), one case each. They were found in the code
+ * and seen in runs of it. Cases that need a single function are in conformance.c: aligned_alloc,
+ * valloc and pvalloc that return NULL, posix_memalign misaligned, no malloc_usable_size, calloc
+ * overflow. */
 #include "case.h"
 
 #include <limits.h>
@@ -12,7 +13,7 @@
 
 static void *nothing(void *argument) { return argument; }
 
-/* It calls itself by the name that glibc 2.34 moved into libc.so. */
+/* The published code calls itself by the name that glibc 2.34 moved into libc.so. */
 static void pthread_create_does_not_recurse(void) {
   for (int i = 0; i < 100; i++) {
     pthread_t thread;
@@ -89,7 +90,8 @@ static void *counts(void *unused) {
   return unused;
 }
 
-/* One after the other and not joined: the memory of an ended thread is used again. */
+/* Threads that run one after the other and are not joined: the memory of an ended thread is used
+ * again. */
 static void detached_threads_leave_nothing(void) {
   enum { THREADS = 3000 };
   pthread_attr_t attributes;
@@ -102,7 +104,7 @@ static void detached_threads_leave_nothing(void) {
     int result;
     while ((result = pthread_create(&thread, &attributes, counts, NULL)) == EAGAIN) usleep(1000);
     CHECK(result == 0);
-    /* Seldom more than a few at once. */
+    /* Rarely more than a few at the same time. */
     while (i - __atomic_load_n(&finished, __ATOMIC_ACQUIRE) > 20) sched_yield();
     if (i == THREADS / 3) before = status_bytes("VmRSS:");
   }
@@ -110,7 +112,7 @@ static void detached_threads_leave_nothing(void) {
   CHECK_AT(status_bytes("VmRSS:") < before + (16 << 20), before, status_bytes("VmRSS:"));
 }
 
-/* Never in place in the published code, at any size. */
+/* The published code never grows a block in place, at any size. */
 static void realloc_grows_in_place(void) {
   /* Within a block, because no class is exact for all of these sizes. */
   unsigned in_place = 0;
@@ -196,7 +198,7 @@ static void race(int delay) {
   for (unsigned i = 0; i < COUNT(threads); i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* Every process has only one first time, so this program runs itself repeatedly. */
+/* Each process has only one first allocation, so this program runs itself repeatedly. */
 static void fork_during_the_first_allocation(void) {
   enum { PROCESSES = 300, STEP = 100 };
   const char *delay = getenv("DELAY");

@@ -1,4 +1,4 @@
-/* A heap with little memory: the shell sets the limits before the program starts. */
+/* A heap with little memory. The shell sets the limits before the program starts. */
 #include "case.h"
 
 #include <malloc.h>
@@ -32,7 +32,7 @@ static void release(struct link *list) {
   }
 }
 
-/* Every function refuses, and nothing is lost by that. */
+/* Every function refuses, and the heap loses nothing. */
 static void says_no(size_t size) {
   void *block = malloc(16);
   errno = 0;

@@ -9,7 +9,7 @@ int numapilot_alloc_stats(int descriptor, const char *format);
 int numapilot_alloc_stats(int descriptor, const char *format) __attribute__((weak));
 #endif
 
-/* mallinfo is still called, deprecated or not. */
+/* mallinfo is tested although it is deprecated. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 static void *objects[3000];
@@ -19,8 +19,8 @@ static void *thread(void *from) {
   return from;
 }
 
-/* Writes a document before and one after it took 3,000 objects of 5,000 bytes, 1,000 of them in a
- * thread that ended, and 2 blocks; another one when half of them are freed. */
+/* Writes one document before and one after it allocated 3,000 objects of 5,000 bytes, 1,000 of them
+ * in a thread that ended, and 2 blocks. Writes another one when half of them are freed. */
 static void known_amounts(void) {
   pthread_t other;
   free(malloc(5000));
@@ -53,9 +53,9 @@ static void *thread_with_values(void *unused) {
   return unused;
 }
 
-/* Threads that allocate and free after the allocator's own destructor: in the destructors of later
- * keys, which are so many that the C library frees memory for them after the last. One document
- * after the first thread, and one after all. */
+/* Threads that allocate and free after the allocator's own destructor: in the destructors of
+ * later keys, which are so many that the C library frees memory for them after the last
+ * destructor. Writes one document after the first thread, and one after all of them. */
 static void threads_that_allocate_at_their_end(void) {
   enum { THREADS = 2000 };
   for (size_t i = 0; i < COUNT(keys); i++) CHECK(pthread_key_create(&keys[i], use_heap_again) == 0);
@@ -117,8 +117,8 @@ static void mallopt_accepts_what_may_be_ignored(void) {
   CHECK(mallopt(M_PERTURB, 1) == 0 && mallopt(0, 0) == 0 && mallopt(1000, 0) == 0);
 }
 
-/* Sends itself a signal, and waits until the statistics are there: the file of PROGRAM's second
- * argument. FORK: a child does so, which has no thread that waits. */
+/* Sends itself a signal, and waits until the statistics are in the file named by PROGRAM's
+ * second argument. With FORK, a child does so; it has no thread that waits. */
 static void signalled(int in_child) {
   const char *path = getenv("NUMAPILOT_ALLOC_STATS_FILE");
   CHECK(path);
@@ -129,7 +129,7 @@ static void signalled(int in_child) {
   }
   CHECK(kill(getpid(), SIGUSR2) == 0);
   while (access(path, F_OK) != 0) {
-    /* The thread is idle, or takes the slow path. */
+    /* The thread waits for work, or the caller takes the slow path. */
     if (in_child) free(malloc(1 << 20));
     else usleep(1000);
   }

@@ -1,7 +1,7 @@
-/* stress [THREADS [ROUNDS [OPERATIONS [SECONDS]]]]: every function at the same time from many
- * threads, which end and are replaced in each round. Each block is filled from its own seed and
+/* stress [THREADS [ROUNDS [OPERATIONS [SECONDS]]]] calls every function at the same time from many
+ * threads, which end and are replaced in each round. Each block is filled from its own seed, and
  * read whole before it is freed, mostly by another thread than the one that allocated it. The
- * operations of a thread are the same in every run; how threads interleave is not.
+ * operations of a thread are the same in every run, but their interleaving is not.
  *
  * With SECONDS it is a soak test: after a warm-up the rounds continue for that time, always with
  * other operations. The resident set at the end of each round, with its blocks live, must not grow.

@@ -24,11 +24,11 @@ pub enum Call {
 }
 
 impl Call {
-    /// Five bytes are a call: its kind, and a number.
+    /// A call takes five bytes: its kind, and a number.
     pub fn from_bytes(bytes: &[u8]) -> impl Iterator<Item = Self> {
         bytes.chunks_exact(5).map(|chunk| {
             let number = u32::from_le_bytes([chunk[1], chunk[2], chunk[3], chunk[4]]) as usize;
-            // The top five bits say how many of the other bits count, so that small sizes are
+            // The top five bits determine how many of the other bits count, so that small sizes are
             // frequent.
             let size = (number & 0x7ff_ffff) & ((1 << ((number >> 27) % 20)) - 1);
             match chunk[0] % 16 {

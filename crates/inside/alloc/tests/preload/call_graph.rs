@@ -42,8 +42,8 @@ pub struct CallGraph {
     tables: Vec<Range<u64>>,
     /// The values that the dynamic linker writes, by address.
     pointers: BTreeMap<u64, Pointer>,
-    /// Addresses at which data may begin: those that something refers to, and sections. Data
-    /// without a name extends from one to the next.
+    /// Addresses at which data may begin: section starts, and addresses that something refers to.
+    /// Data without a name extends from one to the next.
     beginnings: BTreeSet<u64>,
 }
 
@@ -207,8 +207,8 @@ impl CallGraph {
         {
             return true;
         }
-        // A compiler reads an address once that it needs more than once. The instructions in front
-        // of the call are assumed to execute before it.
+        // A compiler reads an address once even if it needs it several times. The instructions in
+        // front of the call are assumed to execute before it.
         let Some(register) = last.pointer_register() else { return false };
         let source = before.iter().rev().find(|instruction| instruction.may_change(register));
         let address =
@@ -261,7 +261,7 @@ fn is_thread_pointer(operand: &str) -> bool {
     operand.strip_prefix("%fs:0x0").is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
 }
 
-/// The graph of a small library contains what is there, and nothing else.
+/// The graph of a small library contains exactly its calls.
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -280,7 +280,7 @@ mod tests {
         graph.functions(|other| other == name).next().unwrap()
     }
 
-    /// Names of what is reached outside the library and through pointers.
+    /// Names that a function reaches outside the library or through pointers.
     fn left_for(graph: &CallGraph, name: &str) -> Vec<String> {
         let reached = graph.reachable([function(graph, name)]);
         let left = reached.keys().filter(|n| matches!(n, Node::Import(_) | Node::Indirect(_)));
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn finds_calls_of_every_kind() {
         if !cfg!(target_arch = "x86_64") {
-            println!("skipped: call graphs are of x86-64");
+            println!("skipped: call graphs are for x86-64 only");
             return;
         }
         if !installed("objdump") {

@@ -38,7 +38,7 @@ mod lifecycle {
     }
 }
 
-/// With the static library instead of a preloaded one.
+/// Uses the static library instead of the preloaded one.
 fn linked(name: &'static str, options: &[&str]) -> Subject {
     let archive = DEBUG.library("libnumapilot_alloc.a").display().to_string();
     let link = [archive].into_iter().chain(options.iter().map(|&o| o.to_owned())).collect();

@@ -91,7 +91,7 @@ impl<'a> Instruction<'a> {
                 .next()
                 .unwrap_or_default(),
         };
-        // Its lower half too: `%eax`, `%r12d`, `%bl`.
+        // Also its lower parts: `%eax`, `%r12d`, `%bl`.
         let stem = register.trim_start_matches('r').trim_end_matches('x');
         changed.split('%').skip(1).any(|changed| changed.contains(stem))
     }
@@ -112,7 +112,7 @@ fn compiler() -> String {
     said.split_whitespace().take(2).collect::<Vec<_>>().join("_")
 }
 
-/// The name of the table for this compiler; `None` with a message if there is none.
+/// The name of the table for this compiler. Prints a message and returns `None` if there is none.
 pub fn name_of_table(module: &str, what: &str) -> Option<String> {
     let name = format!("{what}_by_{}", compiler());
     let known = Path::new(env!("CARGO_MANIFEST_DIR"))

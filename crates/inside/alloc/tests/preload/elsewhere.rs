@@ -14,7 +14,7 @@ const AARCH64: Build = Build {
     release: true,
 };
 
-/// The library for another target; says so if it cannot be built.
+/// The library for another target; prints a message if it cannot be built.
 fn built(build: Build, tools: &[&str]) -> Option<PathBuf> {
     if !tools.iter().all(|tool| installed(tool)) {
         return None;

@@ -1,4 +1,4 @@
-//! Calls that the allocation functions may make into other libraries: none that takes a lock which
+//! The calls that the allocation functions may make into other libraries: none may take a lock that
 //! the C library may hold while it calls them. The C library frees memory under the locks of its
 //! cache of stacks, its loader, its streams, its environment, and its lists of handlers.
 //!
@@ -27,7 +27,7 @@ const OF_C: [&str; 13] = [
     "malloc_usable_size",
 ];
 
-/// Functions that not every C library has any more; checked where they are exported.
+/// Functions that some C libraries have dropped; checked where they are exported.
 const OF_C_ONCE: [&str; 1] = ["cfree"];
 
 /// Whether it is an allocation function of C++.
@@ -85,11 +85,11 @@ const FORBIDDEN: [&str; 43] = [
 
 /// Functions that the allocation functions may reach, and the reason.
 const ALLOWED: [(&str, &str); 13] = [
-    ("__errno_location", "where the calling thread keeps errno"),
+    ("__errno_location", "returns the address of errno"),
     ("__gxx_personality_v0", "named by the tables of operator new, for the unwinder to call"),
     ("bcmp", "compares memory"),
-    ("clock_gettime", "asks the kernel, or the page that it shares"),
-    ("environ", "read once: when the library is loaded, or by an earlier allocation, also then"),
+    ("clock_gettime", "calls the kernel, or reads the page that it shares"),
+    ("environ", "read once: when the library is loaded, or at an earlier allocation"),
     ("getauxval", "reads what the kernel gave the program when it started"),
     ("memcpy", "copies memory"),
     ("memmove", "copies memory"),
@@ -97,19 +97,19 @@ const ALLOWED: [(&str, &str); 13] = [
     ("numapilot_bind_cpus", BINDS),
     (
         "pthread_setspecific",
-        "a word of the thread; may ask us for its table, the cache being there",
+        "sets a word of the thread; may allocate its table from us, once the cache exists",
     ),
-    ("sched_getcpu", "asks the kernel, or the words that it shares"),
+    ("sched_getcpu", "calls the kernel, or reads the words that it shares"),
     ("strlen", "reads memory"),
 ];
 
 /// Functions that C++'s operators may reach in addition: the program's handler, and its exceptions,
 /// when there is no memory. malloc has neither.
 const ALLOWED_FOR_OPERATORS: [(&str, &str); 4] = [
-    ("__cxa_begin_catch", "operator new (std::nothrow) whose handler throws"),
-    ("__cxa_end_catch", "operator new (std::nothrow) whose handler throws"),
-    ("std::__throw_bad_alloc()", "operator new that finds no memory"),
-    ("std::get_new_handler()", "operator new that finds no memory"),
+    ("__cxa_begin_catch", "used by operator new (std::nothrow) when the handler throws"),
+    ("__cxa_end_catch", "used by operator new (std::nothrow) when the handler throws"),
+    ("std::__throw_bad_alloc()", "used by operator new when there is no memory"),
+    ("std::get_new_handler()", "used by operator new when there is no memory"),
 ];
 
 /// Calls through pointers, and the functions that they may call.
@@ -135,21 +135,21 @@ const POINTERS: [(&str, &str); 16] = [
     ("numapilot_alloc_call", HANDLES),
 ];
 
-const FORMATS: &str = "what formats a part of a message: its address counts as a call";
-const WRITES: &str = "a function that its caller hands over: its address counts as a call";
-const HANDLES: &str = "the program's new-handler, where there is no memory";
-const BINDS: &str = "a word of libnumapilot_bind's, which calls nothing";
-const BEGINS: &str = "what a thread of the library begins with";
-const UNWINDS: &str = "the unwinder, where the user asks for a heap profile";
+const FORMATS: &str = "a function that formats a part of a message: its address counts as a call";
+const WRITES: &str = "a function that the caller passes: its address counts as a call";
+const HANDLES: &str = "the program's new-handler, when there is no memory";
+const BINDS: &str = "a function of libnumapilot_bind, which calls nothing";
+const BEGINS: &str = "the first function of a thread of the library";
+const UNWINDS: &str = "the unwinder, when the user requests a heap profile";
 
 fn reason<'a>(table: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
     table.iter().find(|(known, _)| *known == name).map(|(_, reason)| *reason)
 }
 
-/// The call graph of the optimised library; says so if there is none.
+/// The call graph of the optimised library; prints a message if there is none.
 fn graph() -> Option<CallGraph> {
     if !cfg!(target_arch = "x86_64") {
-        println!("skipped: call graphs are of x86-64");
+        println!("skipped: call graphs are for x86-64 only");
         return None;
     }
     if !installed("objdump") {
@@ -159,7 +159,7 @@ fn graph() -> Option<CallGraph> {
     graph.inspect_err(|reason| println!("skipped: {reason}")).ok()
 }
 
-/// The functions that the allocation functions of C reach, and those that C++'s reach.
+/// The functions reachable from the allocation functions of C, and from those of C++.
 fn reached(graph: &CallGraph) -> [Reached; 2] {
     let exported = |name: &str| graph.exports().find(|(other, _)| *other == name);
     let of_c: Vec<Node> = OF_C
@@ -170,7 +170,7 @@ fn reached(graph: &CallGraph) -> [Reached; 2] {
         .collect();
     let operators = graph.exports().filter(|(name, _)| is_operator(name));
     let of_operators: Vec<Node> = operators.map(|(_, root)| root).collect();
-    assert!(of_operators.len() >= 8, "of C++'s operators only {}", of_operators.len());
+    assert!(of_operators.len() >= 8, "only {} C++ operators", of_operators.len());
     [of_c, of_operators].map(|roots| graph.reachable(roots))
 }
 
@@ -185,7 +185,7 @@ fn the_c_library_is_entered_only_where_it_takes_no_lock() {
             let complaint = if FORBIDDEN.iter().any(|forbidden| name.starts_with(forbidden)) {
                 "is forbidden"
             } else if reason(&ALLOWED, name).or(reason(more, name)).is_none() {
-                "has no reason in the table of what is allowed"
+                "has no reason in the tables of allowed functions"
             } else {
                 continue;
             };
@@ -195,7 +195,7 @@ fn the_c_library_is_entered_only_where_it_takes_no_lock() {
     assert!(complaints.is_empty(), "allocation functions reach what they may not:\n{complaints}");
 }
 
-/// Prevents that one is added unnoticed, through a pointer or not.
+/// A new call fails this test, through a pointer or not.
 #[test]
 fn the_calls_are_those_of_the_table() {
     let Some(graph) = graph() else { return };
@@ -225,11 +225,11 @@ fn the_calls_are_those_of_the_table() {
 /// Functions that threads of the library may reach in other libraries, and the reason. The C
 /// library does not know these threads, and they have no thread-local storage of their own.
 const ALLOWED_FOR_THREADS: [(&str, &str); 10] = [
-    ("__gxx_personality_v0", "named by tables that lie beside a message"),
+    ("__gxx_personality_v0", "named by the unwind tables of the code that formats messages"),
     ("bcmp", "compares memory"),
-    ("environ", "not read again: it was when the library was loaded"),
-    ("clock_gettime", "sets errno where there is no such clock, but there is"),
-    ("getauxval", "sets errno where there is no such entry, but there is"),
+    ("environ", "not read again: it was read when the library was loaded"),
+    ("clock_gettime", "sets errno only if the clock is missing, which it is not"),
+    ("getauxval", "sets errno only if the entry is missing, which it is not"),
     ("memcpy", "copies memory"),
     ("memmove", "copies memory"),
     ("memset", "fills memory"),
@@ -237,7 +237,7 @@ const ALLOWED_FOR_THREADS: [(&str, &str); 10] = [
     ("strlen", "reads memory"),
 ];
 
-/// The first functions of threads of the library: `run` of a module about a thread, and those that
+/// The first functions of threads of the library: `run` of the modules for threads, and those that
 /// write statistics.
 fn is_entry(name: &str) -> bool {
     let path = name.strip_prefix("numapilot_alloc::").and_then(|path| path.rsplit_once("::"));
@@ -258,7 +258,7 @@ fn threads_of_the_library_use_no_thread_local_storage() {
     for node in reached.keys() {
         let complaint = match node {
             Node::Import(name) if reason(&ALLOWED_FOR_THREADS, name).is_none() => {
-                "has no reason in the table of what threads may reach"
+                "has no reason in the table for threads"
             }
             node if graph.touches_thread_locals(node) => "uses thread-local storage",
             _ => continue,

@@ -75,8 +75,8 @@ fn target_directory() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().to_owned()
 }
 
-/// The shared library, built once. `TESTED_MALLOC` names another one instead. Its result for a case
-/// shows whether the case is fair.
+/// The shared library, built once. `TESTED_MALLOC` names another one instead, whose result for a
+/// case shows whether the case is fair.
 pub fn shared_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -167,8 +167,8 @@ impl Subject {
         }
     }
 
-    /// Names of the cases of a source, listed without the library. If the library is broken, each
-    /// case must report that.
+    /// Names of the cases of a source, listed without the library, so that each case reports a
+    /// broken library.
     pub fn cases(&self, source: &str) -> Vec<String> {
         let alone = Self { preload: None, link: self.link.clone(), ..*self };
         let output = alone.command(&self.compile(source)).output().unwrap();
@@ -233,7 +233,7 @@ fn judge(output: &Output, case: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Whether a program is installed; says so if not.
+/// Whether a program is installed; prints a message if not.
 pub fn installed(program: &str) -> bool {
     let found = env::split_paths(&env::var_os("PATH").unwrap_or_default())
         .any(|directory| directory.join(program).is_file());
@@ -243,7 +243,7 @@ pub fn installed(program: &str) -> bool {
     found
 }
 
-/// One test per case of a source, and one that reports when the lists differ.
+/// Makes one test per case of a source, and one that fails when the lists differ.
 macro_rules! cases {
     ($source:literal: $($case:ident)+) => {
         $(#[test]

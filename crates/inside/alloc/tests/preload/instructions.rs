@@ -42,14 +42,14 @@ fn a_round_of_calloc_and_free_costs_at_most_74() {
     assert!(cost <= 74.0, "{cost}");
 }
 
-/// A call of a writer that appends 16 bytes at a time up to 64 KiB, including the copies.
+/// The cost of a call in a writer that appends 16 bytes at a time up to 64 KiB, including copies.
 #[test]
 fn a_call_of_growing_realloc_costs_at_most_81() {
     let Some(cost) = count(&["count", "realloc-growing", "65536"]) else { return };
     assert!(cost <= 81.0, "{cost}");
 }
 
-/// The published code walks a list of all of them.
+/// The published code walks a list of all large blocks.
 #[test]
 fn free_of_a_large_block_does_not_depend_on_the_live_ones() {
     let (Some(few), Some(many)) = (count(&["free-large", "64"]), count(&["free-large", "16000"]))
@@ -96,7 +96,7 @@ impl Cost {
 #[test]
 fn the_fast_paths_are_those_of_the_table() {
     if !cfg!(target_arch = "x86_64") {
-        println!("skipped: the table of fast paths is of x86-64");
+        println!("skipped: the table of fast paths is for x86-64 only");
         return;
     }
     if !installed("objdump") {

@@ -1,4 +1,4 @@
-//! The heap profile: decoded, and compared with what the program is known to hold.
+//! The heap profile, decoded and compared with what the program is known to hold.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -61,7 +61,7 @@ fn megabytes(profile: &Profile, output: &Output) -> BTreeMap<String, (f64, f64)>
 }
 
 fn near(found: f64, expected: f64) {
-    // About 400 samples make up the smallest of the sums: 5 % of standard deviation.
+    // The smallest of the sums has about 400 samples, so its standard deviation is 5 %.
     assert!((found / expected - 1.0).abs() < 0.3, "{found} MB, not {expected} MB");
 }
 
@@ -92,7 +92,7 @@ fn every_function_holds_what_it_holds() {
     }
     let program = profile.mappings.values().find(|mapping| mapping.file.ends_with("profile.c"));
     assert!(program.is_some(), "{:?}", profile.mappings);
-    // Counted at the size of their class.
+    // Counted at the size of their size class.
     let sizes: Vec<u64> = profile.samples.iter().map(|sample| sample.size).collect();
     assert!([64, 128, 256, 200_000].iter().all(|size| sizes.contains(size)), "{sizes:?}");
 }

@@ -21,7 +21,7 @@ fn run(command: &mut Command, input: &str, library: Option<&Path>) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Makes the command anew for each run; the outputs must be equal and not empty.
+/// Makes a new command for each run; the outputs must be equal and not empty.
 fn same(make: impl Fn() -> Command, input: &str) {
     let alone = run(&mut make(), input, None);
     let errors = String::from_utf8_lossy(&alone.stderr).into_owned();
@@ -236,7 +236,7 @@ fn postgresql() {
 
 #[test]
 fn duckdb() {
-    // The place where scripts/setup test puts it.
+    // `scripts/setup test` installs it here.
     let modules = concat!(env!("CARGO_TARGET_TMPDIR"), "/../python");
     let import = format!("import sys; sys.path.append('{modules}'); import duckdb");
     if !Command::new("python3").args(["-c", &import]).output().is_ok_and(|o| o.status.success()) {
@@ -253,7 +253,7 @@ fn duckdb() {
     script("python3", &["-"], &program);
 }
 
-/// A server that is ended with the test.
+/// A server that ends with the test.
 struct Server(Child);
 
 impl Drop for Server {

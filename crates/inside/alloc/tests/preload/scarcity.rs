@@ -1,4 +1,4 @@
-//! Something is missing: memory, address space, permitted system calls, `/sys`.
+//! Runs with limited memory, address space or system calls, or without `/sys`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

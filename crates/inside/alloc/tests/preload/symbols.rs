@@ -37,7 +37,7 @@ impl<'a> Symbol<'a> {
         !self.flags.starts_with('l') && !self.name.starts_with('.')
     }
 
-    /// As a person would write it, without visibility and without the compiler's hash.
+    /// The name as a person would write it, without visibility and the compiler's hash.
     pub fn plain_name(&self) -> String {
         let name = self.name.strip_prefix(".hidden ").unwrap_or(&self.name);
         match name.rsplit_once("::h") {

@@ -1,5 +1,5 @@
-//! `libnumapilot_replicate`: `numapilot-replicate` for C and C++; `numapilot_replicate.h`
-//! documents it.
+//! `libnumapilot_replicate`: `numapilot-replicate` for C and C++, documented in
+//! `numapilot_replicate.h`.
 #![cfg_attr(not(test), no_std)]
 
 mod memory;
@@ -14,7 +14,7 @@ numapilot_bind::freestanding!(
     unsafe { libc::abort() }
 );
 
-/// Notes an error where C looks for it.
+/// Stores an error in `errno` and returns `result`.
 fn fail<T>(error: Error, result: T) -> T {
     // SAFETY: the location is valid for the calling thread.
     unsafe { *libc::__errno_location() = error.errno() };

@@ -1,8 +1,8 @@
-//! What C holds by a pointer, in memory of the C library.
+//! Values that C holds by a pointer, in memory of the C library.
 
 use numapilot_replicate::Error;
 
-/// Puts a value into memory of its own.
+/// Moves a value into newly allocated memory.
 pub fn boxed<T>(value: T) -> Result<*mut T, Error> {
     // SAFETY: takes a size.
     let place = unsafe { libc::malloc(size_of::<T>()) }.cast::<T>();
@@ -14,10 +14,10 @@ pub fn boxed<T>(value: T) -> Result<*mut T, Error> {
     Ok(place)
 }
 
-/// Drops what [`boxed`] has made; nothing for null.
+/// Drops a value made by [`boxed`]; does nothing for null.
 ///
 /// # Safety
-/// Nobody uses it any more.
+/// Nothing uses the value any more.
 pub unsafe fn free<T>(place: *mut T) {
     if !place.is_null() {
         // SAFETY: by contract.

@@ -11,7 +11,7 @@ use crate::memory::{boxed, free};
 
 /// `numapilot_replicated`.
 pub enum Value {
-    /// Bytes of the program.
+    /// Bytes given by the program.
     Bytes(Replicated<[u8]>),
     /// A file.
     File(FileCopies),
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn numapilot_replicate_file(path: *const c_char) -> *mut V
 }
 
 /// # Safety
-/// `value` is from one of the two above; `data` points to `size` bytes.
+/// `value` is from one of the two functions above; `data` points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn numapilot_publish(
     value: *mut Value,
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn numapilot_reader_rest(reader: *mut ValueReader) {
 }
 
 /// # Safety
-/// `reader` is null or from `numapilot_reader_new`, and nobody uses it any more.
+/// `reader` is null or from `numapilot_reader_new`, and nothing uses it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn numapilot_reader_free(reader: *mut ValueReader) {
     // SAFETY: by contract.

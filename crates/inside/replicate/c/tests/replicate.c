@@ -1,4 +1,4 @@
-/* The library as C programs use it. Ends with 0, or says what is wrong. */
+/* The library as C programs use it. Exits with 0, or prints the failed check. */
 #include <errno.h>
 #include <fcntl.h>
 #include <numapilot_replicate.h>

@@ -1,7 +1,8 @@
-//! Any bytes in any file of any recorded machine: the reader returns.
+//! The reader returns whatever bytes are in whatever file of a recorded machine.
 //!
-//! The first byte chooses the machine, the next two the file, the rest is written into it.
-//! `cargo fuzz run read` (nightly), or on stable `cargo fuzz run -s none read`.
+//! The first byte chooses the machine, and the next two choose the file that the remaining bytes
+//! replace. Run it with `cargo fuzz run read` (nightly), or on stable with `cargo fuzz run -s none
+//! read`.
 
 #![no_main]
 

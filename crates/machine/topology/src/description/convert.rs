@@ -1,4 +1,4 @@
-//! From a description to a [`Machine`].
+//! Makes a [`Machine`] from a description.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -30,7 +30,7 @@ impl Layout<'_> {
 }
 
 impl Description {
-    /// The machine described; every CPU online, everything allowed, all memory free.
+    /// The machine described. Every CPU is online, everything is allowed, and all memory is free.
     ///
     /// # Errors
     /// When the description does not pass [`Description::check`].
@@ -88,7 +88,8 @@ impl Description {
         Ok(machine)
     }
 
-    /// Numbers the CPUs: as `cpus` says, or first threads of all nodes, then second ones.
+    /// Numbers the CPUs as `cpus` says, or else the first threads of all nodes before the second
+    /// ones.
     pub(super) fn layout(&self) -> Result<Layout<'_>, DescriptionError> {
         let groups: BTreeMap<NodeId, (usize, &NodeGroup)> = self
             .nodes
@@ -163,7 +164,7 @@ impl Description {
         }
     }
 
-    /// The description's source, and which of its latencies and bandwidths are assumed.
+    /// The source of the description, and which of its latencies and bandwidths are assumed.
     fn source_of_figures(&self) -> String {
         let mut assumed = Vec::new();
         let nodes = |key, given: fn(&NodeGroup) -> bool| {
@@ -189,9 +190,9 @@ impl Description {
         format!("{}; assumed: {}", self.source, assumed.join(", "))
     }
 
-    /// Distances as given, or as firmware makes them: ten times latency over local latency
-    /// (ACPI 6.5, 5.2.17). What cannot be measured from a memory-only node is taken from
-    /// the way back, and between two of them from the longest distance there is.
+    /// Distances as given, or as firmware derives them: ten times latency over local latency (ACPI
+    /// 6.5, 5.2.17). A distance from a memory-only node cannot be measured, so it is taken from the
+    /// opposite direction. Between two such nodes it is the longest distance of the machine.
     fn slit(&self, latency_ns: &[Vec<Option<f64>>]) -> Vec<Vec<u32>> {
         if let Some(d) = self.distances.as_ref().filter(|d| !d.slit.is_empty()) {
             return d.slit.clone();
@@ -230,12 +231,15 @@ fn explicit_cpus(i: usize, group: &NodeGroup) -> Result<Vec<CpuId>, DescriptionE
         None => {
             return Err(DescriptionError::invalid(
                 at,
-                "is missing; either every node with cores lists its CPUs, or none does",
+                "is missing; list the CPUs of every node with cores, or of none",
             ));
         }
     };
     if group.ids.len() != 1 {
-        return Err(DescriptionError::invalid(at, "belongs to one node; give each node its entry"));
+        return Err(DescriptionError::invalid(
+            at,
+            "lists the CPUs of one node; give each node its own entry",
+        ));
     }
     // Part by part: the order of the list says which CPU is a core's first thread.
     let parts: Result<Vec<CpuSet>, ListError> = text.split(',').map(str::parse).collect();

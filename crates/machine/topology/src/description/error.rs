@@ -21,13 +21,13 @@ pub enum DescriptionError {
     /// Neither a shipped machine nor a file.
     #[error("no machine is named '{name}'; name a description file or one of {known}", known = shipped_names())]
     UnknownName {
-        /// What was asked for.
+        /// The name given.
         name: String,
     },
     /// Not TOML, an unknown key or a value of the wrong type.
     #[error("{0}")]
     Syntax(String),
-    /// A file with a description that will not do.
+    /// A file whose description is invalid.
     #[error("machine description {}: {error}", path.display())]
     InFile {
         /// The file.
@@ -38,7 +38,7 @@ pub enum DescriptionError {
     /// The description has no TOML form.
     #[error("the description cannot be written: {0}")]
     Unwritable(String),
-    /// A figure that nobody vouches for.
+    /// A figure without a source.
     #[error(
         "{table}: '{key}' has no source; say where it is from, or \"assumed\", in the table's \
          `source` (one text for all, or {{ {key} = \"...\", other = \"...\" }})"
@@ -57,24 +57,24 @@ pub enum DescriptionError {
         /// The key.
         key: String,
     },
-    /// A value that no machine has, or values that contradict each other.
+    /// An impossible value, or values that contradict each other.
     #[error("{at}: {why}")]
     Invalid {
         /// Where: `nodes[0].memory`.
         at: String,
-        /// What is wrong and what would be right.
+        /// The cause and the remedy.
         why: String,
     },
 }
 
 impl DescriptionError {
-    /// A value that cannot be.
+    /// An impossible value.
     pub(super) fn invalid(at: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Invalid { at: at.into(), why: why.into() }
     }
 }
 
-// As text: the whole message is said here, so a chain of causes must not say it again.
+// Displayed as text, because the message is complete. A chain of causes would repeat it.
 impl From<toml::de::Error> for DescriptionError {
     fn from(error: toml::de::Error) -> Self {
         Self::Syntax(error.to_string().trim_end().to_owned())

@@ -1,4 +1,4 @@
-//! A measured machine as a description, to be read again with `--machine`.
+//! Describes a measured machine, so that `--machine` can read it later.
 
 use super::{
     ByteSize, CacheLevel, Description, DescriptionError, Distances, LoadedLatency, NodeGroup,
@@ -8,8 +8,8 @@ use crate::measure::{Measurement, Sample};
 use crate::{Cache, CpuId, CpuSet, Machine, Node};
 
 impl Description {
-    /// Describes `machine` with the figures of `measurement`; `when` is said in every
-    /// source, such as `"2026-01-31"`.
+    /// Describes `machine` with the figures of `measurement`. Every source names `when`, such as
+    /// `"2026-01-31"`.
     ///
     /// # Errors
     /// When a figure that a description needs could not be measured, or the machine does
@@ -135,7 +135,7 @@ fn node_group(
     measured: &Source,
 ) -> Result<NodeGroup, DescriptionError> {
     let (cores, threads, cpus) = cores_of(machine, node);
-    // Of a single node there is no matrix to put the figures into.
+    // A machine with a single node has no matrix for these figures.
     let only = machine.nodes.len() == 1;
     let local = |samples: &[Vec<Option<Sample>>], digits| {
         only.then(|| samples.get(i)?.get(i).copied().flatten())
@@ -173,8 +173,8 @@ fn node_group(
     })
 }
 
-/// Cores, threads per core and the CPUs, first threads first. Where cores differ in their
-/// number of threads, each CPU counts as a core.
+/// Cores, threads per core and the CPUs, first threads first. When cores differ in their number of
+/// threads, each CPU counts as a core.
 fn cores_of(machine: &Machine, node: &Node) -> (u32, u32, String) {
     let mut cores: Vec<Vec<CpuId>> = Vec::new();
     for cpu in node.cpus.iter() {
@@ -212,7 +212,7 @@ fn list_in_order(cpus: &[CpuId]) -> String {
     runs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Nodes with CPUs per package, where they follow each other evenly.
+/// Nodes with CPUs per package, when consecutive nodes fill the packages evenly.
 fn nodes_per_package(machine: &Machine) -> Option<u32> {
     let packages: Option<Vec<u32>> = machine
         .nodes
@@ -228,7 +228,7 @@ fn nodes_per_package(machine: &Machine) -> Option<u32> {
     count.filter(|_| even)
 }
 
-/// The caches of the first core, as every core is taken to have them.
+/// The caches of the first core; every core is assumed to have the same.
 fn cache_levels(machine: &Machine, kernel: &Source) -> Vec<CacheLevel> {
     let mut levels: Vec<CacheLevel> = Vec::new();
     for cache in &machine.caches {

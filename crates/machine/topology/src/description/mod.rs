@@ -1,9 +1,8 @@
-//! Machine descriptions: a machine written down in TOML, every figure with its source.
+//! Machine descriptions: a machine as a TOML file in which every figure has a source.
 //!
-//! A description states what `/sys` does not: frequencies, latencies, bandwidths, links,
-//! TLBs. It is where the published machines come from, what a measurement is saved as,
-//! and what an emulated machine is built from. The format is documented key by key in
-//! `docs/src/machines.md`.
+//! A description states what `/sys` does not: frequencies, latencies, bandwidths, links and TLBs.
+//! The shipped machines are descriptions, a measurement is saved as one, and an emulated machine is
+//! built from one. `docs/src/machines.md` documents the format key by key.
 //!
 //! ```text
 //!  machines/*.toml --parse--> Description --machine()--> Machine
@@ -11,8 +10,8 @@
 //!  topo --measure --save FILE <--+------- measured() <------+
 //! ```
 //!
-//! One rule keeps the figures honest: each table has a `source`, either one text for the
-//! whole table or one per key, and a figure without a source is refused (`source`).
+//! Each table has a `source`, either one text for the whole table or one per key. A figure without
+//! a source is refused (see `source`).
 
 mod convert;
 mod error;
@@ -35,18 +34,18 @@ pub use text::{ByteSize, SharedBy};
 
 use crate::{CacheKind, Machine, NodeId, NodeSet, bounded};
 
-/// Bytes that a description file may have: a hundred times the longest one shipped.
+/// The largest description file in bytes: a hundred times the longest one shipped.
 const LONGEST: u64 = 1 << 20;
 
-/// A machine in words and figures.
+/// A machine description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// One line: what machine this is.
+    /// A one-line description of the machine.
     pub title: String,
-    /// Where the machine is described: paper and table, or who measured it when.
+    /// Where the machine is described: the paper and table, or who measured it and when.
     pub source: String,
-    /// The processors, all alike.
+    /// The processors, which are all alike.
     pub processor: Processor,
     /// One core's view of the caches, smallest level first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -54,18 +53,18 @@ pub struct Description {
     /// Address translation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlb: Option<Tlb>,
-    /// The nodes, like ones in one entry.
+    /// The nodes; one entry describes all nodes that are alike.
     pub nodes: Vec<NodeGroup>,
-    /// Links between nodes, like ones in one entry.
+    /// Links between nodes; one entry describes all links that are alike.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkGroup>,
-    /// What an access costs from one node to another.
+    /// The cost of an access from one node to another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distances: Option<Distances>,
     /// Latency while the node's other CPUs read at a given rate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded_latency: Vec<LoadedLatency>,
-    /// How the machine is scaled down to be emulated; settings, so they need no source.
+    /// The scale at which the machine is emulated. These are settings, so they need no source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lab: Option<Lab>,
 }
@@ -98,7 +97,7 @@ pub struct Processor {
 pub struct CacheLevel {
     /// 1, 2, 3, ...
     pub level: u32,
-    /// What it holds; unified when left out.
+    /// The contents of the cache; unified by default.
     #[serde(default = "unified", skip_serializing_if = "is_unified")]
     pub kind: CacheKind,
     /// Capacity of one cache.
@@ -122,7 +121,7 @@ fn unified() -> CacheKind {
     CacheKind::Unified
 }
 
-// The signature is serde's.
+// Serde prescribes the signature.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_unified(kind: &CacheKind) -> bool {
     *kind == CacheKind::Unified
@@ -154,15 +153,15 @@ pub struct NodeGroup {
     /// SMT threads per core; 1 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads_per_core: Option<u32>,
-    /// CPU ids of the one node, first threads of all cores first. Left out, CPUs are
-    /// numbered through all nodes, first threads first.
+    /// CPU ids of the single node in this entry, first threads of all cores first. By default, CPUs
+    /// are numbered across all nodes, first threads first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
     /// Memory of each node; left out for a CPU-only node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
-    /// Latency of an idle machine's memory to the node's own CPUs; of a memory-only
-    /// node, to the CPUs of a node it is linked to.
+    /// Latency from the node's own CPUs to its memory on an idle machine. For a memory-only node:
+    /// from the CPUs of a node that is linked to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<f64>,
     /// Read bandwidth of the node's memory, in 10^9 bytes per second.
@@ -192,8 +191,8 @@ pub struct LinkGroup {
     pub source: Source,
 }
 
-/// What an access costs from one node to another: either factors by hops over the links,
-/// or whole matrices (row = from, column = to, in ascending order of node id).
+/// The cost of an access from one node to another: factors by hops over the links, or whole
+/// matrices (row = from, column = to, in ascending order of node id).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Distances {
@@ -206,7 +205,7 @@ pub struct Distances {
     /// Read bandwidth matrix; the row of a memory-only node is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bandwidth_gb_per_s: Vec<Vec<f64>>,
-    /// SLIT distances as the firmware states them; left out, they follow from latency.
+    /// SLIT distances as the firmware states them; by default, they are derived from latency.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slit: Vec<Vec<u32>>,
     /// Where the figures come from.
@@ -227,14 +226,13 @@ pub struct LoadedLatency {
     pub source: Source,
 }
 
-/// How much of the machine is emulated, so that terabytes and hundreds of CPUs fit on a
-/// laptop.
+/// The scale of the emulated machine, so that terabytes and hundreds of CPUs fit on a laptop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lab {
-    /// CPUs of each node that has any.
+    /// CPUs of each node that has CPUs.
     pub cpus_per_node: u32,
-    /// Memory of each node that has any.
+    /// Memory of each node that has memory.
     pub memory_per_node: ByteSize,
     /// Cache capacities (and TLB entries) are divided by this.
     pub cache_scale: u32,
@@ -272,13 +270,12 @@ impl Description {
     }
 }
 
-/// The machine of this file, or of this name among those numapilot ships.
+/// The machine in this file, or the shipped machine of this name.
 ///
-/// A name is tried as a shipped machine first; anything with a `/` or a `.toml` ending is
-/// a file.
+/// The name of a shipped machine comes first; anything with a `/` or a `.toml` ending is a file.
 ///
 /// # Errors
-/// As [`Description::read`]; for an unknown name, one that lists those there are.
+/// As [`Description::read`]. The error for an unknown name lists the shipped machines.
 pub fn machine_named(name_or_file: &str) -> Result<Machine, DescriptionError> {
     let (name, description) = named(name_or_file)?;
     description
@@ -286,8 +283,7 @@ pub fn machine_named(name_or_file: &str) -> Result<Machine, DescriptionError> {
         .map_err(|e| DescriptionError::InFile { path: name_or_file.into(), error: Box::new(e) })
 }
 
-/// As [`machine_named`], with all that a [`Machine`] leaves out; the short name comes
-/// first.
+/// As [`machine_named`], with all that a [`Machine`] leaves out. The first value is the short name.
 ///
 /// # Errors
 /// As [`machine_named`].

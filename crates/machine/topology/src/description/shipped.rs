@@ -1,4 +1,4 @@
-//! The descriptions that the binary carries: the papers' machines and three of today.
+//! The descriptions built into the binary: the machines of the papers and three current ones.
 
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {

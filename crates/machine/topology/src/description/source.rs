@@ -5,8 +5,8 @@
 //! source = { ghz = "Table 3", other = "assumed" }        # key by key, and the rest
 //! ```
 //!
-//! The rule is checked on the written form, table by table, so that a key added to the
-//! format later falls under it by itself.
+//! The check reads the written form, table by table, so it also covers keys that are added to the
+//! format later.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use super::{Description, DescriptionError};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Source {
-    /// All from one place.
+    /// One source for all keys.
     All(String),
     /// Key by key; `other` stands for the keys not named.
     Each(BTreeMap<String, String>),
 }
 
 impl Default for Source {
-    /// No source at all, which no check lets pass.
+    /// No source at all, which no check accepts.
     fn default() -> Self {
         Self::Each(BTreeMap::new())
     }
@@ -39,15 +39,15 @@ impl From<&str> for Source {
 
 /// Stands for the keys that a table's `source` does not name.
 const OTHER: &str = "other";
-/// Keys that say which entry this is; they state nothing that could be wrong.
+/// Keys that only identify an entry; they need no source.
 const NAMES: [&str; 4] = ["ids", "kind", "level", "node"];
-/// Tables of settings: chosen, not found out.
+/// Tables of settings, which are chosen rather than measured.
 const SETTINGS: [&str; 1] = ["lab"];
 
 impl Source {
     /// Source of one key of the table.
     #[must_use]
-    pub fn of(&self, key: &str) -> Option<&str> {
+    pub fn of_key(&self, key: &str) -> Option<&str> {
         match self {
             Self::All(text) => Some(text.as_str()),
             Self::Each(map) => map.get(key).or_else(|| map.get(OTHER)).map(String::as_str),
@@ -58,12 +58,12 @@ impl Source {
     /// Whether a key of the table is assumed rather than known.
     #[must_use]
     pub fn is_assumed(&self, key: &str) -> bool {
-        self.of(key).is_none_or(|text| text.starts_with("assumed"))
+        self.of_key(key).is_none_or(|text| text.starts_with("assumed"))
     }
 
     fn check(&self, table: &str, keys: &[&str]) -> Result<(), DescriptionError> {
         for key in keys {
-            if self.of(key).is_none() {
+            if self.of_key(key).is_none() {
                 return Err(DescriptionError::Unsourced {
                     table: table.to_owned(),
                     key: (*key).to_owned(),
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn one_text_is_the_source_of_every_key() {
         let source = Source::from("Table 3");
-        assert_eq!(source.of("ghz"), Some("Table 3"));
+        assert_eq!(source.of_key("ghz"), Some("Table 3"));
         assert!(source.check("processor", &["ghz", "model"]).is_ok());
     }
 
@@ -140,7 +140,7 @@ mod tests {
         );
         assert!(!source.is_assumed("ghz"));
         assert!(source.is_assumed("base_cpi"));
-        assert_eq!(Source::from("  ").of("ghz"), None);
+        assert_eq!(Source::from("  ").of_key("ghz"), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The shipped descriptions and the ways a description can be wrong.
+//! Tests of the shipped descriptions, and of the ways in which a description can be wrong.
 
 use numapilot_test_kit::damaged;
 use proptest::prelude::*;
@@ -104,7 +104,7 @@ fn caches_are_shared_as_described() {
     assert_eq!(l3, 24);
 }
 
-/// A small description to break in one place.
+/// A small description that each test breaks in one place.
 const SMALL: &str = r#"
 title = "two nodes"
 source = "a test"
@@ -199,7 +199,7 @@ fn listed_cpus_keep_their_order() {
     assert_eq!(m.nodes[1].cpus.to_string(), "9");
 }
 
-/// What a perfect measurement of a machine would find.
+/// The result of a perfect measurement of a machine.
 fn measurement_of(machine: &Machine) -> crate::measure::Measurement {
     use crate::measure::{Loaded, LoadedPoint, Measurement, Sample};
     let sample = |v: f64| Sample { median: v, low: v, high: v };
@@ -255,7 +255,7 @@ proptest! {
         }
     }
 
-    /// Figures beyond all measure never pass and never crash.
+    /// Absurd figures are always refused and never cause a crash.
     #[test]
     fn absurd_numbers_are_refused(value in prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(-1.0), 1e9..1e300]) {
         for key in ["latency_ns = 100", "bandwidth_gb_per_s = 5", "ghz = 2.0", "bandwidth_gb_per_s = 10"] {

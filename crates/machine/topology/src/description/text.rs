@@ -1,4 +1,4 @@
-//! Values that a description writes as text: sizes with a unit, who shares a cache, lists
+//! Values that a description writes as text: sizes with a unit, the CPUs that share a cache, lists
 //! of ids.
 
 use std::fmt;
@@ -33,7 +33,8 @@ impl FromStr for ByteSize {
         if fraction.is_empty() {
             return if number.contains('.') { Err(bad()) } else { Ok(Self(bytes)) };
         }
-        // Exact or not at all: "1.5 MiB" is a size, "0.3 KiB" is no number of bytes.
+        // Only exact numbers are accepted: "1.5 MiB" is a size, but "0.3 KiB" is not a whole number
+        // of bytes.
         let digits: u64 = fraction.parse().map_err(|_| bad())?;
         let scale = u32::try_from(fraction.len())
             .ok()
@@ -47,7 +48,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// In the largest unit that divides it, so that reading it back is exact.
+/// Writes the size in the largest unit that divides it, so that it reads back exactly.
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, shift) = UNITS
@@ -91,7 +92,7 @@ impl FromStr for SharedBy {
                 .map(Self::Cores)
                 .ok_or_else(|| {
                     format!(
-                        "'{text}' does not say who shares the cache; write \"cpu\", \"core\", \
+                        "'{text}' does not say which CPUs share the cache; write \"cpu\", \"core\", \
                          \"4 cores\", \"node\" or \"package\""
                     )
                 }),

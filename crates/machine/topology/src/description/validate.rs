@@ -1,7 +1,7 @@
-//! What a description must satisfy before anything is built from it.
+//! What a description must satisfy before a machine is built from it.
 //!
-//! Limits are generous: ten times beyond any machine there is, so that they refuse a
-//! slipped digit or unit and never a new machine.
+//! The limits are ten times beyond any existing machine. They catch a wrong digit or unit, and
+//! accept new machines.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ fn invalid(at: impl Into<String>, why: impl Into<String>) -> Check {
 }
 
 fn within(at: &str, value: f64, low: f64, high: f64) -> Check {
-    // Written so that NaN is outside.
+    // In this form, NaN is outside.
     if (low..=high).contains(&value) {
         return Ok(());
     }
@@ -45,7 +45,7 @@ impl Description {
     /// [`DescriptionError`] naming the place, the cause and the remedy.
     pub fn check(&self) -> Result<(), DescriptionError> {
         if self.title.trim().is_empty() {
-            return invalid("title", "is empty; say in one line what machine this is");
+            return invalid("title", "is empty; describe the machine in one line");
         }
         let p = &self.processor;
         optional("processor.ghz", p.ghz, 0.05, 20.0)?;
@@ -77,12 +77,12 @@ impl Description {
                 return invalid(format!("{at}.ids"), "is empty; list the nodes: \"0-3\"");
             }
             if let Some(id) = group.ids.iter().find(|id| !seen.insert(*id)) {
-                return invalid(format!("{at}.ids"), format!("node {id} is there twice"));
+                return invalid(format!("{at}.ids"), format!("node {id} is listed twice"));
             }
             if seen.len() > MAX_NODES {
                 return invalid(
                     format!("{at}.ids"),
-                    format!("more than {MAX_NODES} nodes, which is all that Linux supports"),
+                    format!("more than {MAX_NODES} nodes, the most that Linux supports"),
                 );
             }
             if group.threads_per_core.is_some_and(|t| !(1..=16).contains(&t)) {
@@ -93,14 +93,14 @@ impl Description {
             if cpus > MAX_CPUS {
                 return invalid(
                     format!("{at}.cores"),
-                    format!("more than {MAX_CPUS} CPUs in all, which is all that Linux supports"),
+                    format!("more than {MAX_CPUS} CPUs in all, the most that Linux supports"),
                 );
             }
             match group.memory {
                 Some(ByteSize(0)) => {
                     return invalid(
                         format!("{at}.memory"),
-                        "a node with no memory leaves `memory` out",
+                        "leave `memory` out for a node without memory",
                     );
                 }
                 Some(size) if size > MAX_MEMORY => {
@@ -243,7 +243,10 @@ impl Description {
                 return invalid(at, format!("node {} is not among `nodes`", loaded.node));
             }
             if loaded.bandwidth_gb_per_s.len() != loaded.latency_ns.len() {
-                return invalid(at, "has not as many bandwidths as latencies; they go in pairs");
+                return invalid(
+                    at,
+                    "has different numbers of bandwidths and latencies; give one latency for each bandwidth",
+                );
             }
             for &bandwidth in &loaded.bandwidth_gb_per_s {
                 within(&format!("{at}.bandwidth_gb_per_s"), bandwidth, 0.0, BANDWIDTH_GB_PER_S.1)?;
@@ -291,7 +294,7 @@ fn check_cache(at: &str, cache: &CacheLevel, layout: &Layout) -> Check {
         if !cache.size.0.is_multiple_of(way) {
             return invalid(
                 format!("{at}.size"),
-                format!("{} is no multiple of {ways} ways of {line} bytes", cache.size),
+                format!("{} is not a multiple of {ways} ways of {line} bytes", cache.size),
             );
         }
     }
@@ -317,13 +320,13 @@ fn check_hop_factors(factors: &[f64], routes: Option<&Routes>, nodes: usize) -> 
     let at = "distances.hop_factors";
     let Some(first) = factors.first() else { return Ok(()) };
     if first.total_cmp(&1.0).is_ne() {
-        return invalid(at, "begins with 1, which is local");
+        return invalid(at, "must begin with 1, the factor of local accesses");
     }
     for &factor in factors {
         within(at, factor, 1.0, 100.0)?;
     }
     if factors.windows(2).any(|pair| pair[1] < pair[0]) {
-        return invalid(at, "a longer way is never faster; the factors must not fall");
+        return invalid(at, "must not decrease; a longer route is never faster");
     }
     let Some(routes) = routes else {
         return invalid(at, "needs `links`, over which the hops are counted");
@@ -335,13 +338,14 @@ fn check_hop_factors(factors: &[f64], routes: Option<&Routes>, nodes: usize) -> 
     if factors.len() <= longest {
         return invalid(
             at,
-            format!("has no factor for {longest} hops, the longest way over `links`"),
+            format!("has no factor for {longest} hops, the longest route over `links`"),
         );
     }
     Ok(())
 }
 
-/// An absent matrix is fine; a present one has `n` rows, row `i` of `columns(i)` values.
+/// Accepts an absent matrix. A present one must have `n` rows, and row `i` must have `columns(i)`
+/// values.
 fn check_matrix(
     at: &str,
     matrix: &[Vec<f64>],

@@ -1,18 +1,18 @@
-//! Dependent loads: every load's address is what the load before it returned.
+//! Dependent loads: each load returns the address of the next one.
 //!
-//! The memory holds one random cycle through all its cache lines, so no prefetcher can
-//! guess the next and no line is met twice before all others were.
+//! One random cycle links all cache lines of the memory. No prefetcher can guess the next line, and
+//! no line repeats before all others were read.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Distance between two links of the cycle: lines of neighbouring pairs are often fetched
-/// together, so each link stands in a pair of its own.
+/// Distance between two lines of the cycle. Processors often fetch lines in pairs of neighbours, so
+/// each line of the cycle is in a pair of its own.
 pub const LINE_BYTES: usize = 128;
 const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
-/// Loads between two looks at the clock: about a millisecond.
+/// Loads between two readings of the clock: about a millisecond.
 const BATCH: usize = 10_000;
 
 /// Writes one random cycle through all lines (Sattolo's algorithm); each line's first word
@@ -29,7 +29,7 @@ pub fn write_cycle(words: &mut [u64], seed: u64) {
     }
 }
 
-/// `SplitMix64` (Steele, Lea, Flood 2014): good enough to hide order from a prefetcher.
+/// `SplitMix64` (Steele, Lea, Flood 2014): random enough to defeat a prefetcher.
 struct Random(u64);
 
 impl Random {
@@ -54,21 +54,21 @@ pub struct Chase<'a> {
 }
 
 impl<'a> Chase<'a> {
-    /// Begins at a line of a cycle that [`write_cycle`] wrote.
+    /// Begins at line `at` of a cycle that [`write_cycle`] wrote.
     pub fn new(words: &'a [u64], at: usize) -> Self {
         Self { words, at }
     }
 
-    /// The line reached.
+    /// The current line.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Follows this many links.
+    /// Follows `links` links.
     pub fn follow(&mut self, links: usize) {
         let mut at = self.at;
         for _ in 0..links {
-            // An index beyond the memory cannot be in it; 0 keeps the loop free of panics.
+            // An index beyond the memory never occurs; 0 keeps the loop free of panics.
             at = self.words.get(at).map_or(0, |next| usize::try_from(*next).unwrap_or(0));
         }
         self.at = black_box(at);
@@ -76,8 +76,7 @@ impl<'a> Chase<'a> {
 
     /// Follows links for about `time`.
     ///
-    /// The clock is the thread's own CPU time: it stands still while another program has
-    /// the CPU.
+    /// Measures the thread's own CPU time, which stands still while another program has the CPU.
     pub fn run(&mut self, time: Duration) -> Timed {
         let (start, cpu_start) = (Instant::now(), cpu_seconds());
         let mut batches = 0u32;
@@ -94,7 +93,7 @@ impl<'a> Chase<'a> {
     }
 }
 
-/// Nanoseconds per load, and the share of the time that the thread had the CPU.
+/// Nanoseconds per load, and the share of the time in which the thread had the CPU.
 pub struct Timed {
     pub ns: f64,
     pub cpu_share: f64,

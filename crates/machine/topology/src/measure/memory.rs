@@ -1,4 +1,4 @@
-//! Memory of one node, filled, in huge pages where the kernel gives them.
+//! Memory of one node, filled, in huge pages where the kernel provides them.
 
 use std::cell::Cell;
 
@@ -11,28 +11,28 @@ use crate::{CpuId, Machine, Node, NodeId, NodeSet};
 
 /// Pages whose node is looked up after filling.
 const PROBES: usize = 64;
-/// Least memory worth measuring with.
+/// The least memory that gives a useful measurement.
 const LEAST_BYTES: u64 = 32 << 20;
 
 /// How a node's memory was obtained.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placed {
-    /// Memory for latency, and as much again for bandwidth.
+    /// Bytes for latency; bandwidth uses as many again.
     pub bytes: u64,
     /// Share of it in huge pages, 0 to 1; `None` where the kernel does not say.
     pub huge_pages: Option<f64>,
-    /// Why mbind(2) could not be used and first touch had to do; `None` when it could.
+    /// Why mbind(2) failed and first touch was used instead; `None` when mbind(2) worked.
     pub first_touch: Option<String>,
     /// Whether pages looked up afterwards are on the node; `None` where the kernel does
     /// not say.
     pub verified: Option<bool>,
 }
 
-/// Two areas of one node's memory: a cycle to follow and plain words to read.
+/// Two areas of one node's memory: a cycle to follow, and plain words to read.
 pub struct NodeMemory {
     pub chase: Mapping,
-    /// Where in the cycle the last chase ended: the next goes on from there, so that no
-    /// line is met again while a cache may still hold it.
+    /// Where in the cycle the last chase ended. The next one continues there, so that it does not
+    /// read lines that a cache may still hold.
     pub at: Cell<usize>,
     pub stream: Mapping,
     pub placed: Placed,
@@ -42,7 +42,7 @@ impl NodeMemory {
     /// Memory of `node`, filled by a thread on `cpu`.
     ///
     /// # Errors
-    /// The reason, in words for the user.
+    /// The reason, as a message for the user.
     pub fn new(
         machine: &Machine,
         node: &Node,
@@ -63,7 +63,7 @@ impl NodeMemory {
             }
             Err(error) => Some(format!("mbind is refused ({error})")),
         };
-        // Refused where huge pages are switched off: the share below then says so.
+        // The kernel refuses this where huge pages are switched off; `huge_share` then reports it.
         let _ = chase.advise(libc::MADV_HUGEPAGE);
         let _ = stream.advise(libc::MADV_HUGEPAGE);
         let mut fill = || {
@@ -90,8 +90,8 @@ impl NodeMemory {
     }
 }
 
-/// What both areas may take without pressing the node: together at most half of what is
-/// free, because a bound allocation that finds no page ends in the out-of-memory killer.
+/// Limits both areas together to half of the node's free memory, because a bound allocation that
+/// finds no page invokes the out-of-memory killer.
 fn fitting(node: &Node, bytes: u64) -> Result<u64, String> {
     let free = node.free_bytes.unwrap_or(node.memory_bytes);
     let fits = bytes.min(free / 4) / (2 << 20) * (2 << 20);

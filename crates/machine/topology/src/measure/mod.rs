@@ -1,5 +1,4 @@
-//! Measuring the machine: latency and bandwidth between all pairs of nodes, and latency
-//! under load.
+//! Measures the machine: latency and bandwidth between all pairs of nodes, and latency under load.
 //!
 //! ```text
 //!  memory of node j          threads on CPUs of node i
@@ -9,11 +8,11 @@
 //!                                one follows the cycle         loaded latency of i = j
 //! ```
 //!
-//! Method: dependent loads through a random cyclic permutation of cache lines, after
-//! lat_mem_rd (McVoy, Staelin, lmbench, USENIX 1996); sequential reads by all CPUs, after
-//! STREAM (McCalpin 1995); bandwidth against latency, after the Intel Memory Latency
-//! Checker. Memory is far larger than the last-level cache, in huge pages where the kernel
-//! gives them, so that neither caches nor page walks hide what is measured.
+//! Latency is measured by dependent loads through a random cyclic permutation of cache lines, after
+//! lat_mem_rd (McVoy, Staelin, lmbench, USENIX 1996). Bandwidth is measured by sequential reads of
+//! all CPUs, after STREAM (McCalpin 1995), and bandwidth against latency after the Intel Memory
+//! Latency Checker. The memory is far larger than the last-level cache and in huge pages where the
+//! kernel provides them, so that neither caches nor page walks hide what is measured.
 
 mod chase;
 mod memory;
@@ -35,15 +34,15 @@ use self::memory::NodeMemory;
 use crate::description::ByteSize;
 use crate::{CpuId, CpuSet, Machine, Node, NodeId};
 
-/// What to measure with.
+/// Settings of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Memory of each measured node for latency, and as much again for bandwidth; by
-    /// default eight times the last-level cache and at least 256 MiB.
+    /// Memory of each measured node for latency; bandwidth uses as much again. By default, eight
+    /// times the last-level cache and at least 256 MiB.
     pub bytes: Option<u64>,
     /// Repetitions of every figure.
     pub repetitions: usize,
-    /// Time to aim for in all, the filling of memory aside.
+    /// Total time to aim for, without the time to fill the memory.
     pub budget: Duration,
 }
 
@@ -53,7 +52,7 @@ impl Default for Options {
     }
 }
 
-/// What was measured. Matrices are indexed as in [`Machine`]: row = CPUs of a node,
+/// The result of a measurement. Matrices are indexed as in [`Machine`]: row = CPUs of a node,
 /// column = memory of a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measurement {
@@ -63,12 +62,12 @@ pub struct Measurement {
     pub bandwidth_gb_per_s: Vec<Vec<Option<Sample>>>,
     /// Latency under load, for nodes with at least two CPUs.
     pub loaded_latency: Vec<Loaded>,
-    /// Share of the time that the measuring threads had their CPUs; well below 1 when other
-    /// programs ran, and bandwidth is then too low.
+    /// Share of the time in which the measuring threads had their CPUs. It is well below 1 when
+    /// other programs ran; bandwidth is then too low.
     pub cpu_share: Option<f64>,
     /// How each node's memory was obtained; in the order of nodes.
     pub memory: Vec<Option<Placed>>,
-    /// What could not be measured and why.
+    /// Figures that could not be measured, with the reasons.
     pub unsupported: Vec<Unsupported>,
 }
 
@@ -77,25 +76,25 @@ pub struct Measurement {
 pub struct Loaded {
     /// The node.
     pub node: NodeId,
-    /// From idle to as fast as they can.
+    /// One point per rate of load, from idle to full speed.
     pub points: Vec<LoadedPoint>,
 }
 
 /// One rate of load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LoadedPoint {
-    /// What the other CPUs read, in 10^9 bytes per second.
+    /// Read rate of the other CPUs, in 10^9 bytes per second.
     pub gb_per_s: f64,
-    /// Latency meanwhile.
+    /// Latency at that rate.
     pub latency_ns: Sample,
 }
 
-/// A figure that is not there.
+/// A figure that could not be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unsupported {
-    /// Which: `"latency and bandwidth from node 1"`.
+    /// The figure: `"latency and bandwidth from node 1"`.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -103,17 +102,19 @@ pub struct Unsupported {
 #[derive(Debug, Error)]
 pub enum MeasureError {
     /// This process may not run on any CPU of any node.
-    #[error("this process may run on no CPU that belongs to a node; widen its cpuset or affinity")]
+    #[error(
+        "this process may not run on any CPU that belongs to a node; widen its cpuset or affinity"
+    )]
     NoCpu,
-    /// The size asked for is no use.
+    /// The requested size is too small.
     #[error(
         "{} is too little memory to measure with; take at least {}, four times the last-level \
          cache", ByteSize(*bytes), ByteSize(*least)
     )]
     TooSmall {
-        /// What was asked for.
+        /// The requested size.
         bytes: u64,
-        /// What would do.
+        /// The smallest useful size.
         least: u64,
     },
     /// A thread cannot be started.
@@ -121,19 +122,19 @@ pub enum MeasureError {
     Thread(#[from] io::Error),
 }
 
-/// Says which step begins: steps done, steps in all, what it is.
+/// Called at the beginning of each step with the steps done, the total number and a description.
 pub type Progress<'a> = &'a mut dyn FnMut(usize, usize, &str);
 
 /// Steps of load between idle and full speed.
 const RATES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 const MIB: u64 = 1 << 20;
 
-/// Measures the machine this process runs on; `machine` must be that machine, as
-/// [`crate::read`] gives it for `/`.
+/// Measures the machine that this process runs on. `machine` must be that machine, as
+/// [`crate::read`] returns it for `/`.
 ///
 /// # Errors
-/// [`MeasureError`] when nothing can be measured; single figures that cannot are listed in
-/// [`Measurement::unsupported`].
+/// [`MeasureError`] when nothing can be measured. [`Measurement::unsupported`] lists single figures
+/// that could not be measured.
 pub fn measure(
     machine: &Machine,
     options: &Options,
@@ -186,16 +187,16 @@ pub fn measure(
     Ok(run.result)
 }
 
-/// A measurement under way.
+/// A measurement in progress.
 struct Run<'a> {
     machine: &'a Machine,
     repetitions: usize,
     /// Time of one repetition.
     slice: Duration,
-    /// Lines that the last-level cache holds: followed before the clock starts, so that what
-    /// filling the memory left there is gone.
+    /// Lines that the last-level cache holds. The chase follows this many before the clock starts,
+    /// which evicts what filling the memory left in the cache.
     cache_lines: usize,
-    /// Share of its time that each chase had the CPU.
+    /// Share of the time in which each chase had the CPU.
     cpu_shares: Cell<Vec<f64>>,
     result: Measurement,
 }
@@ -258,7 +259,7 @@ impl<'a> Run<'a> {
 
     fn memory_of(&mut self, j: usize, bytes: u64) -> Result<NodeMemory, String> {
         let node = &self.machine.nodes[j];
-        // A thread of the node itself fills its memory; any will do for a node without.
+        // A thread on the node fills its memory, or any thread if the node has no CPUs.
         let cpu = self.cpus(node).first().or_else(|| self.machine.allowed.cpus.first());
         let memory = NodeMemory::new(self.machine, node, cpu, bytes)?;
         self.result.memory[j] = Some(memory.placed.clone());
@@ -282,7 +283,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One CPU follows the cycle while the others read, from not at all to full speed.
+    /// One CPU follows the cycle while the others read at rates from zero to full speed.
     fn loaded_latency(&mut self, j: usize, memory: &NodeMemory) -> Result<(), MeasureError> {
         let node = &self.machine.nodes[j];
         let cpus: Vec<CpuId> = self.cpus(node).iter().collect();
@@ -294,7 +295,7 @@ impl<'a> Run<'a> {
         if readers.is_empty() {
             self.result.unsupported.push(Unsupported {
                 what: format!("latency under load on node {}", node.id),
-                reason: "it takes a second core on the node to make the load".to_owned(),
+                reason: "the load needs a second core on the node".to_owned(),
             });
             return Ok(());
         }
@@ -326,7 +327,7 @@ impl<'a> Run<'a> {
         Ok(stream::while_reading(memory.stream.words(), cpus, None, pause)?.0)
     }
 
-    /// Latency in nanoseconds, as often as figures are repeated.
+    /// Latency in nanoseconds, once per repetition.
     fn chase(&self, cpu: CpuId, memory: &NodeMemory) -> io::Result<Vec<f64>> {
         let (words, at) = (memory.chase.words(), memory.at.get());
         let (lines, repetitions, slice) = (self.cache_lines, self.repetitions, self.slice);
@@ -344,19 +345,19 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Runs `work` in a thread of its own on one CPU, so that the caller's affinity stays.
+/// Runs `work` in a new thread on one CPU, so that the caller's affinity does not change.
 fn on_cpu<T: Send>(cpu: CpuId, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().spawn_scoped(scope, || {
             pin(cpu);
             work()
         })?;
-        thread.join().map_err(|_| io::Error::other("a thread died"))
+        thread.join().map_err(|_| io::Error::other("a thread panicked"))
     })
 }
 
-/// Binds the calling thread to one CPU. A refusal is left to show as spread: the CPU was
-/// among those allowed a moment ago.
+/// Pins the calling thread to one CPU. An error is ignored, because the CPU was allowed a moment
+/// ago; it would show as spread.
 fn pin(cpu: CpuId) {
     let set: CpuSet = [cpu].into_iter().collect();
     let _ = numapilot_sys::affinity::set(0, set.as_words());

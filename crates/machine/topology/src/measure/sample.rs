@@ -1,4 +1,4 @@
-//! A figure measured several times.
+//! A figure that was measured several times.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The sample of these values; `None` when there are none or one is not a number.
+    /// The sample of these values; `None` when there are none, or when one is not a number.
     #[must_use]
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         if values.iter().any(|v| !v.is_finite()) {
@@ -31,7 +31,7 @@ impl Sample {
         Some(Self { median, low, high })
     }
 
-    /// How far the repetitions lie apart, relative to the median.
+    /// The range of the repetitions, relative to the median.
     #[must_use]
     pub fn spread(&self) -> f64 {
         if self.median > 0.0 { (self.high - self.low) / self.median } else { 0.0 }

@@ -1,4 +1,4 @@
-//! Sequential reads by many CPUs at once, at full speed or at a given rate.
+//! Sequential reads by several CPUs at once, at full speed or at a given rate.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,19 +8,19 @@ use std::{io, thread};
 use super::pin;
 use crate::CpuId;
 
-/// Words read between two looks at the clock: long enough for prefetchers to get going,
-/// short enough for an even rate.
+/// Words read between two readings of the clock: enough for prefetchers to start, and few enough
+/// for an even rate.
 const CHUNK: usize = 8 << 10;
 
-/// Bytes that one reader has read, in a cache line pair of its own.
+/// Bytes that one reader has read, in its own pair of cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Counter(AtomicU64);
 
-/// Lets each CPU read its own part of `words` over and over while `body` runs; returns what
-/// all read together meanwhile, in 10^9 bytes per second, and what `body` returned.
+/// Lets each CPU read its part of `words` repeatedly while `body` runs. Returns the total read rate
+/// in 10^9 bytes per second, and the result of `body`.
 ///
-/// `gb_per_s` is the rate of all together; `None` is as fast as they can.
+/// `gb_per_s` is the total rate of all CPUs; `None` is full speed.
 ///
 /// # Errors
 /// When a thread cannot be started.
@@ -45,7 +45,7 @@ pub fn while_reading<T>(
                     read(words, counter, over, bytes_per_s);
                 })?;
             }
-            // The clock starts once everybody reads.
+            // Start the clock once every reader has begun.
             while counters.iter().any(|c| c.0.load(Ordering::Relaxed) == 0) {
                 thread::sleep(Duration::from_micros(100));
             }
@@ -61,7 +61,7 @@ pub fn while_reading<T>(
     })
 }
 
-/// Reads `words` over and over until `over`, never ahead of `bytes_per_s`.
+/// Reads `words` repeatedly until `over`, never ahead of `bytes_per_s`.
 fn read(words: &[u64], counter: &Counter, over: &AtomicBool, bytes_per_s: Option<f64>) {
     let start = Instant::now();
     let mut read = 0u64;
@@ -80,12 +80,12 @@ fn read(words: &[u64], counter: &Counter, over: &AtomicBool, bytes_per_s: Option
                 return;
             }
         }
-        // Under a real-time policy nobody else would ever run, the one who ends this included.
+        // Under a real-time policy no other thread would run, including the one that sets `over`.
         thread::yield_now();
     }
 }
 
-/// How long reading so many bytes takes at this rate.
+/// The time that reading these bytes takes at this rate.
 fn time_for(bytes: u64, bytes_per_s: f64) -> Duration {
     Duration::try_from_secs_f64(bytes as f64 / bytes_per_s).unwrap_or(Duration::MAX)
 }
@@ -108,7 +108,7 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
             Ok(7)
         };
-        // A reader that gets no CPU during the pause, as on a busy machine, has read nothing.
+        // On a busy machine, a reader that got no CPU during the pause has read nothing.
         let counted = (0..400).any(|_| {
             let (gb_per_s, value) = while_reading(&words, &[CpuId(0)], None, pause).unwrap();
             assert_eq!(value, 7);

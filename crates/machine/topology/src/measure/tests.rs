@@ -1,4 +1,4 @@
-//! Measuring this machine, whatever it is: what must hold on any.
+//! Measures this machine and tests what must hold on any machine.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn small() -> Options {
     Options { bytes: Some(32 << 20), repetitions: 2, budget: Duration::from_millis(1) }
 }
 
-/// This machine, believed to have small caches, so that little memory does.
+/// This machine with caches declared small, so that little memory is enough.
 fn here() -> Machine {
     let mut machine = crate::read(std::path::Path::new("/")).unwrap();
     for cache in &mut machine.caches {
@@ -32,7 +32,7 @@ fn every_allowed_pair_is_measured_or_explained() {
             assert_eq!(latency.is_some(), !explained && column.memory_bytes > 0);
             assert_eq!(latency.is_some(), bandwidth.is_some());
             if let Some(latency) = latency {
-                // Slower than any cache that is left out, faster than any disk.
+                // Slower than any cache that is left out, and faster than any disk.
                 assert!((1.0..100_000.0).contains(&latency.median), "{latency:?}");
             }
         }

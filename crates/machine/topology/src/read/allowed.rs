@@ -7,7 +7,7 @@ use super::tree::{Dir, parse};
 use super::{ReadError, node_dir};
 use crate::{Allowed, CpuSet, IdSet, Node, NodeSet};
 
-/// The online CPUs and the nodes with memory that may be used; all of them where the tree
+/// The online CPUs and the nodes with memory that the process may use; all of them where the tree
 /// does not say.
 pub(super) fn read(root: &Dir, online: &CpuSet, nodes: &[Node]) -> Result<Allowed, ReadError> {
     let with_memory: NodeSet = nodes.iter().filter(|n| n.memory_bytes > 0).map(|n| n.id).collect();
@@ -17,7 +17,7 @@ pub(super) fn read(root: &Dir, online: &CpuSet, nodes: &[Node]) -> Result<Allowe
         |text| Some((field(text, "Cpus_allowed_list")?, field(text, "Mems_allowed_list")?)),
     )?;
     let (cpus, mems): (Option<CpuSet>, Option<NodeSet>) = status.unwrap_or_default();
-    // A kernel without NUMA says nothing of use about nodes.
+    // A kernel without NUMA reports nothing useful about nodes.
     let mems = if node_dir(root)?.is_some() { mems } else { None };
     Ok(Allowed {
         cpus: cpus.map_or_else(|| online.clone(), |cpus| cpus.intersection(online)),

@@ -1,15 +1,14 @@
-//! Caches: each once, with the CPUs that share it.
+//! Reads each cache once, with the CPUs that share it.
 //!
 //! Source: Documentation/ABI/testing/sysfs-devices-system-cpu
-//! (`cpuN/cache/indexN/{level,type,size,shared_cpu_list,...}`). Six files for each of four
-//! caches of a thousand CPUs are too many to read at every start, so:
-//! - a cache that several cores share is read with its first CPU only, and of it only who
-//!   shares it and its size when one with this index and this size is known;
-//! - of the caches that a core has to itself, those of the first core of a kind are read;
-//!   another core is of that kind when it has as many threads, its own caches have the same
-//!   sizes, and it shares the caches above them. This tells the big from the little cores of
-//!   a hybrid processor, also where a cluster of little cores shares a cache as large as the
-//!   one that each big core has to itself.
+//! (`cpuN/cache/indexN/{level,type,size,shared_cpu_list,...}`). A thousand CPUs with four caches
+//! and six files for each have too many files to read at every start. Therefore:
+//! - A cache that several cores share is read through its first CPU only. If a cache with the same
+//!   index and size is already known, only the size and the sharing CPUs are read.
+//! - Private caches are read for the first core of each kind only. Another core is of the same kind
+//!   when it has as many threads, its private caches have the same sizes, and it shares the caches
+//!   above them. This distinguishes the big and the little cores of a hybrid processor, even where
+//!   a cluster of little cores shares a cache as large as the private cache of a big core.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use super::tree::{Dir, parse};
 use super::{ReadError, cpu_dir};
 use crate::{Cache, CacheKind, Cpu, CpuId, CpuSet};
 
-/// Slots (`indexN`) looked at: processors have L1 data and instruction, L2, L3 and L4.
+/// Number of slots (`indexN`) to read: processors have L1 data and instruction, L2, L3 and L4.
 const MAX_SLOTS: usize = 8;
 
 /// Every cache once: by level, then by kind, then by first CPU.
@@ -39,13 +38,13 @@ pub(super) fn read(root: &Dir, cpus: &[Cpu]) -> Result<Vec<Cache>, ReadError> {
     Ok(caches)
 }
 
-/// A kind of core, known from the first one.
+/// A kind of core, as read from its first core.
 struct CoreKind {
     /// CPUs of a core.
     threads: usize,
     /// Caches of one CPU, shared ones included.
     slots: usize,
-    /// The caches it has to itself, by slot, smallest level first.
+    /// The private caches by slot, smallest level first.
     own: Vec<(usize, Cache)>,
 }
 
@@ -54,7 +53,7 @@ struct Reader<'a> {
     online: CpuSet,
     /// By slot: the CPUs whose cache is known.
     covered: Vec<CpuSet>,
-    /// By slot: a cache of each size that was read.
+    /// By slot: one cache of each size that was read.
     models: Vec<Vec<Cache>>,
     caches: Vec<Cache>,
     kinds: Vec<CoreKind>,
@@ -88,7 +87,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Which known kind this core is of.
+    /// The known kind of this core.
     fn kind(&self, cpu: &Cpu) -> Result<Option<usize>, ReadError> {
         for (at, kind) in self.kinds.iter().enumerate() {
             if kind.threads == cpu.siblings.len() && self.is_of(kind, cpu)? {
@@ -98,8 +97,8 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// Whether the caches that cores of this kind have to themselves are this core's own, of
-    /// the same sizes, and are all of its own.
+    /// Whether a core has private caches in the same slots and of the same sizes as this kind, and
+    /// shares none of them.
     fn is_of(&self, kind: &CoreKind, cpu: &Cpu) -> Result<bool, ReadError> {
         let Some((last, _)) = kind.own.last() else { return Ok(false) };
         for (slot, cache) in &kind.own {
@@ -122,7 +121,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// Reads the caches of a CPU that are not known yet; returns their slots.
+    /// Reads the caches of a CPU that are not yet known, and returns their slots.
     fn slots(&mut self, cpu: &Cpu, slots: usize) -> Result<Vec<usize>, ReadError> {
         let mut read = Vec::new();
         for slot in 0..slots {
@@ -193,7 +192,7 @@ mod tests {
     use super::*;
     use crate::{Machine, Recording};
 
-    /// As on a processor that has more of the third level on one of its chiplets.
+    /// As on a processor with more L3 on one of its chiplets.
     #[test]
     fn shared_caches_of_different_sizes_are_told_apart() {
         let mut machine = Machine::uniform(1, 8);
@@ -212,12 +211,12 @@ mod tests {
 
     fn read_back(machine: &Machine) -> Vec<Cache> {
         let directory = tempfile::tempdir().unwrap();
-        Recording::of(machine).unpack(directory.path()).unwrap();
+        Recording::synthesize(machine).unpack(directory.path()).unwrap();
         crate::read(directory.path()).unwrap().caches
     }
 
-    /// Six big cores and ten little ones in clusters of four, four and two, with caches of the
-    /// second level that differ by who shares them alone. Whichever kind comes first.
+    /// Six big cores, and ten little ones in clusters of four, four and two. Their second-level
+    /// caches differ only in the CPUs that share them. The test puts either kind first.
     #[test]
     fn little_cores_that_share_a_cache_of_the_same_size_are_told_apart() {
         for big in [0..6, 10..16] {

@@ -1,8 +1,8 @@
-//! CPUs: which run, and how threads share cores and packages.
+//! Reads the CPUs: which are online, and how threads share cores and packages.
 //!
 //! Source: Documentation/ABI/stable/sysfs-devices-system-cpu and
-//! Documentation/admin-guide/cputopology.rst. An offline CPU has no topology directory;
-//! its node is known from the `cpuN/nodeN` link, which stays.
+//! Documentation/admin-guide/cputopology.rst. An offline CPU has no topology directory, but keeps
+//! the `cpuN/nodeN` link that names its node.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,10 +11,10 @@ use super::tree::{Dir, parse};
 use super::{ReadError, cpu_dir};
 use crate::{Cpu, CpuId, CpuSet, Node, NodeId};
 
-/// CPUs accepted: a kernel can be built for 8192 at most (x86 `MAXSMP`).
+/// Most CPUs accepted: a kernel can be built for 8192 at most (x86 `MAXSMP`).
 const MAX_CPUS: u32 = 8192;
 
-/// CPUs that run; at least one.
+/// The online CPUs; at least one.
 pub(super) fn online(root: &Dir) -> Result<CpuSet, ReadError> {
     let cpus = cpu_dir(root)?.need("online", parse::LIST_OF_CPUS, possible_cpus)?;
     if cpus.is_empty() {
@@ -26,8 +26,7 @@ pub(super) fn online(root: &Dir) -> Result<CpuSet, ReadError> {
     Ok(cpus)
 }
 
-/// Every CPU the machine has, in ascending order of id, offline ones included; without
-/// core numbers.
+/// Every CPU of the machine in ascending order of id, including offline ones, without core numbers.
 pub(super) fn read(root: &Dir, online: &CpuSet, nodes: &[Node]) -> Result<Vec<Cpu>, ReadError> {
     let dir = cpu_dir(root)?;
     let present = dir
@@ -54,8 +53,8 @@ pub(super) fn read(root: &Dir, online: &CpuSet, nodes: &[Node]) -> Result<Vec<Cp
     Ok(cpus)
 }
 
-/// Reads what CPUs have in common once: siblings with the first CPU of a core, the number
-/// of a package with the first core of it.
+/// Reads shared facts once: siblings with the first CPU of a core, the package number with the
+/// first core of a package.
 struct Cores<'a> {
     dir: Dir<'a>,
     online: &'a CpuSet,
@@ -81,8 +80,8 @@ impl Cores<'_> {
         Ok(cpu)
     }
 
-    /// What the kernel says of SMT as a whole. One built without SMT scheduling says that
-    /// there is none whatever the processor does, hence the look at the first core.
+    /// What the kernel reports about SMT as a whole. A kernel built without SMT scheduling reports
+    /// that there is none whatever the processor does, so the first core is checked as well.
     fn are_alone(&self) -> Result<bool, ReadError> {
         let off = self.dir.find("smt/active", "0 or 1", |text| Some(text == "0"))?;
         Ok(match (off, self.online.first()) {
@@ -104,7 +103,7 @@ impl Cores<'_> {
         Ok(number)
     }
 
-    /// The online CPUs in a list of the CPU's topology, itself in any case.
+    /// The online CPUs in a list of the CPU's topology, always including the CPU itself.
     fn together(&self, id: CpuId, list: &str) -> Result<CpuSet, ReadError> {
         let file = format!("cpu{id}/topology/{list}");
         let cpus: Option<CpuSet> = self.dir.find(&file, parse::LIST_OF_CPUS, parse::list)?;
@@ -114,7 +113,7 @@ impl Cores<'_> {
     }
 }
 
-/// The core number of each of these CPUs, read once for each core.
+/// The core number of each of these CPUs, read once per core.
 pub(super) fn core_numbers(root: &Dir, cpus: &[Cpu]) -> Result<Vec<Option<u32>>, ReadError> {
     let dir = cpu_dir(root)?;
     let mut known = BTreeMap::new();

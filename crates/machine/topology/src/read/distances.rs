@@ -1,12 +1,12 @@
-//! The distance matrix (ACPI SLIT): 10 = local, 20 = twice as far.
+//! Reads the distance matrix (ACPI SLIT): 10 = local, 20 = twice as far.
 
 use super::tree::Dir;
 use super::tree::parse;
 use super::{ReadError, node_dir};
 use crate::Node;
 
-/// What the kernel assumes where the firmware says nothing (`LOCAL_DISTANCE`,
-/// `REMOTE_DISTANCE` in include/linux/topology.h).
+/// The kernel's defaults where the firmware gives no distances (`LOCAL_DISTANCE`, `REMOTE_DISTANCE`
+/// in include/linux/topology.h).
 const LOCAL: u32 = 10;
 const REMOTE: u32 = 20;
 

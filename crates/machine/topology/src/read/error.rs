@@ -5,30 +5,30 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a machine could not be read. Every variant names the file.
+/// Why a machine could not be read. Every message names the file.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// A file or directory that every Linux kernel shows is not there.
+    /// A file or directory that every Linux kernel shows is missing.
     #[error(
         "{} is missing, where {expected} is expected; \
          mount sysfs and proc there, or make the copy of them complete",
         path.display()
     )]
     Missing {
-        /// What was looked for.
+        /// The path.
         path: PathBuf,
-        /// What it should have held.
+        /// The expected contents.
         expected: &'static str,
     },
-    /// A file that is there but cannot be opened or read.
+    /// A file that exists but cannot be opened or read.
     #[error("{} cannot be read; check its permissions", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A file with something else in it than the kernel writes.
+    /// A file whose contents are not what the kernel writes.
     #[error(
         "{} holds {found:?}, where {expected} is expected; \
          if this is a copy of /sys, record it again",
@@ -37,9 +37,9 @@ pub enum ReadError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The beginning of what it holds.
+        /// The beginning of its contents.
         found: String,
-        /// What it should have held.
+        /// The expected contents.
         expected: &'static str,
     },
     /// A file that contradicts another one.
@@ -51,7 +51,7 @@ pub enum ReadError {
     Contradiction {
         /// The file.
         path: PathBuf,
-        /// What does not fit together.
+        /// The contradiction.
         contradiction: String,
     },
 }

@@ -1,10 +1,10 @@
-//! Latency and bandwidth as the firmware states them (ACPI HMAT).
+//! Reads latency and bandwidth as the firmware states them (ACPI HMAT).
 //!
-//! Source: Documentation/admin-guide/mm/numaperf.rst. `nodeN/access1/initiators` links to
-//! the nodes whose CPUs reach memory node N fastest and gives the figures of that access:
-//! latency in nanoseconds, bandwidth in MiB/s. Slower pairs are not shown by the kernel and stay
-//! unknown here. `access0`, which is all that kernels before 5.11 have, may name a node with
-//! another device instead of CPUs; its figures are left out.
+//! Source: Documentation/admin-guide/mm/numaperf.rst. `nodeN/access1/initiators` links to the nodes
+//! whose CPUs reach memory node N fastest, and gives the figures of that access: latency in
+//! nanoseconds, bandwidth in MiB/s. The kernel does not show slower pairs, so they stay unknown
+//! here. Kernels before 5.11 have only `access0`, which may name a node with another device instead
+//! of CPUs; its figures are left out.
 
 use super::tree::{Dir, parse};
 use super::{ReadError, node_dir};
@@ -20,7 +20,7 @@ pub(super) fn read(root: &Dir, nodes: &[Node]) -> Result<Figures, ReadError> {
             let Some(access) = best_access(&dir, node)? else { continue };
             let figure = |name| {
                 let known = access.find(name, parse::NUMBER, parse::number::<u32>);
-                // The kernel shows 0 where the firmware is silent.
+                // The kernel shows 0 where the firmware gives no figure.
                 known.map(|value| value.filter(|v| *v > 0).map(f64::from))
             };
             let latency = figure("read_latency")?;

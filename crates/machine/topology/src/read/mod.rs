@@ -38,12 +38,12 @@ pub(crate) use processor::is_field;
 use crate::{Figures, Machine, Recording};
 use tree::Dir;
 
-/// How much of a machine is read. A large one shows thousands of files, and a program that
-/// is to be started waits for them.
+/// How much of a machine is read. A large machine shows thousands of files, and the start of a
+/// program waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
-    /// Nodes with their CPUs and memory, distances, and what may be used; no
-    /// [`Machine::cpus`].
+    /// Nodes with their CPUs and memory, distances, and what the process may use. [`Machine::cpus`]
+    /// stays empty.
     Nodes,
     /// Also every CPU with its siblings and package.
     Cpus,
@@ -52,23 +52,23 @@ pub enum Extent {
     All,
 }
 
-/// Reads the machine whose `sys` and `proc` are below `root`: `/`, or a directory with a
-/// copy of another machine's.
+/// Reads the machine whose `sys` and `proc` are below `root`: `/`, or a directory with a copy of
+/// another machine's files.
 ///
-/// [`Machine::allowed`] is what the calling process may use; in a copy, what the process
-/// that made the copy could use, or everything when the copy does not say.
+/// [`Machine::allowed`] is what the calling process may use. In a copy, it is what the process that
+/// made the copy could use, or everything when the copy does not say.
 ///
-/// Where sysfs is not mounted, what `/proc` alone says: nodes with their memory, and CPUs,
-/// whose nodes are known on a machine of one node only.
+/// Where sysfs is not mounted, the result is what `/proc` alone shows: nodes with their memory, and
+/// CPUs. The node of a CPU is then known only on a machine with one node.
 ///
 /// # Errors
-/// [`ReadError`] when a file that every kernel has is missing, or one does not hold what
+/// [`ReadError`] when a file that every kernel has is missing, or when a file does not hold what
 /// the kernel writes.
 pub fn read(root: &Path) -> Result<Machine, ReadError> {
     read_extent(root, Extent::All)
 }
 
-/// As [`read`], without what lies beyond `extent`.
+/// As [`read`], but only up to `extent`.
 ///
 /// # Errors
 /// As [`read`].
@@ -77,8 +77,8 @@ pub fn read_extent(root: &Path, extent: Extent) -> Result<Machine, ReadError> {
 }
 
 impl Recording {
-    /// The machine that these are the files of, as [`read`] finds it where they are unpacked; the
-    /// paths in an error are those of the recording.
+    /// Reads the machine from these files, as [`read`] does after they are unpacked. Paths in an
+    /// error are those of the recording.
     ///
     /// # Errors
     /// As [`read`].
@@ -113,15 +113,14 @@ fn read_tree(root: &Dir, extent: Extent) -> Result<Machine, ReadError> {
     Ok(machine)
 }
 
-/// Half of the files of a machine are those of its caches: they are read at the same time
-/// as the others.
+/// Half of a machine's files describe caches, so a second thread reads those at the same time.
 fn add_rest(root: &Dir, machine: &mut Machine) -> Result<(), ReadError> {
     let cpus = &mut machine.cpus;
     let (caches, cores) = thread::scope(|scope| {
         let caches = || caches::read(root, cpus);
         let thread = thread::Builder::new().spawn_scoped(scope, caches);
         let cores = cpus::core_numbers(root, cpus);
-        // Without a thread they are read after the others.
+        // If no thread could be started, the caches are read afterwards.
         (thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(caches), cores)
     });
     machine.caches = caches?;

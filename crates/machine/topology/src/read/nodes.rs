@@ -1,15 +1,16 @@
-//! Nodes: their CPUs and memory. A kernel without NUMA shows none; its machine is one node.
+//! Reads the nodes with their CPUs and memory. A kernel without NUMA shows none; its machine has
+//! one node.
 
 use super::tree::{Dir, parse};
 use super::{ReadError, hugepages, node_dir, tiers};
 use crate::{CpuSet, Node, NodeId, NodeSet};
 
-/// Nodes accepted: a kernel can be built for 1024 at most (`NODES_SHIFT` 10).
+/// Most nodes accepted: a kernel can be built for 1024 at most (`NODES_SHIFT` 10).
 const MAX_NODES: u32 = 1024;
 
 const MEMORY: &str = "a line with MemTotal and one with MemFree in kB";
 
-/// Every online node, in ascending order of id, without huge pages and tier.
+/// Every online node in ascending order of id, without huge page pools and tier.
 pub(super) fn read(root: &Dir, online: &CpuSet) -> Result<Vec<Node>, ReadError> {
     let Some(dir) = node_dir(root)? else { return Ok(vec![whole_machine(root, online)?]) };
     let ids = dir.need("online", parse::LIST_OF_NODES, |text| {
@@ -38,7 +39,7 @@ fn one(dir: &Dir, id: NodeId, online: &CpuSet) -> Result<Node, ReadError> {
     let (memory_bytes, free_bytes) = dir.need(&format!("node{id}/meminfo"), MEMORY, memory)?;
     Ok(Node {
         id,
-        // A CPU may have gone offline since the list of online ones was read.
+        // A CPU may have gone offline since the list of online CPUs was read.
         cpus: cpus.intersection(online),
         memory_bytes,
         free_bytes: Some(free_bytes),
@@ -46,7 +47,7 @@ fn one(dir: &Dir, id: NodeId, online: &CpuSet) -> Result<Node, ReadError> {
     })
 }
 
-/// Completes what [`read`] gave.
+/// Adds huge page pools and tiers to the nodes from [`read`].
 pub(super) fn add_pools_and_tiers(root: &Dir, nodes: &mut [Node]) -> Result<(), ReadError> {
     let dir = node_dir(root)?;
     let tiers = tiers::read(root)?;

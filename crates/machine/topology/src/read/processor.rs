@@ -1,10 +1,10 @@
-//! What the machine is called and which processor it has.
+//! Reads the host name and the processor model.
 
 use super::ReadError;
 use super::tree::Dir;
 
-/// Enough for the first CPU's entry. The whole file grows with the number of CPUs, and
-/// the kernel interrupts each of them to write its clock rate.
+/// Enough for the entry of the first CPU. The whole file grows with the number of CPUs, and the
+/// kernel interrupts each of them to write its clock rate.
 const ENTRY_BYTES: usize = 4096;
 
 /// Fields of a CPU's entry that name its model: x86, MIPS and LoongArch, RISC-V, POWER.
@@ -14,12 +14,12 @@ const NAMES: [&str; 5] = ["model name", "Model Name", "cpu model", "uarch", "cpu
 const IMPLEMENTER: &str = "CPU implementer";
 const PART: &str = "CPU part";
 
-/// Whether this is the name of a field that is looked at.
+/// Whether the reader uses a field of this name.
 pub(crate) fn is_field(name: &str) -> bool {
     NAMES.contains(&name) || [IMPLEMENTER, PART].contains(&name)
 }
 
-/// The host's name, `machine` where it has none.
+/// The host name; `machine` where there is none.
 pub(super) fn host_name(root: &Dir) -> Result<String, ReadError> {
     let text = root.text("proc/sys/kernel/hostname", ENTRY_BYTES)?.unwrap_or_default();
     let name = text.trim();
@@ -50,7 +50,7 @@ fn hexadecimal(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// Name of an Arm core from the fields of its MIDR register.
+/// The name of an Arm core, from the fields of its MIDR register.
 ///
 /// Source: arch/arm64/include/asm/cputype.h and the cores' technical reference manuals.
 fn arm_model(implementer: u32, part: u32) -> String {

@@ -1,7 +1,7 @@
-//! The machine as `/proc` alone shows it, for sandboxes that do not mount sysfs.
+//! Reads the machine from `/proc` alone, for sandboxes that do not mount sysfs.
 //!
-//! Source: proc_stat(5), proc_zoneinfo(5), proc_pid_status(5). `/proc` does not say which
-//! node a CPU belongs to, so that is known on a machine of one node only.
+//! Source: proc_stat(5), proc_zoneinfo(5), proc_pid_status(5). `/proc` does not say which node a
+//! CPU belongs to, so this is known only on a machine with one node.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::tree::{Dir, parse};
 use super::{ReadError, allowed, distances, processor};
 use crate::{Cpu, CpuId, CpuSet, Figures, Machine, Node, NodeId};
 
-/// `/proc/zoneinfo` of a machine with hundreds of CPUs lists a page set for each of them.
+/// A limit for `/proc/zoneinfo`, which lists a page set for every CPU.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The machine; `None` where sysfs is there, or `/proc` is not.
+/// The machine; `None` where sysfs is mounted or `/proc` is not.
 pub(super) fn read(root: &Dir) -> Result<Option<Machine>, ReadError> {
     if root.dir("sys/devices/system/cpu")?.is_some() {
         return Ok(None);
@@ -109,7 +109,7 @@ mod tests {
         assert!(two.cpus.iter().all(|cpu| cpu.node.is_none()));
     }
 
-    /// What /proc says of the running machine is what sysfs says of it.
+    /// `/proc` and sysfs agree about the running machine.
     #[test]
     fn proc_agrees_with_sysfs() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Memory tiers: which nodes the kernel holds for equally fast; the lower, the faster.
+//! Reads the memory tiers: nodes that the kernel considers equally fast. The lower, the faster.
 //!
 //! Source: Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers (6.1).
 

@@ -1,8 +1,8 @@
-//! Reading small kernel files: relative to an open directory, bounded, never blocking; or from
-//! a recording of them, in memory.
+//! Reads small kernel files, bounded and without blocking, relative to an open directory or from a
+//! recording in memory.
 //!
-//! A large machine shows ten thousand such files, so a path is walked once per
-//! directory, not once per file, and a name becomes a full path only for an error.
+//! A large machine shows ten thousand such files. A path is therefore walked once per directory,
+//! not once per file, and a full path is made only for an error.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,11 +15,11 @@ use rustix::io::Errno;
 use super::ReadError;
 use crate::Recording;
 
-/// Most that is read of one file: a list of all 8192 CPUs a kernel can have, every second
-/// one missing, takes 20 KiB.
+/// Most bytes read from one file. A list of all 8192 CPUs of the largest kernel with every second
+/// one missing takes 20 KiB.
 const MAX_BYTES: usize = 64 << 10;
 
-/// What sysfs shows of a file at most, lists and tables of large machines excepted.
+/// The largest file in sysfs, apart from lists and tables of large machines.
 const PAGE: usize = 4096;
 
 /// Characters of a bad file that an error shows.
@@ -32,9 +32,9 @@ pub(super) struct Dir<'a> {
 }
 
 enum Place<'a> {
-    /// Open, in the file system.
+    /// An open directory of the file system.
     Open(OwnedFd),
-    /// Where the path leads to in a recording.
+    /// A directory of a recording.
     Recorded(&'a Recording),
 }
 
@@ -52,7 +52,7 @@ impl<'a> Dir<'a> {
         })
     }
 
-    /// A directory below this one, `None` when there is none of that name.
+    /// A directory below this one; `None` when there is none of that name.
     pub(super) fn dir(&self, name: &str) -> Result<Option<Self>, ReadError> {
         let path = self.path.join(name);
         match &self.place {
@@ -63,10 +63,10 @@ impl<'a> Dir<'a> {
         }
     }
 
-    /// The value in a file, `None` when there is no such file.
+    /// The value in a file; `None` when there is no such file.
     ///
-    /// `parse` gets the text without what surrounds it; its `None` is reported as
-    /// not being what was `expected`.
+    /// `parse` receives the trimmed text. When it returns `None`, the error says that `expected`
+    /// was expected.
     pub(super) fn find<T>(
         &self,
         name: &str,
@@ -98,7 +98,7 @@ impl<'a> Dir<'a> {
             .ok_or_else(|| ReadError::Missing { path: self.path.join(name), expected })
     }
 
-    /// The numbers N for which there is an entry `prefixN`, ascending.
+    /// The numbers N of the entries `prefixN`, ascending.
     pub(super) fn numbered(&self, prefix: &str) -> Result<Vec<u32>, ReadError> {
         let names = self.names()?;
         let numbers = names.iter().filter_map(|n| parse::number(n.strip_prefix(prefix)?));
@@ -122,17 +122,17 @@ impl<'a> Dir<'a> {
         Ok(names)
     }
 
-    /// Where a name below this directory is, for errors.
+    /// The full path of a name below this directory, for errors.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The first `limit` bytes of a file as text, `None` when there is no such file.
+    /// The first `limit` bytes of a file as text; `None` when there is no such file.
     pub(super) fn text(&self, name: &str, limit: usize) -> Result<Option<String>, ReadError> {
         Ok(self.read(name, limit, &mut [0; PAGE])?.map(Cow::into_owned))
     }
 
-    /// As [`Dir::text`], in the page if that is large enough, as it nearly always is.
+    /// As [`Dir::text`], but reads into the page if it is large enough, as it nearly always is.
     fn read<'p>(
         &'p self,
         name: &str,
@@ -146,7 +146,7 @@ impl<'a> Dir<'a> {
                 return Ok(text.map(|text| text[..text.floor_char_boundary(limit)].into()));
             }
         };
-        // A pipe in a hand-made tree must not block.
+        // Do not block on a pipe in a hand-made tree.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let result = match rustix::fs::openat(fd, name, flags, Mode::empty()) {
             Ok(fd) => read_up_to(&fd, limit, page),
@@ -174,7 +174,7 @@ fn open_dir<'a, Fd: rustix::fd::AsFd, P: rustix::path::Arg>(
     }
 }
 
-/// `ENODEV` is what sysfs says of a CPU that went away after its file was opened.
+/// For a CPU that went offline after its file was opened, sysfs returns `ENODEV`.
 fn absent(e: Errno) -> bool {
     matches!(e, Errno::NOENT | Errno::NOTDIR | Errno::NODEV)
 }
@@ -192,7 +192,7 @@ fn read_up_to<'p>(
     loop {
         let want = PAGE.min(limit - bytes.len());
         match rustix::io::read(fd, &mut page[..want]) {
-            // The kernel hands out whole pages: less than one is the end.
+            // The kernel fills whole pages, so a shorter read is the last one.
             Ok(n) if n < PAGE && bytes.is_empty() => return Ok(Cow::Borrowed(&page[..n])),
             Ok(n) => {
                 bytes.extend_from_slice(&page[..n]);
@@ -206,7 +206,7 @@ fn read_up_to<'p>(
     }
 }
 
-/// What kernel files hold, each with a name an error can use.
+/// Parsers of what kernel files hold, and the names that errors use for it.
 pub(super) mod parse {
     use crate::IdSet;
 
@@ -219,7 +219,7 @@ pub(super) mod parse {
         text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
     }
 
-    /// An id that the kernel shows as -1 where it knows none.
+    /// An id, where the kernel shows -1 for an unknown one.
     pub(crate) fn id_or_none(text: &str) -> Option<Option<u32>> {
         if text == "-1" { Some(None) } else { number(text).map(Some) }
     }

@@ -1,4 +1,4 @@
-//! A machine's kernel files in one text file, to send to someone or to keep as a test.
+//! The kernel files of a machine in one text file, to send to someone or to keep as a test.
 //!
 //! ```text
 //!  # two-socket Xeon, recorded on Linux 6.12            comment
@@ -10,12 +10,12 @@
 //!  | Mems_allowed_list: 0
 //! ```
 //!
-//! Only what [`crate::read`] looks at is kept. [`Recording::machine`] reads the machine from
-//! memory; below the directory it is unpacked into, the files lie as the kernel shows them.
+//! A recording holds only the files that [`crate::read`] uses. [`Recording::machine`] reads the
+//! machine from memory; [`Recording::unpack`] writes the files as the kernel shows them.
 
 mod notation;
+mod record;
 mod synthesis;
-mod take;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,10 +26,9 @@ use thiserror::Error;
 /// The files of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
-    /// Lines for the reader, without `#`.
+    /// Comment lines, without `#`.
     comment: String,
-    /// Text by relative path, without the newline at the end; a path that ends in `/` is a
-    /// directory.
+    /// Text by relative path, without the final newline. A path that ends in `/` is a directory.
     entries: BTreeMap<String, String>,
 }
 
@@ -44,7 +43,7 @@ pub enum RecordingError {
         /// Its beginning.
         found: String,
     },
-    /// A path that would leave the directory it is unpacked into, or names a file twice.
+    /// A path that leaves the directory of the recording, or that occurs twice.
     #[error("line {line}: path '{path}' {reason}")]
     BadPath {
         /// Counted from 1.
@@ -57,22 +56,22 @@ pub enum RecordingError {
     /// More files than any machine has.
     #[error("more than {limit} files: this is not the recording of a machine")]
     TooLarge {
-        /// Files a recording may have.
+        /// Most files that a recording may have.
         limit: usize,
     },
-    /// A short text that stands for more than any machine shows.
+    /// A short text that expands to more than any machine shows.
     #[error(
-        "more than {limit} bytes, once a set such as cpu[0-3] is written out: this is not the \
+        "more than {limit} bytes, after expansion of sets such as cpu[0-3]: this is not the \
          recording of a machine"
     )]
     TooLong {
-        /// Bytes that the paths and texts of all files may have together.
+        /// Most bytes that the paths and texts of all files may have together.
         limit: usize,
     },
 }
 
 impl Recording {
-    /// The files: text (without the newline at the end) by relative path.
+    /// The files: relative path and text, without the final newline.
     pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let entries = self.entries.iter().filter(|(path, _)| !path.ends_with('/'));
         entries.map(|(path, text)| (path.as_str(), text.as_str()))
@@ -83,7 +82,7 @@ impl Recording {
         self.entries.get(path).map(String::as_str)
     }
 
-    /// Whether there is such a directory: one of that name, or one that something is in.
+    /// Whether the directory exists, as an entry or because an entry lies in it.
     pub(crate) fn has_directory(&self, path: &str) -> bool {
         self.below(path).next().is_some()
     }
@@ -93,7 +92,7 @@ impl Recording {
         let mut names: Vec<&str> = Vec::new();
         for rest in self.below(directory) {
             let name = rest.split('/').next().unwrap_or(rest);
-            // Thousands of files have the same beginning, one after the other.
+            // Thousands of files begin with the same name, one after the other.
             if !name.is_empty() && names.last() != Some(&name) {
                 names.push(name);
             }
@@ -103,14 +102,14 @@ impl Recording {
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// What follows `directory/` in the paths that begin with it.
+    /// The part after `directory/` of all paths that begin with it.
     fn below(&self, directory: &str) -> impl Iterator<Item = &str> {
         let prefix = if directory.is_empty() { String::new() } else { format!("{directory}/") };
         let entries = self.entries.range(prefix.clone()..);
         entries.map_while(move |(path, _)| path.strip_prefix(&prefix))
     }
 
-    /// Says at the top of the recording what it is, in one line or several.
+    /// Puts a comment of one or more lines at the top of the recording.
     #[must_use]
     pub fn with_comment(mut self, comment: &str) -> Self {
         comment.trim_end().clone_into(&mut self.comment);
@@ -120,7 +119,7 @@ impl Recording {
     /// Writes the files below `directory`.
     ///
     /// # Errors
-    /// Whatever the file system says; files written before remain.
+    /// Errors of the file system. Files written before the error remain.
     pub fn unpack(&self, directory: &Path) -> io::Result<()> {
         // Entries of one directory follow each other.
         let mut made = PathBuf::new();

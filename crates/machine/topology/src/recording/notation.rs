@@ -1,7 +1,7 @@
-//! Reading and writing the text form.
+//! Reads and writes the text form.
 //!
-//! `cpu[0-3]` in a path stands for four files with the same text: this is what makes the
-//! recording of a machine with hundreds of CPUs short enough to read.
+//! `cpu[0-3]` in a path stands for four files with the same text. This keeps the recording of a
+//! machine with hundreds of CPUs short enough to read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::{CpuId, CpuSet};
 /// Most files in a recording: 40 for each of 8192 CPUs.
 const MAX_FILES: usize = 8192 * 40;
 
-/// Most bytes in the paths and texts of all files together: 200 for each of the most files.
+/// Most bytes in the paths and texts of all files together: 200 for each of `MAX_FILES`.
 const MAX_BYTES: usize = 64 << 20;
 
 impl FromStr for Recording {
@@ -47,7 +47,7 @@ impl FromStr for Recording {
     }
 }
 
-/// One entry of the text, which stands for several files where its path has a set in it.
+/// One entry of the text, which stands for several files when its path has a set in it.
 struct Entry<'a> {
     line: usize,
     path: &'a str,
@@ -77,7 +77,7 @@ struct Files {
 }
 
 impl Files {
-    /// Adds the files that an entry stands for. How much that is, is known before any is made.
+    /// Adds the files that an entry stands for. Checks their total size before it makes any.
     fn add(&mut self, entry: Option<Entry<'_>>) -> Result<(), RecordingError> {
         let Some(Entry { line, path, text }) = entry else { return Ok(()) };
         let text = text.as_deref().unwrap_or_default().trim_end();
@@ -93,7 +93,7 @@ impl Files {
         for path in set.paths() {
             check(line, &path)?;
             if self.entries.contains_key(&path) {
-                return Err(bad_path(line, &path, "is there twice"));
+                return Err(bad_path(line, &path, "is listed twice"));
             }
             self.entries.insert(path, text.to_owned());
         }
@@ -104,7 +104,7 @@ impl Files {
 /// The paths that `a/cpu[0-3]/b` stands for.
 struct Set<'a> {
     head: &'a str,
-    /// `None` where the head is all.
+    /// `None` when the path is `head` alone.
     ids: Option<CpuSet>,
     tail: &'a str,
 }
@@ -117,9 +117,8 @@ impl<'a> Set<'a> {
         let Some((list, tail)) = rest.split_once(']') else {
             return Err(bad_path(line, path, "has a [ without a ]"));
         };
-        let ids = CpuSet::parse_list(list).map_err(|_| {
-            bad_path(line, path, "has something else in [ ] than a list such as 0-3,8")
-        })?;
+        let ids = CpuSet::parse_list(list)
+            .map_err(|_| bad_path(line, path, "needs a list such as 0-3,8 between [ and ]"))?;
         Ok(Self { head, ids: Some(ids), tail })
     }
 
@@ -153,7 +152,7 @@ impl fmt::Display for Recording {
         for line in self.comment.lines() {
             writeln!(f, "{}", format!("# {line}").trim_end())?;
         }
-        // Files alike but for one number; where there is no number, the set stays empty.
+        // Files that differ in one number only; a path without a number has an empty set.
         let mut alike: BTreeMap<(&str, &str, &str), CpuSet> = BTreeMap::new();
         for (path, text) in &self.entries {
             let (head, id, tail) = numbered(path).unwrap_or((path, None, ""));
@@ -233,14 +232,14 @@ mod tests {
         let error = |text: &str| text.parse::<Recording>().unwrap_err().to_string();
         assert!(error("a = 1\nnonsense").starts_with("line 2: 'nonsense' is neither"));
         assert!(error("| lost").starts_with("line 1"));
-        assert_eq!(error("a = 1\na = 2"), "line 2: path 'a' is there twice");
+        assert_eq!(error("a = 1\na = 2"), "line 2: path 'a' is listed twice");
         assert!(error("cpu[0-3 = x").contains("[ without a ]"));
-        assert!(error("cpu[x] = x").contains("[ ]"));
+        assert!(error("cpu[x] = x").contains("between [ and ]"));
         let flood: String = (0..6).map(|i| format!("f{i}cpu[0-65535] = x\n")).collect();
         assert!(error(&flood).starts_with("more than"));
     }
 
-    /// A few kilobytes that stand for gigabytes, in one line or in many.
+    /// A few kilobytes that expand to gigabytes, in one line or in many.
     #[test]
     fn a_text_that_stands_for_too_much_is_refused_before_it_is_written_out() {
         let long = "x".repeat(60 << 10);

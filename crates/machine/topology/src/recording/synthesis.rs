@@ -1,5 +1,5 @@
-//! The kernel files that a machine would show: for tests and measurements on machines
-//! that nobody has at hand.
+//! Generates the kernel files that a machine would show, for tests and measurements of machines
+//! that are not at hand.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,11 +8,10 @@ use super::Recording;
 use crate::{Cache, CacheKind, CpuSet, Machine, Node, NodeSet};
 
 impl Recording {
-    /// The files from which [`crate::read`] makes this machine again, with three exceptions:
-    /// links and figures are left out, and free memory that the machine
-    /// does not tell becomes 0.
+    /// The files from which [`crate::read`] makes this machine again, with three exceptions: links
+    /// and figures are left out, and unknown free memory becomes 0.
     #[must_use]
-    pub fn of(machine: &Machine) -> Self {
+    pub fn synthesize(machine: &Machine) -> Self {
         let mut files = Files::default();
         files.add("proc/sys/kernel/hostname", &machine.name);
         if let Some(processor) = &machine.processor {
@@ -99,7 +98,7 @@ impl Files {
     }
 
     fn caches(&mut self, caches: &[Cache]) {
-        // A CPU's caches are numbered in the order of the list, which is by level.
+        // The caches of a CPU are numbered in the order of the list, which is by level.
         let mut slots: BTreeMap<u32, usize> = BTreeMap::new();
         for cache in caches {
             for cpu in cache.cpus.iter() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use numapilot_topology::Recording;
 use tempfile::TempDir;
 
-/// Name and files of every machine, by name.
+/// Name and files of every recorded machine, in order of name.
 pub fn corpus() -> Vec<(String, Recording)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     let mut machines: Vec<_> = fs::read_dir(folder)
@@ -23,8 +23,7 @@ pub fn corpus() -> Vec<(String, Recording)> {
     machines
 }
 
-/// A machine's files below a directory, in memory where there is such a file system: they
-/// are thousands, and nothing of them is to be kept.
+/// A machine's files below a temporary directory, on an in-memory file system where there is one.
 pub fn unpacked(recording: &Recording) -> TempDir {
     let directory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
     recording.unpack(directory.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Making a cluster and loading a data set into it.
+//! Makes a cluster and loads a data set into it.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -18,16 +18,17 @@ use crate::files::give_directory;
 use crate::process::{Process, Start};
 use crate::{Dataset, Engine, EngineError, Launch, RunDirectory, Step, System, Table};
 
-/// What makes loading fast and is not left on afterwards. Without a log of the new tables (they
-/// are made and filled in one transaction under `wal_level=minimal`) the data is written once.
+/// Settings that make loading fast; they are not kept afterwards. New tables are not logged,
+/// because they are created and filled in one transaction under `wal_level=minimal`, so the data is
+/// written once.
 const SETTINGS: &[(&str, &str)] =
     &[("maintenance_work_mem", "256MB"), ("max_wal_size", "4GB"), ("checkpoint_timeout", "1h")];
-/// How long making a cluster may take; it takes a second or two.
+/// How long initdb may take; it usually takes a second or two.
 const INITDB: Duration = Duration::from_secs(300);
-/// Bytes that are sent to the server at once.
+/// Bytes sent to the server at once.
 const CHUNK: usize = 1 << 20;
 
-/// Loads everything and stops the server.
+/// Loads all tables and stops the server.
 pub fn load(
     system: &PostgreSql,
     dataset: &Dataset,
@@ -43,7 +44,7 @@ pub fn load(
     let launch = Launch { plan: &plan, strict: false, settings: &[], timeout: None, run };
     let server = Server::start(system, directory, &launch, SETTINGS)?;
     let loaded = fill(system, &server, dataset, &rows, say, stop);
-    // When it died in the middle, that is the reason for whatever failed.
+    // If the server died, that is the reason for every other failure.
     let stopped = Box::new(server).stop();
     match (loaded, stopped) {
         (Err(EngineError::Connection { .. }), Err(death)) => Err(death),
@@ -69,21 +70,21 @@ fn make_cluster(system: &PostgreSql, directory: &Path, plan: &Plan) -> Result<()
         plan,
         strict: false,
         run: None,
-        // It ends between two steps, and has removed what it had made; its server for the first
-        // tables, which it feeds through a pipe, ends in order with it.
+        // SIGTERM ends it between two steps, and it removes what it had made. The server for its
+        // first tables, which it feeds through a pipe, then shuts down as well.
         end_with_parent: libc::SIGTERM,
         stop_signal: libc::SIGTERM,
     };
     let initdb = Process::start(start, |command| system.owner.apply(command))?;
     if !initdb.ended_within(INITDB) {
-        return Err(refused(format!("initdb runs for more than {} s", INITDB.as_secs())));
+        return Err(refused(format!("initdb took more than {} s", INITDB.as_secs())));
     }
     let said = initdb.last_words();
     if initdb.wait().is_ok() {
         return Ok(());
     }
-    // The line that names a full disk says why; what follows from it is often a panic. A hint
-    // does not say of what, so everything is quoted then.
+    // The line that names a full disk gives the reason; what follows is often a panic. A hint does
+    // not name its cause, so in that case everything is quoted.
     let is_reason = |line: &&str| {
         if names_full_disk(&said) {
             names_full_disk(line) && !line.contains("HINT:")
@@ -129,8 +130,8 @@ fn fill(
             run(&format!("create index on {name} ({columns})"), format!("index of {name}"))?;
         }
     }
-    // Statistics for the planner, and rows marked as visible to all once and for all: a query
-    // would otherwise do that when it first reads them.
+    // Collects statistics for the planner, and marks rows as visible to all. Otherwise a query
+    // would do so when it first reads them.
     run("vacuum (freeze, analyze)", "statistics".to_owned())?;
     run("checkpoint", "checkpoint".to_owned())
 }
@@ -151,7 +152,7 @@ fn failed(system: &PostgreSql, doing: &str, error: &CopyError) -> EngineError {
     let said = |error: &postgres::Error| error.as_db_error().map(|said| said.message().to_owned());
     let cause = match error {
         CopyError::Server(error) => said(error),
-        // The writer wraps what the server said.
+        // The writer wraps the server's message.
         CopyError::Data(error) => {
             error.get_ref().and_then(|inner| inner.downcast_ref::<postgres::Error>()).and_then(said)
         }

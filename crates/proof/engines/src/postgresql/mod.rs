@@ -1,4 +1,4 @@
-//! PostgreSQL from a distribution's package: a server of its own on a private socket.
+//! PostgreSQL from a distribution's package, as a separate server on a private socket.
 
 mod load;
 mod owner;
@@ -17,12 +17,12 @@ use crate::{Dataset, Engine, EngineError, Launch, RunDirectory, Step, System};
 use owner::Owner;
 use server::Server;
 
-/// Where Debian keeps the programs of each version.
+/// The directory in which Debian keeps the programs of each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
-/// Stored bytes for each byte of CSV: rows with their headers, keys and indexes (measured 1.9),
-/// and the log of loading.
+/// Stored bytes per byte of CSV: rows with their headers, keys and indexes (measured 1.9), and the
+/// log of loading.
 const STORED_PER_CSV: f64 = 2.5;
-/// A cluster without data.
+/// Size of a cluster without data.
 const EMPTY_BYTES: u64 = 60 << 20;
 
 /// The programs of one version.
@@ -34,7 +34,7 @@ pub struct PostgreSql {
 }
 
 impl PostgreSql {
-    /// The highest version that is installed.
+    /// The highest installed version.
     pub fn find() -> Result<Self, EngineError> {
         let programs = installed().ok_or_else(|| EngineError::NotInstalled {
             engine: "PostgreSQL",

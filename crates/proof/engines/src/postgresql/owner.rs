@@ -1,7 +1,7 @@
-//! Whom a server runs as: PostgreSQL refuses root, so that root gives its processes and its
-//! files to an unprivileged user.
+//! The user that a server runs as. PostgreSQL refuses to run as root, so root gives its processes
+//! and files to an unprivileged user.
 //!
-//! Source: passwd(5), setuid(2); the standard library drops supplementary groups as well.
+//! Source: passwd(5), setuid(2). The standard library drops supplementary groups as well.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -9,15 +9,15 @@ use std::process::Command;
 
 use crate::EngineError;
 
-/// Users that own servers, the first one that exists.
+/// Users that may own servers; the first one that exists is used.
 const CANDIDATES: [&str; 2] = ["postgres", "nobody"];
 
-/// A user; none when the caller is not root.
+/// A user; `None` when the caller is not root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(pub Option<(u32, u32)>);
 
 impl Owner {
-    /// The caller, or an unprivileged user when that is root.
+    /// The caller, or an unprivileged user when the caller is root.
     pub fn here() -> Result<Self, EngineError> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Self(None));
@@ -42,7 +42,7 @@ impl Owner {
     }
 }
 
-/// User and group number of a name; never root's.
+/// User and group number of a name, but never root's.
 fn ids(users: &str, name: &str) -> Option<(u32, u32)> {
     let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut fields = line.split(':').skip(2);

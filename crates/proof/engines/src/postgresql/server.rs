@@ -1,5 +1,5 @@
-//! A running server: only a socket in a directory of its own, nothing in the background that
-//! would disturb a measurement.
+//! A running server. It listens only on a socket in its own directory, and runs nothing in the
+//! background that would disturb a measurement.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -16,33 +16,33 @@ use crate::files::give_directory;
 use crate::process::{Process, Start};
 use crate::{Engine, EngineError, Launch, RunDirectory, Session, System};
 
-/// Clients are disconnected, and the server ends in order (section 19.5 of the manual).
+/// Disconnects clients and shuts the server down (section 19.5 of the manual).
 const FAST_SHUTDOWN: i32 = libc::SIGINT;
-/// For a server that a killed bench has left, before it is killed.
+/// Time for the server of a killed bench to end, before it is killed.
 const LEFT: Duration = Duration::from_secs(10);
-/// How long a server may take to let the first client in; after a crash it replays its log.
+/// How long a server may take to accept the first client; after a crash it replays its log.
 const START: Duration = Duration::from_secs(120);
-/// Clients at once at the most.
+/// Most clients at the same time.
 const CLIENTS: u32 = 1000;
 /// The longest path of a socket (unix(7)).
 const SOCKET_PATH: usize = 107;
-/// Name that a server gives its socket at the default port.
+/// The name of a server's socket at the default port.
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// Setting for the directory of the socket.
+/// The setting for the directory of the socket.
 const SOCKET_DIRECTORY: &str = "unix_socket_directories";
 
-/// What every server is started with, over the defaults of its package.
+/// Settings of every server, in place of the package's defaults.
 const SETTINGS: &[(&str, &str)] = &[
     ("listen_addresses", ""),
     ("port", "5432"),
     ("unix_socket_permissions", "0700"),
-    // Nothing in the background while a query is timed.
+    // Run nothing in the background while a query is timed.
     ("autovacuum", "off"),
     ("logging_collector", "off"),
     ("log_destination", "stderr"),
     ("log_line_prefix", ""),
-    // The timer is for the client; its messages have room for what goes wrong.
+    // The timer's messages go to the client; the server's log is left for errors.
     ("log_min_messages", "fatal"),
     ("log_checkpoints", "off"),
     ("wal_level", "minimal"),
@@ -50,7 +50,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("dynamic_library_path", "$libdir"),
 ];
 
-/// A server that answers.
+/// A server that accepts clients.
 #[derive(Debug)]
 pub struct Server {
     process: Process,
@@ -59,7 +59,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server on a cluster and waits until it lets a client in.
+    /// Starts a server on a cluster and waits until it accepts a client.
     pub fn start(
         system: &PostgreSql,
         cluster: &Path,
@@ -98,7 +98,7 @@ impl Server {
             plan: launch.plan,
             strict: launch.strict,
             run: Some(run),
-            // The server ends its children and gives its shared memory back.
+            // The server ends its children and frees its shared memory.
             end_with_parent: libc::SIGQUIT,
             stop_signal: FAST_SHUTDOWN,
         };
@@ -123,7 +123,7 @@ impl Server {
             if Instant::now() >= deadline {
                 return Err(EngineError::NotStarted {
                     engine: self.title().to_owned(),
-                    status: format!("no client was let in for {} s: {error}", START.as_secs()),
+                    status: format!("no client could connect for {} s: {error}", START.as_secs()),
                     said: self.process.last_words(),
                 });
             }
@@ -131,7 +131,7 @@ impl Server {
         }
     }
 
-    /// A client for statements of our own.
+    /// A client for our own statements.
     pub fn client(&self) -> Result<Connection, EngineError> {
         connect(&self.socket, self.timeout).map_err(|error| {
             self.process.death().unwrap_or_else(|| EngineError::Connection {
@@ -142,12 +142,11 @@ impl Server {
     }
 }
 
-/// Ends the server of a bench that was killed: the kernel has told it to end, but it may not have
-/// done so yet. This bench has locked the database, so that no other one uses it.
+/// Ends the server of a killed bench. The kernel has told it to end, but it may not have ended yet.
+/// This bench has locked the database, so no other bench uses it.
 fn end_left(cluster: &Path) {
     let Some(server) = left(cluster) else { return };
-    // Immediate shutdown; then, as it does not end, none in order. Nobody to signal: so much the
-    // better.
+    // First an immediate shutdown, then a kill. A missing process is fine.
     for signal in [libc::SIGQUIT, libc::SIGKILL] {
         let _ = server.signal(signal);
         if server.ended_within(Some(LEFT)).unwrap_or(true) {
@@ -156,13 +155,13 @@ fn end_left(cluster: &Path) {
     }
 }
 
-/// The server that says in a cluster that it serves it, if it runs and a bench has started it: the
-/// directory of its socket is a run's.
+/// The server that a cluster's files name as its own, if it runs and a bench started it: the
+/// directory of its socket is then a run's.
 fn left(cluster: &Path) -> Option<PidFd> {
     let text = fs::read_to_string(cluster.join("postmaster.pid")).ok()?;
     let pid: i32 = text.lines().next()?.trim().parse().ok()?;
-    // Opened before it is looked at, so that the number is not another's by then. A server's
-    // working directory is its cluster.
+    // Open the process before checking it, so that its number cannot be reused meanwhile. The
+    // working directory of a server is its cluster.
     let server = PidFd::open(pid).ok()?;
     let directory = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
     let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;

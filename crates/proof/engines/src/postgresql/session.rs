@@ -1,8 +1,8 @@
 //! A client of the server.
 //!
-//! The server's own timer is `log_duration`: the time from receiving a statement to having
-//! sent its last row, which `client_min_messages = log` makes it tell the client as well.
-//! Source: PostgreSQL's manual, sections 20.8 and 20.11.
+//! The server's own timer is `log_duration`: the time from receiving a statement to sending its
+//! last row. With `client_min_messages = log` the server reports it to the client as well. Source:
+//! PostgreSQL's manual, sections 20.8 and 20.11.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,16 +13,16 @@ use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use crate::{Answer, Execution, Session, SessionError};
 
-/// The user and the database of every cluster made here.
+/// The user of every cluster made here.
 pub const USER: &str = "numapilot";
-/// Database that every cluster has.
+/// A database that every cluster has.
 const DATABASE: &str = "postgres";
 
 /// A connected client.
 pub struct Connection {
-    /// For statements of our own.
+    /// For our own statements.
     pub client: Client,
-    /// What the server's timer said last.
+    /// The last report of the server's timer.
     told: Arc<Mutex<Option<Duration>>>,
 }
 
@@ -48,7 +48,7 @@ pub fn connect(directory: &Path, timeout: Option<Duration>) -> Result<Connection
     Ok(Connection { client, told })
 }
 
-/// `duration: 12.345 ms`
+/// Parses `duration: 12.345 ms`.
 fn duration(message: &str) -> Option<Duration> {
     let ms: f64 = message.strip_prefix("duration: ")?.strip_suffix(" ms")?.parse().ok()?;
     Duration::try_from_secs_f64(ms / 1e3).ok()
@@ -72,8 +72,8 @@ impl Session for Connection {
     }
 }
 
-/// What the server said, or that it went away. A server that shuts down says so first: that is
-/// no answer to the query.
+/// The server's message, or that it disappeared. A server that shuts down reports that first, which
+/// is not an answer to the query.
 pub fn session_error(error: &postgres::Error) -> SessionError {
     match error.as_db_error() {
         // Class 57P is "operator intervention": shutdown, crash, cannot connect now.

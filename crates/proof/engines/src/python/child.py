@@ -1,4 +1,4 @@
-# Runs queries for numapilot: one JSON object per line in, one out.
+# Runs queries for numapilot. Each line of input and output is one JSON object.
 #
 #   in   {"client": 0, "sql": "..."}     one thread and one client of the engine for each client
 #        {"stop": true}                  or the end of the input
@@ -18,7 +18,7 @@ import threading
 import time
 
 output_lock = threading.Lock()
-# Whatever else the engine prints belongs to the messages, not between the answers.
+# Anything else that the engine prints goes to the messages, not between the answers.
 output = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
 
@@ -49,7 +49,7 @@ def answer(client, sql, limit):
         late = 0 < limit <= time.perf_counter() - began
         return {"error": f"ended after {limit:g} s" if late else str(error)}
     if 0 < limit <= seconds:
-        # Over before it could be ended.
+        # It ended before it could be interrupted.
         return {"error": f"took longer than {limit:g} s"}
     return {"seconds": seconds, "rows": [[text(value) for value in row] for row in rows]}
 
@@ -84,7 +84,7 @@ def main():
         clients[number].put(request["sql"])
     if mode == "load":
         database.close()
-    # Threads in the middle of a query are not waited for.
+    # Do not wait for threads in the middle of a query.
     os._exit(0)
 
 

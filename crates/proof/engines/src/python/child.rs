@@ -1,4 +1,5 @@
-//! The Python process: requests in, answers out, each to the client that waits for it.
+//! The Python process. It receives requests and returns answers, each to the client that waits for
+//! it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,13 +16,13 @@ use super::Installed;
 use crate::process::{Process, Start};
 use crate::{Answer, Engine, EngineError, Execution, Launch, Session, SessionError, System};
 
-/// What it runs, with the module of the engine beside it.
+/// The script, which needs the module of the engine beside it.
 const SCRIPT: &str = include_str!("child.py");
 
-/// What the database is opened for.
+/// The purpose for which the database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Writing, by this process alone.
+    /// Writing, by this process only.
     Load,
     /// Reading.
     Serve,
@@ -72,7 +73,7 @@ impl Child {
         fs::write(&engine, system.module.source).map_err(EngineError::file("write", &engine))?;
         let pipe = || io::pipe().map_err(EngineError::file("make a pipe for", &script));
         let ((input, requests), (replies, output)) = (pipe()?, pipe()?);
-        // Unbuffered errors: its last words must be there when it dies.
+        // Unbuffered errors, so that its last messages are there when it dies.
         let mut words = system.python.words(["-u".into(), script.into_os_string()]);
         words.push(database.join(system.module.file).into());
         words.push(match mode {
@@ -89,7 +90,7 @@ impl Child {
             strict: launch.strict,
             run: Some(launch.run),
             end_with_parent: libc::SIGKILL,
-            // It only reads, or writes what is thrown away with it.
+            // It only reads, or its output is thrown away with it.
             stop_signal: libc::SIGKILL,
         };
         let process = Process::start(start, |command| {
@@ -132,13 +133,13 @@ fn read(lines: &mut BufReader<PipeReader>) -> Option<Reply> {
     serde_json::from_slice(&line).ok()
 }
 
-/// Hands replies to the clients until the child ends; then clients that wait learn it by their
-/// channel's end.
+/// Passes replies to the clients until the child ends. The end of their channel then tells waiting
+/// clients.
 fn distribute(lines: &mut BufReader<PipeReader>, clients: &Clients) {
     while let Some(reply) = read(lines) {
         let clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&reply.client) {
-            // A client that has gone does not want it.
+            // A client that has ended does not need its reply.
             let _ = client.send(reply);
         }
     }
@@ -191,7 +192,7 @@ impl Engine for Child {
         if let Some(death) = self.death() {
             return Err(death);
         }
-        // Should it die now, waiting for it tells.
+        // If the child dies now, waiting for it reports that.
         let _ = send(&self.requests, &Request::Stop { stop: true });
         self.process.wait()
     }

@@ -1,4 +1,4 @@
-# DataFusion for child.py: a directory with a Parquet file for each table is the database.
+# DataFusion for child.py. The database is a directory with one Parquet file per table.
 
 import asyncio
 import pathlib

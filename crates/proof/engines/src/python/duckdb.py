@@ -1,4 +1,4 @@
-# DuckDB for child.py: one file is the database.
+# DuckDB for child.py. The database is a single file.
 
 import threading
 
@@ -22,7 +22,7 @@ class Database:
 class Client:
     def __init__(self, connection):
         self.connection = connection
-        # It would be printed from two seconds on, terminal or not.
+        # Otherwise DuckDB prints a bar after two seconds, whether or not the output is a terminal.
         connection.execute("set enable_progress_bar = false")
 
     def rows(self, sql, limit):

@@ -1,4 +1,4 @@
-//! The Python that runs engines and generators.
+//! The Python interpreter that runs engines and generators.
 
 use std::ffi::{OsStr, OsString};
 use std::iter;
@@ -12,14 +12,14 @@ use numapilot_place::find_program;
 pub struct Interpreter(PathBuf);
 
 impl Interpreter {
-    /// Looks for it; `Err` is why there is none.
+    /// Finds it; `Err` is the reason why there is none.
     pub fn find() -> Result<Self, String> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = find_program(OsStr::new("python3"), &path);
         found.map(Self).ok_or_else(|| "there is no python3 on PATH".to_owned())
     }
 
-    /// The words that run it with these arguments.
+    /// The command line that runs it with these arguments.
     pub fn words<I: Into<OsString>>(
         &self,
         arguments: impl IntoIterator<Item = I>,
@@ -28,16 +28,16 @@ impl Interpreter {
         iter::once(program).chain(arguments.into_iter().map(Into::into)).collect()
     }
 
-    /// What it prints when it is called so; `Err` is the last line of what went wrong.
+    /// Its output with these arguments; `Err` is the last line of its errors.
     pub fn output(&self, arguments: &[&str]) -> Result<String, String> {
         let program = self.0.display();
-        // No module is to be found where the user happens to be.
+        // Do not find modules in the user's current directory.
         let output = Command::new(&self.0).args(arguments).current_dir("/").output();
         let output = output.map_err(|e| format!("{program}: {e}"))?;
         if output.status.success() && !output.stdout.is_empty() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{program}: {}", said.trim().lines().last().unwrap_or("it said nothing")))
+        Err(format!("{program}: {}", said.trim().lines().last().unwrap_or("it printed nothing")))
     }
 }

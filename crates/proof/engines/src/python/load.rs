@@ -1,4 +1,4 @@
-//! Making a database: each table goes through a CSV file that is removed at once.
+//! Makes a database. Each table goes through a CSV file that is removed at once.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -16,7 +16,7 @@ use crate::{
 /// Bytes written at once.
 const CHUNK: usize = 1 << 20;
 
-/// Loads everything.
+/// Loads all tables.
 pub fn load(
     system: &Installed,
     dataset: &Dataset,
@@ -50,8 +50,8 @@ pub fn load(
     sync(directory)
 }
 
-/// Has the files of a directory on the disk before anything says that they are whole: not every
-/// engine sees to that (DataFusion writes Parquet files and leaves them to the kernel).
+/// Writes the files of a directory to disk before anything marks them as complete. Not every engine
+/// does so (DataFusion writes Parquet files and leaves them to the kernel).
 fn sync(directory: &Path) -> Result<(), EngineError> {
     for entry in fs::read_dir(directory).map_err(EngineError::file("read", directory))? {
         let path = entry.map_err(EngineError::file("read", directory))?.path();
@@ -61,7 +61,7 @@ fn sync(directory: &Path) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// A path between single quotes.
+/// A path in single quotes.
 fn quoted(path: &Path) -> String {
     path.to_string_lossy().replace('\'', "''")
 }

@@ -1,12 +1,12 @@
-//! Engines without a server: inside a Python process that this one talks to through pipes.
+//! Engines without a server, inside a Python process that this process talks to through pipes.
 //!
-//! A Python module is the form of such an engine that every system can install. It must be a
-//! process of its own, because a plan is applied when a program starts. What differs between
-//! engines is in [`Module`] and in a class of the same shape for each (`duckdb.py`,
-//! `datafusion.py`); the rest is common (`child.py`).
+//! Every system can install such an engine as a Python module. It must run in a separate process,
+//! because a plan is applied when a program starts. The differences between engines are in
+//! [`Module`] and in one class of the same shape per engine (`duckdb.py`, `datafusion.py`). The
+//! common part is `child.py`.
 //!
-//! These modules bring their own allocator for most of their memory, which
-//! [`numapilot_place::allocators::in_use`] tells.
+//! These modules use their own allocator for most of their memory.
+//! [`numapilot_place::allocators::in_use`] detects it.
 
 mod child;
 pub mod interpreter;
@@ -22,16 +22,16 @@ use interpreter::Interpreter;
 /// An engine as a Python module.
 #[derive(Debug)]
 pub struct Module {
-    /// What people call it.
+    /// The name for people.
     engine: &'static str,
-    /// What Python and its package index call it.
+    /// The name in Python and its package index.
     name: &'static str,
     /// The class that `child.py` uses.
     source: &'static str,
-    /// The database's file in its directory; nothing when it is the directory.
+    /// The database's file in its directory; empty when the directory is the database.
     file: &'static str,
-    /// Stored bytes for each byte of CSV: the compressed database and, while loading, the
-    /// largest table as CSV.
+    /// Stored bytes per byte of CSV: the compressed database and, during a load, the largest table
+    /// as CSV.
     stored_per_csv: f64,
     /// How its numbers are rounded.
     rounding: Rounding,
@@ -39,7 +39,7 @@ pub struct Module {
     load: fn(&Table<'_>, csv: &str, directory: &str) -> Vec<String>,
 }
 
-/// Stored: 0.27.
+/// Stored bytes per byte of CSV: 0.27.
 pub static DUCKDB: Module = Module {
     engine: "DuckDB",
     name: "duckdb",
@@ -57,7 +57,7 @@ pub static DUCKDB: Module = Module {
     },
 };
 
-/// Stored: 0.35, one Parquet file for each table.
+/// Stored bytes per byte of CSV: 0.35. There is one Parquet file per table.
 pub static DATAFUSION: Module = Module {
     engine: "DataFusion",
     name: "datafusion",
@@ -77,7 +77,7 @@ pub static DATAFUSION: Module = Module {
     },
 };
 
-/// A Python that has the module.
+/// A Python interpreter that has the module.
 #[derive(Debug)]
 pub struct Installed {
     module: &'static Module,
@@ -86,7 +86,7 @@ pub struct Installed {
 }
 
 impl Module {
-    /// Looks for it in the first `python3` on PATH.
+    /// Searches the first `python3` on PATH for the module.
     pub fn find(&'static self) -> Result<Installed, EngineError> {
         let remedy = format!(
             "install the Python module (python3 -m pip install {}), or start numapilot in the \

@@ -1,8 +1,8 @@
 //! TPC-DS: 24 tables and 99 queries.
 //!
 //! Tables, data and query texts come from DuckDB's extension `tpcds`, which ports the
-//! specification's generator; nothing of it is kept here. It runs in Python like the engine,
-//! and whatever the engine is, its data goes through CSV. Results are derived from TPC-DS and
+//! specification's generator; this program contains none of them. The extension runs in Python like
+//! the engine, and its data goes through CSV for every engine. Results are derived from TPC-DS and
 //! not comparable to TPC results.
 
 use std::fs;
@@ -19,11 +19,11 @@ use crate::process::{Process, Start};
 use crate::python::interpreter::Interpreter;
 use crate::{EngineError, Query, RunDirectory, Scale, Table};
 
-/// What people call it.
+/// The name for people.
 pub const TITLE: &str = "TPC-DS";
-/// What runs.
+/// The generator's script.
 const SCRIPT: &str = include_str!("source.py");
-/// How to get it: the extension is built for one version of DuckDB.
+/// How to install it. The extension is built for one version of DuckDB.
 const REMEDY: &str = "install both for the same version (python3 -m pip install duckdb==1.5.5 \
                       duckdb-extension-tpcds==1.5.5), or start numapilot in the virtual \
                       environment that has them";
@@ -31,10 +31,10 @@ const REMEDY: &str = "install both for the same version (python3 -m pip install 
 const CSV_BYTES_FIXED: f64 = 15e6;
 /// CSV bytes of the others at scale factor 1, measured.
 const CSV_BYTES: f64 = 1.22e9;
-/// Between two looks at whether the user wants it to end.
+/// Interval of the checks for the user's request to end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Tables and queries, as the extension has them.
+/// Tables and queries, as the extension provides them.
 #[derive(Debug)]
 pub struct Source {
     python: Interpreter,
@@ -54,13 +54,13 @@ struct Description {
     key: String,
 }
 
-/// About how much CSV there is.
+/// Approximate size of the data as CSV.
 pub fn csv_bytes(scale: Scale) -> u64 {
     (CSV_BYTES_FIXED + scale.factor() * CSV_BYTES) as u64
 }
 
 impl Source {
-    /// Looks for the extension.
+    /// Searches for the extension.
     pub fn find() -> Result<Self, EngineError> {
         let find = || {
             let python = Interpreter::find()?;
@@ -75,8 +75,8 @@ impl Source {
         })
     }
 
-    /// All tables. No keys but the primary ones: the queries end without further indexes at
-    /// small scale factors, and larger ones are for columnar engines.
+    /// All tables. They have no keys but the primary ones: at small scale factors the queries end
+    /// without further indexes, and larger scale factors are for columnar engines.
     pub fn tables<'a>(&'a self) -> Vec<Table<'a>> {
         let tables = self.content.tables.iter();
         let table = |table: &'a Description| {
@@ -86,7 +86,7 @@ impl Source {
         tables.map(table).collect()
     }
 
-    /// How many queries there are, numbered from 1.
+    /// The number of queries, which are numbered from 1.
     pub fn queries(&self) -> u32 {
         u32::try_from(self.content.queries.len()).unwrap_or(u32::MAX)
     }
@@ -98,7 +98,7 @@ impl Source {
         Some(Query { number, sql })
     }
 
-    /// Makes all rows, in a database of DuckDB's in the run's directory.
+    /// Generates all rows, in a DuckDB database in the run's directory.
     pub fn generate<'a>(
         &'a self,
         scale: Scale,
@@ -118,7 +118,7 @@ impl Source {
     }
 }
 
-/// Generated rows; gone when this is dropped.
+/// Generated rows, which are removed when this is dropped.
 pub struct Generated<'a> {
     source: &'a Source,
     run: &'a RunDirectory,
@@ -155,7 +155,7 @@ impl Generated<'_> {
 
 impl Drop for Generated<'_> {
     fn drop(&mut self) {
-        // What cannot be removed goes with the run's directory.
+        // Files that cannot be removed go with the run's directory.
         let _ = fs::remove_file(&self.path);
     }
 }

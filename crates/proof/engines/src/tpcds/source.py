@@ -13,7 +13,7 @@ import duckdb
 
 def connect(path=":memory:", read_only=False):
     connection = duckdb.connect(path, read_only=read_only)
-    # It would be printed from two seconds on, terminal or not, among the rows.
+    # Otherwise DuckDB prints a bar among the rows after two seconds.
     connection.execute("set enable_progress_bar = false")
     try:
         import duckdb_extension_tpcds
@@ -22,7 +22,7 @@ def connect(path=":memory:", read_only=False):
         (version,) = connection.execute("select version()").fetchone()
         name = folder / version / "tpcds.duckdb_extension"
     except ImportError:
-        # As "INSTALL tpcds" leaves it.
+        # The file that "INSTALL tpcds" installs.
         name = "tpcds"
     connection.load_extension(str(name))
     return connection

@@ -1,7 +1,7 @@
 //! TPC-H: tables, data and queries.
 //!
-//! Source: the TPC-H specification, revision 3; data, query texts and reference answers come
-//! from the crate tpchgen. Results are derived from TPC-H and not comparable to TPC results.
+//! Source: the TPC-H specification, revision 3. Data, query texts and reference answers come from
+//! the crate tpchgen. Results are derived from TPC-H and not comparable to TPC results.
 
 mod parameters;
 mod reference;
@@ -23,15 +23,15 @@ use crate::{Query, Scale};
 pub use reference::reference;
 pub use tables::TABLES;
 
-/// What people call it.
+/// The name for people.
 pub const TITLE: &str = "TPC-H";
-/// Queries are numbered from 1.
+/// The number of queries, which are numbered from 1.
 pub const QUERIES: u32 = 22;
 
 /// CSV bytes at scale factor 1, measured.
 const CSV_BYTES: f64 = 1.09e9;
 
-/// About how much CSV there is.
+/// Approximate size of the data as CSV.
 pub fn csv_bytes(scale: Scale) -> u64 {
     (scale.factor() * CSV_BYTES) as u64
 }
@@ -45,7 +45,7 @@ pub fn query(number: u32, scale: Scale) -> Option<Query> {
 /// Writes the rows of a table, one line each.
 pub fn write(table: &str, scale: Scale, to: &mut dyn Write) -> io::Result<()> {
     let scale = scale.factor();
-    /// All rows of one generator.
+    /// Writes all rows of one generator.
     macro_rules! rows {
         ($generator:ident, $csv:ident) => {
             $generator::new(scale, 1, 1)
@@ -79,7 +79,7 @@ mod tests {
             let text = String::from_utf8(text).unwrap();
             let declared = table.columns.matches(" not null").count();
             let first = text.lines().next().unwrap();
-            // Texts in quotes may contain commas.
+            // Quoted texts may contain commas.
             let outside: String = first.split('"').step_by(2).collect();
             let fields = 1 + outside.matches(',').count();
             assert_eq!(fields, declared, "{}: {first}", table.name);

@@ -1,8 +1,9 @@
-//! Validation parameters, and what else makes a statement of a template.
+//! Makes statements from templates: validation parameters, row limits and changes of syntax.
 //!
 //! Source: the TPC-H specification, section 2.4, "query validation" and "functional query
-//! definition" (row limits) of each query; 2.2.4.3 allows the changes of syntax: an interval
-//! without a precision (Q1), a common table expression instead of a view (Q15, appendix B).
+//! definition" (row limits) of each query. Section 2.2.4.3 allows the changes of syntax: an
+//! interval without a precision (Q1), and a common table expression instead of a view (Q15,
+//! appendix B).
 
 use crate::Scale;
 
@@ -37,7 +38,7 @@ fn values(number: u32, scale: Scale) -> Vec<String> {
     values.iter().map(ToString::to_string).collect()
 }
 
-/// Rows that are returned at the most.
+/// The most rows that the query returns.
 fn limit(number: u32) -> Option<u32> {
     match number {
         2 | 18 | 21 => Some(100),
@@ -47,10 +48,10 @@ fn limit(number: u32) -> Option<u32> {
     }
 }
 
-/// The statement of a template.
+/// The statement made from a template.
 pub fn fill(number: u32, template: &str, scale: Scale) -> String {
     let mut sql = template.trim().trim_end_matches(';').to_owned();
-    // From the last, because `:1` begins `:10` as well.
+    // Begin with the last, because `:1` is also the beginning of `:10`.
     for (at, value) in values(number, scale).iter().enumerate().rev() {
         sql = sql.replace(&format!(":{}", at + 1), value);
     }
@@ -64,8 +65,8 @@ pub fn fill(number: u32, template: &str, scale: Scale) -> String {
     }
 }
 
-/// `create view V as A; B; drop view V` as `with V as (A) B`: read-only sessions can run it,
-/// and several at once.
+/// Turns `create view V as A; B; drop view V` into `with V as (A) B`. Read-only sessions can run
+/// that, and several sessions at the same time.
 fn view_as_expression(sql: &str) -> String {
     let mut statements = sql
         .replace("revenue:s", "revenue")

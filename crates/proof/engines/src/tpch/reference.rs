@@ -1,20 +1,20 @@
-//! The answers the specification gives for scale factor 1.
+//! The specification's answers for scale factor 1.
 
 use tpchgen::q_and_a::QueryAndAnswer;
 
 use crate::{Answer, Reference, Scale};
 
-/// Q11's part keys are cut off after four characters in the source of the answers.
+/// The source of the answers cuts Q11's part keys off after four characters.
 const CUT_OFF: (u32, &[usize]) = (11, &[0]);
 
-/// The reference answer; only scale factor 1 has them.
+/// The reference answer; there are some for scale factor 1 only.
 pub fn reference(number: u32, scale: Scale) -> Option<Reference> {
     let found = QueryAndAnswer::new(i32::try_from(number).ok()?, scale.factor()).ok()?;
     let left_out = if number == CUT_OFF.0 { CUT_OFF.1 } else { &[] };
     Some(Reference { answer: parse(found.answer()).without(left_out), left_out })
 }
 
-/// Lines of fields between bars, padded with blanks; the first names the columns.
+/// Parses lines of fields between bars, padded with blanks. The first line names the columns.
 fn parse(text: &str) -> Answer {
     let lines = text.lines().filter(|line| !line.trim().is_empty()).skip(1);
     let cell = |text: &str| match text.trim() {

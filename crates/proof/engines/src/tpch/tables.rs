@@ -1,9 +1,9 @@
-//! The eight tables (specification, section 1.4), those referred to before those referring.
+//! The eight tables (specification, section 1.4); referenced tables come first.
 //!
-//! Texts are varchar also where the specification has char(n): engines would pad the latter,
-//! and answers are compared without trailing blanks. The further indexes are on foreign keys,
-//! which the specification allows (1.5.4): without them PostgreSQL answers Q17 and Q20 with one
-//! scan of lineitem for each part.
+//! Texts are varchar even where the specification has char(n): engines would pad the latter, but
+//! answers are compared without trailing blanks. The further indexes are on foreign keys, which the
+//! specification allows (1.5.4). Without them PostgreSQL answers Q17 and Q20 with one scan of
+//! lineitem per part.
 
 use crate::Table;
 

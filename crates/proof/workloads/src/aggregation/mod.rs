@@ -1,4 +1,4 @@
-//! What W1 and W2 have in common: load, aggregate, finalise, each by all threads.
+//! The common part of W1 and W2: load, aggregate and finalise, each by all threads.
 
 mod need;
 mod options;
@@ -18,22 +18,22 @@ pub use self::options::{Function, Load, Options};
 
 /// An aggregation over the shared table.
 pub trait Aggregate: Sync {
-    /// What a thread is given before it starts.
+    /// What a thread receives before it starts.
     type Home: Send;
-    /// What a thread keeps for itself while aggregating.
+    /// A thread's own state during the aggregation.
     type Local;
 
-    /// At the beginning of the aggregation, in the thread itself.
+    /// Called in each thread at the beginning of the aggregation.
     fn local(&self, home: Self::Home) -> Self::Local;
-    /// Takes in at most [`CHUNK`] records.
+    /// Adds at most [`CHUNK`] records.
     fn add(&self, local: &mut Self::Local, records: &[Record]);
-    /// Hands over what `local` still keeps.
+    /// Adds what `local` still holds to the result.
     fn flush(&self, local: Self::Local);
-    /// Computes and returns the rows that fall to one thread; all groups are complete.
+    /// Computes and returns one thread's share of the rows, once all groups are complete.
     fn finalise(&self) -> Vec<Row>;
 }
 
-/// Refuses sizes without meaning, and those that this machine cannot hold.
+/// Rejects meaningless sizes, and sizes that this machine cannot hold.
 ///
 /// # Errors
 /// Those of [`DataSet::validate`], and [`WorkloadError::TooLittleMemory`].
@@ -54,11 +54,11 @@ pub fn validate(
     )
 }
 
-/// Runs an aggregation over `slices`, which are generated first, on one thread per home,
-/// and checks it if asked.
+/// Generates `slices`, runs an aggregation over them on one thread per home, and checks the result
+/// if requested.
 ///
 /// # Errors
-/// Threads and memory that the system refuses, and [`WorkloadError::WrongResult`].
+/// Errors when the system refuses threads or memory, and [`WorkloadError::WrongResult`].
 pub fn run<A: Aggregate>(
     figures: Figures,
     options: &Options,
@@ -73,7 +73,7 @@ pub fn run<A: Aggregate>(
             Load::Main if worker.index == 0 => slices.load_all(),
             Load::Main => {}
         });
-        // Every worker comes to the same verdict, so that none waits for another.
+        // Every worker reaches the same verdict, so none waits for another.
         slices.complete()?;
         worker.phase("aggregate", || aggregate(worker, slices, aggregation, home));
         Ok(worker.phase("finalise", || aggregation.finalise()))

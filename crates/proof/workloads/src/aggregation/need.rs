@@ -1,27 +1,28 @@
-//! How much memory an aggregation needs.
+//! The memory that an aggregation needs.
 
 use super::options::Options;
 use crate::data::Record;
 
-/// What an aggregation needs beside its input.
+/// The memory that an aggregation needs in addition to its input.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// Per record, beside the record itself.
+    /// Per record, in addition to the record itself.
     pub bytes_per_record: u64,
     /// Per group.
     pub bytes_per_group: u64,
-    /// Of a thread's partial results, by the estimated number of groups.
+    /// For the partial results of one thread, by the estimated number of groups.
     pub preaggregation_bytes: fn(u64) -> u64,
 }
 
-/// Slots kept free for what a thread may claim at once, its watch over hot keys, its stack.
+/// Slots kept free for the keys that a thread may claim at once, its table of hot keys, and its
+/// stack.
 const BYTES_PER_THREAD: u64 = 256 << 10;
-/// A slot of 16 bytes in the table, of which between half and three quarters are free; and a row
-/// of key and aggregate.
+/// A slot of 16 bytes in the table, of which between half and three quarters are free, and a row of
+/// key and aggregate.
 pub const TABLE_BYTES_PER_GROUP: u64 = 64 + 16;
 
 impl Need {
-    /// For a whole run. A check holds a second copy of the input.
+    /// Bytes for a whole run. A check holds a second copy of the input.
     #[must_use]
     pub fn bytes(self, options: &Options) -> u64 {
         let record = size_of::<Record>() as u64;

@@ -1,4 +1,4 @@
-//! What an aggregation computes, and how it is run.
+//! What an aggregation computes, and how it runs.
 
 use std::num::NonZeroUsize;
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use crate::data::DataSet;
 
-/// What is computed per group.
+/// The aggregate of each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// W2: the number of records.
     Count,
-    /// W1: the median of the values. Of an even number of values it is the mean of the
-    /// middle two, as in SQL engines; rows hold twice the median, which is an integer.
+    /// W1: the median of the values. For an even number of values it is the mean of the middle two,
+    /// as in SQL engines. Rows hold twice the median, which is an integer.
     Median,
 }
 
@@ -33,13 +33,13 @@ pub struct Options {
     /// The input table.
     #[serde(flatten)]
     pub set: DataSet,
-    /// Number of threads, the main thread being one of them.
+    /// Number of threads, including the main thread.
     #[serde(skip)]
     pub threads: NonZeroUsize,
     /// Which thread fills the input table.
     pub load: Load,
-    /// The number of groups for which the hash table is made, as a query optimiser
-    /// estimates it; a table that is too small grows.
+    /// The number of groups for which the hash table is sized, as a query optimiser would estimate
+    /// it. A table that is too small grows.
     pub estimate: u64,
     /// Whether to compute the answer a second time, independently, and compare.
     #[serde(skip)]

@@ -1,5 +1,5 @@
-//! `alloc-big`: blocks of 64 KiB to 16 MiB, written from end to end, a few at a time. What
-//! counts is whether freed memory is given back and faulted in anew each time.
+//! `alloc-big`: blocks of 64 KiB to 16 MiB, written from end to end, a few at a time. It shows
+//! whether the allocator returns freed memory and faults it in again each time.
 
 use super::Job;
 use super::object::Object;

@@ -1,7 +1,6 @@
-//! `alloc-churn`: fragmentation over time. A population of objects is replaced at random
-//! while the sizes drawn grow from era to era and fall again; one object in sixteen stays
-//! for good. Memory of earlier eras is of use only to an allocator that can turn pages of
-//! one size into pages of another.
+//! `alloc-churn`: fragmentation over time. Objects are replaced at random, while their sizes grow
+//! from era to era and shrink again. One object in sixteen is never replaced. An allocator can
+//! reuse memory of earlier eras only if it can turn pages of one size into pages of another.
 
 use super::Job;
 use super::object::Object;
@@ -9,7 +8,7 @@ use super::sizes::logarithmic;
 
 /// Objects of a thread.
 const OBJECTS: usize = 40_000;
-/// One in so many is never replaced.
+/// One object in this many is never replaced.
 const STAYS: u64 = 16;
 /// Sizes of the eras in bytes.
 const ERAS: [(u64, u64); 8] =

@@ -1,6 +1,6 @@
-//! `alloc-larson`: a server. Each thread replaces objects at random; after a while it ends
-//! and leaves its objects to the thread that takes its place, so that many objects are
-//! freed by another thread than the one that allocated them.
+//! `alloc-larson`: a server. Each thread replaces objects at random. After a while it ends and
+//! leaves its objects to its successor, so other threads free many of the objects that it
+//! allocated.
 
 use std::thread;
 
@@ -31,7 +31,7 @@ pub fn work(job: &mut Job<'_>) -> Result<(), WorkloadError> {
                 replace_one(&mut job.tally, &mut draws, &mut objects);
             }
         };
-        // Only the place of the thread lives on.
+        // The successor continues in the same scope.
         thread::scope(|scope| thread::Builder::new().spawn_scoped(scope, replace).map(drop))
             .map_err(|source| WorkloadError::Thread {
                 number: job.worker.index + 1,

@@ -1,12 +1,12 @@
-//! `alloc-return`: how soon freed memory goes back to the kernel.
+//! `alloc-return`: how soon freed memory returns to the kernel.
 //!
-//! Objects are allocated, written and freed, all or all but one in so many; then the
-//! resident set is read ten times a second, while the program does next to nothing and
-//! while it does nothing at all. What a database holds after a large query is of this kind
-//! (memory over time: Durner, Leis, Neumann 2019, figures 3 and 9).
+//! The program allocates objects, writes to them and frees them, all of them or all but one in N.
+//! It then reads the resident set ten times a second, first while it does next to nothing and then
+//! while it does nothing at all. A database after a large query behaves like this (memory over
+//! time: Durner, Leis, Neumann 2019, figures 3 and 9).
 //!
-//! While it is watched the program allocates only what it says: figures are read into a
-//! buffer on the stack.
+//! While it watches, the program allocates only what it documents: it reads figures into a buffer
+//! on the stack.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -24,28 +24,28 @@ use crate::answer::hexadecimal;
 use crate::memory::{available_bytes, peak_rss_bytes};
 use crate::outcome::Figures;
 
-/// Time between two figures.
+/// Time between two readings.
 pub const STEP: Duration = Duration::from_millis(100);
-/// Time between two bursts of activity: a server between two requests.
+/// Time between two bursts of activity, as in a server between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Words of the objects of a burst: 16 to 4048 bytes.
+/// Sizes of the objects of a burst in words: 16 to 4048 bytes.
 const BURST_WORDS: std::ops::Range<usize> = 2..512;
 const BURST_STEP: usize = 6;
 
 /// What to allocate, and how long to watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Of all objects together.
+    /// Bytes of all objects together.
     pub bytes: u64,
-    /// Of one object; rounded up to words of 8 bytes.
+    /// Bytes of one object; rounded up to words of 8 bytes.
     pub object_bytes: u64,
-    /// One object in so many is kept.
+    /// One object in this many is kept.
     pub keep: Option<NonZeroU64>,
     /// How long to watch.
     pub watch: Duration,
 }
 
-/// What the program does while it is watched.
+/// What the program does while it watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
@@ -58,7 +58,7 @@ pub enum Activity {
 /// The resident set at one moment.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Moment {
-    /// Since the last object was freed.
+    /// Time since the last object was freed.
     pub seconds: f64,
     /// Resident set.
     pub rss_bytes: u64,
@@ -69,14 +69,14 @@ pub struct Moment {
 pub struct Curve {
     /// What the program did meanwhile.
     pub activity: Activity,
-    /// With all objects allocated.
+    /// The resident set with all objects allocated.
     pub full_rss_bytes: u64,
-    /// Afterwards, every [`STEP`].
+    /// The resident set afterwards, every [`STEP`].
     pub moments: Vec<Moment>,
 }
 
 impl Curve {
-    /// When the resident set was below `bytes` for the first time, in seconds.
+    /// The time, in seconds, at which the resident set was first below `bytes`.
     #[must_use]
     pub fn below(&self, bytes: u64) -> Option<f64> {
         self.moments.iter().find(|moment| moment.rss_bytes < bytes).map(|moment| moment.seconds)
@@ -86,14 +86,14 @@ impl Curve {
 /// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// What was run.
+    /// The options of the run.
     #[serde(flatten)]
     pub figures: Figures,
     /// Wall time of allocating, writing and freeing.
     pub seconds: f64,
     /// Objects per second of `seconds`.
     pub items_per_second: f64,
-    /// Over the tags read from all objects.
+    /// Checksum over the tags read from all objects.
     #[serde(serialize_with = "hexadecimal")]
     pub checksum: u64,
     /// High-water mark of this process's resident memory.
@@ -102,22 +102,22 @@ pub struct Outcome {
     pub curves: Vec<Curve>,
 }
 
-/// Runs it, once for each [`Activity`].
+/// Runs the benchmark once for each [`Activity`].
 ///
 /// # Errors
-/// [`WorkloadError`]: too little memory, no `/proc`, and objects that did not hold what was
-/// written into them.
+/// [`WorkloadError`] when there is too little memory or no `/proc`, or when an object did not hold
+/// what was written into it.
 pub fn run(options: &Options) -> Result<Outcome, WorkloadError> {
     let words = options.object_bytes.div_ceil(WORD).max(1);
     let each = words.saturating_mul(WORD);
     let objects = (options.bytes / each).max(1);
-    // The list of objects is part of what is allocated and freed.
+    // The list of objects counts as well, because it is also allocated and freed.
     let needed = objects.saturating_mul(each + size_of::<Object>() as u64);
     let available = available_bytes()?;
     if needed > available {
         return Err(WorkloadError::TooLittleMemoryForObjects { needed, available });
     }
-    // No more than what is available.
+    // At most what is available.
     #[allow(clippy::cast_possible_truncation)]
     let words = words as usize;
     let mut resident = Resident::open()?;
@@ -159,22 +159,22 @@ pub fn run(options: &Options) -> Result<Outcome, WorkloadError> {
     })
 }
 
-/// Any number that the object's position determines, and that zeroes are not.
+/// A tag that depends on the object's position, and is never 0.
 fn tag(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// An object, every word of which holds its tag. Two words themselves, half of what the
-/// other benchmarks' objects are: the list of millions of them must stay small.
+/// An object whose words all hold its tag. It is two words itself, half of an object of the other
+/// benchmarks, because the list of millions of them must stay small.
 struct Object(Box<[u64]>);
 
 impl Object {
     fn new(words: usize, tag: u64) -> Self {
-        // The compiler may leave out an allocation whose content nobody sees.
+        // Without black_box, the compiler may remove an allocation whose contents are not used.
         Self(black_box(vec![tag; words].into_boxed_slice()))
     }
 
-    /// Its tag, if it is whole.
+    /// The tag, if all words hold it.
     fn tag(&self) -> u64 {
         let words = black_box(&self.0);
         let (first, last) = (words.first().copied(), words.last().copied());
@@ -188,14 +188,15 @@ fn burst() {
 }
 
 fn allocate(objects: u64, words: usize) -> Vec<Object> {
-    // As many as fit into memory.
+    // The number of objects fits into memory.
     #[allow(clippy::cast_possible_truncation)]
     let mut list = Vec::with_capacity(objects as usize);
     list.extend((0..objects).map(|number| Object::new(words, tag(number))));
     list
 }
 
-/// Frees all objects of the list but those to keep: these, and the sum of the others' tags.
+/// Frees all objects of the list but those to keep. Returns the kept ones, and the sum of the tags
+/// of the others.
 fn free(list: &mut Vec<Object>, keep: Option<NonZeroU64>) -> (Vec<Object>, u64) {
     let (mut kept, mut sum) = (Vec::new(), 0_u64);
     for (number, object) in (0_u64..).zip(list.drain(..)) {

@@ -1,11 +1,11 @@
-//! `alloc-mix`: allocate and write, or read and free, in an order drawn at random; sizes
-//! inversely proportional to their class.
+//! `alloc-mix`: allocates and writes, or reads and frees, in random order. The frequency of a size
+//! is inversely proportional to its class.
 
 use super::Job;
 use super::object::Object;
 use super::sizes::inverse;
 
-/// Places for objects per thread, half of them taken on average.
+/// Slots for objects per thread; half of them are in use on average.
 const PLACES: usize = 100_000;
 /// Classes from 8 bytes to 8 KiB.
 const CLASSES: (u32, u32) = (3, 13);

@@ -1,14 +1,14 @@
 //! Allocator micro-benchmarks: each stresses one way in which programs use `malloc`.
 //!
 //! Sources: systematic-numa-study 3.1.8 (`alloc-mix`, and its two metrics: time, and resident
-//! memory over requested memory); numalloc 4.3, which names the four of the Hoard suite and tells
-//! what they test (`alloc-threadtest`, `alloc-larson` after Larson and Krishnan 1998,
-//! `alloc-cache-scratch`, `alloc-cache-thrash`). The others are patterns that these leave out:
-//! frees by another thread, growth, big blocks, lifetimes and sizes that shift, and what happens
-//! after the work ([`memory_return`]). All are written from these descriptions.
+//! memory over requested memory); numalloc 4.3, which names four programs of the Hoard suite and
+//! describes what they test (`alloc-threadtest`, `alloc-larson` after Larson and Krishnan 1998,
+//! `alloc-cache-scratch`, `alloc-cache-thrash`). The other benchmarks are patterns that these leave
+//! out: frees by another thread, growth, big blocks, lifetimes and sizes that shift, and what
+//! happens after the work ([`memory_return`]). All are written from these descriptions.
 //!
-//! Every object holds a tag that its number determines, which is read back before it is
-//! freed: the checksum over all of them is computed a second time without any object.
+//! Every object holds a tag that depends on its number. The tag is read back before the object is
+//! freed. The checksum over all tags is computed a second time without the objects.
 
 mod big;
 mod churn;
@@ -37,7 +37,7 @@ use tally::{Live, Tally};
 /// The benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bench {
-    /// Sizes inversely proportional to their class; allocate and write, or read and free.
+    /// Sizes inversely proportional to their class; allocates and writes, or reads and frees.
     Mix,
     /// A server whose threads replace objects at random and leave them to their successors.
     Larson,
@@ -74,7 +74,7 @@ impl Bench {
         }
     }
 
-    /// Allocations per thread that take about a second on today's processors.
+    /// Allocations per thread that take about a second on current processors.
     #[must_use]
     pub const fn usual_operations(self) -> u64 {
         match self {
@@ -89,7 +89,7 @@ impl Bench {
         }
     }
 
-    /// Operations per thread in the study that describes it, where it says so.
+    /// Operations per thread in the paper that describes the benchmark, if it states them.
     #[must_use]
     pub const fn paper_operations(self) -> Option<u64> {
         match self {
@@ -102,7 +102,7 @@ impl Bench {
 /// How to run a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Threads, the main thread being one of them.
+    /// Threads, including the main thread.
     pub threads: NonZeroUsize,
     /// Operations per thread.
     pub operations: u64,
@@ -120,8 +120,8 @@ struct Job<'a> {
 /// Runs a benchmark.
 ///
 /// # Errors
-/// [`WorkloadError`]: threads that cannot be started, and objects that did not hold what
-/// was written into them.
+/// [`WorkloadError`] when a thread cannot be started, or when an object did not hold what was
+/// written into it.
 pub fn run(bench: Bench, options: &Options) -> Result<Outcome, WorkloadError> {
     let threads = options.threads.get();
     let live = Live::default();

@@ -1,26 +1,26 @@
-//! What is allocated: a block with a tag in its first word, from the process's `malloc`.
+//! The allocated objects: blocks from the process's `malloc` with a tag in their first word.
 
 use std::hint::black_box;
 
-/// A block of memory. Dropped, it is freed; its tag is read before.
+/// A block of memory, which is freed when it is dropped. Its tag is read before that.
 #[derive(Debug, Default)]
 pub struct Object {
     words: Vec<u64>,
     bytes: u64,
 }
 
-/// The size of a word and so of the smallest object.
+/// The size of a word, and therefore of the smallest object.
 pub const WORD: u64 = size_of::<u64>() as u64;
 
 impl Object {
-    /// A block of `bytes`, rounded up to words, in which the first word alone is written.
+    /// A block of `bytes`, rounded up to words. Only the first word is written.
     pub fn new(bytes: u64, tag: u64) -> Self {
         let count = bytes.div_ceil(WORD).max(1);
         // Sizes are at most some MiB.
         #[allow(clippy::cast_possible_truncation)]
         let mut words = Vec::with_capacity(count as usize);
         words.push(tag);
-        // The compiler may leave out an allocation whose content nobody sees.
+        // Without black_box, the compiler may remove an allocation whose contents are not used.
         Self { words: black_box(words), bytes: count * WORD }
     }
 
@@ -31,7 +31,7 @@ impl Object {
         black_box(&mut self.words);
     }
 
-    /// Grows the block to `bytes` (`realloc`), its content staying what it was.
+    /// Grows the block to `bytes` (`realloc`) and keeps its contents.
     pub fn grow(&mut self, bytes: u64) {
         let count = bytes.div_ceil(WORD).max(1);
         // As above.
@@ -43,7 +43,7 @@ impl Object {
         black_box(&mut self.words);
     }
 
-    /// Writes to the first word `times` over, to memory each time; it is the tag afterwards.
+    /// Writes to the first word `times` times, each time to memory. Afterwards it holds the tag.
     pub fn write(&mut self, times: u64) {
         for _ in 0..times {
             let word = black_box(&mut self.words[0]);
@@ -53,7 +53,7 @@ impl Object {
         *word = word.wrapping_sub(times);
     }
 
-    /// What the first word holds, if all words that were written hold the same.
+    /// The first word, if all words that were written hold the same value.
     pub fn tag(&self) -> u64 {
         let words = black_box(&self.words);
         let (first, last) = (words.first().copied(), words.last().copied());

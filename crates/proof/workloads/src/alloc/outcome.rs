@@ -1,4 +1,4 @@
-//! What a benchmark found; its JSON form is a contract with scripts.
+//! The result of a benchmark; scripts rely on its JSON form.
 
 use serde::Serialize;
 use serde_json::json;
@@ -11,13 +11,13 @@ use crate::answer::hexadecimal;
 use crate::outcome::Figures;
 use crate::team::Phase;
 
-/// Below this much requested memory, what a process holds beside it hides the ratio.
+/// With less requested memory than this, the rest of the process hides the ratio.
 const LEAST_REQUESTED: u64 = 1 << 20;
 
 /// Result of a benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// What was run.
+    /// The options of the run.
     #[serde(flatten)]
     pub figures: Figures,
     /// Wall time.
@@ -26,15 +26,15 @@ pub struct Outcome {
     pub cpu_seconds: f64,
     /// Operations of all threads per second.
     pub items_per_second: f64,
-    /// Over the tags read from all objects.
+    /// Checksum over the tags read from all objects.
     #[serde(serialize_with = "hexadecimal")]
     pub checksum: u64,
     /// High-water mark of this process's resident memory.
     pub peak_rss_bytes: u64,
-    /// Most bytes of objects at a time.
+    /// The most bytes of objects at the same time.
     pub requested_bytes: u64,
-    /// Growth of resident memory over requested memory at their peaks; absent where too
-    /// little was requested to tell.
+    /// Growth of resident memory over requested memory at their peaks; absent when too little was
+    /// requested.
     pub rss_per_requested: Option<f64>,
     /// Objects allocated.
     pub allocations: u64,
@@ -43,8 +43,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Adds up and checks what the threads did; `before` is what was resident when they
-    /// began.
+    /// Adds up and checks the tallies of the threads. `before` is the resident memory at their
+    /// start.
     pub(super) fn new(
         bench: Bench,
         options: &Options,

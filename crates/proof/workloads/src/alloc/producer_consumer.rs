@@ -1,6 +1,5 @@
-//! `alloc-producer-consumer`: half of the threads allocate, the others free, so that every
-//! free is a remote one. Objects go from one to the other in batches, through one queue. A
-//! thread that is alone does both in turn.
+//! `alloc-producer-consumer`: half of the threads allocate and the others free, so every free is
+//! remote. Objects pass through one queue in batches. A single thread does both in turn.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -11,12 +10,12 @@ use super::sizes::uniform;
 
 /// Objects of a batch.
 const BATCH: usize = 256;
-/// Batches on their way for each producer.
+/// Batches in the queue per producer.
 const DEPTH: usize = 16;
 /// Sizes in bytes.
 const SIZES: (u64, u64) = (16, 256);
 
-/// Batches on their way.
+/// The queue of batches.
 pub struct Queue {
     state: Mutex<State>,
     changed: Condvar,
@@ -28,13 +27,13 @@ struct State {
     producers: usize,
 }
 
-/// Threads that allocate; the others free.
+/// Number of threads that allocate; the others free.
 fn producers(threads: usize) -> usize {
     threads.div_ceil(2)
 }
 
 impl Queue {
-    /// An empty queue for so many threads.
+    /// An empty queue for `threads` threads.
     pub fn new(threads: usize) -> Self {
         let producers = producers(threads);
         let depth = producers * DEPTH;

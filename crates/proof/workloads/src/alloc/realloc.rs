@@ -1,14 +1,14 @@
-//! `alloc-realloc`: buffers that grow step by step, several at a time, so that what lies
-//! behind a buffer is often taken when it grows.
+//! `alloc-realloc`: buffers that grow step by step, several at a time, so that the memory behind a
+//! buffer is often in use when it grows.
 
 use super::Job;
 use super::object::Object;
 
-/// Buffers that grow at a time.
+/// Buffers that grow at the same time.
 const BUFFERS: usize = 64;
 /// First size in bytes.
 const FIRST: u64 = 16;
-/// A buffer of this size is given up for a new one.
+/// A buffer of this size is replaced by a new one.
 const LAST: u64 = 1 << 18;
 
 pub fn work(job: &mut Job<'_>) {

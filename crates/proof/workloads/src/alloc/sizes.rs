@@ -1,4 +1,4 @@
-//! Sizes of objects: how they are drawn, and how many there were of each class.
+//! Sizes of objects: random choice, and counts by class.
 
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -8,24 +8,24 @@ use crate::random::Draws;
 /// Classes are powers of two up to this one: 2^40 bytes.
 const CLASSES: usize = 41;
 
-/// Uniform in `low..=high`.
+/// A size uniform in `low..=high`.
 pub fn uniform(draws: &mut Draws, low: u64, high: u64) -> u64 {
     low + draws.below(high - low + 1)
 }
 
-/// In a class between `2^low` and `2^high` bytes, whose probability is inversely
-/// proportional to its size; uniform within the class, which ends at its power of two.
+/// A size between `2^low` and `2^high` bytes. The probability of a class is inversely proportional
+/// to its size. Within the class, which ends at its power of two, the size is uniform.
 pub fn inverse(draws: &mut Draws, low: u32, high: u32) -> u64 {
-    // Weights 1, 1/2, 1/4, ...: as often as a coin shows heads once more.
+    // Weights 1, 1/2, 1/4, ..., as the number of heads before the first tail.
     let heads = draws.next().trailing_ones();
     let class = low + heads % (high - low + 1);
     uniform(draws, (1 << class) / 2 + 1, 1 << class)
 }
 
-/// The logarithm of the size is uniform between those of `low` and `high`.
+/// A size whose logarithm is uniform between those of `low` and `high`.
 pub fn logarithmic(draws: &mut Draws, low: u64, high: u64) -> u64 {
     let span = (high as f64 / low as f64).ln();
-    // Sizes far below 2^52.
+    // Sizes are far below 2^52.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let size = (low as f64 * (span * draws.unit()).exp()) as u64;
     size.clamp(low, high)
@@ -38,9 +38,9 @@ pub struct Histogram([u64; CLASSES]);
 /// One class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Class {
-    /// Largest size; the smallest is above the class before.
+    /// Largest size of the class; the smallest is above the previous class.
     pub up_to_bytes: u64,
-    /// How many.
+    /// Number of allocations.
     pub allocations: u64,
 }
 
@@ -57,7 +57,7 @@ impl Histogram {
         self.0[class.min(CLASSES - 1)] += 1;
     }
 
-    /// Adds another one's counts.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (mine, more) in self.0.iter_mut().zip(other.0) {
             *mine += more;

@@ -1,4 +1,4 @@
-//! What a thread allocated and freed, and what all threads hold at a time.
+//! A thread's allocations and frees, and the bytes that all threads hold.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -6,11 +6,11 @@ use super::object::Object;
 use super::sizes::Histogram;
 use crate::random::{Draws, mix};
 
-/// A thread tells the others about its bytes once in so many changes: telling each time
-/// would be most of what is measured.
+/// A thread reports its bytes to the shared count once per this many changes. Reporting every
+/// change would dominate the measurement.
 const TELL: u32 = 256;
 
-/// Bytes that all threads hold, and the most there were.
+/// The bytes that all threads hold, and their peak.
 #[derive(Debug, Default)]
 pub struct Live {
     bytes: AtomicI64,
@@ -23,13 +23,14 @@ impl Live {
         self.peak.fetch_max(now, Relaxed);
     }
 
-    /// The most bytes that were allocated at a time, but for what threads had not told.
+    /// The most bytes that were allocated at the same time, without those that threads had not yet
+    /// reported.
     pub fn peak_bytes(&self) -> u64 {
         u64::try_from(self.peak.load(Relaxed)).unwrap_or(0)
     }
 }
 
-/// One thread's account.
+/// The tally of one thread.
 #[derive(Debug)]
 pub struct Tally<'a> {
     live: &'a Live,
@@ -43,21 +44,21 @@ pub struct Tally<'a> {
     changes: u32,
 }
 
-/// What a thread did, in the end.
+/// The final tally of a thread.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// Number of the thread.
     pub thread: u64,
-    /// Objects it allocated.
+    /// Objects that it allocated.
     pub allocations: u64,
-    /// Over the tags of the objects it freed.
+    /// Checksum over the tags of the objects that it freed.
     pub checksum: u64,
-    /// Of the objects it allocated.
+    /// Sizes of the objects that it allocated.
     pub sizes: Histogram,
 }
 
 impl<'a> Tally<'a> {
-    /// An empty account.
+    /// An empty tally.
     pub fn new(live: &'a Live, seed: u64, thread: usize) -> Self {
         Self {
             live,
@@ -72,7 +73,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Random choices of this thread.
+    /// The random choices of this thread.
     pub fn draws(&self) -> Draws {
         Draws::of(self.seed, self.thread)
     }
@@ -86,7 +87,7 @@ impl<'a> Tally<'a> {
         object
     }
 
-    /// An empty list with room for `length` entries, which counts as requested memory: it
+    /// An empty list with room for `length` entries. It counts as requested memory, because it
     /// comes from `malloc` as the objects in it do.
     pub fn list<T>(&mut self, length: usize) -> Vec<T> {
         let list = Vec::with_capacity(length);
@@ -94,7 +95,7 @@ impl<'a> Tally<'a> {
         list
     }
 
-    /// The list is not needed any longer.
+    /// Drops such a list.
     pub fn drop_list<T>(&mut self, list: Vec<T>) {
         self.change(-list_bytes(&list));
     }
@@ -122,13 +123,13 @@ impl<'a> Tally<'a> {
     }
 
     fn tell(&mut self) {
-        // A peak between two tellings counts too.
+        // A peak between two reports counts, too.
         self.live.add(self.most_untold);
         self.live.add(self.untold - self.most_untold);
         (self.untold, self.most_untold, self.changes) = (0, 0, 0);
     }
 
-    /// Closes the account.
+    /// Closes the tally.
     pub fn finish(mut self) -> Account {
         self.tell();
         let Self { thread, allocations, checksum, sizes, .. } = self;
@@ -143,11 +144,11 @@ fn list_bytes<T>(list: &Vec<T>) -> i64 {
 
 /// The tag of object `number` of a thread.
 fn tag(seed: u64, thread: u64, number: u64) -> u64 {
-    // 0 is the tag of a damaged object.
+    // 0 marks a damaged object.
     mix(mix(seed ^ mix(thread + 1)) ^ number) | 1
 }
 
-/// The checksum over all objects that these threads allocated, computed without them.
+/// The checksum over all objects that these threads allocated, computed without the objects.
 pub fn expected(seed: u64, accounts: &[Account]) -> u64 {
     let of_thread = |account: &Account| {
         let tags = (0..account.allocations).map(|n| mix(tag(seed, account.thread, n)));

@@ -1,5 +1,5 @@
-//! `alloc-threadtest`: each thread allocates many small objects, then frees them all, in
-//! the order in which it allocated them; again and again.
+//! `alloc-threadtest`: each thread repeatedly allocates many small objects, then frees them all in
+//! the order of their allocation.
 
 use super::Job;
 use super::object::Object;

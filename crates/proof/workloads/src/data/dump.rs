@@ -1,4 +1,4 @@
-//! Records as raw bytes, for other programs to read: per record the key and the value,
+//! Writes records as raw bytes for other programs to read: the key and the value of each record,
 //! eight bytes each, little endian.
 
 use std::fs::File;
@@ -8,13 +8,13 @@ use std::path::Path;
 use super::{Record, Source};
 use crate::WorkloadError;
 
-/// Records that are generated at a time.
+/// Records generated at a time.
 const PART: u64 = 1 << 16;
 
 /// Writes tables to a file, one after the other; returns the number of bytes.
 ///
 /// # Errors
-/// [`WorkloadError::Dump`] when the file cannot be created or written; a full disk shows
+/// [`WorkloadError::Dump`] when the file cannot be created or written. A full disk is reported
 /// here, not later.
 pub fn dump(tables: &[&dyn Source], path: &Path) -> Result<u64, WorkloadError> {
     write(tables, path).map_err(|source| WorkloadError::Dump { path: path.to_owned(), source })
@@ -37,7 +37,7 @@ fn write(tables: &[&dyn Source], path: &Path) -> io::Result<u64> {
         }
     }
     let file = out.into_inner()?;
-    // Only on a disk is there anything to wait for.
+    // Only a regular file needs to be synchronised.
     if file.metadata()?.is_file() {
         file.sync_all()?;
     }

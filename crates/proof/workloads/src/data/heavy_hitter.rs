@@ -1,5 +1,5 @@
-//! Heavy hitter: one key holds half of the records, the others are uniform over the
-//! remaining keys (systematic-numa-study 4.4; the default of W1 there).
+//! Heavy hitter: one key holds half of the records, and the others are uniform over the remaining
+//! keys (systematic-numa-study 4.4; the default of W1 there).
 
 use crate::random::{Draws, mix};
 
@@ -8,15 +8,15 @@ pub fn heavy_key(seed: u64, groups: u64) -> u64 {
     Draws::of(!seed, 0).below(groups)
 }
 
-/// Records come in pairs of which one, by a coin of the pair's own, is the heavy one: the
-/// heavy key has exactly half of the records, rounded down, and no regular place.
+/// Records come in pairs. A random bit of the pair decides which of the two has the heavy key. The
+/// heavy key therefore has exactly half of the records, rounded down, at irregular positions.
 pub fn key(index: u64, records: u64, groups: u64, heavy: u64, seed: u64, draws: &mut Draws) -> u64 {
     let coin = mix(seed.wrapping_add(index / 2)) >> 63;
     let unpaired = index + 1 == records && index.is_multiple_of(2);
     if groups == 1 || (index % 2 == coin && !unpaired) {
         return heavy;
     }
-    // Uniform over the others: the heavy key's number is left out.
+    // Uniform over the other keys: the heavy key's number is left out.
     let other = draws.below(groups - 1);
     other + u64::from(other >= heavy)
 }

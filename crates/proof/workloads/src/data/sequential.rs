@@ -1,8 +1,8 @@
-//! Sequential: as many segments as groups, each of `records / groups` consecutive keys,
-//! as in transactional data whose key increases (systematic-numa-study 4.2).
+//! Sequential: as many segments as groups, each of `records / groups` consecutive keys, as in
+//! transactional data with increasing keys (systematic-numa-study 4.2).
 //!
-//! A segment goes on where the one before it ended and wraps at the last key, so that every
-//! group receives the same number of records, one less where the division leaves a rest.
+//! A segment continues where the previous one ended and wraps at the last key. Every group
+//! therefore receives the same number of records, or one less if the division has a remainder.
 
 pub const fn key(index: u64, groups: u64) -> u64 {
     index % groups

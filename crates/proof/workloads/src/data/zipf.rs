@@ -1,10 +1,10 @@
-//! Zipf: key `k` (from 0) occurs with probability proportional to `(k + 1)^-s`.
+//! Zipf: key `k` (from 0) occurs with a probability proportional to `(k + 1)^-s`.
 //!
-//! Exact and in constant time by rejection-inversion (Hörmann, Derflinger: "Rejection-
-//! inversion to generate variates from monotone discrete distributions", 1996): a uniform
-//! draw under the integral H of the continuous density is inverted and rounded to an
-//! integer, which is accepted when the draw lies within the integer's own histogram bar.
-//! No table of the distribution is needed, so that a billion keys cost nothing.
+//! Exact and in constant time by rejection-inversion (Hörmann, Derflinger: "Rejection-inversion to
+//! generate variates from monotone discrete distributions", 1996). A uniform draw under the
+//! integral H of the continuous density is inverted and rounded to an integer. The integer is
+//! accepted when the draw lies within its own histogram bar. This needs no table of the
+//! distribution, so a billion keys cost nothing.
 
 use crate::random::Draws;
 
@@ -20,12 +20,12 @@ pub struct Zipf {
     area_left: f64,
     /// H(n + 1/2): the right end of the area.
     area_right: f64,
-    /// Ranks this near to their inversion are accepted without evaluating H.
+    /// Ranks this close to their inversion are accepted without evaluating H.
     squeeze: f64,
 }
 
 impl Zipf {
-    /// `exponent` is at least 0 (0 = uniform); `n` at least 1.
+    /// `exponent` is at least 0 (0 = uniform), and `n` is at least 1.
     #[must_use]
     pub fn new(n: u64, exponent: f64) -> Self {
         let mut zipf = Self { n, exponent, area_left: 0.0, area_right: 0.0, squeeze: 0.0 };
@@ -35,7 +35,7 @@ impl Zipf {
         zipf
     }
 
-    /// One key.
+    /// Draws one key.
     pub fn sample(&self, draws: &mut Draws) -> u64 {
         loop {
             let u = self.area_right + draws.unit() * (self.area_left - self.area_right);
@@ -68,8 +68,8 @@ impl Zipf {
     }
 }
 
-/// `x^e`. The powers of the study's exponent go by square roots, which IEEE 754 rounds
-/// the same everywhere: the data set is then bit for bit the same on every machine.
+/// `x^e`. The powers with the study's exponent use square roots, which IEEE 754 rounds the same way
+/// everywhere. The data set is therefore identical, bit for bit, on every machine.
 fn power(x: f64, e: f64) -> f64 {
     if e == 0.5 {
         x.sqrt()
@@ -86,8 +86,8 @@ fn power(x: f64, e: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Pearson's statistic of `samples` draws against the exact probabilities, and its
-    /// degrees of freedom.
+    /// Pearson's statistic of `samples` draws against the exact probabilities, and its degrees of
+    /// freedom.
     fn chi_square(n: u64, exponent: f64, samples: u64) -> (f64, f64) {
         let zipf = Zipf::new(n, exponent);
         let mut seen = vec![0u64; n as usize];
@@ -109,8 +109,8 @@ mod tests {
             [(2, 0.5), (100, 0.5), (1_000, 0.5), (500, 1.0), (500, 1.05), (50, 0.0)]
         {
             let (statistic, freedom) = chi_square(n, exponent, 1_000_000);
-            // The statistic has mean f and variance 2 f; the seed is fixed, so that this
-            // either always holds or never.
+            // The statistic has mean f and variance 2 f. The seed is fixed, so this test either
+            // always passes or always fails.
             let z = (statistic - freedom) / (2.0 * freedom).sqrt();
             assert!(z < 3.5, "n {n}, exponent {exponent}: {z:.1} deviations off");
         }

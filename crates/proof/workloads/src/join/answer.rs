@@ -1,4 +1,4 @@
-//! The result of a join, reduced to what tells two results apart.
+//! The result of a join, reduced to figures that distinguish two results.
 
 use std::fmt;
 
@@ -15,22 +15,22 @@ pub type Row = [u64; 2];
 pub struct Answer {
     /// Number of rows.
     pub rows: u64,
-    /// Sum over the rows of the product of both payloads, modulo 2^64: it changes when a
-    /// tuple is joined with another one's partner.
+    /// Sum over the rows of the product of both payloads, modulo 2^64. It changes when a tuple is
+    /// joined with another tuple's partner.
     pub sum: u64,
-    /// A hash of both.
+    /// A hash of rows and sum.
     #[serde(serialize_with = "hexadecimal")]
     pub checksum: u64,
 }
 
 impl Answer {
-    /// From the number of rows and the sum.
+    /// Makes an answer from the number of rows and the sum.
     #[must_use]
     pub const fn new(rows: u64, sum: u64) -> Self {
         Self { rows, sum, checksum: mix(mix(rows.wrapping_add(1)) ^ sum) }
     }
 
-    /// Of parts of a result.
+    /// Adds up parts of a result.
     pub fn of(parts: impl IntoIterator<Item = Self>) -> Self {
         let add =
             |(rows, sum): (u64, u64), part: Self| (rows + part.rows, sum.wrapping_add(part.sum));

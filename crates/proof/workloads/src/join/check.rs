@@ -1,5 +1,5 @@
-//! The answer once more, by other means: one thread, an array in which a key is the place
-//! of its payload; no hash table, no index.
+//! Computes the answer a second time by other means: one thread and an array that a key indexes; no
+//! hash table and no index.
 
 use super::answer::Answer;
 use super::data::{Large, Small};
@@ -10,7 +10,7 @@ use crate::slices::Slices;
 /// Computes the answer from the tables.
 ///
 /// # Errors
-/// [`WorkloadError::Malloc`] when there is no room for the array.
+/// [`WorkloadError::Malloc`] when there is no memory for the array.
 pub fn answer(small: &Slices<Small>, large: &Slices<Large>) -> Result<Answer, WorkloadError> {
     let length = small.records().map(<[Record]>::len).sum::<usize>() + 1;
     let mut payloads: Vec<u64> = Vec::new();

@@ -1,11 +1,10 @@
 //! The two tables that are joined.
 //!
-//! Source: systematic-numa-study 4.2 and its reference \[8\] (Balkesen, Teubner, Alonso,
-//! Özsu: "Main-memory hash joins on multi-core CPUs", ICDE 2013): 16 Mi and 256 Mi tuples of
-//! an 8-byte key and an 8-byte payload. The keys of the small table are a shuffle of
-//! `1..=|R|`; the large table refers to them in |S| / |R| blocks, each a fresh shuffle, so
-//! that every tuple of it has exactly one partner. With skew, its keys follow Zipf's law
-//! instead. Payloads are row numbers, from 1.
+//! Source: systematic-numa-study 4.2 and its reference \[8\] (Balkesen, Teubner, Alonso, Özsu:
+//! "Main-memory hash joins on multi-core CPUs", ICDE 2013): 16 Mi and 256 Mi tuples of an 8-byte
+//! key and an 8-byte payload. The keys of the small table are a shuffle of `1..=|R|`. The large
+//! table refers to them in |S| / |R| blocks, each a new shuffle, so every tuple of it has exactly
+//! one partner. With skew, its keys follow Zipf's law instead. Payloads are row numbers, from 1.
 
 use std::ops::Range;
 
@@ -23,9 +22,9 @@ pub const SKEW: f64 = 1.05;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keys {
-    /// Every key equally often, in blocks that are each a fresh shuffle.
+    /// Every key equally often, in blocks that are each a new shuffle.
     Shuffle,
-    /// By Zipf's law with exponent [`SKEW`], popular keys being spread over the key range.
+    /// By Zipf's law with exponent [`SKEW`]; popular keys are spread over the key range.
     Zipf,
 }
 
@@ -44,7 +43,7 @@ pub struct JoinSet {
 }
 
 impl JoinSet {
-    /// Refuses sizes without meaning.
+    /// Rejects meaningless sizes.
     ///
     /// # Errors
     /// [`WorkloadError::NoTuples`].
@@ -55,13 +54,13 @@ impl JoinSet {
         Ok(())
     }
 
-    /// The table that is built on.
+    /// The build table.
     #[must_use]
     pub fn small_table(self) -> Small {
         Small(self)
     }
 
-    /// The table that is probed with.
+    /// The probe table.
     #[must_use]
     pub fn large_table(self) -> Large {
         Large(self)
@@ -108,7 +107,7 @@ impl Large {
             let block = start / small;
             let first = block * small;
             let end = range.end.min(first.saturating_add(small));
-            // 0 is the small table's own.
+            // Stream 0 belongs to the small table.
             let order = Permutation::new(small, seed, block + 1);
             let tuple = |i| Record { key: order.at(i - first) + 1, value: i + 1 };
             records.extend((start..end).map(tuple));
@@ -119,7 +118,7 @@ impl Large {
     fn skewed(&self, range: Range<u64>, records: &mut Vec<Record>) {
         let JoinSet { small, seed, .. } = self.0;
         let (zipf, order) = (Zipf::new(small, SKEW), Permutation::new(small, seed, 1));
-        // Draws of their own, apart from those of the permutations.
+        // Draws independent of those of the permutations.
         let rank = |i| zipf.sample(&mut Draws::of(!seed, i));
         records.extend(range.map(|i| Record { key: order.at(rank(i)) + 1, value: i + 1 }));
     }
@@ -142,8 +141,7 @@ mod tests {
         records.iter().fold(0, |sum, Record { key, value }| mix(sum ^ mix(*key) ^ value))
     }
 
-    /// Fixed when the generators were first verified: results published once stay
-    /// reproducible.
+    /// Fixed when the generators were first verified, so that published results stay reproducible.
     #[test]
     fn golden_checksums() {
         let skewed = JoinSet { keys: Keys::Zipf, ..SET };

@@ -1,5 +1,5 @@
-//! What W3 and W4 have in common: both load two tables, build something that finds the
-//! small table's tuples, and look up every tuple of the large one.
+//! The common part of W3 and W4: both load two tables, build a structure that finds the tuples of
+//! the small table, and look up every tuple of the large one.
 //!
 //! Source: systematic-numa-study 4.2, `SELECT * FROM R JOIN S ON R.key = S.key`.
 //!
@@ -38,12 +38,12 @@ pub struct Options {
     /// The input tables.
     #[serde(flatten)]
     pub set: JoinSet,
-    /// Number of threads, the main thread being one of them.
+    /// Number of threads, including the main thread.
     #[serde(skip)]
     pub threads: NonZeroUsize,
     /// Which thread fills the input tables.
     pub load: Load,
-    /// Whether the result is written into memory, or only counted.
+    /// Whether the result is written to memory, or only counted.
     pub materialize: bool,
     /// Where the memory of a written result comes from.
     pub allocation_pattern: AllocationPattern,
@@ -52,10 +52,10 @@ pub struct Options {
     pub check: bool,
 }
 
-/// Finds the tuples of the small table by their keys. All threads build it, at the same
-/// time; then all of them probe it, and nobody builds any longer.
+/// Finds the tuples of the small table by their keys. All threads first build it together, and then
+/// all of them probe it.
 pub trait Matcher: Sync {
-    /// Takes in tuples of the small table.
+    /// Adds tuples of the small table.
     ///
     /// # Errors
     /// [`Refused`] when there is no memory for one of them.
@@ -64,11 +64,11 @@ pub trait Matcher: Sync {
     fn probe(&self, tuples: &[Record], found: impl FnMut(u64, u64));
 }
 
-/// `malloc` said no.
+/// `malloc` failed.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused;
 
-/// A workload's name, and what it is built of.
+/// The name and the figures of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Method {
     /// Name on the command line.
@@ -85,14 +85,14 @@ const BYTES_PER_THREAD: u64 = 256 << 10;
 /// Tuples handed to a matcher at a time.
 const CHUNK: usize = 1024;
 
-/// What a whole run needs.
+/// The memory that a whole run needs.
 #[must_use]
 pub fn needed_bytes(method: Method, options: &Options) -> u64 {
     let JoinSet { small, large, .. } = options.set;
     let tuple = size_of::<Record>() as u64;
     let check = if options.check { size_of::<u64>() as u64 } else { 0 };
     let result = if options.materialize { size_of::<Row>() as u64 } else { 0 };
-    // A sixteenth more for what malloc adds to the result's blocks.
+    // A sixteenth more, for what malloc adds to the blocks of the result.
     let result = large.saturating_mul(result).saturating_mul(17) / 16;
     small
         .saturating_mul(tuple + method.bytes_per_tuple + check)
@@ -101,7 +101,7 @@ pub fn needed_bytes(method: Method, options: &Options) -> u64 {
         .saturating_add((options.threads.get() as u64).saturating_mul(BYTES_PER_THREAD))
 }
 
-/// Refuses sizes without meaning, and those that this machine cannot hold.
+/// Rejects meaningless sizes, and sizes that this machine cannot hold.
 ///
 /// # Errors
 /// Those of [`JoinSet::validate`], and [`WorkloadError::TooLittleMemory`].
@@ -117,10 +117,10 @@ pub fn validate(method: Method, options: &Options) -> Result<(), WorkloadError> 
     memory::require_available(needed_bytes(method, options), task, remedy)
 }
 
-/// Joins two tables, which are generated first, and checks the result if asked.
+/// Generates two tables, joins them, and checks the result if requested.
 ///
 /// # Errors
-/// Threads and memory that the system refuses, and [`WorkloadError::WrongResult`].
+/// Errors when the system refuses threads or memory, and [`WorkloadError::WrongResult`].
 pub fn run(
     method: Method,
     parameters: serde_json::Value,
@@ -157,7 +157,7 @@ fn join<S: Sink>(
             }
             Load::Main => {}
         });
-        // Every worker comes to the same verdict, so that none waits for another.
+        // Every worker reaches the same verdict, so none waits for another.
         small.complete().and(large.complete())?;
         let built = worker.phase("build", || {
             let mut chunks = small.morsels(worker.index).flat_map(|morsel| morsel.chunks(CHUNK));

@@ -4,22 +4,22 @@ use super::answer::{Answer, Row};
 use crate::WorkloadError;
 use crate::w1::AllocationPattern;
 
-/// Rows of a block that is an allocation of its own: 4 KiB.
+/// Rows of a block that is a separate allocation: 4 KiB.
 const BLOCK: usize = 256;
-/// Rows of a chunk, which is what an engine takes from `malloc` at a time to cut its blocks
-/// from: 64 KiB, as for W1.
+/// Rows of a chunk: 64 KiB, as for W1. An engine takes chunks from `malloc` and cuts its blocks
+/// from them.
 const CHUNK: usize = 16 * BLOCK;
 
 /// Takes the rows that one thread finds.
 pub trait Sink {
-    /// An empty one.
+    /// An empty sink.
     fn new(pattern: AllocationPattern) -> Self;
     /// Takes a row.
     fn take(&mut self, small: u64, large: u64);
-    /// What was taken; rows that were kept are read and freed.
+    /// The answer over the rows taken. Rows that were written are read and freed.
     ///
     /// # Errors
-    /// [`WorkloadError::Malloc`] when rows could not be kept.
+    /// [`WorkloadError::Malloc`] when rows could not be written.
     fn answer(self) -> Result<Answer, WorkloadError>;
 }
 
@@ -45,7 +45,7 @@ impl Sink for Counted {
     }
 }
 
-/// Writes the rows into memory from `malloc`, block by block.
+/// Writes the rows to memory from `malloc`, block by block.
 pub struct Written {
     full: Vec<Vec<Row>>,
     open: Vec<Row>,
@@ -55,7 +55,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// Begins a new block; false when `malloc` refuses it.
+    /// Begins a new block; returns false when `malloc` fails.
     #[cold]
     fn begin(&mut self) -> bool {
         let mut block = Vec::new();

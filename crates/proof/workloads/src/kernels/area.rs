@@ -1,5 +1,5 @@
-//! Memory whose pages are placed on purpose: by a policy before they are touched, or moved
-//! afterwards. Where they are is asked of the kernel, never assumed.
+//! Memory with deliberate page placement: by a policy before the first touch, or by moving pages
+//! afterwards. The kernel is always asked where the pages are.
 
 use std::io;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use super::{KernelError, Place};
 /// Words of a huge page.
 pub const HUGE_WORDS: usize = HUGE_BYTES / size_of::<u64>();
 const HUGE_BYTES: usize = 2 << 20;
-/// Pages asked for at a time.
+/// Pages per call of move_pages(2).
 const BATCH: usize = 1 << 16;
 
-/// What an area is made of.
+/// The kind of pages in an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// The kernel's base pages only.
@@ -29,17 +29,18 @@ pub enum Pages {
     Huge,
 }
 
-/// Memory that all threads share, page by page on some node.
+/// Memory that all threads share, with each page on some node.
 #[derive(Debug)]
 pub struct Area {
     mapping: SharedMapping,
-    /// First word, so that huge pages begin with it.
+    /// The first word used, at a huge page boundary.
     first: usize,
     words: usize,
 }
 
 impl Area {
-    /// So many words, untouched; interleaved over the pinned's memory if the place says so.
+    /// `words` untouched words. If the place says so, they are interleaved over the nodes of the
+    /// pinned threads.
     ///
     /// # Errors
     /// [`KernelError::Placement`].
@@ -56,7 +57,7 @@ impl Area {
                 remedy: "lower --size, or raise the memory limit (ulimit -v, cgroup)",
             }
         };
-        // Room to begin at a huge page.
+        // Room to begin at a huge page boundary.
         let bytes = words * size_of::<u64>() + if pages == Pages::Huge { HUGE_BYTES } else { 0 };
         let mut mapping = Mapping::anonymous(bytes).map_err(failed("mapping memory"))?;
         let advice = match pages {
@@ -64,7 +65,7 @@ impl Area {
             Pages::Huge => libc_advice::HUGE,
         };
         match mapping.advise(advice) {
-            // A kernel without huge pages has nothing to be advised about.
+            // A kernel without huge pages does not know the advice.
             Err(cause) if cause.kind() != io::ErrorKind::InvalidInput => {
                 return Err(failed("madvise")(cause));
             }
@@ -94,13 +95,13 @@ impl Area {
         &self.mapping.words()[self.first..self.first + self.words]
     }
 
-    /// Bytes in huge pages now.
+    /// Bytes that are now in huge pages.
     #[must_use]
     pub fn huge_bytes(&self) -> u64 {
         self.mapping.residency().map_or(0, |residency| residency.huge_bytes)
     }
 
-    /// Moves every page to the node that is said for it, by position of the page.
+    /// Moves every page to the node that `target` returns for its position.
     ///
     /// # Errors
     /// [`KernelError::Placement`] and [`KernelError::Stayed`].
@@ -137,7 +138,7 @@ impl Area {
         Err(KernelError::Stayed { failed: left.len(), pages, cause })
     }
 
-    /// As [`homes`].
+    /// The node of every page; see [`homes`].
     ///
     /// # Errors
     /// [`KernelError::Placement`].
@@ -145,7 +146,7 @@ impl Area {
         homes(self.words(), pinned)
     }
 
-    /// So many accesses at random, by the node they go to.
+    /// Distributes this many random accesses over the nodes of the pages.
     ///
     /// # Errors
     /// As [`Area::homes`].
@@ -153,7 +154,7 @@ impl Area {
         Ok(spread(&self.homes(pinned)?, pinned, accesses))
     }
 
-    /// Gives all pages back to the kernel: every word is 0, and untouched again.
+    /// Returns all pages to the kernel. Every word is then 0 and untouched.
     ///
     /// # Errors
     /// [`KernelError::Placement`].
@@ -166,13 +167,13 @@ impl Area {
     }
 }
 
-/// Pages of words that begin with one.
+/// Addresses of the pages of a slice of words that begins at a page.
 fn addresses(words: &[AtomicU64]) -> Vec<usize> {
     let start = words.as_ptr() as usize;
     (start..start + size_of_val(words)).step_by(page_bytes()).collect()
 }
 
-/// The node of every page of words that begin with one; `None` for untouched ones.
+/// The node of every page of a slice that begins at a page; `None` for untouched pages.
 ///
 /// # Errors
 /// [`KernelError::Placement`].
@@ -190,7 +191,7 @@ pub fn homes(
     Ok(homes)
 }
 
-/// So many accesses at random, by the node they go to.
+/// Distributes this many random accesses over the nodes of the pages.
 #[must_use]
 pub fn spread(homes: &[Option<usize>], pinned: &PinnedThreads, accesses: f64) -> Vec<f64> {
     let mut spread = vec![0.0; pinned.nodes()];
@@ -199,12 +200,12 @@ pub fn spread(homes: &[Option<usize>], pinned: &PinnedThreads, accesses: f64) ->
     spread
 }
 
-/// `-ENOENT`: nothing has been there yet.
+/// `-ENOENT`: the page is untouched.
 const UNTOUCHED: i32 = -2;
-/// `-EBUSY`: somebody has the page for a moment, be it the call itself, which has just taken
+/// `-EBUSY`: the page is briefly in use. The call itself can cause this, when it has just isolated
 /// another part of the same huge page.
 const BUSY: i32 = -16;
-/// The first wait is a millisecond, each one twice the one before.
+/// The first wait is a millisecond; each further one is twice as long.
 const BUSY_TRIES: u32 = 8;
 
 /// The advice of madvise(2); the numbers are the kernel's.
@@ -235,7 +236,7 @@ pub fn page_words() -> usize {
     page_bytes() / size_of::<u64>()
 }
 
-/// Lines that are in a range of words, by node.
+/// Lines in a range of words, by node.
 #[must_use]
 pub fn lines(homes: &[Option<usize>], words: Range<usize>, nodes: usize) -> Vec<f64> {
     let mut lines = vec![0.0; nodes];

@@ -1,9 +1,9 @@
-//! k7, burst: fresh memory that the main thread touches and all threads scatter into, given
-//! back at once, again and again, as the integer sort IS does. A burst is over before
+//! k7, burst: new memory that the main thread touches first and all threads scatter into. It is
+//! returned at once, and the next burst begins, as in the integer sort IS. A burst ends before
 //! anything that samples and moves pages can help.
 //!
-//! Best: an interleave policy that is there before the first touch. `late` is what moving
-//! can do: half of each burst is over by then.
+//! Best: an interleave policy set before the first touch. `late` is the most that moving can
+//! achieve: half of each burst is over by then.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,11 +21,11 @@ use super::stage::Stage;
 use super::{Area, KernelError, Options, Pathology, Place, Step};
 use crate::random::mix;
 
-/// Bursts.
+/// Number of bursts.
 const BURSTS: usize = 2;
-/// One word in so many is written in a burst.
+/// One word in this many is written in a burst.
 const ONE_IN: usize = 4;
-/// Between two bursts.
+/// Time between two bursts.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// See the module.
@@ -48,7 +48,7 @@ impl Burst {
         Ok(Self { place, seed: options.seed, threads: pinned.threads(), cycle, area })
     }
 
-    /// What a thread writes in a burst; half 0 or 1 of it.
+    /// The indices that a thread writes in half 0 or 1 of a burst.
     fn share(&self, thread: usize, half: usize) -> std::ops::Range<usize> {
         let all = self.cycle.slots() / ONE_IN;
         let at = |n: usize| all * n / (2 * self.threads);
@@ -60,7 +60,7 @@ impl Burst {
     }
 }
 
-/// Writes values to places all over the words, none of them twice.
+/// Writes values to positions all over the words, each position at most once.
 fn scatter(words: &[AtomicU64], cycle: Cycle, range: std::ops::Range<usize>, seed: u64) {
     for index in range {
         words[cycle.scattered(index as u64) as usize].store(value(seed, index) | 1, Relaxed);
@@ -80,7 +80,7 @@ impl Pathology for Burst {
         let (words, pinned) = (self.area.words(), stage.pinned());
         let mut own = part(words.len(), stage.thread(), self.threads);
         if stage.thread() + 1 == self.threads {
-            // What is left over when parts are whole pages.
+            // The last thread also takes the remainder of the division into whole pages.
             own.end = words.len();
         }
         let burst = |burst: usize| {
@@ -153,14 +153,14 @@ impl Pathology for Burst {
         let half_step = |half: usize| {
             let late = half == 0 && self.place == Place::Late;
             let stores = (self.share(0, half).len() * self.threads) as f64;
-            // Pages that have moved are in no cache.
+            // Pages that were moved are in no cache.
             let before = if self.place == Place::Late { 0.0 } else { half as f64 * stores };
             let first = first_share(footprint_bytes, before, stores);
             let load = |thread: usize| {
                 let stores = (self.share(thread, 0).len()) as f64;
                 let mut lines = self.area.spread(pinned, stores)?;
                 if late {
-                    // Before the move all pages were where the main thread touched them.
+                    // Before the move, all pages were where the main thread touched them.
                     lines.fill(0.0);
                     lines[pinned.slot(0).node] = stores;
                 }

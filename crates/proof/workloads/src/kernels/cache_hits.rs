@@ -1,4 +1,4 @@
-//! Which lines of an access are found in caches.
+//! The share of an access's lines that are in caches.
 
 use numapilot_lab_model::Model;
 
@@ -7,15 +7,15 @@ use super::load::{Access, Usage};
 /// Where the lines of an access are found, as shares of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheHits {
-    /// In the thread's own last level of cache.
+    /// In the thread's own last-level cache.
     pub(super) here: f64,
-    /// In that of somebody else, who has changed them.
+    /// In the last-level cache of another thread, which has modified them.
     pub(super) elsewhere: f64,
 }
 
 impl CacheHits {
-    /// A stream through more than the cache finds nothing in it; of random accesses it serves
-    /// its part.
+    /// A stream through more memory than the cache holds never hits. Random accesses hit in
+    /// proportion to the cache's size.
     pub(super) fn of_access(model: &Model, access: &Access) -> Self {
         let nothing = Self { here: 0.0, elsewhere: 0.0 };
         let Some(last) = model.caches.last() else { return nothing };
@@ -34,12 +34,12 @@ impl CacheHits {
         Self { here: here * again, elsewhere: elsewhere * again }
     }
 
-    /// Only in memory.
+    /// The share that is only in memory.
     pub(super) fn nowhere(self) -> f64 {
         1.0 - self.here - self.elsewhere
     }
 
-    /// What goes back to memory, some time or other.
+    /// The share of lines that are written back to memory eventually.
     pub(super) fn goes_back(self, usage: Usage) -> f64 {
         match usage {
             Usage::Read => 0.0,

@@ -1,4 +1,4 @@
-//! What time is measured with: in the lab simulated time, elsewhere the clock on the wall.
+//! The clock that measures kernels: simulated time in the lab, wall-clock time elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use super::KernelError;
 pub enum Clock {
     /// Real time since the clock was made.
     Wall(Instant),
-    /// The time of the machine that the lab simulates.
+    /// The time of the emulated machine.
     Simulated(Box<LabPmu>),
 }
 
-/// Whose time it is.
+/// The kind of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Time {
@@ -38,7 +38,7 @@ impl Clock {
         })
     }
 
-    /// Whose time it shows.
+    /// The kind of time that it measures.
     #[must_use]
     pub fn time(&self) -> Time {
         match self {
@@ -59,7 +59,7 @@ impl Clock {
     /// Begins or ends a region of interest in the lab's report.
     pub fn mark(&self, kind: MarkKind, name: &str) {
         if let Self::Simulated(pmu) = self {
-            // A report without the region is no reason to end a measurement.
+            // A missing region in the report does not justify ending a measurement.
             let _ = pmu.mark(kind, name);
         }
     }

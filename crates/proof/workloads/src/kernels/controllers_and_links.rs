@@ -1,5 +1,5 @@
-//! The controllers and links of a machine: what lines on their way take of each, and how long
-//! a line waits there.
+//! The controllers and links of a machine: the time that lines take at each, and how long a line
+//! waits there.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use numapilot_topology::routes::Routes;
 use super::cache_hits::CacheHits;
 use super::load::{Access, LINE_BYTES, Load};
 
-/// What is used from its beginning to its end.
+/// What limits the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The memory controller of a node.
@@ -30,16 +30,17 @@ impl fmt::Display for Bound {
     }
 }
 
-/// Controllers and links, numbered: a controller as its node, a link after all of them.
+/// Controllers and links by number: a controller has the number of its node, and links follow after
+/// all controllers.
 pub struct ControllersAndLinks {
     nodes: usize,
-    /// What a line takes of each; nothing where there is no link.
+    /// The time that a line takes at each; 0 where there is no link.
     line_ns: Vec<f64>,
     routes: Routes,
 }
 
 impl ControllersAndLinks {
-    /// Those of a machine.
+    /// The controllers and links of a machine.
     pub fn of_machine(model: &Model) -> Self {
         let nodes = model.nodes();
         let ends: Vec<_> = model.links.iter().map(|l| (l.from, l.to, l.gb_per_s)).collect();
@@ -64,12 +65,12 @@ impl ControllersAndLinks {
         self.line_ns.len()
     }
 
-    /// What a line takes of one of them.
+    /// The time that a line takes at one of them.
     pub fn line_ns(&self, resource: usize) -> f64 {
         self.line_ns[resource]
     }
 
-    /// Which one it is.
+    /// The controller or link with this number.
     pub fn bound(&self, resource: usize) -> Bound {
         match resource.checked_sub(self.nodes) {
             None => Bound::Controller(resource),
@@ -81,7 +82,7 @@ impl ControllersAndLinks {
         self.nodes + from * self.nodes + to
     }
 
-    /// Adds the seconds that a load's accesses, those that count, take of each.
+    /// Adds the seconds that the counted accesses of a load take at each controller and link.
     pub fn add(&self, seconds: &mut [f64], model: &Model, load: &Load, counts: Counts) {
         for access in load.accesses.iter().filter(|access| counts(access)) {
             let found = CacheHits::of_access(model, access);
@@ -93,7 +94,7 @@ impl ControllersAndLinks {
         }
     }
 
-    /// Lines of the memory of `home`, on their way from a node to another.
+    /// Adds lines from the memory of `home` that travel from one node to another.
     fn add_lines(&self, seconds: &mut [f64], home: usize, (from, to): (usize, usize), lines: f64) {
         let mut add = |resource: usize| seconds[resource] += lines * self.line_ns[resource] * 1e-9;
         add(home);
@@ -102,8 +103,8 @@ impl ControllersAndLinks {
         }
     }
 
-    /// What a line waits in queues on its way, by node of the CPU and home node, when each
-    /// resource is in use for this share of the time.
+    /// The time that a line waits in queues, by node of the CPU and home node, when each resource
+    /// is busy for this share of the time.
     pub fn waits_ns(&self, utilisation: &[f64]) -> Vec<Vec<f64>> {
         let at = |resource: usize| queue::wait(self.line_ns[resource], utilisation[resource]);
         let on_the_way = |home: usize, cpu: usize| -> f64 {

@@ -1,5 +1,5 @@
-//! Data that all threads read: once, or a copy on every node, by `numapilot-replicate` as any
-//! program would have it.
+//! Data that all threads read: a single original, or a copy on every node, made by
+//! `numapilot-replicate` as in any other program.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -19,18 +19,18 @@ use super::{KernelError, Place};
 pub(super) struct Copies {
     place: Place,
     original: Area,
-    /// Made once the original is filled, where each node has a copy.
+    /// Made after the original is filled, where each node gets a copy.
     replicated: OnceLock<Replicated<[AtomicU64]>>,
 }
 
 impl Copies {
-    /// So many words, untouched.
+    /// `words` untouched words.
     pub fn new(words: usize, place: Place, pinned: &PinnedThreads) -> Result<Self, KernelError> {
         let original = Area::new(words, place, Pages::Small, pinned)?;
         Ok(Self { place, original, replicated: OnceLock::new() })
     }
 
-    /// Fills and places the data; all threads call it. `fill` writes a range of words.
+    /// Fills and places the data. All threads call it. `fill` writes a range of words.
     pub fn fill(&self, stage: &Stage<'_>, fill: impl Fn(&Area, std::ops::Range<usize>)) {
         let words = self.original.words();
         let pinned = stage.pinned();
@@ -38,7 +38,7 @@ impl Copies {
             Place::Local => {
                 let (thread, threads) = (stage.thread(), pinned.threads());
                 let own = part(words.len(), thread, threads);
-                // The rest that is no whole page falls to the last.
+                // The last thread also fills the remainder that is not a whole page.
                 let end = if thread + 1 == threads { words.len() } else { own.end };
                 fill(&self.original, own.start..end);
             }
@@ -50,27 +50,27 @@ impl Copies {
                 let word = |index: usize| AtomicU64::new(words[index].load(Relaxed));
                 let copies = numapilot_replicate::Copies::from_fn(words.len(), word)?;
                 self.replicated.get_or_init(|| Replicated::new(copies));
-                // As a program lets go of what it has copied.
+                // Release the original, as a program does after copying it.
                 self.original.discard()?;
             }
             Ok(())
         });
     }
 
-    /// Does something with what the calling thread is to read.
+    /// Calls `work` with the data that the calling thread should read.
     pub fn read<R>(&self, stage: &Stage<'_>, work: impl FnOnce(&[AtomicU64]) -> R) -> R {
         match self.replicated.get().map(Replicated::reader) {
             Some(Ok(mut reader)) => work(reader.read()),
             Some(Err(error)) => {
                 stage.note(Err(error.into()));
-                // The others wait for this thread.
+                // The other threads wait for this one.
                 work(self.original.words())
             }
             None => work(self.original.words()),
         }
     }
 
-    /// Does something with all that is read: the copies with their nodes, or the original.
+    /// Calls `work` for all data that is read: each copy with its node, or the original.
     pub fn for_each_copy<R>(
         &self,
         stage: &Stage<'_>,
@@ -86,7 +86,7 @@ impl Copies {
         }
     }
 
-    /// How many there are to read.
+    /// The number of copies that are read.
     pub fn count(&self) -> usize {
         let reader = self.replicated.get().and_then(|replicated| replicated.reader().ok());
         reader.map_or(1, |mut reader| nodes_and_words(&reader.copies()).len())
@@ -114,7 +114,7 @@ impl Copies {
         all.get(near).map_or_else(|| Ok(Vec::new()), |(_, words)| homes(words, pinned))
     }
 
-    /// The node of every page that is not one of the original.
+    /// The node of every page of the copies, without the original.
     pub fn replica_homes(&self, pinned: &PinnedThreads) -> Result<Homes, KernelError> {
         Ok(if self.replicated.get().is_some() {
             self.all_homes(pinned)?.concat()
@@ -129,7 +129,7 @@ impl Copies {
     }
 }
 
-/// The node of every page; `None` for those that are nowhere.
+/// The node of every page; `None` for pages that are in no memory.
 type Homes = Vec<Option<usize>>;
 
 fn nodes_and_words<'c>(

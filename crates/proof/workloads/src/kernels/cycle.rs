@@ -1,8 +1,8 @@
-//! A walk through all slots of a power-of-two table that no prefetcher guesses and that
-//! arithmetic can follow without the table.
+//! A walk through all slots of a power-of-two table. No prefetcher can predict it, and arithmetic
+//! can follow it without the table.
 //!
-//! Source: Hull and Dobell 1962, "Random number generators": x -> a x + c modulo 2^k visits
-//! everything once when c is odd and a is 1 modulo 4.
+//! Source: Hull and Dobell 1962, "Random number generators": x -> a x + c modulo 2^k visits every
+//! value once when c is odd and a is 1 modulo 4.
 
 /// Knuth's multiplier for 64 bits (MMIX), 1 modulo 4.
 const A: u64 = 6_364_136_223_846_793_005;
@@ -15,7 +15,7 @@ pub(super) struct Cycle {
 }
 
 impl Cycle {
-    /// Over as many slots as fit, a power of two.
+    /// A cycle over the largest power of two that is at most `slots`.
     pub fn within(slots: usize) -> Self {
         Self { mask: (1u64 << slots.max(1).ilog2()) - 1 }
     }
@@ -25,11 +25,11 @@ impl Cycle {
         self.mask as usize + 1
     }
 
-    /// A slot for each index, none of them twice, and not at equal distances from each other.
+    /// A different slot for each index, at irregular distances.
     pub fn scattered(self, index: u64) -> u64 {
         let bits = self.mask.count_ones();
         let once = self.next(index);
-        // Each step can be undone, so no two indices meet.
+        // Each step is invertible, so different indices give different slots.
         self.next(once ^ once >> bits.div_ceil(2))
     }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a kernel, and what to do about it.
+//! Errors of kernels, each with its remedy.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use super::place::Place;
 use crate::WorkloadError;
 use crate::size::Grouped;
 
-/// Failure of a kernel. Every message names cause and remedy.
+/// Failure of a kernel. Every message names the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// Threads, memory or `/proc`.
@@ -19,40 +19,40 @@ pub enum KernelError {
     /// The description could not be read.
     #[error(transparent)]
     Description(#[from] numapilot_topology::description::DescriptionError),
-    /// There are no copies.
+    /// The data could not be replicated.
     #[error(transparent)]
     Replicate(#[from] numapilot_replicate::Error),
-    /// The lab's PMU is there and cannot be used.
+    /// The lab's PMU exists but cannot be used.
     #[error(transparent)]
     Lab(#[from] numapilot_observe::lab::LabError),
-    /// A placement that this kernel does not have.
+    /// A placement that this kernel does not support.
     #[error("{} cannot be placed by {place}; it takes {}", kernel.name(), kernel.places_text())]
     NoSuchPlace {
         /// The kernel.
         kernel: Kernel,
-        /// Asked for.
+        /// The requested placement.
         place: Place,
     },
-    /// Too little to work on.
+    /// The size is too small.
     #[error(
         "{} bytes leave less than a page for each of {threads} threads; raise --size to at least {}",
         Grouped(*.bytes), Grouped(*.least)
     )]
     TooSmall {
-        /// Asked for.
+        /// The requested size.
         bytes: u64,
-        /// Asked for.
+        /// The number of threads.
         threads: usize,
-        /// What would do.
+        /// The smallest possible size.
         least: u64,
     },
-    /// Not enough threads for its parts.
+    /// Too few threads.
     #[error("{} needs at least 2 threads; raise --threads", kernel.name())]
     OneThread {
         /// The kernel.
         kernel: Kernel,
     },
-    /// More memory than there is.
+    /// Too little memory.
     #[error(
         "{} needs about {} MiB of memory, but {} MiB are available; lower --size",
         kernel.name(), Grouped(*.needed_bytes >> 20), Grouped(*.available_bytes >> 20)
@@ -62,44 +62,44 @@ pub enum KernelError {
         kernel: Kernel,
         /// Estimated need.
         needed_bytes: u64,
-        /// What the kernel says can be had without swapping.
+        /// What the kernel can provide without swapping.
         available_bytes: u64,
     },
-    /// No node with CPUs and memory may be used.
+    /// The process may not use any node with CPUs and memory.
     #[error(
-        "this process may use no CPU of a node with memory; widen its cpuset (cpuset.cpus, cpuset.mems)"
+        "this process may not use any CPU of a node with memory; widen its cpuset (cpuset.cpus, cpuset.mems)"
     )]
     NoCpu,
-    /// Memory that the kernel does not give or place.
+    /// The kernel did not provide or place memory.
     #[error("{what} failed ({cause}); {remedy}")]
     Placement {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The kernel's reason.
         cause: io::Error,
-        /// What helps.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// Pages that stayed where they were.
+    /// Pages that did not move.
     #[error(
         "{failed} of {pages} pages could not be moved ({cause}); free memory on the other nodes, or lower --size"
     )]
     Stayed {
         /// How many did not move.
         failed: usize,
-        /// Of so many.
+        /// The number of pages.
         pages: usize,
-        /// Why the first one did not.
+        /// The reason for the first one.
         cause: io::Error,
     },
-    /// The answer is not the one that the independent computation gives.
+    /// The answer differs from that of the independent computation.
     #[error(
         "wrong result: checksum {computed:016x} was computed, {expected:016x} is right; this is a defect of the kernel or of the memory of this machine"
     )]
     WrongResult {
-        /// By the threads.
+        /// The checksum of the threads.
         computed: u64,
-        /// By the check.
+        /// The checksum of the check.
         expected: u64,
     },
 }

@@ -1,8 +1,8 @@
 //! The figures of this machine that a prediction needs, from a machine description.
 //!
-//! In a lab they are scaled as the lab scales them, on hardware they count as they are. The
-//! model's scale follows from its layout: the lab's CPUs there, a CPU for each node here,
-//! whose scale is then taken back.
+//! In a lab the figures are scaled as the lab scales them; on hardware they are used unchanged. The
+//! model's scale follows from its layout. In a lab the layout has the lab's CPUs. On hardware it
+//! has one CPU per node, and the scale is undone afterwards.
 
 use numapilot_lab_model::{CpuPlace, Layout, MemoryRange, Model};
 use numapilot_topology::Machine;
@@ -11,16 +11,16 @@ use numapilot_topology::description::{Description, SHIPPED, named};
 use super::KernelError;
 use super::clock::Time;
 
-/// The figures, or why there are none and what to do.
+/// The figures, or a message with the reason and the remedy.
 pub type Known = Result<Model, String>;
 
-/// The figures of the machine of this name or file; without one, in a lab, of the machine
-/// that it emulates.
+/// The figures of the machine with this name or in this file. Without one, in a lab, those of the
+/// emulated machine.
 ///
 /// # Errors
-/// A description that is named and cannot be read.
-pub fn known(machine: &Machine, named_so: Option<&str>, time: Time) -> Result<Known, KernelError> {
-    let name = match (named_so, time) {
+/// When the named description cannot be read.
+pub fn known(machine: &Machine, name: Option<&str>, time: Time) -> Result<Known, KernelError> {
+    let name = match (name, time) {
         (Some(name), _) => name,
         (None, Time::Simulated) if SHIPPED.iter().any(|(name, _)| *name == machine.name) => {
             machine.name.as_str()
@@ -29,7 +29,7 @@ pub fn known(machine: &Machine, named_so: Option<&str>, time: Time) -> Result<Kn
             return Ok(Err("name the lab's machine with --machine FILE".to_owned()));
         }
         (None, Time::Wall) => {
-            return Ok(Err("nothing says how fast this machine's memory is; give --machine NAME \
+            return Ok(Err("the speed of this machine's memory is unknown; give --machine NAME \
                            or FILE (numapilot topo --measure --save FILE measures most of one)"
                 .to_owned()));
         }
@@ -48,7 +48,7 @@ pub fn known(machine: &Machine, named_so: Option<&str>, time: Time) -> Result<Kn
 /// The figures of a description.
 ///
 /// # Errors
-/// What is missing in it.
+/// The figure that is missing in it.
 pub fn model(name: &str, description: &Description, time: Time) -> Result<Model, String> {
     let machine = description.machine(name).map_err(|error| error.to_string())?;
     let emulated = description.lab.as_ref().filter(|_| time == Time::Simulated);
@@ -66,8 +66,8 @@ pub fn model(name: &str, description: &Description, time: Time) -> Result<Model,
     Ok(model)
 }
 
-/// Memory of a node in the model's layout, which simulates no address: a prediction asks on which
-/// node a page is, and no size of memory may keep it from one.
+/// Memory of each node in the model's layout. The model simulates no addresses, because a
+/// prediction only needs the node of each page. Any size is therefore good enough.
 const NODE_BYTES: u64 = 1 << 30;
 
 fn layout(machine: &Machine, cpus_per_node: u32) -> Layout {
@@ -76,7 +76,7 @@ fn layout(machine: &Machine, cpus_per_node: u32) -> Layout {
     for (node, of) in machine.nodes.iter().enumerate() {
         if !of.cpus.is_empty() {
             let package = of.cpus.first().and_then(|cpu| machine.cpu(cpu)?.package).unwrap_or(0);
-            // Numbered through all nodes: only CPUs of a node share.
+            // Numbered through all nodes: only CPUs of the same node share a core.
             let cores = (0..cpus_per_node).map(|cpu| layout.cpus.len() as u32 + cpu);
             let places: Vec<CpuPlace> =
                 cores.map(|core| CpuPlace { node, core, package }).collect();

@@ -1,24 +1,25 @@
-//! Threads that go through their work each at its own pace, and share controllers and links.
+//! Threads that work at their own pace and share controllers and links.
 //!
-//! What a thread does next is a flow: so much of each controller and link, and a time that it
-//! takes with all of them to itself. At every moment all flows get lines at the same rate, up
-//! to what a controller, a link or the thread itself can do (max-min fairness: Bertsekas and
-//! Gallager, Data Networks, 6.5.2). Whoever is done goes on with its next, so that threads that
-//! began in step drift apart, or into each other's way.
+//! The next piece of a thread's work is a flow: the time that it needs of each controller and link,
+//! and the time that it takes when it has all of them to itself. At every moment all flows receive
+//! lines at the same rate, up to what a controller, a link or the thread itself can do (max-min
+//! fairness: Bertsekas and Gallager, Data Networks, 6.5.2). A thread that completes a flow
+//! continues with its next one. Threads that began in step therefore drift apart, or begin to
+//! disturb each other.
 
-/// A part of what a thread does.
+/// A piece of a thread's work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// By position of the controller or link: the seconds of it that the flow takes.
     pub uses: Vec<(usize, f64)>,
     /// Its lines from memory.
     pub lines: f64,
-    /// What it takes when nobody else uses anything.
+    /// The time that it takes when nothing else uses the machine.
     pub alone_seconds: f64,
 }
 
 impl Flow {
-    /// So often of it.
+    /// The flow, repeated `factor` times.
     #[must_use]
     pub fn times(mut self, factor: f64) -> Self {
         self.uses.iter_mut().for_each(|(_, seconds)| *seconds *= factor);
@@ -26,29 +27,30 @@ impl Flow {
     }
 }
 
-/// When everybody is done.
+/// The end of all threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct End {
-    /// After so many seconds.
+    /// The time at which the last thread ends.
     pub seconds: f64,
-    /// Whose work took that long.
+    /// The last thread.
     pub thread: usize,
-    /// The controller or link that held this thread back for longer than itself and any other.
+    /// The controller or link that delayed this thread more than the thread itself and all others.
     pub held_by: Option<usize>,
 }
 
-/// Somebody in the middle of a flow.
+/// A thread in the middle of a flow.
 struct Runner<'a> {
     thread: usize,
     flows: &'a [Flow],
-    /// Of the first flow, the share that is left.
+    /// The share of the first flow that is left.
     left: f64,
-    /// Seconds that each controller and link held it back; itself last.
+    /// Seconds of delay by each controller and link; those of the thread itself come last.
     held_seconds: Vec<f64>,
 }
 
-/// The end of all flows, those of a thread one after the other; `beside` go on for ever at
-/// most once in their time alone. Controllers and links are numbered below `shared`.
+/// The time at which all threads have completed their flows, one after the other. The flows of
+/// `beside` continue forever, each at most at the pace that it has alone. Controllers and links
+/// have numbers below `shared`.
 #[must_use]
 pub fn end(threads: &[Vec<Flow>], beside: &[Flow], shared: usize) -> Option<End> {
     let runner =
@@ -81,7 +83,7 @@ pub fn end(threads: &[Vec<Flow>], beside: &[Flow], shared: usize) -> Option<End>
     }
 }
 
-/// A flow of which so little is left is done: what rounding leaves over.
+/// A flow with a smaller share left is complete; the rest is a rounding error.
 const DONE: f64 = 1e-9;
 
 fn ended(runner: &Runner<'_>, seconds: f64) -> End {
@@ -91,16 +93,17 @@ fn ended(runner: &Runner<'_>, seconds: f64) -> End {
     End { seconds, thread: runner.thread, held_by }
 }
 
-/// How fast a flow goes on.
+/// The pace of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pace {
-    /// So often would all of it be done in a second.
+    /// How many times per second the whole flow would complete.
     per_second: f64,
-    /// What does not let it go faster, if that is not itself.
+    /// What prevents a faster pace, unless it is the flow itself.
     held_by: Option<usize>,
 }
 
-/// All get lines at a rate that grows until something is full: what uses that stays there.
+/// Raises the rate of all flows together until a resource is full; the flows that use it then keep
+/// their rate.
 fn paces(flows: &[&Flow], shared: usize) -> Vec<Pace> {
     // A flow without lines keeps its own pace, and so does one that takes no time.
     let own = |flow: &&Flow| Pace {
@@ -140,7 +143,7 @@ fn paces(flows: &[&Flow], shared: usize) -> Vec<Pace> {
     paces
 }
 
-/// What is left of a controller or link that is full, but for rounding.
+/// The capacity left of a full controller or link, which is a rounding error.
 const FULL: f64 = 1e-9;
 
 #[cfg(test)]
@@ -177,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_short_flow_leaves_its_share_to_the_long_one() {
-        // Half a second each for ten lines, then the long one has all of it.
+        // Half a second each for ten lines; then the long flow has the whole resource.
         let short = vec![flow(&[(0, 0.5)], 10.0, 0.5)];
         let long = vec![flow(&[(0, 1.5)], 30.0, 1.5)];
         assert!((seconds(&[short, long], &[]) - 2.0).abs() < 1e-6);
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_slow_one_leaves_the_rest() {
-        // It takes a quarter of the resource; the other has three.
+        // It takes a quarter of the resource; the other flow takes three quarters.
         let slow = vec![flow(&[(0, 1.0)], 10.0, 4.0)];
         let fast = vec![flow(&[(0, 1.0)], 10.0, 1.0)];
         let end = end(&[slow, fast], &[], 2).unwrap();

@@ -1,6 +1,6 @@
-//! k8, good-local: each thread computes `a = b + 3 c` (STREAM's triad) over arrays that it
-//! has filled itself, and then over arrays that fit its cache. Nothing is wrong here, and
-//! whatever moves a page only costs.
+//! k8, good-local: each thread computes `a = b + 3 c` (STREAM's triad) over arrays that it filled
+//! itself, and then over arrays that fit into its cache. The placement is already right, so moving
+//! any page only costs time.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,12 +14,12 @@ use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
 use super::{Area, KernelError, Options, Pathology, Place, Step};
 
-/// How often each thread goes through its arrays: often enough for a difference of one part in
-/// a hundred to be more than who begins first.
+/// Passes of each thread over its arrays: enough for a difference of one percent to exceed the
+/// differences in when threads begin.
 const PASSES: usize = 8;
 /// Words between two arrays, so that their lines lie in different sets of a small cache.
 const PADDING: usize = 168;
-/// How often through those in the cache: as many words as a pass over this many pages.
+/// Passes over the arrays in the cache: as many words as one pass over this many pages.
 const TWIN_PASSES: usize = 1024;
 
 /// See the module.
@@ -29,7 +29,7 @@ pub(super) struct GoodLocal {
     threads: usize,
     /// Words of an array.
     array: usize,
-    /// Three arrays one after the other: result, first and second operand.
+    /// Three arrays one after the other: the result, the first and the second operand.
     area: Area,
 }
 
@@ -51,7 +51,7 @@ impl GoodLocal {
         [0, 1, 2].map(|n| n * (self.array + PADDING))
     }
 
-    /// A thread's words of the three arrays.
+    /// A thread's parts of the three arrays.
     fn own(&self, thread: usize, limit: usize) -> [&[AtomicU64]; 3] {
         let range = part(self.array, thread, self.threads);
         let end = range.end.min(range.start.saturating_add(limit));

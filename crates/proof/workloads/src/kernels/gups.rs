@@ -1,8 +1,8 @@
-//! k4, gups: all threads add at random to a table that the main thread has filled. The
-//! table's node gets all reads and, later, all modified lines back.
+//! k4, gups: all threads add at random positions of a table that the main thread filled. The
+//! table's node receives all reads and, later, all write-backs.
 //!
-//! Best: interleave. A copy for each node would have to see every write, and there is no
-//! thread to collocate a page with.
+//! Best: interleave. A copy per node would have to receive every write, and no page has a single
+//! user to collocate it with.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use super::stage::Stage;
 use super::{Area, KernelError, Options, Pathology, Place, Step};
 use crate::random::{Draws, mix};
 
-/// Each thread makes one update for so many words of the table.
+/// Each thread makes one update per this many words of the table.
 const ONE_IN: usize = 16;
 
 /// See the module.
@@ -45,7 +45,7 @@ impl Gups {
     }
 }
 
-/// The places that a thread updates, and by how much.
+/// The positions that a thread updates, and the amounts that it adds.
 fn updates(seed: u64, thread: usize, words: usize) -> impl Iterator<Item = (usize, u64)> {
     let mut draws = Draws::of(seed, thread as u64);
     std::iter::repeat_with(move || {

@@ -1,8 +1,7 @@
-//! k9, thp-false-sharing: huge pages in which every thread has base pages of its own, all
-//! filled by the main thread. A huge page is on one node, whoever it is good for.
+//! k9, thp-false-sharing: huge pages in which every thread has its own base pages, all filled by
+//! the main thread. A huge page is on one node, although threads of several nodes use it.
 //!
-//! Best: base pages, each on the node of its thread. Moving the huge page helps one thread
-//! and no other.
+//! Best: base pages, each on the node of its thread. Moving the huge page helps one thread only.
 
 use super::area::{HUGE_WORDS, Pages, page_words};
 use super::clock::Clock;
@@ -13,7 +12,7 @@ use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
 use super::{Area, KernelError, Options, Pathology, Place, Step};
 
-/// How often each thread goes through its pages.
+/// Passes of each thread over its pages.
 const PASSES: usize = 2;
 
 /// See the module.
@@ -38,8 +37,8 @@ impl HugeFalseSharing {
         Ok(Self { place, seed: options.seed, threads: pinned.threads(), area, huge_bytes })
     }
 
-    /// First words of a thread's pages, from one huge page to the next, each thread from
-    /// another one on: they are not all at the same huge page at the same time.
+    /// First words of a thread's pages, from one huge page to the next. Each thread begins at a
+    /// different huge page, so they are not all at the same one at the same time.
     fn own(&self, thread: usize) -> impl Iterator<Item = usize> {
         let page = page_words();
         let huge_pages = self.area.words().len() / HUGE_WORDS;
@@ -71,7 +70,7 @@ impl Pathology for HugeFalseSharing {
             let slot = |thread: usize| pinned.slot(thread % self.threads).node;
             match self.place {
                 Place::Split => self.area.move_pages(pinned, |at| slot(at % (HUGE_WORDS / page))),
-                // One thread's node for each huge page.
+                // Each huge page goes to the node of one of its threads.
                 Place::Collocate => self.area.move_pages(pinned, |at| slot(at * page / HUGE_WORDS)),
                 _ => Ok(()),
             }

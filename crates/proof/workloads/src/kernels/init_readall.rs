@@ -1,8 +1,8 @@
-//! k1, init1-readall: the main thread fills an array, and all threads read all of it in
-//! order, each from another place on. One controller and its links serve everybody.
+//! k1, init1-readall: the main thread fills an array, and all threads read all of it in order, each
+//! from a different position. One controller and its links serve all threads.
 //!
-//! Best: a copy on each node; where only pages can be placed, interleave. Collocating with
-//! any one reader leaves all others where they were.
+//! Best: a copy on each node; where only pages can be placed, interleave. Collocating the pages
+//! with one reader does not help the others.
 
 use super::area::lines;
 use super::clock::Clock;
@@ -77,8 +77,8 @@ impl Pathology for InitReadall {
     }
 }
 
-/// What these threads do when they read all of the data in order, each from its own part on:
-/// part after part, as each may lie on a node of its own.
+/// The loads of these threads when they read all data in order, each beginning with its own part.
+/// There is one load per part, because each part may lie on a different node.
 pub(super) fn read_all(
     data: &Copies,
     pinned: &PinnedThreads,
@@ -111,5 +111,5 @@ pub(super) fn read_all(
     Ok(readers.iter().map(all).collect())
 }
 
-/// Words that lie in a private cache, also of a lab's small ones.
+/// Words that fit into a private cache, even into the small ones of a lab.
 pub(super) const TWIN_WORDS: usize = 256;

@@ -1,8 +1,8 @@
-//! k2, init1-slices: the main thread fills an array, and each thread works on its slice of
-//! it. Nothing is shared, but everything lies on one node.
+//! k2, init1-slices: the main thread fills an array, and each thread works on its own slice of it.
+//! Threads share no data, but everything lies on one node.
 //!
-//! Best: each slice on the node of its thread. Interleaving balances the controllers and
-//! makes most accesses remote for no need.
+//! Best: each slice on the node of its thread. Interleaving balances the controllers, but makes
+//! most accesses remote for no reason.
 
 use super::clock::Clock;
 use super::parts::Parts;
@@ -10,7 +10,7 @@ use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
 use super::{Area, KernelError, Options, Pathology, Place, Step};
 
-/// How often each thread goes through its slice.
+/// Passes of each thread over its slice.
 const PASSES: usize = 2;
 
 /// See the module.

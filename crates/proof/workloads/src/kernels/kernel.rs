@@ -1,4 +1,4 @@
-//! The twelve kernels by name, with the placements each takes.
+//! The names of the twelve kernels, and the placements that each supports.
 
 use std::fmt;
 use std::str::FromStr;
@@ -70,7 +70,7 @@ impl Kernel {
         }
     }
 
-    /// Its pathology in a line.
+    /// Its pathology in one line.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -78,18 +78,18 @@ impl Kernel {
             Self::Init1Slices => "the main thread fills, each thread works on its slice",
             Self::Probe => "a shared table on one node, dependent probes",
             Self::Gups => "random atomic adds to a table on one node",
-            Self::Swapped => "private arrays, whose threads have gone on by one node",
-            Self::Rotate => "private arrays, whose threads go on by one node again and again",
-            Self::Burst => "fresh memory, touched by the main thread, scattered into by all, freed",
+            Self::Swapped => "private arrays whose threads have moved to the next node",
+            Self::Rotate => "private arrays whose threads move to the next node repeatedly",
+            Self::Burst => "new memory, touched by the main thread, written by all, freed",
             Self::GoodLocal => "well placed streams, and the same in the cache",
-            Self::ThpFalseSharing => "huge pages in which each thread has base pages of its own",
+            Self::ThpFalseSharing => "huge pages in which each thread has its own base pages",
             Self::Skew => "a neighbour takes three quarters of one controller",
-            Self::ReadMostly => "k1 with one write in so many reads",
+            Self::ReadMostly => "k1 with one write per N reads",
             Self::Pipe => "a producer on one node, a consumer on another",
         }
     }
 
-    /// The placements it takes beside `best`, the pathology first.
+    /// The placements that it supports in addition to `best`, the pathology first.
     #[must_use]
     pub const fn places(self) -> &'static [Place] {
         use Place::{
@@ -135,7 +135,7 @@ impl FromStr for Kernel {
             name == text || name.split('-').next() == Some(text)
         };
         let found = Self::ALL.into_iter().find(is);
-        found.ok_or_else(|| format!("'{text}' is no kernel; there are k1 to k12"))
+        found.ok_or_else(|| format!("'{text}' is not a kernel; choose one of k1 to k12"))
     }
 }
 

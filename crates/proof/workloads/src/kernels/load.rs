@@ -1,5 +1,5 @@
-//! What a thread uses of memory: lines by their home node, in an order that lets it overlap them
-//! or not.
+//! A thread's use of memory: lines by their home node, in an order that does or does not let their
+//! latencies overlap.
 
 use numapilot_topology::CpuId;
 
@@ -8,34 +8,34 @@ use super::pinned_threads::CpuSlot;
 /// Bytes of a line.
 pub(super) const LINE_BYTES: f64 = 64.0;
 
-/// How the addresses of lines follow from each other.
+/// How the addresses of lines follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Line after line: the prefetcher overlaps them.
+    /// Consecutive lines: the prefetcher overlaps them.
     Stream,
-    /// At random, known early: misses overlap as far as the processor can.
+    /// Random lines with addresses known early: misses overlap as far as the processor can.
     Independent,
-    /// Each address is in the line before: the whole latency counts.
+    /// Each address is in the previous line: the whole latency counts.
     Dependent,
 }
 
-/// Whether lines are modified, and by whom.
+/// Whether lines are modified, and by which threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Usage {
-    /// They are not.
+    /// They are not modified.
     Read,
-    /// By this thread alone: they go back to memory when they leave its cache.
+    /// This thread alone modifies them. They return to memory when they leave its cache.
     Write,
-    /// By all threads, whose caches have them from each other, but for this share, which is in no
-    /// cache yet: see [`first_share`].
+    /// All threads modify them, and get them from each other's caches, except for this share, which
+    /// is in no cache yet: see [`first_share`].
     SharedStore(f64),
-    /// The same, and each thread reads a line before it writes it: a modified line goes back to
-    /// memory on its way from cache to cache.
+    /// The same, but each thread reads a line before it writes to it. A modified line is written
+    /// back to memory on its way from cache to cache.
     SharedUpdate(f64),
 }
 
-/// Of so many accesses of all threads to lines at random, after so many before them, the share that
-/// is the first to its line.
+/// All threads together make `accesses` random accesses, after `before` earlier ones. Returns the
+/// share of them that are the first to their line.
 pub fn first_share(footprint_bytes: u64, before: f64, accesses: f64) -> f64 {
     let lines = footprint_bytes as f64 / LINE_BYTES;
     let untouched = |after: f64| lines * (-after / lines).exp();
@@ -45,40 +45,40 @@ pub fn first_share(footprint_bytes: u64, before: f64, accesses: f64) -> f64 {
 /// Lines that a thread uses in one way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
-    /// In which order.
+    /// Their order.
     pub pattern: Pattern,
-    /// How many, by position of their home node.
+    /// Their number, by position of the home node.
     pub lines: Vec<f64>,
     /// Whether they are modified.
     pub usage: Usage,
-    /// What random accesses are spread over.
+    /// The memory over which random accesses are spread.
     pub footprint_bytes: u64,
-    /// Whether it lies in huge pages.
+    /// Whether that memory is in huge pages.
     pub huge: bool,
 }
 
 impl Access {
-    /// Whether lines come one after the other.
+    /// Whether the lines are consecutive.
     pub fn is_stream(&self) -> bool {
         self.pattern == Pattern::Stream
     }
 }
 
-/// What one thread does.
+/// The load of one thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Position of the node it runs on.
+    /// Position of the thread's node.
     pub node: usize,
-    /// The CPU: threads on one CPU take turns.
+    /// The CPU. Threads on the same CPU take turns.
     pub cpu: CpuId,
-    /// What the CPU itself takes, in nanoseconds, when everything is in its first caches.
+    /// The CPU's own time, in nanoseconds, when everything is in its first-level caches.
     pub compute_ns: f64,
-    /// What it uses.
+    /// Its memory accesses.
     pub accesses: Vec<Access>,
 }
 
 impl Load {
-    /// The load of a thread that is pinned there.
+    /// The load of a thread that is pinned to this CPU.
     #[must_use]
     pub fn new(slot: CpuSlot, compute_ns: f64, accesses: Vec<Access>) -> Self {
         Self { node: slot.node, cpu: slot.cpu, compute_ns, accesses }

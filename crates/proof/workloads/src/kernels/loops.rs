@@ -1,5 +1,5 @@
-//! The inner loops, over words that all threads share. Relaxed atomic loads and stores are
-//! plain ones to the processor.
+//! The inner loops, over words that all threads share. To the processor, relaxed atomic loads and
+//! stores are plain ones.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -9,20 +9,20 @@ use std::time::Duration;
 use super::clock::Clock;
 use crate::random::mix;
 
-/// What a word holds before anyone works on it.
+/// The first value of a word.
 #[must_use]
 pub fn value(seed: u64, index: usize) -> u64 {
     mix(seed.wrapping_add(index as u64))
 }
 
-/// Writes their first value into the words of a range.
+/// Writes the first values to a range of words.
 pub fn fill(words: &[AtomicU64], range: Range<usize>, seed: u64) {
     for (index, word) in range.clone().zip(&words[range]) {
         word.store(value(seed, index), Relaxed);
     }
 }
 
-/// The sum of what [`fill`] writes, without any memory.
+/// The sum of the values that [`fill`] writes, computed without memory.
 #[must_use]
 pub fn filled(range: Range<usize>, seed: u64) -> u64 {
     range.fold(0, |sum, index| sum.wrapping_add(value(seed, index)))
@@ -34,7 +34,7 @@ pub fn sum(words: &[AtomicU64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed)))
 }
 
-/// Reads and writes words in order: adds 1 to each. Returns the sum of what they hold then.
+/// Adds 1 to each word in order. Returns the sum of the new values.
 #[must_use]
 pub fn advance(words: &[AtomicU64]) -> u64 {
     words.iter().fold(0, |sum, word| {
@@ -44,8 +44,8 @@ pub fn advance(words: &[AtomicU64]) -> u64 {
     })
 }
 
-/// Part `index` of `count` equal parts of so many words, in whole pages; what is left over
-/// belongs to nobody.
+/// Part `index` of `count` equal parts of `words`, in whole pages. The remainder belongs to no
+/// part.
 #[must_use]
 pub fn part(words: usize, index: usize, count: usize) -> Range<usize> {
     let page = super::area::page_words();
@@ -53,12 +53,12 @@ pub fn part(words: usize, index: usize, count: usize) -> Range<usize> {
     index * each..(index + 1) * each
 }
 
-/// What the CPU itself takes for an item of work, in nanoseconds: `work` does so many items
-/// on memory that lies in its first caches. The one figure no machine description has.
+/// The CPU time of one item of work, in nanoseconds. `work` processes `items` items in memory that
+/// fits into the first-level cache. This is the one figure that no machine description has.
 pub fn compute_ns(clock: &Clock, items: usize, mut work: impl FnMut()) -> f64 {
-    /// Long enough for every clock, short enough to be free.
+    /// Long enough for every clock to measure, and short enough to cost nothing.
     const ITEMS: usize = 1 << 14;
-    /// The shortest of some tries is the one that nothing interrupted.
+    /// Of several tries, the shortest was not interrupted.
     const TRIES: usize = 3;
     let rounds = (ITEMS / items.max(1)).max(1);
     let mut shortest = Duration::MAX;

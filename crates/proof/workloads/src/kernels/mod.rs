@@ -1,11 +1,10 @@
-//! NUMA pathology kernels: each program shows one pathology of memory placement, and takes the
+//! NUMA pathology kernels: each program has one pathology of memory placement, and supports its
 //! known mitigations.
 //!
-//! Source: "Challenges of Memory Management on Modern NUMA Systems" (Gaud et al. 2015,
-//! Carrefour), whose programs suffer from one or the other: contention where one thread
-//! fills what all read (Streamcluster, k1), remote accesses where memory stays behind
-//! (k2, k5), bursts that are over before anything can be moved (IS, k7), pages that threads
-//! share falsely (k9).
+//! Source: "Challenges of Memory Management on Modern NUMA Systems" (Gaud et al. 2015, Carrefour).
+//! The programs of that paper suffer from contention where one thread fills what all read
+//! (Streamcluster, k1), remote accesses where memory stays behind (k2, k5), bursts that end before
+//! anything can be moved (IS, k7), or pages that threads share falsely (k9).
 //!
 //! ```text
 //!  PinnedThreads --> fill --> mitigate --> work, timed --> checksum
@@ -14,8 +13,8 @@
 //!                or a policy                 steps --> prediction
 //! ```
 //!
-//! Each kernel is real memory and real threads, and its answer is confirmed by a
-//! computation that uses none of its memory.
+//! Each kernel uses real memory and real threads. A computation that uses none of its memory
+//! confirms its answer.
 
 pub mod area;
 mod cache_hits;
@@ -84,20 +83,20 @@ pub use self::place::Place;
 pub struct Options {
     /// Where memory goes.
     pub place: Place,
-    /// Number of threads, the main thread being one of them.
+    /// Number of threads, including the main thread.
     #[serde(skip)]
     pub threads: NonZeroUsize,
-    /// Size of what the threads work on, all together.
+    /// Size of the data of all threads together.
     pub bytes: u64,
     /// Seed of the data.
     pub seed: u64,
-    /// k6: how long the threads stay on a node; as long as two passes when left out.
+    /// k6: how long the threads stay on a node; by default, as long as four passes take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period: Option<Duration>,
-    /// How long the work is done again and again; once when left out.
+    /// How long the work is repeated; by default, it runs once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lasts: Option<Duration>,
-    /// k11: one access in so many writes.
+    /// k11: one access in this many is a write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes_every: Option<u64>,
     /// The machine whose description predicts the time, by name or file.
@@ -105,28 +104,28 @@ pub struct Options {
     pub machine: Option<String>,
 }
 
-/// A part of the work whose threads begin and end together.
+/// A part of the work that all threads begin and end together.
 struct Step {
-    /// How often it is done.
+    /// How often it is repeated.
     times: f64,
-    /// What each thread does, one load after the other.
+    /// The loads of each thread, one after the other.
     threads: Vec<Vec<Load>>,
-    /// Who works beside them.
+    /// Threads that run at the same time.
     neighbour: Option<Neighbour>,
 }
 
 impl Step {
-    /// One load for each thread.
+    /// A step with one load for each thread.
     fn once(loads: impl IntoIterator<Item = Load>) -> Self {
         Self::of(loads.into_iter().map(|load| vec![load]).collect())
     }
 
-    /// Several, one after the other.
+    /// A step with several loads for each thread, one after the other.
     fn of(threads: Vec<Vec<Load>>) -> Self {
         Self { times: 1.0, threads, neighbour: None }
     }
 
-    /// So many times as often.
+    /// The step, repeated `times` times.
     fn times(self, times: f64) -> Self {
         Self { times: self.times * times, ..self }
     }
@@ -136,30 +135,30 @@ impl Step {
 trait Pathology: Sync {
     /// Its memory.
     fn areas(&self) -> Vec<&Area>;
-    /// A thread's part: all threads fill, mitigate and work together, in as many rounds as the
-    /// stage wants. Returns what it adds to the checksum.
+    /// A thread's part. All threads fill, mitigate and work together, for as many rounds as the
+    /// stage requests. Returns the thread's contribution to the checksum.
     fn run(&self, stage: &Stage<'_>) -> u64;
-    /// Those of its data that are copied to every node, beside the areas.
+    /// The data that is copied to every node, which is not in the areas.
     fn copies(&self) -> Option<&Copies> {
         None
     }
-    /// The checksum of so many rounds by other means.
+    /// The checksum of this many rounds, computed by other means.
     fn expected(&self, rounds: usize) -> u64;
     /// Items of work in a round.
     fn items(&self) -> u64;
-    /// What the prediction must know of a round, from where the pages are.
+    /// The steps of a round for the prediction, based on where the pages are.
     fn steps(&self, pinned: &PinnedThreads, clock: &Clock) -> Result<Vec<Step>, KernelError>;
-    /// The placement that it settled on, where that is decided by measuring.
+    /// The placement that it settled on, if it decides by measuring.
     fn settled(&self) -> Option<Place> {
         None
     }
-    /// What a reader of the figures should know.
+    /// Notes for the reader of the figures.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Whose time kernels are measured in here.
+/// The kind of time that kernels measure here.
 ///
 /// # Errors
 /// [`KernelError::Lab`] in a lab whose PMU cannot be used.
@@ -167,9 +166,9 @@ pub fn time() -> Result<Time, KernelError> {
     Ok(Clock::here()?.time())
 }
 
-/// Lets the main thread run where it might before. It was one of the team, and stays on its CPU
-/// until the result is checked, which reads the memory once more: from elsewhere now and then it
-/// would not cost the same twice.
+/// Restores the affinity of the main thread. It was one of the team, and stays on its CPU until the
+/// result is checked. The check reads the memory once more, and would take a different time from
+/// another CPU.
 struct WhereBefore(Option<Vec<u64>>);
 
 impl Drop for WhereBefore {
@@ -224,10 +223,10 @@ pub fn run(kernel: Kernel, options: &Options) -> Result<Outcome, KernelError> {
         ));
     }
     if pinned.memory().len() == 1 {
-        notes.push("one node: every placement is the same, so no mitigation can differ".to_owned());
+        notes.push("one node: all placements are equal, so mitigations have no effect".to_owned());
     } else if auto_numa() == Some(true) {
         notes.push(
-            "AutoNUMA is on and moves pages too; kernel.numa_balancing=0 turns it off".to_owned(),
+            "AutoNUMA is on and moves pages, too; kernel.numa_balancing=0 turns it off".to_owned(),
         );
     }
     Ok(Outcome {
@@ -267,7 +266,7 @@ fn refuse(kernel: Kernel, options: &Options, pinned: &PinnedThreads) -> Result<(
     Ok(())
 }
 
-/// The time of all steps, and what bounds the longest.
+/// The time of all steps, and what limits the longest.
 fn predicted(model: &Model, steps: &[Step]) -> Option<Prediction> {
     let one = |step: &Step| {
         let prediction = predict(model, &step.threads, step.neighbour)?;

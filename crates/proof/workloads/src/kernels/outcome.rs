@@ -1,4 +1,4 @@
-//! What a run of a kernel yields; its JSON form is a contract with scripts.
+//! The result of a kernel run; scripts rely on its JSON form.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use crate::outcome::Figures;
 /// Pages of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct NodePages {
-    /// Kernel id.
+    /// Kernel id of the node.
     pub node: u32,
-    /// Base pages of the kernel's memory that were there at the end.
+    /// Base pages of the kernel's memory on the node at the end.
     pub pages: u64,
 }
 
-/// How fast one round was.
+/// The rate of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rate {
-    /// When it was done: seconds since the first round began.
+    /// When it ended: seconds since the first round began.
     pub ended_seconds: f64,
-    /// Items of work per second in it.
+    /// Items of work per second in this round.
     pub items_per_second: f64,
 }
 
-/// The rounds of a run that have so many items each.
+/// The rates of a run's rounds, which have `items` items each.
 pub(super) fn over_time(items: f64, rounds: &[Round]) -> Vec<Rate> {
     let rate = |round: &Round| Rate {
         ended_seconds: round.ended.as_secs_f64(),
@@ -37,7 +37,7 @@ pub(super) fn over_time(items: f64, rounds: &[Round]) -> Vec<Rate> {
     rounds.iter().map(rate).collect()
 }
 
-/// The rate in which a run has settled: the median of the rounds in its last quarter.
+/// The rate after the run has settled: the median of the rounds in its last quarter.
 pub(super) fn settled(items: f64, rounds: &[Round]) -> f64 {
     let last = rounds.last().map_or(0.0, |round| round.ended.as_secs_f64());
     let late = over_time(items, rounds).into_iter().filter(|rate| rate.ended_seconds > 0.75 * last);
@@ -49,39 +49,39 @@ pub(super) fn settled(items: f64, rounds: &[Round]) -> f64 {
 /// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// What was run.
+    /// The options of the run.
     #[serde(flatten)]
     pub figures: Figures,
-    /// The placement that `best` stood for, or the one asked for.
+    /// The placement that `best` stood for, or the requested one.
     pub mitigation: Place,
-    /// Whose time `seconds` are.
+    /// The kind of time of `seconds`.
     pub time: Time,
     /// How long the work took.
     pub seconds: f64,
     /// Items of work per second.
     pub items_per_second: f64,
-    /// The same in the median round of the last quarter of the time: what has settled.
+    /// The same for the median round of the last quarter of the time, after the run has settled.
     pub settled_items_per_second: f64,
-    /// Every round, where the work went on for a time.
+    /// Every round, if the work was repeated for a time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Rate>,
-    /// What the threads computed; an independent computation gave the same.
+    /// The checksum of the threads, which an independent computation confirmed.
     #[serde(serialize_with = "hexadecimal")]
     pub checksum: u64,
     /// High-water mark of this process's resident memory.
     pub peak_rss_bytes: u64,
-    /// Nodes of the machine that threads run on.
+    /// Number of nodes on which threads run.
     pub nodes: usize,
     /// Where the pages were at the end.
     pub pages: Vec<NodePages>,
     /// The time that the machine description predicts.
     pub predicted_seconds: Option<f64>,
-    /// What bounds the predicted time.
+    /// What limits the predicted time.
     pub predicted_bound: Option<String>,
     /// Why a figure is missing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unsupported: BTreeMap<&'static str, String>,
-    /// What a reader of the figures should know.
+    /// Notes for the reader of the figures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

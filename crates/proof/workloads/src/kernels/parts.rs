@@ -1,4 +1,4 @@
-//! An array of which each thread has a part of its own, which it reads and writes in order.
+//! An array in which each thread has its own part, which it reads and writes in order.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -36,8 +36,8 @@ impl Parts {
         stage.prepare(|| fill(self.area.words(), self.range(stage.thread()), self.seed));
     }
 
-    /// The main thread fills everything. Then each thread reads its part, so that what its
-    /// cache held modified before goes back to memory now, and not while it is measured.
+    /// The main thread fills everything. Then each thread reads its part, so that modified lines in
+    /// the main thread's cache return to memory now, and not during the measurement.
     pub fn fill_by_main(&self, stage: &Stage<'_>) {
         stage.prepare(|| {
             if stage.thread() == 0 {
@@ -49,15 +49,16 @@ impl Parts {
         });
     }
 
-    /// Goes through the part of a thread once, each thread from another page on: interleaved
-    /// parts would else all begin on one node, and all threads go from node to node together.
+    /// One pass over the part of a thread. Each thread begins at a different page. Otherwise all
+    /// interleaved parts would begin on the same node, and all threads would move from node to node
+    /// together.
     pub fn pass(&self, thread: usize) -> u64 {
         let words = &self.area.words()[self.range(thread)];
         let (first, rest) = words.split_at(words.len().min(thread * page_words()));
         advance(rest).wrapping_add(advance(first))
     }
 
-    /// What all passes of all threads return together.
+    /// The sum of what all passes of all threads return.
     pub fn expected(&self, passes: usize) -> u64 {
         let once = filled(0..self.area.words().len(), self.seed);
         let sum_of_passes = (passes * (passes + 1) / 2) as u64;
@@ -65,12 +66,12 @@ impl Parts {
         once.wrapping_mul(passes as u64).wrapping_add(grown)
     }
 
-    /// Words that all passes work through.
+    /// The number of words in all passes.
     pub fn items(&self, passes: usize) -> u64 {
         (self.area.words().len() * passes) as u64
     }
 
-    /// Moves each part to the node where its thread is after so many nodes.
+    /// Moves each part to the node where its thread is after it has moved by `rotated` nodes.
     pub fn collocate(&self, pinned: &PinnedThreads, rotated: usize) -> Result<(), KernelError> {
         let pages = self.range(0).len() / page_words();
         let homes: Vec<usize> =
@@ -78,7 +79,7 @@ impl Parts {
         self.area.move_pages(pinned, |page| homes[page / pages.max(1) % homes.len()])
     }
 
-    /// Nanoseconds of the CPU for each word.
+    /// Nanoseconds of CPU time per word.
     pub fn pace(&self, clock: &Clock) -> f64 {
         let twin = &self.area.words()[..TWIN_WORDS.min(self.area.words().len())];
         let before: Vec<u64> = twin.iter().map(|word| word.load(Relaxed)).collect();
@@ -89,7 +90,7 @@ impl Parts {
         pace
     }
 
-    /// What a pass is, by threads that have moved by so many nodes, over pages with these homes.
+    /// The loads of one pass by threads that have moved by some nodes, over pages with these homes.
     pub fn loads(
         &self,
         pinned: &PinnedThreads,

@@ -1,7 +1,7 @@
-//! Which thread is pinned to which CPU.
+//! The CPU to which each thread is pinned.
 //!
-//! Threads are pinned, each to one CPU, sparse: one CPU of each node in turn. The kernels
-//! show where memory should be for threads that stay, and only one of them lets them move.
+//! Each thread is pinned to one CPU in sparse order: one CPU of each node in turn. The kernels show
+//! where the memory of threads that do not move should be. Only one kernel lets its threads move.
 
 use std::path::Path;
 
@@ -16,23 +16,24 @@ use super::KernelError;
 pub struct CpuSlot {
     /// The CPU.
     pub cpu: CpuId,
-    /// Position of its node among all of the machine.
+    /// Position of its node among all nodes of the machine.
     pub node: usize,
 }
 
-/// The threads and the nodes they work on. Nodes are positions among all of the machine.
+/// The threads and the nodes on which they work. Nodes are positions among all nodes of the
+/// machine.
 #[derive(Clone, Debug)]
 pub struct PinnedThreads {
     ids: Vec<NodeId>,
     slots: Vec<CpuSlot>,
     /// Nodes that have a thread, in ascending order.
     thread_nodes: Vec<usize>,
-    /// Nodes with CPUs and memory that may be used.
+    /// Nodes with CPUs and memory that the process may use.
     memory: Vec<usize>,
 }
 
 impl PinnedThreads {
-    /// So many threads on this machine, as far as the process may use it.
+    /// Pins `threads` threads on this machine, as far as the process may use it.
     ///
     /// # Errors
     /// [`KernelError::Machine`] and [`KernelError::NoCpu`].
@@ -40,7 +41,7 @@ impl PinnedThreads {
         Self::on(&read(Path::new("/"))?, threads)
     }
 
-    /// So many threads on a machine.
+    /// Pins `threads` threads on a machine.
     ///
     /// # Errors
     /// [`KernelError::NoCpu`].
@@ -90,7 +91,7 @@ impl PinnedThreads {
         self.slots[thread % self.slots.len()]
     }
 
-    /// The CPU of a thread after all have gone on by so many nodes.
+    /// The CPU of a thread after all threads have moved by this many nodes.
     #[must_use]
     pub fn rotated(&self, thread: usize, by: usize) -> CpuSlot {
         let here = self.slot(thread);
@@ -114,19 +115,19 @@ impl PinnedThreads {
         &self.thread_nodes
     }
 
-    /// Nodes with CPUs and memory that may be used.
+    /// Nodes with CPUs and memory that the process may use.
     #[must_use]
     pub fn memory(&self) -> &[usize] {
         &self.memory
     }
 
-    /// The same, as the kernel knows them.
+    /// The same by the kernel's ids.
     #[must_use]
     pub fn memory_ids(&self) -> NodeSet {
         self.memory.iter().map(|node| self.ids[*node]).collect()
     }
 
-    /// Whether the thread is the first of its node.
+    /// Whether the thread is the first on its node.
     #[must_use]
     pub fn leads(&self, thread: usize) -> bool {
         self.slots.iter().position(|slot| slot.node == self.slot(thread).node) == Some(thread)
@@ -138,7 +139,7 @@ impl PinnedThreads {
         self.ids[node]
     }
 
-    /// The node of this id.
+    /// The position of the node with this id.
     #[must_use]
     pub fn position(&self, id: NodeId) -> Option<usize> {
         self.ids.iter().position(|other| *other == id)
@@ -146,8 +147,8 @@ impl PinnedThreads {
 }
 
 impl CpuSlot {
-    /// Moves the calling thread here. A kernel or sandbox that refuses leaves it where it
-    /// is.
+    /// Pins the calling thread to this CPU. If the kernel or a sandbox refuses, the thread stays
+    /// where it is.
     ///
     /// # Errors
     /// [`KernelError::Placement`].

@@ -1,9 +1,9 @@
-//! k12, pipe: a producer on the first node writes messages, a consumer half-way round the
-//! machine works through them, one buffer behind. Each message says which is the next, so
-//! the consumer waits for every line, while the producer's stores run ahead.
+//! k12, pipe: a producer on the first node writes messages. A consumer half-way around the machine
+//! processes them, one buffer behind. Each message contains the position of the next, so the
+//! consumer waits for every line, while the producer's stores run ahead.
 //!
-//! Best: the buffers on the consumer's node, or both threads on one. Moving a buffer to
-//! whoever uses it next costs more than it saves.
+//! Best: the buffers on the consumer's node, or both threads on one node. Moving a buffer to the
+//! node that uses it next costs more than it saves.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,9 +19,9 @@ use super::stage::Stage;
 use super::{Area, Kernel, KernelError, Options, Pathology, Place, Step};
 use crate::random::mix;
 
-/// Buffers' worth of messages.
+/// Number of buffers that are filled.
 const ROUNDS: usize = 4;
-/// Words of a message: a line.
+/// Words of a message: one line.
 const MESSAGE: usize = 8;
 
 /// See the module.
@@ -30,7 +30,7 @@ pub(super) struct Pipe {
     seed: u64,
     cycle: Cycle,
     buffers: [Area; 2],
-    /// The consumer's thread, and its CPU.
+    /// The consumer thread and its CPU.
     consumer: usize,
     slot: CpuSlot,
 }
@@ -63,7 +63,7 @@ impl Pipe {
         value(self.seed ^ mix(round as u64), message)
     }
 
-    /// Moves a buffer, where that is the way.
+    /// Moves a buffer, if the placement is `bounce`.
     fn bounce(&self, stage: &Stage<'_>, buffer: &Area, node: usize) {
         if self.place == Place::Bounce {
             stage.note(buffer.move_pages(stage.pinned(), |_| node));

@@ -1,4 +1,4 @@
-//! The ways to place a kernel's memory and threads: its pathology and the known mitigations.
+//! The ways to place a kernel's memory and threads: its pathology, and the known mitigations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// As the pathology has it: on the node of whoever touches a page first.
+    /// As in the pathology: on the node of the thread that touches a page first.
     FirstTouch,
-    /// Pages in turn over all nodes, by a policy set before the first touch.
+    /// Pages on all nodes in turn, by a policy set before the first touch.
     Interleave,
-    /// Each thread touches first what falls to it.
+    /// Each thread first touches its own data.
     Local,
-    /// The best of the others for this kernel.
+    /// The best of the other placements for this kernel.
     Best,
     /// Filled as in the pathology, then moved to the node of the thread that uses it.
     Collocate,
@@ -23,17 +23,17 @@ pub enum Place {
     Replicate,
     /// Base pages instead of huge ones, each moved to the thread that uses it.
     Split,
-    /// As many pages on each node as its controller has bandwidth left.
+    /// On each node a number of pages that matches the free bandwidth of its controller.
     WeightedInterleave,
-    /// Moved after the threads whenever these move.
+    /// Moved after the threads whenever they move.
     Follow,
-    /// Interleaved, but only when half of the work is done.
+    /// Interleaved, but only after half of the work.
     Late,
     /// The buffer on the consumer's node.
     Consumer,
     /// Producer and consumer on one node, with the buffer.
     Together,
-    /// The buffer moved to whoever uses it next.
+    /// The buffer is moved to the node that uses it next.
     Bounce,
 }
 
@@ -87,6 +87,6 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = Self::ALL.into_iter().find(|place| place.name() == text);
-        named.ok_or_else(|| format!("'{text}' is no placement"))
+        named.ok_or_else(|| format!("'{text}' is not a placement"))
     }
 }

@@ -1,11 +1,11 @@
-//! How long a kernel should take: `t = max(controller, link, (latency + queues) / MLP)`.
+//! Predicts the time of a kernel: `t = max(controller, link, (latency + queues) / MLP)`.
 //!
-//! Every line that threads fetch from memory, and every modified line that goes back, takes
-//! its time at the controller of its home node and at each link on the way, which all threads
-//! share. Besides a thread waits for as much of the latency as it cannot overlap, and in the
-//! queues that form at controllers and links the longer the shorter t is. Who is held back by
-//! what, and when the last one is done, follows from there (`flow`). Nothing here measures or
-//! calls the system: machine and traffic in, seconds out.
+//! Every line that threads fetch from memory, and every modified line that returns, takes time at
+//! the controller of its home node and at each link on the way. All threads share these. In
+//! addition, a thread waits for the part of the latency that it cannot overlap, and in the queues
+//! at controllers and links, which are longer the shorter t is. From this follows what delays each
+//! thread and when the last one ends (`flow`). This module measures nothing and makes no system
+//! calls: its input is the machine and the traffic, and its output is in seconds.
 //!
 //! Source of the figures: the machine description, as the lab's model reads it
 //! (`numapilot_lab_model::Model`).
@@ -26,25 +26,26 @@ pub use super::controllers_and_links::Bound;
 /// A predicted time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// How long.
+    /// The time.
     pub seconds: f64,
-    /// What decides it.
+    /// What limits it.
     pub bound: Bound,
 }
 
-/// Threads that stream through memory of one node beside the loads, for as long as they last.
+/// Threads that stream through the memory of one node for as long as the other threads run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Neighbour {
     /// The node.
     pub node: usize,
-    /// The share of its controller that they want.
+    /// The share of its controller that they request.
     pub share: f64,
-    /// How many they are.
+    /// Their number.
     pub threads: usize,
 }
 
 impl Neighbour {
-    /// Its flows beside these threads, which get of its controller by how many are there at once.
+    /// The flows of the neighbour beside these threads. Its share of the controller depends on how
+    /// many of them are there at the same time.
     fn flows(&self, resources: &ControllersAndLinks, threads: &[Vec<Load>]) -> Vec<Flow> {
         let shares: Vec<f64> = threads.iter().map(|loads| share_of(loads, self.node)).collect();
         let passing: f64 = shares.iter().sum();
@@ -55,10 +56,10 @@ impl Neighbour {
         vec![Flow { uses: vec![(self.node, share)], lines, alone_seconds: 1.0 }; self.threads]
     }
 
-    /// How many of the threads that have these shares of their lines on its node are there at
-    /// once, on average. A stream passes one controller after the other, a page here and a page
-    /// there; where others stand it takes as many times longer as there are streams in all, and
-    /// the next arrive meanwhile.
+    /// The average number of threads that are on the neighbour's node at the same time, given the
+    /// share of lines that each has there. A stream visits one controller after the other, a page
+    /// at a time. At a controller with other streams it takes as many times longer as there are
+    /// streams, and meanwhile more of them arrive.
     ///
     /// Source: Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks",
     /// Journal of the ACM 27 (1980).
@@ -73,10 +74,10 @@ impl Neighbour {
     }
 }
 
-/// After so many rounds the number of streams does not change any more.
+/// The number of streams has converged after this many rounds.
 const ROUNDS: usize = 100;
 
-/// The share of a thread's lines that a node has.
+/// The share of a thread's lines that are on a node.
 fn share_of(loads: &[Load], node: usize) -> f64 {
     let accesses = || loads.iter().flat_map(|load| &load.accesses);
     let all: f64 = accesses().flat_map(|access| &access.lines).sum();
@@ -84,15 +85,15 @@ fn share_of(loads: &[Load], node: usize) -> f64 {
     if all > 0.0 { its / all } else { 0.0 }
 }
 
-/// To what share of it a time is computed.
+/// Relative precision of the computed time.
 const PRECISION: f64 = 1e-5;
 
-/// The time of threads that begin together, each with its loads one after the other, up to
-/// the end of the last; `None` when there are none, or they name a node that the machine does
-/// not have.
+/// The time of threads that begin together, each with its loads one after the other, until the last
+/// one ends. Returns `None` when there are no threads, or when they name a node that the machine
+/// does not have.
 ///
-/// Threads wait in queues the longer the less time all their lines have, and the work takes
-/// as long as the threads: the one time that leaves just as much waiting as makes it up.
+/// Threads wait longer in queues when all their lines have less time, and the work lasts as long as
+/// the threads. The result is the time at which both agree.
 #[must_use]
 pub fn predict(
     model: &Model,
@@ -149,11 +150,11 @@ pub fn predict(
     Some(slow)
 }
 
-/// By what share loads of the same size differ.
+/// The relative difference between loads of the same size.
 const UNEVEN: f64 = 0.05;
 
-/// Threads that do the same never stay in step for long, as no two are equally fast: what each
-/// does in a turn differs by a little, up or down, and always in the same way.
+/// Threads with the same work never stay in step for long, because no two are equally fast. Each
+/// load is therefore a little larger or smaller, always in the same way.
 fn size(thread: usize, turn: usize) -> f64 {
     let drawn = mix(mix(thread as u64) ^ turn as u64) as f64 / u64::MAX as f64;
     1.0 + UNEVEN * (2.0 * drawn - 1.0)
@@ -166,7 +167,7 @@ mod tests {
     use super::super::load::{Access, Pattern, Usage, first_share};
     use super::*;
 
-    /// Two nodes with a CPU each: 100 ns here, 200 ns there, 6.4 GB/s, a link of 3.2 GB/s.
+    /// Two nodes with one CPU each: 100 ns local, 200 ns remote, 6.4 GB/s, and a link of 3.2 GB/s.
     fn model() -> Model {
         Model {
             title: "two nodes".to_owned(),
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn what_is_written_goes_back_the_other_way() {
         let write = |written| load(1, Pattern::Stream, [1000.0, 0.0], written);
-        // The link's other direction is free; the controller carries both.
+        // The link's other direction is free; the controller serves both.
         assert_eq!(predicted(&[write(true)]).0, 20_000.0);
         let local = load(0, Pattern::Stream, [1000.0, 0.0], true);
         assert_eq!(predicted(&[local]), (20_000.0, Bound::Controller(0)));
@@ -274,12 +275,12 @@ mod tests {
             assert_eq!(bound, Bound::Controller(0));
             (ns / 1e6).round()
         };
-        // A quarter in each cache, 10 ns at the controller for each of eight million lines that
-        // comes from memory or goes back.
+        // A quarter is in each cache. The controller needs 10 ns for each of eight million lines
+        // that come from memory or return to it.
         assert_eq!(ms(Usage::Write), 80.0 * (0.75 + 0.75));
         assert_eq!(ms(Usage::SharedStore(0.0)), 80.0 * (0.5 + 0.5));
         assert_eq!(ms(Usage::SharedUpdate(0.0)), 80.0 * (0.5 + 0.75));
-        // What nobody has had comes from memory.
+        // Lines in no cache come from memory.
         assert_eq!(ms(Usage::SharedStore(1.0)), 80.0 * (1.0 + 1.0));
         let first = first_share(4 << 20, 0.0, 65536.0);
         assert!((first - (1.0 - (-1.0f64).exp())).abs() < 1e-9, "{first}");
@@ -300,7 +301,7 @@ mod tests {
         let mut mixed = load(0, Pattern::Stream, [1000.0, 0.0], false);
         let write = load(0, Pattern::Independent, [100.0, 0.0], false);
         mixed.accesses.extend(write.accesses);
-        // 10 us of streams at 10 ns a line, then 20 ns for each of 100.
+        // 10 us of streams at 10 ns a line, then 20 ns for each of 100 accesses.
         assert_eq!(without_queues(std::slice::from_ref(&mixed)).0, 2500.0 + 2000.0);
         let (ns, bound) = predicted(&[mixed]);
         assert_eq!(bound, Bound::Controller(0));
@@ -313,7 +314,8 @@ mod tests {
             let load = load(0, Pattern::Independent, [1000.0, 0.0], true);
             Load { cpu: CpuId(cpu), ..load }
         };
-        // 20 ns of the controller for each access, and 20 ns of latency with five in flight.
+        // 20 ns of the controller for each access, and 20 ns of latency with five accesses in
+        // flight.
         let loads = [scatter(0)];
         let (ns, bound) = predicted(&loads);
         assert_eq!(bound, Bound::Thread(0));
@@ -321,7 +323,7 @@ mod tests {
         let queue = 10.0 * utilisation / (2.0 * (1.0 - utilisation));
         let again = 1000.0 * (100.0 + queue) / 5.0;
         assert!((ns - again).abs() < 2.0, "{ns} {again}");
-        // Many threads have the controller's time and no more.
+        // Many threads get the controller's full time, but no more.
         let many: Vec<Load> = (0..20).map(scatter).collect();
         assert_eq!(predicted(&many), (400_000.0, Bound::Controller(0)));
     }
@@ -331,12 +333,12 @@ mod tests {
         let beside = |loads: &[Load], share, threads| {
             beside(&model(), loads, Some(Neighbour { node: 0, share, threads }))
         };
-        // More than half of the controller is left to a link that carries half as much.
+        // More than half of the controller is left for a link that carries half as much.
         let remote = [load(1, Pattern::Stream, [1000.0, 0.0], false)];
         assert_eq!(beside(&remote, 0.4, 1), (20_000.0, Bound::Link(0, 1)));
-        // Three of four threads are the neighbour's: a quarter of the controller is left.
+        // Three of four threads are the neighbour's, so a quarter of the controller is left.
         assert_eq!(beside(&remote, 0.9, 3), (40_000.0, Bound::Controller(0)));
-        // It wants less.
+        // The neighbour requests less.
         assert_eq!(beside(&remote, 0.6, 3), (25_000.0, Bound::Controller(0)));
         let elsewhere = [load(1, Pattern::Stream, [0.0, 1000.0], false)];
         assert_eq!(beside(&elsewhere, 0.75, 1).1, Bound::Controller(1));
@@ -346,10 +348,10 @@ mod tests {
     fn streams_crowd_where_a_neighbour_is() {
         let neighbour = |threads| Neighbour { node: 0, share: 1.0, threads };
         let there = |threads, shares: &[f64]| neighbour(threads).streams_there(shares);
-        // All their lines there, or none.
+        // All lines of all threads are there, or none.
         assert_eq!(there(1, &[1.0; 3]), 3.0);
         assert_eq!(there(1, &[0.0; 3]), 0.0);
-        // Seven go round eight nodes: n = 7 (n + 1) / (n + 8).
+        // Seven threads visit eight nodes: n = 7 (n + 1) / (n + 8).
         let seven = there(1, &[0.125; 7]);
         assert!((seven * seven + seven - 7.0).abs() < 1e-6, "{seven}");
         assert!(there(2, &[0.125; 7]) > seven);
@@ -366,8 +368,8 @@ mod tests {
     #[test]
     fn threads_that_go_from_node_to_node_drift_apart() {
         let at = |home: usize| std::array::from_fn(|node| if node == home { 100.0 } else { 0.0 });
-        // All four begin on their own node and go round four times: in step all would be at
-        // home, then all at the one link.
+        // All four begin on their own node and visit all nodes four times. In step, all would be at
+        // home at the same time, and then all at the single link.
         let thread = |cpu: u32| {
             let node = cpu as usize % 2;
             let turn = |turn: usize| Load {
@@ -380,7 +382,7 @@ mod tests {
         model.links[0].gb_per_s = 6.4;
         let seconds = |threads: &[Vec<Load>]| predict(&model, threads, None).unwrap().seconds;
         let ns = 1e9 * seconds(&(0..4).map(thread).collect::<Vec<_>>());
-        // A controller has 1600 lines to give, 10 ns each.
+        // A controller has 1600 lines to serve, 10 ns each.
         assert!((16_000.0..18_000.0).contains(&ns), "{ns}");
     }
 

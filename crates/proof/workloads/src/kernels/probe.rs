@@ -1,8 +1,8 @@
-//! k3, probe: a hash table that all threads read, filled by the main thread. Each probe finds
-//! the key of the next, so a thread waits for the whole latency every time.
+//! k3, probe: a hash table that the main thread fills and all threads read. Each probe finds the
+//! key of the next, so a thread waits for the whole latency every time.
 //!
-//! Keys are dense and hash to themselves, as integer keys do in most tables; a slot is a key
-//! and the next key to look for. Best: a copy of the table on each node.
+//! Keys are dense and hash to themselves, as integer keys do in most tables. A slot holds a key and
+//! the next key to look up. Best: a copy of the table on each node.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -21,7 +21,7 @@ use super::{Area, KernelError, Options, Pathology, Place, Step};
 
 /// Words of a slot.
 const SLOT: usize = 2;
-/// Each thread looks for one key in so many.
+/// Each thread looks up one key in this many.
 const ONE_IN: usize = 8;
 
 /// See the module.
@@ -47,7 +47,7 @@ impl Probe {
         (self.cycle.slots() / ONE_IN).max(1)
     }
 
-    /// The first key that a thread looks for.
+    /// The first key that a thread looks up.
     fn first(&self, thread: usize) -> u64 {
         let slots = self.cycle.slots();
         ((thread * slots / self.threads) as u64).wrapping_add(self.seed) & (slots as u64 - 1)
@@ -63,7 +63,7 @@ fn write(words: &[AtomicU64], range: Range<usize>, cycle: Cycle) {
     }
 }
 
-/// Looks for a key, for the key found with it, and so on. Returns the sum of the keys.
+/// Looks up a key, then the key found with it, and so on. Returns the sum of the keys.
 fn follow(words: &[AtomicU64], mut wanted: u64, probes: usize) -> u64 {
     let mut sum = 0u64;
     for _ in 0..probes {

@@ -1,10 +1,9 @@
-//! k11, read-mostly: k1 with one write in so many reads.
+//! k11, read-mostly: k1 with one write per N reads.
 //!
-//! Best: a copy on each node, if writes are rare: each of them goes to every copy. Where
-//! they are frequent, interleave. `best` asks the machine description which is faster.
+//! Best: a copy on each node if writes are rare, because each write goes to every copy; otherwise
+//! interleave. `best` chooses the faster one by the machine description.
 //!
-//! The upper half of a word never changes, and is what readers add up; writers count in the
-//! lower half.
+//! The upper half of a word never changes, and readers add it up. Writers count in the lower half.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,9 +23,9 @@ use super::stage::Stage;
 use super::{Area, KernelError, Options, Pathology, Place, Step};
 use crate::random::Draws;
 
-/// Reads for one write, when nobody says how many.
+/// Default number of reads per write.
 pub(super) const WRITES_EVERY: u64 = 1000;
-/// Reads of a line.
+/// Reads per line.
 const READS_PER_LINE: u64 = 8;
 const LOW: u64 = 0xffff_ffff;
 
@@ -62,8 +61,8 @@ fn every(options: &Options) -> usize {
     usize::try_from(options.writes_every.unwrap_or(WRITES_EVERY)).unwrap_or(usize::MAX).max(1)
 }
 
-/// The faster of the two mitigations, by the machine description or, without one, by counting
-/// lines: a stream of reads fetches a line for each eight, a write one for each copy.
+/// The faster of the two mitigations, by the machine description. Without one it counts lines: a
+/// stream of reads fetches a line per eight reads, and a write fetches one line per copy.
 pub(super) fn best(options: &Options, model: Option<&Model>, pinned: &PinnedThreads) -> Place {
     let (words, every) = ((options.bytes / 8) as f64, every(options));
     let nodes = pinned.thread_nodes().len();
@@ -110,7 +109,7 @@ pub(super) fn best(options: &Options, model: Option<&Model>, pinned: &PinnedThre
     if replicate { Place::Replicate } else { Place::Interleave }
 }
 
-/// Reads some words in order: the sum of what never changes.
+/// Reads some words in order. Returns the sum of their constant parts.
 fn read(words: &[AtomicU64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed) >> 32))
 }

@@ -1,4 +1,4 @@
-//! How each kernel is built, and what it needs.
+//! Builds each kernel, and knows what it needs.
 
 use numapilot_lab_model::Model;
 
@@ -10,7 +10,8 @@ use super::{
 };
 
 impl Kernel {
-    /// What `best` stands for, and whether the kernel takes a placement at all.
+    /// The placement that `best` stands for, or an error if the kernel does not support the
+    /// placement.
     pub(super) fn resolve(
         self,
         place: Place,
@@ -31,12 +32,12 @@ impl Kernel {
             Self::Skew => Place::WeightedInterleave,
             Self::Pipe => Place::Consumer,
             Self::ReadMostly => read_mostly::best(options, model, pinned),
-            // Decided while it runs.
+            // Rotate decides while it runs.
             Self::Rotate => Place::Best,
         })
     }
 
-    /// Allocates its memory, untouched.
+    /// Allocates the kernel's memory, untouched.
     pub(super) fn build(
         self,
         options: &Options,
@@ -61,7 +62,7 @@ impl Kernel {
         })
     }
 
-    /// The size below which a thread would have nothing to do.
+    /// The size below which a thread would have no work.
     pub(super) fn least_bytes(self, threads: usize) -> u64 {
         let pages = (threads * page_bytes()) as u64;
         match self {
@@ -72,7 +73,7 @@ impl Kernel {
         }
     }
 
-    /// How many times its size it needs.
+    /// The memory that the kernel needs, as a multiple of its size.
     pub(super) fn areas(self, place: Place, pinned: &PinnedThreads) -> u64 {
         let copies = match place {
             Place::Replicate | Place::Best => pinned.memory().len() as u64,

@@ -1,10 +1,11 @@
-//! k6, rotate: k5 again every P seconds: the threads go on by one node after each period.
+//! k6, rotate: repeats k5 every P seconds. The threads move to the next node after each period.
 //!
-//! Following them with their memory pays only if a period of local accesses saves more than
-//! moving costs; else pages play ping-pong. `best` does not know: it lets the threads work
-//! for one pass away from their memory, moves that once, compares and decides; this pass is
-//! what it takes longer than `follow`. Moves are part of the time; the prediction leaves them
-//! out, because no machine description says what they take (in the lab: what this program
+//! Moving the memory after the threads pays only if a period of local accesses saves more than the
+//! move costs. Otherwise pages play ping-pong. `best` finds out by measuring: it lets the threads
+//! work for one pass away from their memory, moves the memory once, compares and decides. This pass
+//! is what it takes longer than `follow`. Moves are part of the measured time. The prediction
+//! leaves them out, because no machine description says what they cost (in the lab, this program's
+//! time to name the pages counts, and the kernel's time does not).
 //! takes to name the pages, the kernel nothing).
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -17,9 +18,9 @@ use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
 use super::{Area, KernelError, Options, Pathology, Place, Step};
 
-/// How often each thread goes through its array.
+/// Passes of each thread over its array.
 const PASSES: usize = 24;
-/// Passes in a period, when nobody says how long it is.
+/// Passes in a period, by default.
 const PASSES_PER_PERIOD: u32 = 4;
 
 /// See the module.
@@ -27,21 +28,21 @@ pub(super) struct Rotate {
     place: Place,
     period: Option<Duration>,
     arrays: Parts,
-    /// What the main thread keeps book of.
+    /// The state of the main thread.
     book: Mutex<Book>,
-    /// Nodes that the threads have gone on by, for all to see.
+    /// By how many nodes the threads have moved, for all threads to read.
     gone: std::sync::atomic::AtomicUsize,
     decision: AtomicU8,
 }
 
 #[derive(Default)]
 struct Book {
-    /// For each pass: by how many nodes threads were gone, and pages had followed.
+    /// For each pass: by how many nodes the threads had moved, and how far the pages had followed.
     passes: Vec<(usize, usize)>,
     followed: usize,
     rotated_at: Duration,
     passes_since: u32,
-    /// The first pass, beside its memory.
+    /// Duration of the first pass, with local memory.
     home: Duration,
 }
 
@@ -70,7 +71,8 @@ impl Rotate {
         })
     }
 
-    /// After a pass, in the main thread: whether to go on, and whether memory follows.
+    /// Called in the main thread after a pass: decides whether threads move on, and whether memory
+    /// follows.
     fn turn(&self, stage: &Stage<'_>, took: Duration) -> Result<(), KernelError> {
         let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = self.gone.load(Relaxed);
@@ -90,7 +92,7 @@ impl Rotate {
         }
         let now = stage.clock().now();
         let is_over = match self.period {
-            // A period that a pass only just misses is over all the same.
+            // A period with less than half a pass left is over.
             Some(period) => now.saturating_sub(book.rotated_at) + took / 2 >= period,
             None => book.passes_since >= PASSES_PER_PERIOD,
         };
@@ -105,7 +107,7 @@ impl Rotate {
         Ok(())
     }
 
-    /// Moves the pages after the threads. How long that took.
+    /// Moves the pages after the threads. Returns the time that it took.
     fn follow(
         &self,
         stage: &Stage<'_>,
@@ -174,7 +176,7 @@ impl Pathology for Rotate {
         let pace = self.arrays.pace(clock);
         let now = self.arrays.area.homes(pinned)?;
         let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        // Pages are where the threads were when they last followed; interleaved ones stay.
+        // Pages are where the threads were when the pages last followed; interleaved pages stay.
         let homes = |followed: usize| {
             if followed == book.followed || self.place == Place::Interleave {
                 return now.clone();
@@ -202,7 +204,7 @@ impl Pathology for Rotate {
         let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         let moves = book.passes.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
         vec![format!(
-            "threads went on {} times, pages followed {moves} times",
+            "threads moved {} times, pages followed {moves} times",
             self.gone.load(Relaxed)
         )]
     }

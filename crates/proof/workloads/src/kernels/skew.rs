@@ -1,8 +1,8 @@
-//! k10, skew: the threads of the first node stream through memory of their own and take three
-//! quarters of what its controller can carry, while all others read one array. Pages on that
-//! controller are slow, however evenly they are spread.
+//! k10, skew: the threads of the first node stream through their own memory and take three quarters
+//! of its controller's bandwidth, while all others read one array. Pages on that controller are
+//! slow, even if the array is spread evenly.
 //!
-//! Best: weighted interleave, a page on the busy node for four on each other one.
+//! Best: weighted interleave, with one page on the busy node per four on each other node.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,18 +19,18 @@ use super::prediction::Neighbour;
 use super::stage::Stage;
 use super::{Area, Kernel, KernelError, Options, Pathology, Place, Step};
 
-/// What the neighbour takes of its controller.
+/// The neighbour's share of its controller.
 const TAKEN: f64 = 0.75;
-/// Pages on every other node for one on the neighbour's: what is left to them.
+/// Pages on every other node per page on the neighbour's, by the bandwidth that is left.
 const OTHERS: usize = 4;
-/// The neighbour looks at the clock after so many words: 64 KiB.
+/// The neighbour reads the clock after this many words: 64 KiB.
 const CHUNK: usize = 8 << 10;
 
 /// See the module.
 pub(super) struct Skew {
     place: Place,
     seed: u64,
-    /// Threads that belong to the neighbour, and those that do not.
+    /// Threads of the neighbour, and the other threads.
     neighbours: Vec<usize>,
     others: Vec<usize>,
     node: usize,
@@ -65,7 +65,7 @@ impl Skew {
         Ok(Self { place, seed: options.seed, neighbours, others, node, theirs, data, alone, left })
     }
 
-    /// Takes its share of the controller until all others are done.
+    /// Uses the neighbour's share of the controller until all other threads are done.
     fn disturb(&self, area: &Area, clock: &Clock) {
         let alone = *self.alone.lock().unwrap_or_else(PoisonError::into_inner);
         let words = area.words();
@@ -96,7 +96,7 @@ impl Pathology for Skew {
         if self.place == Place::WeightedInterleave {
             stage.mitigate(|| {
                 let memory = pinned.memory();
-                // One turn: every other node so many times, the neighbour's once.
+                // One turn: every other node this many times, and the neighbour's node once.
                 let others = memory.iter().filter(|node| **node != self.node);
                 let turn: Vec<usize> = std::iter::repeat_n(others, OTHERS)
                     .flatten()
@@ -107,7 +107,7 @@ impl Pathology for Skew {
             });
         }
         stage.prepare(|| own.inspect(|area| fill(area.words(), 0..area.words().len(), 0)));
-        // What the controller gives the neighbour when it is alone.
+        // Measure the bandwidth that the neighbour gets alone.
         let begun = stage.clock().now();
         stage.prepare(|| own.map(|area| std::hint::black_box(sum(area.words()))));
         let took = stage.clock().now().saturating_sub(begun);

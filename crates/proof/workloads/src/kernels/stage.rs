@@ -1,4 +1,4 @@
-//! What a kernel's threads do together: fill, mitigate, work; and how long the work took.
+//! The common course of a kernel's threads (fill, mitigate, work), and the time of the work.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -16,33 +16,33 @@ use crate::team::Worker;
 /// What all threads of a run share.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
-    /// Which thread is pinned where.
+    /// The CPU of each thread.
     pub pinned: &'a PinnedThreads,
-    /// What time is measured with.
+    /// The clock for all measurements.
     pub clock: &'a Clock,
-    /// What the lab's report calls the work.
+    /// The name of the work in the lab's report.
     pub region: String,
     worked: Mutex<Duration>,
-    /// When the first thread began the work under way, and when the last ended, so far; in
-    /// nanoseconds.
+    /// When the first thread began the current work, and when the last one to end so far ended it,
+    /// in nanoseconds.
     begun_ns: AtomicU64,
     ended_ns: AtomicU64,
-    /// Threads that have come to begin a work, all works together.
+    /// Number of times that threads have arrived at the beginning of any work.
     arrived: AtomicUsize,
     failure: Mutex<Option<KernelError>>,
-    /// How long rounds go on; one where nobody says.
+    /// How long rounds continue; one round by default.
     lasts: Option<Duration>,
-    /// Since when, and the rounds that were made.
+    /// The start of the first round, and the rounds so far.
     rounds: Mutex<(Duration, Vec<Round>)>,
     more: AtomicBool,
 }
 
-/// The work, done once.
+/// One round of the work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
-    /// When it was done, since the first began.
+    /// When it ended, since the first round began.
     pub ended: Duration,
-    /// Time of its work.
+    /// The time of its work.
     pub worked: Duration,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The rounds.
+    /// Ends the run and returns its rounds.
     pub fn finish(self) -> Result<Vec<Round>, KernelError> {
         match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(failure) => Err(failure),
@@ -76,7 +76,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A round is done; whether there is time for another.
+    /// Ends a round; returns whether there is time for another.
     fn end_round(&self) -> bool {
         let worked =
             std::mem::take(&mut *self.worked.lock().unwrap_or_else(PoisonError::into_inner));
@@ -87,15 +87,15 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Looks at who has arrived before a thread lets others have its CPU.
+/// Checks for missing threads before a thread gives up its CPU.
 const LOOKS: u32 = 1 << 10;
 
-/// One thread's view. All threads call the same methods in the same order.
+/// One thread's view of the run. All threads call the same methods in the same order.
 #[derive(Debug)]
 pub(super) struct Stage<'a> {
     worker: &'a Worker<'a>,
     run: &'a Run<'a>,
-    /// Works that this thread has begun.
+    /// Number of works that this thread has begun.
     begun: Cell<usize>,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Stage<'a> {
         Self { worker, run, begun: Cell::new(0) }
     }
 
-    /// From 0; 0 is the main thread.
+    /// The thread's number; 0 is the main thread.
     pub fn thread(&self) -> usize {
         self.worker.index
     }
@@ -117,30 +117,30 @@ impl<'a> Stage<'a> {
         self.run.clock
     }
 
-    /// Where this thread began.
+    /// The CPU on which this thread began.
     pub fn slot(&self) -> CpuSlot {
         self.run.pinned.slot(self.worker.index)
     }
 
-    /// Moves this thread.
+    /// Pins this thread to another CPU.
     pub fn pin_to(&self, slot: CpuSlot) {
         self.note(slot.pin());
     }
 
-    /// Keeps the first failure: all threads go on to the end, so that none waits for one
-    /// that is gone.
+    /// Keeps the first failure. All threads continue to the end, so that none waits for one that is
+    /// gone.
     pub fn note(&self, result: Result<(), KernelError>) {
         if let Err(error) = result {
             self.run.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     }
 
-    /// Something that is not measured.
+    /// Runs something that is not measured.
     pub fn prepare<R>(&self, work: impl FnOnce() -> R) -> R {
         self.worker.phase("prepare", work)
     }
 
-    /// Something that the main thread does for all, not measured.
+    /// The main thread runs something for all threads, without measuring it.
     pub fn mitigate(&self, work: impl FnOnce() -> Result<(), KernelError>) {
         self.prepare(|| {
             if self.thread() == 0 {
@@ -149,8 +149,8 @@ impl<'a> Stage<'a> {
         });
     }
 
-    /// Works in rounds as long as the run lasts, at least one; the sum of what they return. What
-    /// is measured in a round is its [`Stage::work`].
+    /// Repeats the work in rounds for as long as the run lasts, at least once. Returns the sum of
+    /// the rounds' results. [`Stage::work`] is the measured part of a round.
     pub fn rounds(&self, mut round: impl FnMut(usize) -> u64) -> u64 {
         let run = self.run;
         self.mitigate(|| {
@@ -171,7 +171,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// What is measured, from the moment the first thread begins until the last is done.
+    /// Runs the measured part, from the moment the first thread begins it until the last one ends
+    /// it.
     pub fn work<R>(&self, work: impl FnOnce() -> R) -> R {
         let main = self.thread() == 0;
         let run = self.run;
@@ -187,7 +188,7 @@ impl<'a> Stage<'a> {
         });
         if main {
             run.clock.mark(MarkKind::End, &run.region);
-            // Nobody begins the next phase without this thread.
+            // No thread begins the next phase without this one.
             let begun = run.begun_ns.swap(u64::MAX, Relaxed);
             let took = run.ended_ns.swap(0, Relaxed).saturating_sub(begun);
             *run.worked.lock().unwrap_or_else(PoisonError::into_inner) +=
@@ -196,8 +197,8 @@ impl<'a> Stage<'a> {
         result
     }
 
-    /// Waits awake until all threads run: those that a barrier has just woken come one after
-    /// the other, and who comes late would lengthen the work.
+    /// Busy-waits until all threads run. A barrier wakes threads one after the other, and a late
+    /// one would lengthen the work.
     fn gather(&self) {
         self.begun.set(self.begun.get() + 1);
         let all = self.begun.get() * self.run.pinned.threads();
@@ -205,7 +206,7 @@ impl<'a> Stage<'a> {
         let mut looks = 0u32;
         while self.run.arrived.load(Relaxed) < all {
             looks += 1;
-            // Who is missing may need this CPU.
+            // A missing thread may need this CPU.
             if looks.is_multiple_of(LOOKS) {
                 thread::yield_now();
             }

@@ -1,5 +1,5 @@
-//! k5, swapped: each thread fills an array of its own; then all threads go on by one node,
-//! and their memory stays behind. Controllers are balanced, every access is remote.
+//! k5, swapped: each thread fills its own array. Then all threads move to the next node, and their
+//! memory stays behind. The controllers are balanced, but every access is remote.
 //!
 //! Best: move the arrays after their threads.
 
@@ -9,7 +9,7 @@ use super::pinned_threads::PinnedThreads;
 use super::stage::Stage;
 use super::{Area, KernelError, Options, Pathology, Place, Step};
 
-/// How often each thread goes through its array.
+/// Passes of each thread over its array.
 const PASSES: usize = 2;
 
 /// See the module.

@@ -1,7 +1,7 @@
-//! What a load is for controllers and links, and how long it takes a thread alone.
+//! The flows that a load causes at controllers and links, and the time that a thread takes alone.
 //!
-//! Caches only count for accesses at random: a stream through more than the cache finds
-//! nothing in it.
+//! Caches count only for random accesses: a stream through more memory than the cache holds never
+//! hits.
 
 use numapilot_lab_model::{Model, PREFETCH_FACTOR};
 
@@ -12,11 +12,11 @@ use super::load::{Access, Load, Pattern, Usage};
 
 /// Lines of a page of 4 KiB.
 const PAGE_LINES: f64 = 64.0;
-/// Bytes that an entry of the TLB reaches.
+/// Bytes that a TLB entry covers.
 const SMALL_PAGE: u64 = 4 << 10;
 const HUGE_PAGE: u64 = 2 << 20;
 
-/// Lines in flight that a thread can have.
+/// Lines that a thread can have in flight.
 fn overlap(model: &Model, pattern: Pattern) -> f64 {
     match pattern {
         Pattern::Stream => model.memory_level_parallelism * PREFETCH_FACTOR,
@@ -25,8 +25,8 @@ fn overlap(model: &Model, pattern: Pattern) -> f64 {
     }
 }
 
-/// What a load is for controllers and links. A stream's lines come while the thread computes;
-/// for all others it waits, and its streams with it. `waits_ns`: what a line waits in queues,
+/// The flows of a load. A stream's lines arrive while the thread computes. The thread waits for all
+/// other lines, and its streams wait with it. `waits_ns` is the time that a line waits in queues,
 /// by home node.
 pub fn flows(
     model: &Model,
@@ -70,8 +70,8 @@ pub fn flows(
     ]
 }
 
-/// What a line takes from a cache of another node, whichever it is; and once more to be the
-/// only one who has it, when it was only read at first.
+/// The time for a line from a cache of any other node, and again to become its only owner if it was
+/// only read at first.
 fn elsewhere_ns(model: &Model, node: usize, usage: Usage) -> f64 {
     let others = model.latency_ns[node].iter().enumerate().filter(|(other, _)| *other != node);
     let count = model.nodes().saturating_sub(1).max(1) as f64;
@@ -83,7 +83,7 @@ fn last_level_ns(model: &Model) -> f64 {
     model.caches.last().map_or(0.0, |cache| cache.latency_cycles * model.ps_per_cycle / 1000.0)
 }
 
-/// What an access waits for address translation, on average.
+/// The average time that an access waits for address translation.
 fn walk_ns(model: &Model, access: &Access) -> f64 {
     let Some(tlb) = &model.tlb else { return 0.0 };
     let (entries, page) =

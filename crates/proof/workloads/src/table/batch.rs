@@ -1,4 +1,4 @@
-//! Look-ups that wait for each other, so that their cache misses overlap.
+//! Look-ups that are collected, so that their cache misses overlap.
 //!
 //! (Group prefetching: Chen, Ailamaki, Gibbons, Mowry: "Improving hash join performance
 //! through prefetching", ICDE 2004; here plain loads do the prefetching.)
@@ -8,12 +8,12 @@ use super::{Entry, View};
 /// Look-ups made together.
 pub const BATCH: usize = 64;
 
-/// A key to look up and what it is looked up for.
+/// A key to look up, with the payload for its entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lookup<P> {
     /// The key.
     pub key: u64,
-    /// Given back with its entry.
+    /// Returned with the entry.
     pub payload: P,
 }
 
@@ -31,7 +31,7 @@ impl<P: Copy + Default> Batch<P> {
         Self { lookups: [Lookup::default(); BATCH], length: 0 }
     }
 
-    /// Adds a look-up; true when that made the batch full, which must then be resolved.
+    /// Adds a look-up. Returns true when the batch is now full and must be resolved.
     #[inline]
     #[must_use]
     pub fn push(&mut self, lookup: Lookup<P>) -> bool {
@@ -40,7 +40,7 @@ impl<P: Copy + Default> Batch<P> {
         self.length == BATCH
     }
 
-    /// Finds or claims all keys and leaves the batch empty.
+    /// Finds or claims all keys, and empties the batch.
     #[inline]
     pub fn resolve(&mut self, view: &View<'_>, mut found: impl FnMut(Entry<'_>, Lookup<P>)) {
         let lookups = &self.lookups[..self.length.min(BATCH)];

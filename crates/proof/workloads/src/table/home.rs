@@ -1,17 +1,17 @@
-//! Where a key is looked for first in an array of 2^bits places.
+//! The first place of a key in an array of 2^bits places.
 //!
-//! Neighbours lie beside each other: keys that come close together, as in sequential and
-//! clustered data, then share cache lines and pages, and the CPU fetches the next ones by
-//! itself. The bits of the key for which the array is too small choose, by a hash, how far
-//! such a range of neighbours is moved, so that keys with a common stride spread as well.
+//! Neighbouring keys have neighbouring places. Keys that arrive close together, as in sequential
+//! and clustered data, then share cache lines and pages, and the CPU prefetches the next ones. A
+//! hash of the bits that do not fit into the array determines how far such a range of neighbours is
+//! shifted, so that keys with a common stride spread as well.
 //!
 //! ```text
 //!   key = | high bits | low bits |        home = low bits + hash(high bits)   mod 2^bits
 //! ```
 //!
-//! Ranges may come to lie upon each other. Who finds a place taken must therefore go on in
-//! [`step`]s of its own and not to the next place, or else would walk along the whole range.
-//! (CPython's dictionaries combine low bits and scattered probing for the same reasons.)
+//! Ranges may overlap. A search that finds a place taken must therefore continue in [`step`]s and
+//! not at the next place; otherwise it would walk along the whole range. (CPython's dictionaries
+//! combine low bits and scattered probing for the same reasons.)
 
 /// Hash of a key: both halves of the product with an odd constant, folded.
 #[must_use]
@@ -20,14 +20,15 @@ pub const fn hash(key: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// The first place of `key` among 2^`bits`, of which there must be fewer than 2^64.
+/// The first place of `key` among 2^`bits` places, where `bits` is below 64.
 #[inline]
 #[must_use]
 pub const fn home(key: u64, bits: u32) -> usize {
     (key.wrapping_add(hash(key >> bits)) & ((1 << bits) - 1)) as usize
 }
 
-/// From each place of `key` to the next: an odd number, with which all places come once.
+/// The distance from each place of `key` to the next: an odd number, so that all places are visited
+/// once.
 #[inline]
 #[must_use]
 pub const fn step(key: u64) -> usize {
@@ -46,7 +47,7 @@ mod tests {
     fn neighbours_lie_beside_each_other() {
         let homes: Vec<_> = (5 << 10..6 << 10).map(|key| home(key, 10)).collect();
         assert!(homes.windows(2).all(|pair| pair[1] == (pair[0] + 1) % 1024));
-        // The next range is moved by another distance.
+        // The next range is shifted by a different distance.
         assert_ne!(home(6 << 10, 10), home(5 << 10, 10));
     }
 
@@ -57,8 +58,8 @@ mod tests {
             for key in (0..1 << 15).map(|i| i * stride) {
                 *keys_at.entry(home(key, 16)).or_insert(0) += 1;
             }
-            // Half as many keys as places: of random ones eight would meet somewhere. The
-            // product is weaker for a few strides, but never by orders of magnitude.
+            // Half as many keys as places. Of random keys, up to eight would share a place. The
+            // product is worse for a few strides, but never by orders of magnitude.
             assert!(keys_at.values().all(|&keys| keys < 24), "stride {stride}");
         }
     }

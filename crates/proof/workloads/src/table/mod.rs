@@ -1,9 +1,9 @@
-//! The hash table that all threads share: 64-bit keys to one 64-bit word each.
+//! The hash table that all threads share: it maps 64-bit keys to one 64-bit word each.
 //!
-//! Open addressing with double hashing over an array of (key, word) pairs, both atomic: a
-//! key is claimed by one compare-and-swap and never moves or goes away, so that finding a
-//! key takes no lock and words are updated in place by atomic operations. Four pairs share
-//! a cache line; keys that are neighbours lie beside each other ([`home()`]).
+//! It uses open addressing with double hashing over an array of atomic (key, word) pairs. One
+//! compare-and-swap claims a key, which then never moves or disappears. Finding a key therefore
+//! takes no lock, and atomic operations update words in place. Four pairs share a cache line;
+//! neighbouring keys are next to each other ([`home()`]).
 //!
 //! ```text
 //!   home(key)        home(key) + step(key)
@@ -11,10 +11,10 @@
 //!   | k w | k w | - - | k w |      k = key + 1, 0 = free
 //! ```
 //!
-//! The array doubles when half full. That is the one moment at which the threads must be
-//! out of it: they work under a [`View`], a read lock held for at most [`CHUNK`] records.
-//! The array comes zeroed from `calloc`, hence fresh pages: a page of it lies on the node
-//! of the thread that first puts a key there.
+//! The array doubles when it is half full. Only at that moment must the threads be out of it: they
+//! work under a [`View`], a read lock held for at most [`CHUNK`] records. The array comes zeroed
+//! from `calloc` and therefore consists of fresh pages. Each page lies on the node of the thread
+//! that first puts a key there.
 
 mod batch;
 mod home;
@@ -32,26 +32,26 @@ use crate::WorkloadError;
 /// The most keys that may be claimed under one [`View`].
 pub const CHUNK: usize = 1024;
 
-/// Key plus one, and word.
+/// Key plus one, and the word.
 type Slot = [AtomicU64; 2];
 
 /// The table.
 #[derive(Debug)]
 pub struct Table {
     slots: RwLock<Box<[Slot]>>,
-    /// Keys claimed, as far as the views that claimed them have been dropped.
+    /// Number of keys claimed by views that have been dropped.
     claimed: AtomicUsize,
 }
 
 impl Table {
-    /// A table for `estimate` keys (it grows when there are more) and `threads` views at
-    /// the same time.
+    /// A table for `estimate` keys and `threads` views at the same time. It grows when there are
+    /// more keys.
     ///
     /// # Errors
     /// [`WorkloadError::Malloc`].
     pub fn new(estimate: u64, threads: usize) -> Result<Self, WorkloadError> {
-        // Half full at most when a view begins, and never more than three quarters when
-        // every thread has claimed a whole chunk after that: probing always ends.
+        // At most half full when a view begins, and at most three quarters full when every thread
+        // has claimed a whole chunk after that, so probing always ends.
         let least = (4 * CHUNK * threads) as u64;
         let slots = estimate.saturating_mul(2).max(least).checked_next_power_of_two();
         let malloc = || WorkloadError::Malloc {
@@ -78,7 +78,7 @@ impl Table {
 
     fn grow(&self) {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        // Several threads may have found it too full; the first one has done it for all.
+        // Several threads may have found it too full; the first one grows it for all.
         if self.claimed.load(Ordering::Relaxed) <= slots.len() / 2 {
             return;
         }
@@ -99,7 +99,7 @@ impl Table {
     }
 }
 
-/// The table as long as nobody may grow it.
+/// The table during a time in which no thread may grow it.
 #[derive(Debug)]
 pub struct View<'table> {
     slots: RwLockReadGuard<'table, Box<[Slot]>>,
@@ -109,7 +109,7 @@ pub struct View<'table> {
     table: &'table Table,
 }
 
-/// A key's word, and whether this call claimed the key.
+/// The word of a key, and whether this call claimed the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'view> {
     /// 0 at first.
@@ -119,26 +119,27 @@ pub struct Entry<'view> {
 }
 
 impl View<'_> {
-    /// Where the search for a key begins.
+    /// The first slot in the search for a key.
     #[inline]
     #[must_use]
     pub fn home(&self, key: u64) -> usize {
         home(key, self.bits)
     }
 
-    /// What lies at `home`: a hint for [`View::entry`], and in the cache from now on.
+    /// The contents of slot `home`: a hint for [`View::entry`]. The load also brings the slot into
+    /// the cache.
     #[must_use]
     pub fn stored(&self, home: usize) -> u64 {
         self.slots[home][0].load(Ordering::Relaxed)
     }
 
-    /// Finds `key`, which must be below `u64::MAX`, or claims a slot for it. `stored` is
-    /// what lay at its `home` a moment ago.
+    /// Finds `key`, which must be below `u64::MAX`, or claims a slot for it. `stored` is an earlier
+    /// result of [`View::stored`] for its `home`.
     #[inline]
     pub fn entry(&self, key: u64, home: usize, stored: u64) -> Entry<'_> {
         debug_assert!(key != u64::MAX, "this key stands for a free slot");
         let wanted = key.wrapping_add(1);
-        // A slot once taken keeps its key.
+        // A slot keeps its key once it is taken.
         if stored == wanted {
             return Entry { word: &self.slots[home][1], new: false };
         }
@@ -174,13 +175,13 @@ impl View<'_> {
         self.slots.len()
     }
 
-    /// Never true: there is no table without slots.
+    /// Always false: every table has slots.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Key and word of the slots in `range` that are taken.
+    /// Key and word of the taken slots in `range`.
     pub fn iter(&self, range: std::ops::Range<usize>) -> impl Iterator<Item = (u64, u64)> {
         self.slots[range].iter().filter_map(|[stored, word]| {
             let stored = stored.load(Ordering::Relaxed);
@@ -235,7 +236,7 @@ mod tests {
         thread::scope(|scope| {
             for thread in 0..4 {
                 let table = &table;
-                // All threads claim all keys, from different starts.
+                // All threads claim all keys, each beginning with a different one.
                 scope.spawn(move || {
                     let keys: Vec<_> =
                         (0..100_000).map(|i| (i + thread * 25_000) % 100_000).collect();

@@ -4,18 +4,18 @@ use std::mem;
 
 use typed_arena::Arena;
 
-/// Values that grow one by one, in memory from somewhere.
+/// Values that grow one by one, in memory from a source.
 pub trait Buffer: Default + Send {
-    /// What the memory comes from, as given to a thread.
+    /// The origin of the memory, as given to a thread.
     type Home: Send;
-    /// The same in use by that thread.
+    /// The same while that thread uses it.
     type Source;
 
-    /// Puts a thread's home into use.
+    /// Turns a thread's home into a source.
     fn source(home: Self::Home) -> Self::Source;
-    /// Appends values, growing by memory from the appending thread's source.
+    /// Appends values; takes new memory from the appending thread's source.
     fn put(&mut self, values: &[u64], source: &mut Self::Source);
-    /// Where the next value goes.
+    /// The position of the next value.
     fn tail(&mut self) -> *mut u64;
     /// All values.
     fn values(&mut self) -> &mut [u64];
@@ -24,10 +24,10 @@ pub trait Buffer: Default + Send {
 /// The first capacity of a buffer, in values.
 const LEAST: usize = 4;
 
-/// Raw: `malloc` for every buffer. It doubles by a new allocation, a copy and a `free`, as
-/// the study's `std::vector` does, and not by `realloc`: glibc serves that one under the
-/// lock of the arena from which the old buffer came, without its thread cache, so that two
-/// threads which grow each other's buffers spend most of their time waiting.
+/// Raw: each buffer comes from `malloc`. It doubles by a new allocation, a copy and a `free`, as
+/// the study's `std::vector` does, and not by `realloc`. glibc serves `realloc` under the lock of
+/// the arena that the old buffer came from, without its thread cache, so two threads that grow each
+/// other's buffers would spend most of their time waiting.
 impl Buffer for Vec<u64> {
     type Home = ();
     type Source = ();
@@ -58,25 +58,25 @@ impl Buffer for Vec<u64> {
 /// Values of a chunk: 64 KiB.
 const CHUNK: usize = 8 * 1024;
 
-/// Buffers above this size get an allocation of their own: 32 KiB, as in the paper (4.1).
+/// Buffers above this size are separate allocations: 32 KiB, as in the paper (4.1).
 const LARGEST: usize = 4 * 1024;
 
-/// Chunked: a piece of some thread's chunk.
+/// Chunked: a piece of a thread's chunk.
 #[derive(Debug, Default)]
 pub struct Piece<'chunks> {
     room: &'chunks mut [u64],
     length: usize,
 }
 
-/// One thread's chunks; they are given back all at once at the end.
+/// The chunks of one thread, which are all freed together at the end.
 pub type Chunks = Arena<Box<[u64]>>;
 
-/// Cuts buffers from one thread's chunks.
+/// Cuts buffers from the chunks of one thread.
 pub struct Cutter<'chunks> {
     chunks: &'chunks Chunks,
-    /// Uncut end of the newest chunk.
+    /// The unused end of the newest chunk.
     rest: &'chunks mut [u64],
-    /// Pieces that were outgrown, by the logarithm of their length.
+    /// Outgrown pieces, by the logarithm of their length.
     free: [Vec<&'chunks mut [u64]>; LARGEST.trailing_zeros() as usize + 1],
 }
 
@@ -90,7 +90,7 @@ impl<'chunks> Cutter<'chunks> {
             return piece;
         }
         if self.rest.len() < length {
-            // What is left of the old chunk is lost: at most an eighth on average.
+            // The rest of the old chunk is lost: at most an eighth on average.
             self.rest = self.allocate(CHUNK);
         }
         let (piece, rest) = mem::take(&mut self.rest).split_at_mut(length);
@@ -156,7 +156,7 @@ mod tests {
             let mut vectors = vec![Vec::new(); 20];
             for (turn, (buffer, length)) in appends.into_iter().enumerate() {
                 let values: Vec<u64> = (0..length as u64).map(|i| i * 1_000 + turn as u64).collect();
-                // Two threads by turns: pieces wander between their free lists.
+                // Two threads in turn: pieces move between their free lists.
                 pieces[buffer].put(&values, &mut sources[turn % 2]);
                 vectors[buffer].put(&values, &mut ());
             }

@@ -1,5 +1,5 @@
-//! The groups of W1: headers in segments, each segment made by the thread that first
-//! needs one, so that a group's header lies on the node of the thread that met it first.
+//! The groups of W1. Their headers are in segments. The thread that first needs a segment makes it,
+//! so a group's header lies on the node of the thread that met the group first.
 
 use std::hint::spin_loop;
 use std::ops::Range;
@@ -16,19 +16,19 @@ const SEGMENT: usize = 1024;
 /// time.
 const PIECE: usize = 128;
 
-/// How often to look again before giving the CPU to whoever is to publish a number.
+/// How often to check before yielding the CPU to the thread that will publish a number.
 const SPINS: u32 = 64;
 
-/// One group, in a cache line of its own: threads that work on two groups never fetch a
-/// line from each other.
+/// One group in its own cache line, so that threads that work on different groups never contend for
+/// a line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Group<B> {
-    /// Its key, as soon as the header is in use.
+    /// Its key, once the header is in use.
     pub key: AtomicU64,
-    /// Where the next value goes: only a hint for a prefetch.
+    /// The position of the next value: only a hint for a prefetch.
     pub tail: AtomicPtr<u64>,
-    /// Its values; empty as long as the header is not in use.
+    /// Its values; empty while the header is not in use.
     pub values: Mutex<B>,
 }
 
@@ -36,17 +36,17 @@ pub struct Group<B> {
 #[derive(Debug)]
 pub struct Groups<B> {
     segments: Vec<OnceLock<Box<[Group<B>]>>>,
-    /// Next segment to be made.
+    /// The next segment to make.
     made: AtomicUsize,
-    /// Next piece to be handed out when all groups are complete.
+    /// The next piece to hand out when all groups are complete.
     next: AtomicUsize,
 }
 
-/// The numbers that a thread may still give to groups.
+/// The numbers that a thread may still assign to groups.
 pub type Numbers = Range<usize>;
 
 impl<B: Default> Groups<B> {
-    /// Room for `groups` groups met by `threads` threads.
+    /// Room for `groups` groups that `threads` threads meet.
     pub fn new(groups: u64, threads: usize) -> Self {
         // Every thread may leave one segment partly unused.
         let segments = groups.div_ceil(SEGMENT as u64) as usize + threads;
@@ -57,13 +57,13 @@ impl<B: Default> Groups<B> {
         }
     }
 
-    /// The number of the group to which the table's `entry` for `key` leads. A new group
-    /// takes the next of `numbers`.
+    /// The number of the group that the table's `entry` for `key` refers to. A new group takes the
+    /// next of `numbers`.
     pub fn number(&self, entry: Entry<'_>, key: u64, numbers: &mut Numbers) -> usize {
         if entry.new {
             let number = numbers.next().unwrap_or_else(|| self.make(numbers));
             self.group(number).key.store(key, Ordering::Relaxed);
-            // 0 is the word of a key whose group is not known yet.
+            // 0 is the word of a key whose group is not yet known.
             entry.word.store(number as u64 + 1, Ordering::Release);
             return number;
         }
@@ -78,7 +78,7 @@ impl<B: Default> Groups<B> {
         }
     }
 
-    /// Makes a segment; returns its first number and leaves the others in `numbers`.
+    /// Makes a segment. Returns its first number and leaves the others in `numbers`.
     fn make(&self, numbers: &mut Numbers) -> usize {
         let segment = self.made.fetch_add(1, Ordering::Relaxed);
         self.segments[segment].get_or_init(|| (0..SEGMENT).map(|_| Group::default()).collect());
@@ -94,7 +94,7 @@ impl<B: Default> Groups<B> {
         &segment.get().map_or(&[][..], |groups| groups)[number % SEGMENT]
     }
 
-    /// The groups that fall to one thread. Over all threads, each group comes once.
+    /// The groups for one thread to finalise. Over all threads, each group occurs once.
     pub fn share(&self) -> impl Iterator<Item = &[Group<B>]> {
         std::iter::from_fn(|| {
             let first = self.next.fetch_add(1, Ordering::Relaxed) * PIECE;
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn every_group_is_handed_out_once() {
         let groups = Groups::<()>::new(3 * SEGMENT as u64, 2);
-        // Of two threads, whose last segments stay partly unused.
+        // Two threads, whose last segments stay partly unused.
         for (first, count) in [(1, SEGMENT + 5), (10_000, SEGMENT / 2)] {
             let mut numbers = 0..0;
             for key in first..first + count {

@@ -1,21 +1,21 @@
-//! Notices the keys whose runs are full again and again and collects these, so that a
-//! heavy hitter's lock is taken once per [`COLLECTION`] runs and not once per run.
+//! Detects keys whose runs are full repeatedly, and collects these runs. The lock of a heavy hitter
+//! is then taken once per [`COLLECTION`] runs instead of once per run.
 //!
-//! A line per hash watches one key at a time: its credit rises with every run and falls
-//! with every run of another key of the line, which takes over at zero (the majority vote
-//! of Boyer and Moore, per line). Runs are collected at a credit of [`HOT`], which only a
-//! key that holds more than half of its line's traffic can reach and keep.
+//! There is a line per hash, which watches one key at a time. Its credit rises with every run of
+//! that key, and falls with every run of another key of the line. At zero the other key takes over
+//! (the majority vote of Boyer and Moore, per line). Runs are collected at a credit of [`HOT`],
+//! which only a key with more than half of the line's traffic can reach and keep.
 
 use super::RUN;
 use crate::table::hash;
 
-/// Lines; their state takes 4 KiB of a first-level cache.
+/// Number of lines; their state takes 4 KiB of a first-level cache.
 const LINES: usize = 256;
-/// Runs above those of all other keys of the line, from which on they are collected.
+/// Runs are collected once a key has this many more than all other keys of the line.
 const HOT: u32 = 32;
-/// Highest credit: a key that is no longer frequent loses its line after so many others.
+/// Highest credit: a key that is no longer frequent loses its line after this many other runs.
 const LIMIT: u32 = 64;
-/// Runs collected before they are handed over.
+/// Number of runs collected before they are appended.
 pub const COLLECTION: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,11 +30,11 @@ struct Line {
 pub enum Verdict<'a> {
     /// Append it to its group.
     Pass,
-    /// Nothing: it was collected.
+    /// Nothing: the run was collected.
     Collected,
-    /// Append these values to its group, its own among them.
+    /// Append these values to its group; the run's own are among them.
     Full(&'a [u64]),
-    /// Append it to its group, and these values to that of `key`, which is no longer watched.
+    /// Append it to its group, and these values to the group of `key`, which is no longer watched.
     Displaced {
         /// The key that was watched.
         key: u64,
@@ -43,7 +43,7 @@ pub enum Verdict<'a> {
     },
 }
 
-/// The watch of one thread.
+/// The watched keys of one thread.
 #[derive(Debug)]
 pub struct HotKeys {
     lines: Box<[Line; LINES]>,
@@ -51,7 +51,7 @@ pub struct HotKeys {
 }
 
 impl HotKeys {
-    /// Watches nothing yet.
+    /// Watches no key yet.
     pub fn new() -> Self {
         Self {
             lines: Box::new([Line::default(); LINES]),
@@ -59,7 +59,7 @@ impl HotKeys {
         }
     }
 
-    /// Takes note of a full run.
+    /// Records a full run.
     #[inline]
     pub fn note(&mut self, key: u64, run: [u64; RUN]) -> Verdict<'_> {
         let at = hash(key) as usize % LINES;
@@ -90,7 +90,7 @@ impl HotKeys {
         Verdict::Full(collection.as_flattened())
     }
 
-    /// Keys whose runs have been collected but not handed over, and their values.
+    /// Keys with collected runs that were not yet appended, and their values.
     pub fn rest(&self) -> impl Iterator<Item = (u64, &[u64])> {
         let lines = self.lines.iter().zip(&self.collections);
         lines
@@ -105,8 +105,8 @@ mod tests {
 
     use super::*;
 
-    /// Passes one run per key through a watch; returns how often each key came out with
-    /// each of its values, and in how many portions all of them did.
+    /// Passes one run per key through a watch. Returns how often each key came out with each of its
+    /// values, and the number of portions.
     fn pass(keys: &[u64]) -> (Vec<(u64, u64)>, usize) {
         let mut hot = HotKeys::new();
         let (mut out, mut portions) = (Vec::new(), 0);
@@ -131,7 +131,7 @@ mod tests {
         (out, portions)
     }
 
-    /// Runs without end, no value twice.
+    /// An endless sequence of runs in which all values are different.
     fn runs() -> impl Iterator<Item = [u64; RUN]> {
         (0..).map(|i| std::array::from_fn(|j| i * RUN as u64 + j as u64))
     }
@@ -140,7 +140,7 @@ mod tests {
     fn a_heavy_hitter_comes_in_collections() {
         let keys: Vec<_> = (0..64_000).map(|i| if i % 2 == 0 { 5 } else { i }).collect();
         let (_, portions) = pass(&keys);
-        // 32,000 single ones, 2,000 collections of 16, and those before the key was hot.
+        // 32,000 single runs, 2,000 collections of 16, and those before the key was hot.
         assert!((34_000..34_200).contains(&portions), "{portions} portions");
     }
 
@@ -152,12 +152,12 @@ mod tests {
 
     #[test]
     fn a_key_that_was_hot_makes_room() {
-        // Many keys of which each is hot for a while, then a last one.
+        // Many keys that are each hot for a while, then a last one.
         let keys: Vec<_> = (0..2_000).flat_map(|key| [key; 1_000]).collect();
         let (out, portions) = pass(&keys);
         assert_eq!(out.len(), keys.len() * RUN);
-        // Per key: single runs until it has displaced the one before it and is hot, and
-        // then collections.
+        // Per key: single runs until it has displaced the previous one and is hot, and then
+        // collections.
         assert!(portions < 2_000 * (LIMIT + HOT + 1_000 / COLLECTION as u32 + 2) as usize);
     }
 

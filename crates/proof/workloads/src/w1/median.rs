@@ -1,4 +1,4 @@
-//! The aggregation proper: values into their groups' buffers, then the medians.
+//! The aggregation: appends values to the buffers of their groups, then computes the medians.
 
 use std::mem;
 use std::sync::PoisonError;
@@ -18,7 +18,7 @@ use crate::data::Record;
 use crate::table::preaggregation::Preaggregation;
 use crate::table::{BATCH, Batch, Lookup, Table, View};
 
-/// How many groups ahead buffers are fetched when all groups are complete.
+/// How many groups ahead buffers are prefetched when all groups are complete.
 const AHEAD: usize = 8;
 
 /// MEDIAN per group with buffers of type `B`.
@@ -29,7 +29,7 @@ pub struct Median<B: Buffer> {
 }
 
 impl<B: Buffer> Median<B> {
-    /// Empty.
+    /// An aggregation without groups.
     pub fn new(options: &Options) -> Result<Self, WorkloadError> {
         let threads = options.threads.get();
         Ok(Self {
@@ -38,7 +38,7 @@ impl<B: Buffer> Median<B> {
         })
     }
 
-    /// What each thread is given before it starts, beside the home of its buffers.
+    /// What each thread receives before it starts, in addition to the home of its buffers.
     pub fn homes(
         &self,
         homes: impl IntoIterator<Item = B::Home>,
@@ -47,7 +47,7 @@ impl<B: Buffer> Median<B> {
         homes.into_iter().map(|home| Ok((Preaggregation::new(options.estimate)?, home))).collect()
     }
 
-    /// Takes in what a thread has gathered of a group.
+    /// Adds a thread's values of one group.
     fn take_in(&self, outlet: &mut Outlet<B>, gathered: Lookup<Values>, view: &View<'_>) {
         let Lookup { key, payload } = gathered;
         if let Some(run) = payload.full() {
@@ -81,7 +81,8 @@ impl<B: Buffer> Median<B> {
             found[length] = (self.groups.number(entry, key, numbers), run);
             length += 1;
         });
-        // The headers together, then where the values go together, then one by one.
+        // Headers are loaded together, then the positions of the next values, then values are
+        // appended one by one.
         for &(number, _) in &found[..length] {
             prefetch::for_write(self.groups.group(number));
         }
@@ -116,7 +117,7 @@ impl<B: Buffer> Median<B> {
     }
 }
 
-/// The way from a thread's partial results to the groups.
+/// The path from a thread's partial results to the groups.
 #[derive(Debug)]
 pub struct Outlet<B: Buffer> {
     hot: HotKeys,
@@ -160,7 +161,7 @@ impl<B: Buffer> Aggregate for Median<B> {
                 if let Some(ahead) = groups.get(i + AHEAD) {
                     fetch(ahead);
                 }
-                // The buffer ends here: what one thread has allocated, any thread may free.
+                // The buffer ends here: any thread may free what another one allocated.
                 let mut buffer =
                     mem::take(&mut *group.values.lock().unwrap_or_else(PoisonError::into_inner));
                 if let Some(value) = twice_median(buffer.values()) {
@@ -172,8 +173,8 @@ impl<B: Buffer> Aggregate for Median<B> {
     }
 }
 
-/// Asks for the last sixteen values of a group, which of a short buffer are all and malloc's
-/// own word before them.
+/// Prefetches the last sixteen values of a group. For a short buffer these are all values, and
+/// malloc's own word before them.
 fn fetch<B>(group: &Group<B>) {
     let tail = group.tail.load(Relaxed);
     prefetch::for_write(tail.wrapping_sub(1));

@@ -1,13 +1,13 @@
 //! W1, holistic aggregation: `SELECT key, MEDIAN(value) ... GROUP BY key`.
 //!
-//! Source: systematic-numa-study 3.1. The word of the shared table is the number of the
-//! group, which holds its values in a buffer of its own that grows as values come: this is
-//! what keeps `malloc` busy, and what one thread allocates another one grows and frees.
+//! Source: systematic-numa-study 3.1. The word of the shared table is the number of the group. The
+//! group holds its values in its own buffer, which grows as values arrive. This keeps `malloc`
+//! busy: one thread grows and frees what another one allocated.
 //!
 //! ```text
 //!                     Table          Groups                        buffers
 //!   runs (6) ---+---> key -> id ---> { key, lock { start, len } } ---> values, grown by
-//!               |                                                      whoever appends
+//!               |                                                      the appending thread
 //!               +---> hot keys: collections of 16 runs
 //! ```
 
@@ -28,14 +28,14 @@ use crate::outcome::{Figures, Outcome};
 use crate::slices::Slices;
 use crate::table::preaggregation::{self, Run};
 
-/// Values that a thread gathers of one group before it takes the group's lock.
+/// Values of one group that a thread collects before it takes the group's lock.
 pub const RUN: usize = 6;
 
 /// Up to [`RUN`] values of one group.
 type Values = Run<RUN>;
 
-/// A buffer that has just doubled is half empty and its old half is still held; a group is a
-/// header of 40 bytes and at least four values with malloc's own.
+/// A buffer that has just doubled is half empty, and its old half is still held. A group has a
+/// header of 40 bytes and at least four values, with malloc's own.
 const NEED: Need = Need {
     bytes_per_record: 2 * size_of::<u64>() as u64,
     bytes_per_group: TABLE_BYTES_PER_GROUP + 40 + 48,

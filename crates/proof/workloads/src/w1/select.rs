@@ -1,17 +1,18 @@
 //! The median of a group's values.
 
-/// Values up to this number are compared each with each: that takes no branch that depends
-/// on them, and up to here less time than a selection with its mispredicted branches.
+/// Up to this number, all values are compared with each other. This takes no branch that depends on
+/// the values, and less time than a selection with its mispredicted branches.
 const FEW: usize = 24;
 
-/// Twice the median, none of no values; the order of the values is lost.
+/// Twice the median; `None` without values. Changes the order of the values.
 pub fn twice_median(values: &mut [u64]) -> Option<u64> {
     match values.len() {
         0 => None,
         1..=FEW => Some(twice_median_of_few(values)),
         length => {
             let (below, &mut upper, _) = values.select_nth_unstable(length / 2);
-            // Of an even number, the lower of the middle two is the greatest of those below.
+            // For an even number of values, the lower of the middle two is the greatest of those
+            // below.
             let greatest = || below.iter().copied().max().unwrap_or(upper);
             let lower = if length % 2 == 1 { upper } else { greatest() };
             Some(lower + upper)
@@ -22,7 +23,7 @@ pub fn twice_median(values: &mut [u64]) -> Option<u64> {
 fn twice_median_of_few(values: &[u64]) -> u64 {
     let (mut lower, mut upper) = (0, 0);
     for (i, &value) in values.iter().enumerate() {
-        // Of equal values, the first has the lowest rank.
+        // Among equal values, the first has the lowest rank.
         let (before, from) = values.split_at(i);
         let rank = before.iter().map(|&other| usize::from(other <= value)).sum::<usize>()
             + from.iter().map(|&other| usize::from(other < value)).sum::<usize>();

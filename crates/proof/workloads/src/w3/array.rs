@@ -1,10 +1,10 @@
-//! The table of a join whose keys are dense: an array in which a key is the place of its
-//! payload, as engines do when their statistics say so (DuckDB's "perfect hash join", up to
-//! 1 Mi keys). It needs an eighth of a cache line for a tuple where the hash table needs half of
-//! one, so it stays in a cache for longer; nobody compares keys.
+//! The table of a join with dense keys: an array that a key indexes. Engines use it when their
+//! statistics show dense keys (DuckDB's "perfect hash join", up to 1 Mi keys). A tuple needs an
+//! eighth of a cache line instead of half of one in the hash table. The array therefore fits into a
+//! cache for longer, and no keys are compared.
 //!
-//! Its accesses still go everywhere in memory that threads have touched first as the keys
-//! came.
+//! Its accesses still go to pages all over the memory, each on the node of the thread that touched
+//! it first, in the order of the keys.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,15 +14,15 @@ use crate::join::{Matcher, Refused};
 
 /// Memory for each key.
 pub const BYTES_PER_KEY: u64 = size_of::<u64>() as u64;
-/// Beyond so many keys no statistics make an engine build an array.
+/// With more keys than this, engines do not build an array, whatever their statistics.
 pub const MOST_KEYS: u64 = 1 << 20;
 
-/// The array: payload of key 1, payload of key 2 ...; 0 where there is no tuple.
+/// The array: payload of key 1, payload of key 2, ...; 0 where there is no tuple.
 #[derive(Debug)]
 pub struct Array(Box<[AtomicU64]>);
 
 impl Array {
-    /// An array for keys from 1 on.
+    /// An array for the keys `1..=keys`.
     ///
     /// # Errors
     /// [`WorkloadError::Malloc`].

@@ -6,17 +6,17 @@
 //!   | k k k k p p p p |  next bucket ...        64 bytes: four keys (0 = free), four payloads
 //! ```
 //!
-//! A key is claimed by one compare-and-swap, its payload stored after that: nobody probes
-//! before all have built. A tuple whose bucket is full goes to the next one, so a search
-//! ends at the first bucket with a free place. With two tuples a bucket on average, one
-//! search in seven has to look at a second line, which is the neighbour of the first.
+//! One compare-and-swap claims a key, and its payload is stored after that, because no thread
+//! probes before all have built. A tuple whose bucket is full goes to the next one, so a search
+//! ends at the first bucket with a free place. With two tuples per bucket on average, one search in
+//! seven has to read a second line, which is adjacent to the first.
 //!
-//! Searches are made in groups (Chen, Ailamaki, Gibbons, Mowry: "Improving hash join
-//! performance through prefetching", ICDE 2004): first one load from each one's bucket, all
-//! in flight at the same time, then the comparisons.
+//! Searches run in groups (Chen, Ailamaki, Gibbons, Mowry: "Improving hash join performance through
+//! prefetching", ICDE 2004): first one load from each search's bucket, all in flight at the same
+//! time, then the comparisons.
 //!
-//! The array is zeroed by the kernel: a page of it lies on the node of the thread that
-//! first puts a tuple there, and is a huge page when the allocator asks for those.
+//! The kernel zeroes the array. Each page lies on the node of the thread that first puts a tuple
+//! there, and is a huge page if the allocator requests those.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -28,11 +28,11 @@ use crate::table::hash;
 const PLACES: usize = 4;
 /// Words of a bucket: the keys, then the payloads.
 const WORDS: usize = 2 * PLACES;
-/// Bytes of a bucket, which is where it begins in memory too.
+/// Bytes of a bucket, and its alignment in memory.
 const LINE: usize = WORDS * size_of::<u64>();
-/// Tuples for which there is a bucket.
+/// Tuples per bucket on average.
 const TUPLES_PER_BUCKET: u64 = 2;
-/// Searches made together.
+/// Searches that run together.
 const GROUP: usize = 64;
 
 /// Memory for each tuple.
@@ -44,12 +44,12 @@ type Bucket = [AtomicU64; WORDS];
 #[derive(Debug)]
 pub struct Table {
     words: Box<[AtomicU64]>,
-    /// Words before the first bucket, which begins a cache line.
+    /// Words before the first bucket, which begins at a cache line.
     skipped: usize,
 }
 
 impl Table {
-    /// A table for so many tuples, and not more.
+    /// A table for at most `tuples` tuples.
     ///
     /// # Errors
     /// [`WorkloadError::Malloc`].
@@ -73,8 +73,8 @@ impl Table {
         buckets
     }
 
-    /// Where the searches for the keys of a group begin, and the first key that lies there,
-    /// which brings the line into the cache.
+    /// The first bucket of each search of a group, and the first key in it. Loading the key brings
+    /// the line into the cache.
     #[inline]
     fn homes(buckets: &[Bucket], group: &[Record]) -> [(usize, u64); GROUP] {
         let mut homes = [(0, 0); GROUP];
@@ -86,7 +86,7 @@ impl Table {
         homes
     }
 
-    /// Takes in tuples of the small table, whose keys are not 0.
+    /// Inserts tuples of the small table, whose keys are not 0.
     pub fn insert(&self, tuples: &[Record]) {
         let buckets = self.buckets();
         for group in tuples.chunks(GROUP) {
@@ -112,8 +112,8 @@ impl Table {
 
 fn insert(buckets: &[Bucket], home: usize, first: u64, tuple: &Record) {
     let mut at = home;
-    // A place once taken stays taken: what lay in the first one a moment ago tells whether
-    // it is worth a try.
+    // A place stays taken. The earlier contents of the first place therefore tell whether it is
+    // worth a try.
     let mut place = usize::from(first != 0);
     loop {
         while place < PLACES {
@@ -126,7 +126,7 @@ fn insert(buckets: &[Bucket], home: usize, first: u64, tuple: &Record) {
             }
             place += 1;
         }
-        // There are twice as many places as tuples: one is free.
+        // There are twice as many places as tuples, so one is free.
         (at, place) = (next(buckets, at), 0);
     }
 }
@@ -144,7 +144,7 @@ fn find(
         let bucket = &buckets[at];
         let keys =
             [first, bucket[1].load(Relaxed), bucket[2].load(Relaxed), bucket[3].load(Relaxed)];
-        // Which place it is cannot be foreseen; whether there is one can, mostly.
+        // Which place matches is unpredictable, but whether one matches mostly is not.
         let equal = |place: usize| u32::from(keys[place] == tuple.key) << place;
         let mut matches = equal(0) | equal(1) | equal(2) | equal(3);
         while matches != 0 {

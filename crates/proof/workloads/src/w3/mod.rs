@@ -1,5 +1,5 @@
-//! W3, the non-partitioned hash join: all threads build one table on the small table, wait
-//! for each other, and probe it with the large one.
+//! W3, the non-partitioned hash join: all threads build one table from the small table, wait for
+//! each other, and probe it with the large one.
 //!
 //! Source: systematic-numa-study 4.2, after Balkesen et al. 2013 ("no partitioning join").
 
@@ -18,18 +18,18 @@ use crate::data::Record;
 use crate::join::{self, Matcher, Method, Options, Refused, answer::Answer};
 use crate::outcome::Outcome;
 
-/// What is built on the small table.
+/// The structure that is built from the small table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Build {
     /// A hash table.
     Hash,
-    /// An array in which a key is the place of its payload.
+    /// An array that a key indexes.
     Array,
 }
 
 impl Build {
-    /// What an engine does whose statistics say that keys are dense.
+    /// The choice of an engine whose statistics show dense keys.
     #[must_use]
     pub const fn for_dense_keys(small: u64) -> Self {
         if small <= array::MOST_KEYS { Self::Array } else { Self::Hash }
@@ -47,7 +47,7 @@ impl fmt::Display for Build {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Hash => "hash join",
-            Self::Array => "array join, keys being dense",
+            Self::Array => "array join with dense keys",
         })
     }
 }

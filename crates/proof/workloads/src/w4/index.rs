@@ -1,7 +1,7 @@
-//! The indexes: crates, each behind the same two operations.
+//! The indexes: one crate each, behind the same two operations.
 //!
-//! All allocate from the process's `malloc`. Keys are unique, as those of a primary key. An
-//! epoch or guard is entered once per morsel, as an engine does once per batch.
+//! All allocate from the process's `malloc`. Keys are unique, like those of a primary key. An epoch
+//! or guard is entered once per morsel, as an engine does once per batch.
 
 use congee::Congee;
 use crossbeam_epoch as epoch;
@@ -11,7 +11,7 @@ use scc::TreeIndex;
 use crate::data::Record;
 use crate::join::{Matcher, Refused};
 
-/// Keys and payloads as words, which `usize` is on every machine that this runs on.
+/// Keys and payloads as words: `usize` has 64 bits on every supported machine.
 #[derive(Default)]
 pub struct Art(Congee<usize, usize>);
 
@@ -35,7 +35,7 @@ impl Matcher for Art {
     }
 }
 
-/// Keys as eight bytes in the order of their numbers.
+/// Keys as eight bytes in numeric order (big endian).
 #[derive(Default)]
 pub struct Masstree(MassTree15Inline<u64>);
 
@@ -58,7 +58,7 @@ impl Matcher for Masstree {
     }
 }
 
-/// Without reference counts: those would be written at every look-up.
+/// Without reference counts, which every look-up would write.
 pub struct SkipList(crossbeam_skiplist::SkipList<u64, u64>);
 
 impl Default for SkipList {
@@ -93,7 +93,7 @@ pub struct BTree(TreeIndex<u64, u64>);
 impl Matcher for BTree {
     fn build(&self, tuples: &[Record]) -> Result<(), Refused> {
         for tuple in tuples {
-            // Only a key that is there already is refused; the check would show a missing one.
+            // Only a duplicate key is refused; the check would find a missing one.
             let _ = self.0.insert_sync(tuple.key, tuple.value);
         }
         Ok(())
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// Four threads build over interleaved keys; all are found, and no others.
+    /// Four threads build over interleaved keys. All keys are found, and no others.
     fn keeps_what_threads_put_into_it(index: impl Matcher + Default) {
         let tuples: Vec<Record> = (1..=40_000).map(|key| Record { key, value: key * 3 }).collect();
         let parts: Vec<Vec<Record>> =

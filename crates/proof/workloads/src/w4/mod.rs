@@ -1,8 +1,8 @@
-//! W4, the index nested-loop join: every tuple of the large table is looked up in an index
-//! over the small one, which all threads have built.
+//! W4, the index nested-loop join: all threads build an index over the small table, and look up
+//! every tuple of the large table in it.
 //!
-//! Source: systematic-numa-study 4.2 and 4.4.3, which compares ART, Masstree and a skip
-//! list, gives build and join times apart, and finds ART the fastest at both.
+//! Source: systematic-numa-study 4.2 and 4.4.3. The study compares ART, Masstree and a skip list,
+//! states build and join times separately, and finds ART the fastest at both.
 
 mod index;
 
@@ -31,11 +31,11 @@ pub enum Index {
 }
 
 impl Index {
-    /// All of them, in the order of the study; the B+ tree is not in it.
+    /// All of them, in the order of the study. The B+ tree is not in the study.
     pub const ALL: [Self; 4] = [Self::Art, Self::Masstree, Self::SkipList, Self::BTree];
 
-    /// Memory for each tuple of the small table: 14, 124, 55 and 44 bytes were seen with 1 Mi
-    /// shuffled keys and two threads under glibc, and other allocators may need more.
+    /// Memory for each tuple of the small table. With 1 Mi shuffled keys and two threads under
+    /// glibc, 14, 124, 55 and 44 bytes were measured; other allocators may need more.
     const fn bytes_per_tuple(self) -> u64 {
         match self {
             Self::Art => 24,

@@ -82,7 +82,7 @@ pub struct Rotate {
     #[command(flatten)]
     pub plain: Plain,
 
-    /// How long threads stay on a node [default: two passes over their arrays].
+    /// How long threads stay on a node [default: four passes over their arrays].
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub period: Option<Duration>,
 }

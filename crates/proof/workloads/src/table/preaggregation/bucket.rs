@@ -1,4 +1,4 @@
-//! Places for a few keys, and what has been gathered of each.
+//! A bucket holds a few keys, and what was collected for each.
 
 use std::mem;
 
@@ -21,11 +21,11 @@ const fn own_way(key: u64) -> usize {
     (key.wrapping_add(hash(key / ways)) % ways) as usize
 }
 
-/// What has been gathered of each key. It lies apart from the buckets, which then are so
-/// close together that most of their pages are known to the CPU, and is only written to.
+/// The values collected for each key. They are apart from the buckets and are only written to. The
+/// buckets are then so close together that the CPU's TLB covers most of their pages.
 pub type Values<const N: usize> = [[u64; N]; WAYS];
 
-/// Marks and numbers of records, which decide where a value goes, in one cache line.
+/// Marks and numbers of records, which determine where a value goes, in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Bucket {
@@ -43,7 +43,7 @@ impl Bucket {
         self.marked(mark(key))
     }
 
-    /// Without a branch per way, which could not be foretold.
+    /// Has no branch per way, which would be unpredictable.
     #[inline]
     fn marked(&self, wanted: u64) -> Option<usize> {
         let ways = self.marks.iter().enumerate();
@@ -51,8 +51,8 @@ impl Bucket {
         (found != 0).then_some(found.trailing_zeros() as usize % WAYS)
     }
 
-    /// Gives `key` a free way, or else its own; returns what was there. Neighbours, which
-    /// come to a bucket together, have different ways of their own and stay together.
+    /// Gives `key` a free way, or else its own way. Returns the previous contents. Neighbouring
+    /// keys, which reach a bucket together, have different ways of their own and stay together.
     #[inline]
     pub fn make_room<const N: usize>(
         &mut self,
@@ -65,7 +65,7 @@ impl Bucket {
         (way, old)
     }
 
-    /// Adds a value to what a way has gathered; returns that when it is full.
+    /// Adds a value to a way. Returns the way's values when it is full.
     #[inline]
     pub fn add<const N: usize>(
         &mut self,
@@ -74,7 +74,7 @@ impl Bucket {
         values: &mut Values<N>,
     ) -> Option<Run<N>> {
         let length = &mut self.lengths[way];
-        // Without room for values there are only lengths, and no end of them.
+        // Without room for values only the lengths count, and they have no limit.
         if let Some(place) = values[way].get_mut(*length as usize) {
             *place = value;
         }
@@ -83,7 +83,7 @@ impl Bucket {
         full.then(|| Run { length: mem::take(length), values: values[way] })
     }
 
-    /// What a way has gathered, if anything. Its key stays until another one needs the way.
+    /// The values of a way, if any. Its key stays until another key needs the way.
     #[inline]
     pub fn take_run<const N: usize>(
         &mut self,

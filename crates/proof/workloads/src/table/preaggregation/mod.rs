@@ -1,10 +1,10 @@
-//! What a thread gathers by itself before it goes to the table that all threads share.
+//! A thread's own aggregation, before records reach the table that all threads share.
 //!
-//! A set-associative cache of groups: a key may be in any way of its bucket, and when all
-//! are taken, one of them makes room. What leaves is a [`Run`] of at least one record, so
-//! that keys which occur often or close together reach the shared table, with its atomic
-//! operations and its cache lines that travel between CPUs, once per run instead of once
-//! per record. (Cieslewicz, Ross: "Adaptive aggregation on chip multiprocessors", VLDB 2007.)
+//! A set-associative cache of groups. A key may be in any way of its bucket; when all are taken,
+//! one of them is evicted. The evicted entry is a [`Run`] of at least one record. Keys that occur
+//! often or close together therefore reach the shared table, with its atomic operations and its
+//! contended cache lines, once per run instead of once per record. (Cieslewicz, Ross: "Adaptive
+//! aggregation on chip multiprocessors", VLDB 2007.)
 //!
 //! ```text
 //!   home(key / 4): neighbours share a bucket
@@ -13,10 +13,10 @@
 //!   | m m m m  n n n n |   | v.. v.. v.. v.. |     n = number of records, v = their values
 //! ```
 //!
-//! It begins within a first-level cache, which is enough for keys that come close together.
-//! When it turns out not to be, it grows once, to hold all groups, if that takes no more
-//! than `LARGEST_BYTES`. If it took more, the cache would miss too often to be worth its
-//! own misses; then most records pass it by, and the others tell whether it pays again.
+//! At first it fits into a first-level cache, which is enough for keys that arrive close together.
+//! If that is not enough, it grows once, to hold all groups, if this takes at most `LARGEST_BYTES`.
+//! If it took more, the cache would miss too often to be worth its own misses. Then most records
+//! bypass it, and the others show whether it pays again.
 
 mod bucket;
 mod run;
@@ -29,13 +29,13 @@ use super::{Lookup, home};
 use crate::WorkloadError;
 use crate::data::Record;
 
-/// The size at the beginning: a sixth of a first-level cache.
+/// The initial size: a sixth of a first-level cache.
 const LEAST_BYTES: u64 = 8 << 10;
 /// The largest size: several threads' shares of a last-level cache.
 const LARGEST_BYTES: u64 = 16 << 20;
-/// How many calls pass the cache by after one in which it was of no use.
+/// How many calls bypass the cache after one in which it was useless.
 const PASSES: u32 = 15;
-/// How many records ahead buckets are fetched: about the latency of a last-level cache.
+/// How many records ahead buckets are prefetched: about the latency of a last-level cache.
 const AHEAD: usize = 16;
 
 /// One thread's runs.
@@ -46,11 +46,11 @@ pub struct Preaggregation<const N: usize> {
     values: Vec<Values<N>>,
     /// The number of buckets after it has grown.
     largest: usize,
-    /// How many ways have made room.
+    /// How many ways were evicted.
     displaced: usize,
-    /// Whether that happened for most of the latest records.
+    /// Whether most of the latest records caused an eviction.
     crowded: bool,
-    /// How many more calls are to pass it by.
+    /// How many more calls bypass the cache.
     passes: u32,
 }
 
@@ -62,21 +62,21 @@ const fn bucket_bytes<const N: usize>() -> u64 {
 fn buckets<const N: usize>(estimate: u64) -> u64 {
     let bucket = bucket_bytes::<N>();
     let (least, largest) = (LEAST_BYTES / bucket, LARGEST_BYTES / bucket);
-    // Half full, few buckets have more keys than ways.
+    // When half full, few buckets have more keys than ways.
     match estimate.div_ceil(WAYS as u64 / 2) {
         all if all > largest => least,
         all => all.max(least).next_power_of_two(),
     }
 }
 
-/// What a [`Preaggregation`] for `estimate` groups takes.
+/// The size of a [`Preaggregation`] for `estimate` groups.
 #[must_use]
 pub fn bytes<const N: usize>(estimate: u64) -> u64 {
     buckets::<N>(estimate) * bucket_bytes::<N>()
 }
 
 impl<const N: usize> Preaggregation<N> {
-    /// Memory for `estimate` groups, most of it not yet touched.
+    /// Memory for `estimate` groups, most of it still untouched.
     ///
     /// # Errors
     /// [`WorkloadError::Malloc`].
@@ -98,19 +98,19 @@ impl<const N: usize> Preaggregation<N> {
         self.values.resize(length, [[0; N]; WAYS]);
     }
 
-    /// Whether it should be drained and then [grow](Preaggregation::grow).
+    /// Whether it should be drained and then [grown](Preaggregation::grow).
     #[must_use]
     pub fn is_too_small(&self) -> bool {
         self.crowded && self.buckets.len() < self.largest
     }
 
-    /// Takes its largest size, empty, in memory that the calling thread is the first to touch.
+    /// Grows to its largest size, empty. The calling thread touches the memory first.
     pub fn grow(&mut self) {
         self.resize(self.largest);
         self.crowded = false;
     }
 
-    /// Takes in records; at most one run leaves for each.
+    /// Adds records. Each record evicts at most one run.
     #[inline]
     pub fn add(&mut self, records: &[Record], mut leave: impl FnMut(Lookup<Run<N>>)) {
         if self.passes > 0 {
@@ -154,7 +154,7 @@ impl<const N: usize> Preaggregation<N> {
         }
     }
 
-    /// Empties it.
+    /// Evicts all runs.
     pub fn drain(&mut self, mut leave: impl FnMut(Lookup<Run<N>>)) {
         for (bucket, values) in self.buckets.iter_mut().zip(&self.values) {
             (0..WAYS).filter_map(|way| bucket.take_run(way, values)).for_each(&mut leave);
@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes out of it when records go in, by key, and in how many runs.
+    /// The runs that leave when these records are added, by key, and their number.
     fn pass<const N: usize>(
         records: &[Record],
         estimate: u64,
@@ -210,10 +210,10 @@ mod tests {
     fn keys_that_come_close_together_are_gathered() {
         // 100 records of each key, 64 keys at a time.
         let keys = (0..100_000).map(|i| i / 6_400 * 64 + i % 64);
-        // A few share their bucket with four others at the same time.
+        // A few keys share their bucket with four others at the same time.
         let (_, runs) = pass::<0>(&records(keys.clone()), 1 << 40);
         assert!((1_000..1_200).contains(&runs), "{runs} runs");
-        // 16 full runs and one with the rest.
+        // 16 full runs, and one with the rest.
         let (_, runs) = pass::<6>(&records(keys), 1 << 40);
         assert!((17_000..18_500).contains(&runs), "{runs} runs");
     }
@@ -224,7 +224,7 @@ mod tests {
         let (_, runs) = pass::<0>(&records(keys.clone()), 20_000);
         // Once before it has grown, and then once; few buckets have more keys than ways.
         assert!(runs < 40_000, "{runs} runs");
-        // But not when there is no room for all.
+        // Not if there is no room for all groups.
         assert!(pass::<0>(&records(keys), 1 << 40).1 > 190_000);
     }
 
@@ -250,7 +250,7 @@ mod tests {
             prop_assert_eq!(pass::<0>(&records, estimate).0, counts);
             let values: HashMap<_, _> = expected.into_iter().map(|(k, v)| (k, (v.len() as u64, v))).collect();
             let mut gathered = pass::<6>(&records, estimate).0;
-            // A record that passes the cache by overtakes what is in it.
+            // A record that bypasses the cache overtakes those in it.
             gathered.values_mut().for_each(|(_, values)| values.sort_unstable());
             prop_assert_eq!(gathered, values);
         }

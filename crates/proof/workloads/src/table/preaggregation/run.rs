@@ -1,7 +1,6 @@
-//! What has been gathered of one group: a number of records and, for `N` above 0, their
-//! values.
+//! The collected records of one group: their number and, if `N` is above 0, their values.
 
-/// Up to `N` values of one group; with `N` = 0 only their number, without a limit.
+/// Up to `N` values of one group. With `N` = 0, only their number, without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run<const N: usize> {
     pub(super) length: u64,
@@ -33,7 +32,7 @@ impl<const N: usize> Run<N> {
         &self.values[..N.min(self.length as usize)]
     }
 
-    /// Their values if there are as many as there may be.
+    /// The values, if there are `N` of them.
     #[inline]
     #[must_use]
     pub fn full(&self) -> Option<[u64; N]> {

@@ -1,4 +1,4 @@
-//! Recording the files of a machine.
+//! Records the files of a machine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,8 +8,8 @@ use std::path::Path;
 use super::Recording;
 use crate::read::is_field;
 
-/// What [`crate::read`] looks at; a `*` stands for any text in one name. A `/` at the end
-/// asks for the name alone.
+/// The files that [`crate::read`] uses. A `*` stands for any text in one name. A `/` at the end
+/// records the name alone.
 const PATHS: &[&str] = &[
     "proc/cpuinfo",
     "proc/meminfo",
@@ -43,16 +43,15 @@ const PATHS: &[&str] = &[
     "sys/kernel/mm/hugepages/hugepages-*/nr_hugepages",
 ];
 
-/// Most that is kept of one file.
+/// Most bytes kept of one file.
 const MAX_BYTES: u64 = 64 << 10;
 
 impl Recording {
-    /// Records the machine whose `sys` and `proc` are below `root`. Files that are not
-    /// there are left out.
+    /// Records the machine whose `sys` and `proc` are below `root`. Missing files are left out.
     ///
     /// # Errors
-    /// When a file or directory that is there cannot be read.
-    pub fn take(root: &Path) -> io::Result<Self> {
+    /// When an existing file or directory cannot be read.
+    pub fn record(root: &Path) -> io::Result<Self> {
         let mut entries = BTreeMap::new();
         for path in PATHS {
             collect(root, "", path, &mut entries)?;
@@ -61,7 +60,7 @@ impl Recording {
     }
 }
 
-/// Adds what matches `rest` below `root`/`done`.
+/// Adds the files that match `rest` below `root`/`done`.
 fn collect(
     root: &Path,
     done: &str,
@@ -84,7 +83,7 @@ fn collect(
     Ok(())
 }
 
-/// Names in a directory that a pattern fits; the pattern itself when it has no `*`.
+/// Names in a directory that match a pattern; the pattern itself when it has no `*`.
 fn names(directory: &Path, pattern: &str) -> io::Result<Vec<String>> {
     let Some((head, tail)) = pattern.split_once('*') else { return Ok(vec![pattern.to_owned()]) };
     let listing = match fs::read_dir(directory) {
@@ -122,8 +121,8 @@ fn absent(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Leaves out what [`crate::read`] does not look at: the lines that change from moment to
-/// moment, and the CPUs after the first, which stands for all in `/proc/cpuinfo`.
+/// Leaves out what [`crate::read`] does not use: lines that change continually, and in
+/// `/proc/cpuinfo` all CPUs but the first.
 fn needed(path: &str, text: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     let keep = |line: &&str| match file {
