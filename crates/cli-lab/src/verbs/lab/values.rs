@@ -1,8 +1,8 @@
-//! Values on the command line of the lab.
+//! Parses values of the lab's command line.
 
 use numapilot_lab::User;
 
-/// `on`, `off` or `tiering`, as the kernel numbers them (Documentation/admin-guide/sysctl).
+/// Parses `on`, `off` or `tiering` to the kernel's number (Documentation/admin-guide/sysctl).
 pub fn balancing(text: &str) -> Result<u8, String> {
     match text {
         "off" | "0" => Ok(0),
@@ -15,13 +15,13 @@ pub fn balancing(text: &str) -> Result<u8, String> {
 /// The weight of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeWeight {
-    /// Which.
+    /// The node.
     pub node: usize,
-    /// Pages in a row.
+    /// Consecutive pages on this node.
     pub weight: u8,
 }
 
-/// `0=3`.
+/// Parses `0=3`.
 pub fn weight(text: &str) -> Result<NodeWeight, String> {
     let bad = || format!("'{text}' is not NODE=WEIGHT with a weight from 1 to 255; write 0=3");
     let (node, weight) = text.split_once('=').ok_or_else(bad)?;
@@ -30,7 +30,7 @@ pub fn weight(text: &str) -> Result<NodeWeight, String> {
     if weight == 0 { Err(bad()) } else { Ok(NodeWeight { node, weight }) }
 }
 
-/// A user of this machine by name, or `UID[:GID]`; the group is the user's own.
+/// Parses a user name of this machine, or `UID[:GID]`; without GID, the user's own group is used.
 pub fn user(text: &str) -> Result<User, String> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     of(text, &passwd)

@@ -1,4 +1,4 @@
-//! `numapilot study list`: the experiments that the binary carries, and how long they take.
+//! `numapilot study list`: the built-in experiments, and how long they take.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -17,13 +17,13 @@ use serde::Serialize;
 use super::entry::Entry;
 use super::jobs::Jobs;
 
-/// Which of the experiments that the binary carries.
+/// The selection of built-in experiments.
 #[derive(clap::Args)]
 pub struct Which {
-    /// Only those of this paper.
+    /// Only experiments of this paper.
     #[arg(long, value_name = "NAME")]
     pub paper: Option<String>,
-    /// Only those on this machine: host, lab for all emulated ones, or one of `lab list`.
+    /// Only experiments on this machine: host, lab for all emulated ones, or one of `lab list`.
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
 }
@@ -33,7 +33,7 @@ pub struct Which {
 pub enum Scale {
     /// Seconds for each trial.
     Smoke,
-    /// Larger and surer: all of it takes hours.
+    /// Larger and more precise: all of it takes hours.
     Laptop,
     /// The papers' sizes.
     Paper,
@@ -54,10 +54,10 @@ impl From<Scale> for ScaleName {
 pub struct Args {
     #[command(flatten)]
     which: Which,
-    /// Of which scale trials and times are listed.
+    /// The scale whose trials and times are listed.
     #[arg(long, value_enum, default_value_t = Scale::Smoke)]
     scale: Scale,
-    /// Results of earlier runs: what is still to be run, and how long it will take.
+    /// Results of earlier runs, from which the remaining trials and their time are computed.
     #[arg(short, long, value_name = "FILE", default_value = super::RESULTS)]
     output: PathBuf,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What the list tells of an experiment.
+/// The trials of an experiment.
 #[derive(Serialize)]
 struct Size {
     trials: usize,
@@ -79,7 +79,7 @@ impl Size {
         Self { trials: schedule.trials(), left: schedule.ahead(jobs) }
     }
 
-    /// How long what is left will take, in words.
+    /// The estimated time of the remaining trials, as text.
     fn time(&self) -> String {
         match self.left {
             Ahead { trials: 0, .. } => "-".to_owned(),
@@ -92,7 +92,7 @@ impl Size {
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let experiments = self.which.experiments()?;
-        // Where nobody has run anything, nothing is known.
+        // Without results, nothing is known.
         let past = match self.output.as_path() == Path::new(super::RESULTS) && !self.output.exists()
         {
             true => Past::default(),
@@ -107,7 +107,7 @@ impl Args {
             terminal.json(&entries.collect::<Vec<_>>())?;
             return Ok(ExitCode::SUCCESS);
         }
-        // Without results all of it is left, and its time unknown.
+        // Without results, all trials remain and their time is unknown.
         let has_results = !past.trials.is_empty();
         let mut header = vec!["id", "paper", "place", "machine", "trials"];
         header.extend(["left", "time"].iter().filter(|_| has_results));
@@ -129,7 +129,7 @@ impl Args {
         self.total(terminal, &size(&experiments))
     }
 
-    /// All of them together, which share trials.
+    /// The total over all experiments; trials that they share count once.
     fn total(&self, terminal: &Terminal, all: &Size) -> anyhow::Result<ExitCode> {
         let Size { trials, left } = all;
         let known = left.trials - left.unknown;
@@ -153,7 +153,7 @@ impl Args {
 }
 
 impl Which {
-    /// Those chosen.
+    /// The selected experiments.
     pub fn experiments(&self) -> anyhow::Result<Vec<Experiment>> {
         let mut all = Vec::new();
         for name in names() {
@@ -180,7 +180,7 @@ impl Which {
     }
 }
 
-/// Each once, with commas between.
+/// The distinct names, separated by commas.
 fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: BTreeSet<&str> = names.map(String::as_str).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")

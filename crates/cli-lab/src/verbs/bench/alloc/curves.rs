@@ -1,4 +1,4 @@
-//! The resident set over time as a picture: a line for each kind of activity.
+//! Draws the resident set over time: a line for each kind of activity.
 //!
 //! ```text
 //!  1.1 GiB |--.
@@ -20,7 +20,7 @@ const TOP: f64 = 72.0;
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 240.0;
 
-/// The picture; `below` is marked.
+/// Draws the picture and marks the size `below`.
 pub fn draw(title: &str, curves: &[Curve], below: u64) -> String {
     let mut svg = Svg::default();
     svg.text("strong large", MARGIN, 30.0, title);

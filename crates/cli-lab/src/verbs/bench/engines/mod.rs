@@ -1,4 +1,4 @@
-//! `bench w5`, `bench arrivals` and `bench clients`: real databases, one way of asking each.
+//! `bench w5`, `bench arrivals` and `bench clients`: real databases under three query patterns.
 
 pub mod arrivals;
 mod client_row;

@@ -1,5 +1,4 @@
-//! What the three have in common: which engine, which data, under which plan; starting and
-//! ending it.
+//! What the three workloads share: the engine, its data and its plan; starting and stopping it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,7 +22,7 @@ use numapilot_place::{AllocatorChoice, Plan, Reach, allocators};
 
 use super::{failure, progress};
 
-/// The engine and how it is run.
+/// The engine, and how it runs.
 #[derive(clap::Args)]
 pub struct Common {
     /// The database.
@@ -42,28 +41,28 @@ pub struct Common {
     #[arg(long, value_name = "SF", default_value = "1")]
     scale_factor: Scale,
 
-    /// End a query that takes longer; it counts as failed.
+    /// End a query that takes longer than this; it counts as failed.
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     timeout: Option<Duration>,
 
-    /// A setting of the engine's own; may be given several times.
+    /// A setting of the engine itself; may be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
 
-    /// Where loaded databases are kept [default: ~/.cache/numapilot/engines; for root
+    /// Directory for loaded databases [default: ~/.cache/numapilot/engines; for root
     /// /var/cache/numapilot/engines].
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 
-    /// Leave the run's directory with the engine's messages where it is.
+    /// Keep the directory of the run, which has the engine's messages.
     #[arg(long)]
     keep: bool,
 
-    /// Fail when a part of the plan cannot be done, instead of saying so and going on.
+    /// Fail when a part of the plan cannot be applied, instead of printing a warning and going on.
     #[arg(long)]
     strict: bool,
 
-    /// Print one JSON object per line: each query as it is answered, the summary last.
+    /// Print one JSON object per line: each query when it is answered, the summary last.
     #[arg(long)]
     pub json: bool,
 
@@ -75,9 +74,9 @@ pub struct Common {
     plan: PlanArgs,
 }
 
-/// An engine that runs on its data.
+/// An engine that serves its data.
 pub struct Bench<'a> {
-    // Dropped in this order: the engine before its directories.
+    // Fields are dropped in this order: the engine before its directories.
     pub engine: Box<dyn Engine>,
     pub verifier: Verifier,
     pub queries: Vec<Query>,
@@ -93,8 +92,8 @@ pub struct Bench<'a> {
 }
 
 impl Common {
-    /// Loads what is not loaded yet and starts the engine. The results' files are `json` and
-    /// `svg`; what cannot be written is known before anything is measured.
+    /// Loads the data unless the cache has it, and starts the engine. The output files `json` and
+    /// `svg` are checked first, so a file that cannot be written fails before anything is measured.
     pub fn open<'a>(
         &self,
         terminal: &'a Terminal,
@@ -146,7 +145,7 @@ impl Common {
         })
     }
 
-    /// The plan that the options say.
+    /// The plan that the options describe.
     pub fn take_plan(&mut self, terminal: &Terminal) -> anyhow::Result<Plan> {
         let arguments = std::mem::take(&mut self.plan);
         if arguments.reach() == Reach::All {
@@ -154,14 +153,14 @@ impl Common {
         }
         let (plan, raw) = arguments.plan(terminal)?;
         if let Some((name, _)) = raw.first() {
-            bail!("--env {}: an engine takes variables that are UTF-8 only", name.display());
+            bail!("--env {}: the variables of an engine must be UTF-8", name.display());
         }
         Ok(plan)
     }
 }
 
 impl Bench<'_> {
-    /// The mallocs that are really in use, with a warning when they are not the plan's.
+    /// The mallocs that are really in use; warns when they are not those of the plan.
     pub fn mallocs(&self) -> Result<Mallocs, String> {
         let mallocs = Mallocs::of(self.engine.pid())?;
         let wanted = allocators::find(&self.plan.allocator).ok().flatten();
@@ -183,13 +182,13 @@ impl Bench<'_> {
         Ok(mallocs)
     }
 
-    /// So many clients.
+    /// Connects `clients` sessions.
     pub fn sessions(&mut self, clients: usize) -> anyhow::Result<Vec<Box<dyn Session>>> {
         let sessions = (0..clients).map(|_| self.engine.connect());
         Ok(sessions.collect::<Result<_, _>>()?)
     }
 
-    /// Runs every query once in every session; what failed.
+    /// Runs every query once in every session, and returns the failures.
     pub fn warm_up(&mut self, sessions: &mut [Box<dyn Session>]) -> (End, Vec<String>) {
         let progress = &self.progress;
         let total = sessions.len() * self.queries.len();
@@ -204,13 +203,13 @@ impl Bench<'_> {
         (end, failure::failures(&failures))
     }
 
-    /// One number for the right answers to all queries.
+    /// A checksum of the correct answers to all queries.
     pub fn checksum(&self) -> Option<String> {
         let numbers = self.queries.iter().map(|query| query.number);
         self.verifier.digest(numbers).map(|digest| digest.to_string())
     }
 
-    /// Stops the engine, keeps the answers, and tells how it all ended.
+    /// Stops the engine, stores the answers, and returns the exit status of the run.
     pub fn close(self, end: End, failures: &[String]) -> anyhow::Result<ExitCode> {
         let Self { engine, verifier, run, keep, terminal, .. } = self;
         let stopped = engine.stop();
@@ -237,18 +236,18 @@ fn setting(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Numbers of queries.
+/// Query numbers.
 #[derive(Clone)]
 pub struct List(pub Vec<u32>);
 
-/// For clap, which would take a bare vector for an option that is given several times.
+/// A parser for clap, which would treat a bare vector as an option that may be repeated.
 pub fn list(text: &str) -> Result<List, String> {
     numbers(text).map(List)
 }
 
-/// `1-22`, `6`, `1,3-5`: numbers from 1 on, each once, in this order.
+/// `1-22`, `6`, `1,3-5`: numbers from 1 upwards, each once, in the given order.
 fn numbers(text: &str) -> Result<Vec<u32>, String> {
-    let bad = || format!("'{text}' is no list of queries; write 1-22 or 1,3,5");
+    let bad = || format!("'{text}' is not a list of queries; write 1-22 or 1,3,5");
     let mut all = Vec::new();
     for part in text.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));

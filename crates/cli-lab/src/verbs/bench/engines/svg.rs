@@ -1,4 +1,4 @@
-//! The results as pictures: plots one below the other, or a row for each query.
+//! Draws the results: plots one below the other, or a row for each query.
 //!
 //! ```text
 //!  latency  |        ___/   wait, execution, latency       share of arrivals ->
@@ -19,13 +19,13 @@ const MARGIN: f64 = 24.0;
 const HEIGHT: f64 = 270.0;
 const WIDTH: f64 = 720.0;
 
-/// The words around a picture.
+/// The texts around a picture.
 pub struct Caption {
     pub subtitle: String,
     pub disclaimer: &'static str,
 }
 
-/// Latency distribution with wait and execution apart, and memory over time.
+/// The latency distribution with its parts, wait and execution, and memory over time.
 pub fn arrivals(caption: &Caption, outcome: &Outcome, watched: &Watched) -> String {
     let curve = |name, latencies: &Latencies| Series {
         name,
@@ -63,12 +63,12 @@ pub fn arrivals(caption: &Caption, outcome: &Outcome, watched: &Watched) -> Stri
     document("Arrivals", caption, &[latency, memory])
 }
 
-/// A mark between two numbers of clients has no label.
+/// A tick between two numbers of clients has no label.
 fn whole(clients: f64) -> String {
     if clients.fract() == 0.0 { format!("{clients:.0}") } else { String::new() }
 }
 
-/// Throughput and latency over clients.
+/// Throughput and latency by the number of clients.
 pub fn clients(caption: &Caption, rows: &[Row]) -> String {
     let over_clients = |name, of: &dyn Fn(&Row) -> Option<f64>| Series {
         name,
@@ -108,7 +108,7 @@ fn document(title: &str, caption: &Caption, plots: &[Plot<'_>]) -> String {
 /// Height of a row of [`queries`].
 const ROW: f64 = 22.0;
 
-/// Each query's median on a logarithmic axis, with a line from the least to the most.
+/// The median of each query on a logarithmic axis, with a line from its minimum to its maximum.
 pub fn queries(caption: &Caption, outcomes: &[power::Outcome]) -> String {
     let mut svg = Svg::default();
     let title = "Latency of each query";
@@ -121,7 +121,7 @@ pub fn queries(caption: &Caption, outcomes: &[power::Outcome]) -> String {
     };
     let all: Vec<f64> = outcomes.iter().flat_map(walls).collect();
     let (low, high) = if all.is_empty() { (0.5, 2.0) } else { extremes(&all) };
-    // Wide enough to have marks when all queries take as long.
+    // The axis is wide enough to have ticks even when all queries take equally long.
     let axis = RatioAxis::new(MARGIN + 44.0, WIDTH - 44.0, low.min(high / 20.0), high);
     for tick in axis.ticks() {
         svg.line("grid", (axis.x(tick), top), (axis.x(tick), bottom));

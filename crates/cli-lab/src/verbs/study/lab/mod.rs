@@ -1,5 +1,5 @@
-//! `numapilot study lab`: programs on emulated machines, and what came out beside what the
-//! machines' descriptions say.
+//! `numapilot study lab`: runs programs on emulated machines, and compares the results with the
+//! machines' descriptions.
 
 mod svg;
 mod text;
@@ -26,25 +26,25 @@ use serde::Serialize;
 use super::LONGEST;
 use crate::{child, programs};
 
-/// Stands for numapilot's own binary in a study's commands.
+/// Placeholder for numapilot's executable in a study's commands.
 const SELF: &str = "{numapilot}";
 
 /// Arguments of `study lab`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The file of another study of the lab.
+    /// The file of another lab study.
     #[arg(value_name = "FILE")]
     study: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Make only these runs; figures that need others have no value.
+    /// Make only these runs; figures that need other runs have no value.
     #[arg(long, value_name = "RUN,...", value_delimiter = ',')]
     only: Vec<String>,
-    /// Keep what was counted in DIR, and make no run again that is there.
+    /// Keep the runs' results in DIR, and skip runs whose results are there.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Draw the study's curve into FILE.
+    /// Draw the study's curve to FILE.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -59,7 +59,7 @@ struct Json<'a> {
     judged: &'a Judged,
 }
 
-/// A run, so that it can be repeated by hand.
+/// A run, with the command that repeats it by hand.
 #[derive(Serialize)]
 struct RunJson<'a> {
     name: &'a str,
@@ -130,7 +130,7 @@ impl Args {
         Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Makes a run, or takes it from where it is kept.
+    /// Makes a run, or reads its kept result.
     fn make(
         &self,
         run: &Run,
@@ -152,9 +152,9 @@ impl Args {
                 made
             }
         };
-        let counted = serde_json::from_str(&counted).context("what was counted is damaged")?;
+        let counted = serde_json::from_str(&counted).context("the kept figures are damaged")?;
         evidence.counted.insert(run.name.clone(), counted);
-        // The JSON may follow what the program's own output is.
+        // The JSON may follow other output of the program.
         let json = printed.find("\n{").map_or(printed.as_str(), |at| &printed[at..]);
         if let Ok(json) = serde_json::from_str(json) {
             evidence.printed.insert(run.name.clone(), json);
@@ -172,7 +172,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     bounded::read(path, LONGEST).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// What makes a run, after `numapilot`.
+/// The arguments after `numapilot` that make a run.
 fn arguments(run: &Run, own: &str) -> Vec<String> {
     let mut all: Vec<String> = ["lab", "run", "--machine", &run.machine].map(str::to_owned).into();
     all.extend(run.options.iter().cloned());
@@ -181,7 +181,7 @@ fn arguments(run: &Run, own: &str) -> Vec<String> {
     all
 }
 
-/// What was counted, as JSON, and what the program printed.
+/// Makes a run, and returns its figures as JSON and the program's output.
 fn one(run: &Run, interrupted: &AtomicBool) -> anyhow::Result<(String, String)> {
     let program = programs::numapilot_lab()?;
     let directory =

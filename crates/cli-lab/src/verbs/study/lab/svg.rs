@@ -1,4 +1,4 @@
-//! A curve as a picture: points joined by lines, and where the curve should turn.
+//! Draws a curve: points joined by lines, and the knee as configured.
 
 use numapilot_cli_kit::axis::LinearAxis;
 use numapilot_cli_kit::svg::Svg;
@@ -11,7 +11,7 @@ const HEIGHT: f64 = 300.0;
 const MARGIN: f64 = 24.0;
 const RADIUS: f64 = 4.0;
 
-/// The picture.
+/// Draws the picture.
 pub fn draw(curve: &CurveResult) -> String {
     let most = |axis: usize| curve.points.iter().map(|point| point[axis]).fold(0.0, f64::max);
     let across = LinearAxis::new(most(0).max(curve.knee.unwrap_or(0.0)));

@@ -1,5 +1,5 @@
-//! One test with several numbers of threads as a picture: a panel for each figure, a line
-//! for each allocator, named at its end.
+//! Draws one test with several thread counts: a panel for each figure, with a line for each
+//! allocator.
 //!
 //! ```text
 //!  Time in seconds              RSS / requested
@@ -18,16 +18,16 @@ use super::text::{FIGURES, Figure};
 
 const MARGIN: f64 = 20.0;
 const TOP: f64 = 104.0;
-/// Of a panel's plot.
+/// Width of a panel's plot.
 const WIDTH: f64 = 290.0;
 const HEIGHT: f64 = 260.0;
-/// Room for the numbers left of a plot.
+/// Space for the numbers left of a plot.
 const NUMBERS: f64 = 44.0;
 const RADIUS: f64 = 3.5;
-/// Names are at least this far from each other.
+/// Minimum distance between names.
 const LINE: f64 = 14.0;
 
-/// The picture.
+/// Draws the picture.
 pub fn draw(results: &Results, rounds: u32) -> String {
     let mut svg = Svg::default();
     let title = "alloc-mix by number of threads";
@@ -89,7 +89,7 @@ fn draw_panel(svg: &mut Svg, results: &Results, left: f64, figure: Figure) {
     }
 }
 
-/// Moves names that are too near to each other apart, none below `bottom`.
+/// Moves names apart that are too close to each other. None moves below `bottom`.
 fn spread(mut ends: Vec<(f64, usize)>, bottom: f64) -> Vec<(f64, usize)> {
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut lowest = f64::NEG_INFINITY;

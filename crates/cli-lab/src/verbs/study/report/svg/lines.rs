@@ -1,4 +1,4 @@
-//! Numbers along a number, and lists of points, as lines.
+//! Draws numbers by a numeric factor, and lists of points, as lines.
 
 use numapilot_cli_kit::axis::LinearAxis;
 use numapilot_cli_kit::svg::{Svg, text_width};
@@ -13,7 +13,7 @@ const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 220.0;
 const MARGIN: f64 = 20.0;
 const LEGEND: f64 = 20.0;
-/// Fewer places along the axis are better shown as bars.
+/// With fewer positions on the axis, bars are used instead.
 const LEAST: usize = 3;
 
 /// A line.
@@ -23,7 +23,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Of a list of pairs.
+    /// Makes a line from a list of pairs.
     pub fn of_points(name: String, value: &Value) -> Self {
         let number = |pair: &Value, axis: usize| pair.get(axis)?.as_f64();
         let pair = |pair: &Value| Some([number(pair, 0)?, number(pair, 1)?]);
@@ -32,7 +32,7 @@ impl Line {
     }
 }
 
-/// Lines of the other factors' levels, where those of `along` are numbers.
+/// One line for each combination of the other factors, if the levels of `along` are numbers.
 pub fn numeric(along: &str, points: &[Point]) -> Option<Vec<Line>> {
     let levels = levels(along, points);
     if levels.len() < LEAST || levels.iter().any(|level| level.parse::<f64>().is_err()) {
@@ -51,7 +51,7 @@ pub fn numeric(along: &str, points: &[Point]) -> Option<Vec<Line>> {
     (!lines.is_empty()).then_some(lines)
 }
 
-/// The picture.
+/// Draws the picture.
 pub fn draw(x_name: &str, y_name: &str, lines: &[Line]) -> String {
     let axis = |axis: usize| {
         let values = lines.iter().flat_map(|line| line.points.iter().map(move |p| p[axis]));
