@@ -1,4 +1,4 @@
-//! A QEMU that runs, with our ends of its ports.
+//! A running QEMU, with this process's ends of its ports.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -24,45 +24,45 @@ use crate::command_line::{self, Parts};
 use crate::descriptor::{inherit, memory, pair, path_of};
 use crate::{LabError, Shape};
 
-/// How long QEMU may take to end when it is asked to.
+/// The time limit for QEMU to end on request.
 const FAREWELL: Duration = Duration::from_secs(60);
-/// Bytes of QEMU's last messages that are shown.
+/// Number of bytes of QEMU's last messages that are shown.
 const MESSAGES: u64 = 16 << 10;
 
-/// A running machine; it ends with this value.
+/// A running machine. Dropping it ends the machine.
 pub struct Machine {
     child: Child,
     /// Becomes readable when QEMU ends.
     pub pidfd: OwnedFd,
-    /// What QEMU said.
+    /// QEMU's messages.
     messages: File,
-    /// What the guest's kernel said.
+    /// The console of the guest's kernel.
     pub console: Console,
-    /// Our ends, in the order of [`PORTS`].
+    /// This process's ends of the ports, in the order of [`PORTS`].
     pub ports: Vec<UnixStream>,
-    /// Our end of the virtual console.
+    /// This process's end of the virtual console.
     pub terminal: Option<UnixStream>,
     counters: Option<Counters>,
 }
 
-/// Where orders to the guest go.
+/// The sending side of the control port.
 #[derive(Debug)]
 pub struct Orders(UnixStream);
 
 impl Orders {
-    /// Orders for the guest at the other end of its control port.
+    /// Orders for the guest at the other end of a control port.
     pub fn to(control: &UnixStream) -> Result<Self, LabError> {
         control.try_clone().map(Self).map_err(LabError::host("use the control port"))
     }
 
-    /// Sends one. A guest that is gone needs none.
+    /// Sends an order. A guest that is gone needs none.
     pub fn send(&self, order: Order) {
         let _ = (&self.0).write_all(format!("{order}\n").as_bytes());
     }
 }
 
 impl Machine {
-    /// Starts it with this disk.
+    /// Starts QEMU with this disk.
     pub fn start(lab: &Lab, request: &Request, disk: &File) -> Result<Self, LabError> {
         inherit(disk)?;
         let (console, console_end) = pair()?;
@@ -107,9 +107,9 @@ impl Machine {
         })
     }
 
-    /// Asks QEMU to end, so that what it has counted is written, and waits for it.
+    /// Asks QEMU to end, which writes the plugin's report, and waits for it.
     pub fn end(mut self) -> Result<Option<Report>, LabError> {
-        // It may have ended by itself.
+        // QEMU may have ended by itself.
         let _ = pidfd_send_signal(&self.pidfd, Signal::TERM);
         if !self.ended_within(FAREWELL)? {
             return Err(LabError::host("end QEMU")(Errno::TIMEDOUT));
@@ -121,15 +121,15 @@ impl Machine {
         self.counters.take().map(Counters::report).transpose()
     }
 
-    /// Whether it ends within a time.
+    /// Whether QEMU ends within a time.
     fn ended_within(&self, limit: Duration) -> Result<bool, LabError> {
         let limit = Timespec::try_from(limit).unwrap_or_default();
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         Ok(poll(&mut fds, Some(&limit)).map_err(LabError::host("wait for QEMU"))? > 0)
     }
 
-    /// Whether it ended by a race that another boot may not lose; one that has not ended yet
-    /// has not.
+    /// Whether QEMU ended because of a race that may not recur in another boot; `false` if it still
+    /// runs.
     pub fn has_lost_a_race(&mut self) -> Result<bool, LabError> {
         if !self.ended_within(FAREWELL)? {
             return Ok(false);
@@ -137,9 +137,8 @@ impl Machine {
         self.child.wait().map(is_lost_race).map_err(LabError::host("wait for QEMU"))
     }
 
-    /// How long QEMU's threads, those that there still are, have run or waited for a processor;
-    /// nothing where the host does not count it (proc_pid_schedstat, Linux,
-    /// Documentation/scheduler/sched-stats.rst).
+    /// How long QEMU's remaining threads have run or waited for a processor; `None` if the host
+    /// does not count it (proc_pid_schedstat, Linux, Documentation/scheduler/sched-stats.rst).
     pub fn busy(&self) -> Option<Duration> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
         let of = |task: PathBuf| {
@@ -152,14 +151,14 @@ impl Machine {
         (!all.is_empty()).then(|| all.iter().sum())
     }
 
-    /// Why it ended, when nobody asked it to.
+    /// Why QEMU ended without being asked to.
     pub fn post_mortem(mut self) -> LabError {
         let status = match self.child.wait() {
             Ok(status) => status,
             Err(error) => return LabError::host("wait for QEMU")(error),
         };
         let mut said = Vec::new();
-        // Without its messages its status says at least something.
+        // If its messages cannot be read, its status is still reported.
         let length = self.messages.seek(SeekFrom::End(0)).unwrap_or(0);
         let _ = self.messages.seek(SeekFrom::Start(length.saturating_sub(MESSAGES)));
         let _ = self.messages.read_to_end(&mut said);
@@ -174,7 +173,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Both fail only for one that has ended.
+        // Both calls fail only if QEMU has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -185,7 +184,7 @@ fn start(lab: &Lab, shape: &Shape, parts: &Parts, messages: &File) -> Result<Chi
     let mut command = lab.emulator.command();
     let copy = messages.try_clone().map_err(LabError::host("start QEMU"))?;
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy);
-    // A group of its own: the terminal's Ctrl-C is for the program in the guest.
+    // A process group of its own: Ctrl-C on the terminal is for the program in the guest.
     let end_with_parent = Some(libc::SIGKILL);
     Steps { new_group: true, end_with_parent, ..Steps::default() }.install(&mut command);
     spawn(&mut command).map_err(|error| LabError::EmulatorEnded {
@@ -194,8 +193,8 @@ fn start(lab: &Lab, shape: &Shape, parts: &Parts, messages: &File) -> Result<Chi
     })
 }
 
-/// Whether QEMU's end is that of a race: it found itself in error, as by a failed assertion, or
-/// its guest's kernel gave up. QEMU's own refusals and what others did to it are for good.
+/// Whether QEMU's exit indicates a race: QEMU failed an assertion, or its guest's kernel crashed.
+/// QEMU's own refusals and signals from others are final.
 fn is_lost_race(status: ExitStatus) -> bool {
     status.success() || matches!(status.signal(), Some(libc::SIGABRT | libc::SIGSEGV))
 }

@@ -1,4 +1,4 @@
-//! The program's streams between their ports and this process's own.
+//! Copies the program's streams between the ports and this process's streams.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,12 +13,12 @@ use numapilot_lab_init::{Order, frame};
 use super::machine::Orders;
 use crate::LabError;
 
-/// A stream of the program that is being copied to one of ours.
+/// A stream of the program that is copied to a stream of this process.
 pub struct Output(Receiver<()>);
 
 impl Output {
-    /// Copies from a port until the stream ends. When nobody reads ours any more, the
-    /// program is told.
+    /// Copies from a port until the stream ends. When the reader is gone, the guest is told, so the
+    /// program gets SIGPIPE.
     pub fn copy(
         mut port: UnixStream,
         ours: &impl AsFd,
@@ -42,33 +42,33 @@ impl Output {
         Ok(Self(ended))
     }
 
-    /// Copies bytes as they are, from a virtual console: their end is that of the machine.
+    /// Copies bytes from a virtual console, whose stream ends only with the machine.
     pub fn of_console(mut port: UnixStream, ours: &impl AsFd) -> Result<Self, LabError> {
         let mut ours = own_copy(ours)?;
         let (done, ended) = mpsc::channel();
         thread::spawn(move || {
-            // A terminal that is gone is noticed by whoever reads its keys.
+            // The thread that reads the keys notices when the terminal is gone.
             let _ = std::io::copy(&mut port, &mut ours);
             let _ = done.send(());
         });
         Ok(Self(ended))
     }
 
-    /// Waits until everything is out; whether it was in time.
+    /// Waits until all output is written, and returns whether that happened within the limit.
     pub fn wait(&self, limit: Duration) -> bool {
         !matches!(self.0.recv_timeout(limit), Err(mpsc::RecvTimeoutError::Timeout))
     }
 }
 
-/// Sends our input to a port, to its end. The port stays open for as long as the caller has
-/// it: a guest takes a closed one for a host that is not there.
+/// Sends standard input to a port until its end. The caller keeps the port open: the guest takes a
+/// closed port for a host that has not connected yet.
 pub fn feed(port: &UnixStream) -> Result<(), LabError> {
     let mut ours = own_copy(&std::io::stdin())?;
     let mut port = port.try_clone().map_err(LabError::host("use the standard streams"))?;
     thread::spawn(move || {
         let mut buffer = vec![0; frame::LONGEST];
         loop {
-            // Input that cannot be read has ended.
+            // Unreadable input counts as ended.
             let read = ours.read(&mut buffer).unwrap_or(0);
             if frame::write(&mut port, &buffer[..read]).is_err() || read == 0 {
                 break;
@@ -78,7 +78,7 @@ pub fn feed(port: &UnixStream) -> Result<(), LabError> {
     Ok(())
 }
 
-/// A descriptor of its own for a stream: unbuffered, and no lock that others wait for.
+/// A duplicate descriptor of a stream: unbuffered, and without a lock that others wait for.
 pub fn own_copy(stream: &impl AsFd) -> Result<File, LabError> {
     let copy = stream.as_fd().try_clone_to_owned();
     copy.map(File::from).map_err(LabError::host("use the standard streams"))
