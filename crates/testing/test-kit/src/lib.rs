@@ -1,4 +1,4 @@
-//! What the tests of several crates share.
+//! Shared by the tests of several crates.
 
 mod damage;
 

@@ -1,4 +1,4 @@
-//! Load as a line, cores as bars: prt-pro figure 2b.
+//! Draws load as a line and cores as bars, as in prt-pro figure 2b.
 
 use numapilot_cli_kit::axis::LinearAxis;
 use numapilot_cli_kit::svg::{Area, Svg};
@@ -13,7 +13,7 @@ const MARGIN: f64 = 24.0;
 /// A tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Threads that ran or wanted to.
+    /// Threads that ran or wanted to run.
     pub load: f64,
     /// Cores that the target had.
     pub cores: u32,
@@ -25,7 +25,7 @@ pub struct Panel<'a> {
     pub points: &'a [Point],
 }
 
-/// Runs below each other, on the same scale.
+/// Draws runs below each other, on the same scale.
 pub fn draw(title: &str, all: u32, tick_s: f64, panels: &[Panel<'_>]) -> String {
     let mut svg = Svg::default();
     svg.text("strong large", MARGIN, 30.0, title);
@@ -37,7 +37,7 @@ pub fn draw(title: &str, all: u32, tick_s: f64, panels: &[Panel<'_>]) -> String 
     );
     let load =
         panels.iter().flat_map(|panel| panel.points).map(|point| point.load).fold(0.0, f64::max);
-    // What is far beyond all cores is drawn at the top.
+    // Values far above the number of cores are drawn at the top.
     let top = f64::from(all.max(1)).max(load.min(f64::from(all) * 1.5));
     let mut y = TOP;
     for panel in panels {
@@ -52,7 +52,7 @@ fn draw_panel(svg: &mut Svg, panel: &Panel<'_>, top: f64, tick_s: f64, y: f64) {
     let cores = LinearAxis::new(top);
     let height = |value: f64| cores.share(value).clamp(0.0, 1.0) * HEIGHT;
     svg.text("strong", LEFT, y, &panel.title);
-    // There is no half core.
+    // There are no ticks at half cores.
     for tick in cores.ticks().filter(|tick| tick.fract() == 0.0) {
         let line = bottom - height(tick);
         svg.line("grid", (LEFT, line), (LEFT + WIDTH, line));
@@ -63,7 +63,7 @@ fn draw_panel(svg: &mut Svg, panel: &Panel<'_>, top: f64, tick_s: f64, y: f64) {
     let mut path = String::new();
     let mut start = 0;
     for (at, point) in panel.points.iter().enumerate() {
-        // Neighbours with as many cores are one bar: thousands of ticks stay a small file.
+        // Neighbours with equal cores are one bar, so thousands of ticks make a small file.
         let ends = panel.points.get(at + 1).is_none_or(|next| next.cores != point.cores);
         if ends {
             let tall = height(f64::from(point.cores));
