@@ -7,7 +7,6 @@ mod context;
 mod failure;
 mod json;
 mod open;
-mod plot;
 mod progress;
 mod report;
 mod svg;

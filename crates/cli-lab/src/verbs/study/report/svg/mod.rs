@@ -30,7 +30,7 @@ pub fn draw(experiment: &Experiment, judged: &Judged) -> Vec<String> {
             let along = experiment.along.as_deref();
             let numeric = along.and_then(|along| lines::numeric(along, points));
             vec![match numeric {
-                Some(series) => lines::draw(along.unwrap_or_default(), &unit, &series),
+                Some(series) => lines::draw(along.unwrap_or_default(), &unit, series),
                 None => bars::draw(along, &unit, points),
             }]
         }
@@ -39,7 +39,7 @@ pub fn draw(experiment: &Experiment, judged: &Judged) -> Vec<String> {
                 .map(|(point, value)| lines::Line::of_points(name(&point.at, None), value))
                 .collect();
             let [x, y] = metric.points.clone().unwrap_or_default();
-            if series.is_empty() { Vec::new() } else { vec![lines::draw(&x, &y, &series)] }
+            if series.is_empty() { Vec::new() } else { vec![lines::draw(&x, &y, series)] }
         }
         Kind::Matrix => {
             with_value().map(|(point, value)| heat::draw(&name(&point.at, None), value)).collect()
