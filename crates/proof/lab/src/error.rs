@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use numapilot_place::DirectoryError;
 use numapilot_topology::description::DescriptionError;
 use thiserror::Error;
 
@@ -230,6 +231,12 @@ pub enum LabError {
         /// The packages to install instead.
         advice: String,
     },
+}
+
+impl From<DirectoryError> for LabError {
+    fn from(DirectoryError { doing, path, cause }: DirectoryError) -> Self {
+        Self::System { what: doing, path, cause }
+    }
 }
 
 impl LabError {

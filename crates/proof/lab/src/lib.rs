@@ -22,7 +22,6 @@ mod error;
 pub mod image;
 mod kernel;
 mod run;
-mod scratch_directory;
 pub mod setup;
 mod shape;
 mod uncompressed;

@@ -15,7 +15,7 @@ use object::{LittleEndian, elf};
 use ruzstd::decoding::StreamingDecoder;
 
 use crate::LabError;
-use crate::scratch_directory::ScratchDirectory;
+use crate::directories::scratch_directory;
 
 /// The first version of the boot protocol that contains the payload's position.
 const OLDEST_PROTOCOL: u16 = 0x0208;
@@ -39,7 +39,7 @@ pub fn uncompressed_kernel(compressed: &Path, version: &str) -> Result<PathBuf, 
     let image = fs::read(compressed).map_err(LabError::at("read", compressed))?;
     let Some(kernel) = unpacked(&image) else { return Ok(compressed.to_owned()) };
     // The file appears at once with its full contents.
-    let scratch = ScratchDirectory::new()?;
+    let scratch = scratch_directory()?;
     let whole = scratch.path().join("vmlinux");
     fs::write(&whole, kernel).map_err(LabError::at("write", &whole))?;
     fs::rename(&whole, &path).map_err(LabError::at("put in place", &path))?;

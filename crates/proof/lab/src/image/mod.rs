@@ -17,7 +17,7 @@ use numapilot_place::find_program;
 pub use self::filesystem::mke2fs;
 use self::tree::Tree;
 use crate::LabError;
-use crate::scratch_directory::ScratchDirectory;
+use crate::directories::scratch_directory;
 
 /// The contents of the disk.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ const SKELETON: [(&str, u32); 10] = [
 /// [`LabError`] for files that are missing or cannot be read, and for a full disk. Nothing is left
 /// behind.
 pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
-    let scratch = ScratchDirectory::new()?;
+    let scratch = scratch_directory()?;
     let mut tree = Tree::new(scratch.path());
     for path in contents.include {
         tree.include(path)?;

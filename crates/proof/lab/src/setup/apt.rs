@@ -4,10 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use numapilot_place::LockedDirectory;
+
 use super::release::Release;
 use super::sources;
 use crate::LabError;
-use crate::scratch_directory::ScratchDirectory;
+use crate::directories::scratch_directory;
 
 /// A package with a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ const PATIENCE: [&str; 3] =
 /// apt, working in a directory that is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Apt<'a> {
-    scratch: ScratchDirectory,
+    scratch: LockedDirectory,
     release: &'a Release,
     options: Vec<String>,
     status: PathBuf,
@@ -34,7 +36,7 @@ pub struct Apt<'a> {
 impl<'a> Apt<'a> {
     /// Prepares a directory in the cache.
     pub fn new(release: &'a Release) -> Result<Self, LabError> {
-        let scratch = ScratchDirectory::new()?;
+        let scratch = scratch_directory()?;
         let root = scratch.path();
         let found = sources::derive(Path::new("/etc/apt"), &release.codename, &release.suites());
         let found = found.ok_or_else(|| LabError::Setup {

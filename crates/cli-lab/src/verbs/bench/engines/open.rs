@@ -112,7 +112,6 @@ impl Common {
         let cache = Cache::open(self.cache.as_deref())?;
         let stop = interruption::flag()?;
         let run = RunDirectory::new(&cache, self.keep)?;
-        run.mark()?;
         let progress = StatusLine::new(terminal);
         let mut step = |step| progress::step(&progress, step);
         let database = cache.database(system.as_ref(), &dataset, &run, &mut step, &stop)?;
