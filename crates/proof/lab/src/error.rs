@@ -206,6 +206,20 @@ pub enum LabError {
         /// The last lines of its console.
         console: String,
     },
+    /// The guest did not send the end of its program's output.
+    #[error(
+        "the guest hangs: its program ended with status {status}, but {seconds} s later the guest \
+         had not sent all of its output; run it again, on a less busy host if it happens often{}",
+        last_words(console)
+    )]
+    OutputMissing {
+        /// The program's status, or 128+n when signal n ended it.
+        status: u8,
+        /// The time limit.
+        seconds: u64,
+        /// The last lines of its console.
+        console: String,
+    },
     /// The program did not end in time.
     #[error("the program did not end within {seconds} s (--timeout){}", last_words(console))]
     Timeout {

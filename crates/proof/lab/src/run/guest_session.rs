@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::boot_watchdog::{self, BootWatchdog};
 use super::machine::{Machine, Orders};
-use super::output::{self, Output};
+use super::output::{self, Drained, Output};
 use super::reports::Reports;
 use super::terminal::{self, Terminal};
 use super::{Lab, Outcome, Request, Streams, implicit_includes, task};
@@ -20,11 +20,11 @@ use crate::{LabError, image};
 /// The signals that are forwarded to the program.
 const SIGNALS: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
-/// The interval for checking signals while a reader is slow to take the last output.
-const GLANCE: Duration = Duration::from_millis(50);
 /// The time in which a guest must acknowledge a signal that asks its program to end. A guest that
 /// is idle meanwhile hangs, and is ended sooner ([`BootWatchdog`]).
 const HEARING: Duration = Duration::from_secs(60);
+/// The time for which a guest may be silent before it has sent all output of a program that has ended.
+const SILENCE: Duration = Duration::from_secs(60);
 /// The time limit for the last output of a terminal, whose stream has no end.
 const LAST_OF_TERMINAL: Duration = Duration::from_millis(200);
 
@@ -277,24 +277,18 @@ impl<'a> Run<'a> {
         Ok(None)
     }
 
-    /// Waits until the reader has taken all output of the program. Returns the signal that ended
-    /// the wait, if any.
-    fn drain(&mut self) -> Result<Option<i32>, LabError> {
+    /// Waits until the reader has taken all output of the program.
+    fn drain(&mut self) -> Result<Drained, LabError> {
         if self.terminal.is_some() {
             self.outputs.iter().for_each(|output| {
                 output.wait(LAST_OF_TERMINAL);
             });
-            return Ok(None);
+            return Ok(Drained::Complete);
         }
-        for output in &self.outputs {
-            while !output.wait(GLANCE) {
-                let arrived = self.signals.next().map_err(LabError::host("receive signals"))?;
-                if let Some(arrived) = arrived.filter(|arrived| asks_to_end(arrived.signal)) {
-                    return Ok(Some(arrived.signal));
-                }
-            }
-        }
-        Ok(None)
+        output::drain(&self.outputs, SILENCE, || {
+            let arrived = self.signals.next().map_err(LabError::host("receive signals"))?;
+            Ok(arrived.map(|arrived| arrived.signal).filter(|signal| asks_to_end(*signal)))
+        })
     }
 
     fn conclude(mut self, mut end: End) -> Result<Outcome, LabError> {
@@ -307,10 +301,16 @@ impl<'a> Run<'a> {
             wall: now.saturating_duration_since(started),
             report: None,
         };
-        if let End::Exited(_) = end
-            && let Some(signal) = self.drain()?
-        {
-            end = End::Signal(signal);
+        if let End::Exited(status) = end {
+            match self.drain()? {
+                Drained::Complete => {}
+                Drained::Signal(signal) => end = End::Signal(signal),
+                Drained::Silent => {
+                    let console = self.machine.console.last_lines();
+                    let seconds = SILENCE.as_secs();
+                    return Err(LabError::OutputMissing { status, seconds, console });
+                }
+            }
         }
         let console = || self.machine.console.last_lines();
         match end {

@@ -26,6 +26,8 @@ use crate::{LabError, Shape};
 
 /// The time limit for QEMU to end on request.
 const FAREWELL: Duration = Duration::from_secs(60);
+/// The time limit for sending an order.
+const ORDER: Duration = Duration::from_secs(1);
 /// Number of bytes of QEMU's last messages that are shown.
 const MESSAGES: u64 = 16 << 10;
 
@@ -52,7 +54,13 @@ pub struct Orders(UnixStream);
 impl Orders {
     /// Orders for the guest at the other end of a control port.
     pub fn to(control: &UnixStream) -> Result<Self, LabError> {
-        control.try_clone().map(Self).map_err(LabError::host("use the control port"))
+        let failed = LabError::host("use the control port");
+        let orders = || {
+            // A guest that does not read its orders must not block this process.
+            control.set_write_timeout(Some(ORDER))?;
+            control.try_clone()
+        };
+        orders().map(Self).map_err(failed)
     }
 
     /// Sends an order. A guest that is gone needs none.
@@ -151,23 +159,44 @@ impl Machine {
         (!all.is_empty()).then(|| all.iter().sum())
     }
 
-    /// Why QEMU ended without being asked to.
-    pub fn post_mortem(mut self) -> LabError {
+    /// Why QEMU ended without being asked to, or closed its ports.
+    pub fn post_mortem(self) -> LabError {
+        self.post_mortem_within(FAREWELL)
+    }
+
+    fn post_mortem_within(mut self, limit: Duration) -> LabError {
+        match self.ended_within(limit) {
+            Ok(true) => {}
+            Ok(false) => {
+                return LabError::EmulatorEnded {
+                    status: format!(
+                        "it closed its ports, did not end within {} s, and was killed",
+                        limit.as_secs()
+                    ),
+                    said: self.last_messages() + &self.console.last_lines(),
+                };
+            }
+            Err(error) => return error,
+        }
         let status = match self.child.wait() {
             Ok(status) => status,
             Err(error) => return LabError::host("wait for QEMU")(error),
         };
-        let mut said = Vec::new();
-        // If its messages cannot be read, its status is still reported.
-        let length = self.messages.seek(SeekFrom::End(0)).unwrap_or(0);
-        let _ = self.messages.seek(SeekFrom::Start(length.saturating_sub(MESSAGES)));
-        let _ = self.messages.read_to_end(&mut said);
-        let said = String::from_utf8_lossy(&said).into_owned();
+        let said = self.last_messages();
         let console = self.console.last_lines();
         if status.success() && said.trim().is_empty() {
             return LabError::GuestEnded { console };
         }
         LabError::EmulatorEnded { status: describe(status), said: said + &console }
+    }
+
+    fn last_messages(&mut self) -> String {
+        let mut said = Vec::new();
+        // If its messages cannot be read, its status is still reported.
+        let length = self.messages.seek(SeekFrom::End(0)).unwrap_or(0);
+        let _ = self.messages.seek(SeekFrom::Start(length.saturating_sub(MESSAGES)));
+        let _ = self.messages.read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
     }
 }
 
@@ -206,6 +235,35 @@ fn describe(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A program that plays QEMU: it has closed its ports but runs on.
+    #[test]
+    fn an_emulator_that_does_not_end_is_killed() {
+        let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let mut messages = memory(c"messages").unwrap();
+        messages.write_all(b"a message\n").unwrap();
+        let (console, _) = UnixStream::pair().unwrap();
+        let machine = Machine {
+            child,
+            pidfd: pidfd_open(pid, PidfdFlags::empty()).unwrap(),
+            messages,
+            console: Console::listen(console),
+            ports: Vec::new(),
+            terminal: None,
+            counters: None,
+        };
+        let error = machine.post_mortem_within(Duration::ZERO).to_string();
+        assert!(error.contains("did not end within 0 s") && error.contains("a message"), "{error}");
+        assert!(rustix::process::test_kill_process(pid).is_err(), "it still runs");
+    }
+
+    #[test]
+    fn an_order_to_a_guest_that_reads_nothing_does_not_block() {
+        let (control, _guest) = UnixStream::pair().unwrap();
+        let orders = Orders::to(&control).unwrap();
+        assert_eq!(control.write_timeout().unwrap(), Some(ORDER), "{orders:?}");
+    }
 
     #[test]
     fn races_are_told_from_refusals() {
