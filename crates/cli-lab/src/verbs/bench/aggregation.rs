@@ -1,19 +1,19 @@
 //! `bench w1` and `bench w2`: two aggregations over the same input.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use numapilot_cli_kit::settle::Measured;
-use numapilot_cli_kit::terminal::{self, Terminal};
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_workloads::aggregation::Options;
-use numapilot_workloads::data::{self, DataSet, Distribution};
+use numapilot_workloads::data::{DataSet, Distribution};
 use numapilot_workloads::size::{Grouped, parse_count};
 use numapilot_workloads::{Outcome, WorkloadError, w1, w2};
 
 use super::args::{Pattern, Reading};
+use super::dump::dump;
 use super::text::{self, Page};
 
 /// Named sizes.
@@ -122,9 +122,7 @@ impl Common {
         };
         if let Some(path) = self.dump {
             set.validate()?;
-            let bytes = data::dump(&[&set], &path)?;
-            writeln!(terminal.out(), "{}: {}", path.display(), terminal::bytes(bytes))?;
-            return Ok(ExitCode::SUCCESS);
+            return dump(terminal, &[&set], &path);
         }
         let options = Options {
             set,

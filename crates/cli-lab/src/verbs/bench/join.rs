@@ -1,13 +1,11 @@
 //! `bench w3` and `bench w4`: two joins over the same tables.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use numapilot_cli_kit::settle::Measured;
-use numapilot_cli_kit::terminal::{self, Terminal};
-use numapilot_workloads::data;
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_workloads::join::Options;
 use numapilot_workloads::join::answer::Answer;
 use numapilot_workloads::join::data::{JoinSet, Keys};
@@ -17,6 +15,7 @@ use numapilot_workloads::w4::Index;
 use numapilot_workloads::{Outcome, WorkloadError, w3, w4};
 
 use super::args::{Pattern, Reading};
+use super::dump::dump;
 use super::text::{self, Page};
 
 /// Named sizes.
@@ -184,9 +183,7 @@ impl Common {
         let set = self.set();
         if let Some(path) = self.dump {
             set.validate()?;
-            let bytes = data::dump(&[&set.small_table(), &set.large_table()], &path)?;
-            writeln!(terminal.out(), "{}: {}", path.display(), terminal::bytes(bytes))?;
-            return Ok(ExitCode::SUCCESS);
+            return dump(terminal, &[&set.small_table(), &set.large_table()], &path);
         }
         let options = Options {
             set,

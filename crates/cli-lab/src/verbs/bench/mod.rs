@@ -3,6 +3,7 @@
 mod aggregation;
 mod alloc;
 mod args;
+mod dump;
 mod engines;
 mod join;
 mod kernel;

@@ -1,5 +1,6 @@
 //! `numapilot lab`: emulated NUMA machines.
 
+mod args;
 mod json;
 mod list;
 mod mark;
@@ -9,7 +10,6 @@ mod setup;
 mod shell;
 pub mod svg;
 mod text;
-mod values;
 
 use std::process::ExitCode;
 

@@ -9,83 +9,12 @@ use std::time::Duration;
 use anyhow::Context;
 use numapilot_cli_kit::file::{self, Existing};
 use numapilot_cli_kit::terminal::{Terminal, is_broken_pipe};
-use numapilot_cli_kit::units::{duration, size};
-use numapilot_lab::{Lab, Request, Shape, Streams, Tuning};
-use numapilot_lab_model::Model;
-use numapilot_topology::description::{machine_named, named};
+use numapilot_cli_kit::units::duration;
+use numapilot_lab::{Lab, Streams};
+use numapilot_topology::description::machine_named;
 
-use super::values::{self, NodeWeight};
+use super::args::MachineArgs;
 use super::{json, svg, text};
-
-/// The machine options that `lab run` and `lab shell` share.
-#[derive(clap::Args)]
-pub struct MachineArgs {
-    /// The machine: a name of `lab list`, or a description file.
-    #[arg(short, long, value_name = "NAME|FILE")]
-    machine: String,
-    /// Copy a file, a directory or a program into the guest, with the libraries it needs; may be
-    /// repeated.
-    #[arg(long, value_name = "PATH|PROGRAM")]
-    include: Vec<OsString>,
-    /// Space for files that the guest writes.
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
-    disk: u64,
-    /// Append to the kernel's command line; may be repeated.
-    #[arg(long, value_name = "TEXT")]
-    append: Vec<String>,
-    /// Transparent huge pages in the guest.
-    #[arg(long, value_name = "WHEN", value_parser = ["always", "madvise", "never"])]
-    thp: Option<String>,
-    /// Automatic NUMA balancing in the guest: on, off or tiering.
-    #[arg(long, value_name = "MODE", value_parser = values::balancing)]
-    numa_balancing: Option<u8>,
-    /// Weights of the nodes for weighted interleave, as in 0=3,1=1.
-    #[arg(long, value_name = "NODE=WEIGHT", value_delimiter = ',', value_parser = values::weight)]
-    weights: Vec<NodeWeight>,
-    /// Run as this user, by name or number [default: root].
-    #[arg(long, value_name = "USER", value_parser = values::user)]
-    user: Option<numapilot_lab::User>,
-    /// Do not count, so there are no figures: faster for one thread, often slower for many.
-    #[arg(long)]
-    no_model: bool,
-    /// The longest time that booting may take.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
-    boot_timeout: Duration,
-}
-
-impl MachineArgs {
-    /// The request to run `command` on this machine.
-    pub fn request(
-        self,
-        command: Vec<OsString>,
-        timeout: Option<Duration>,
-        streams: Streams,
-    ) -> anyhow::Result<Request> {
-        let (name, description) = named(&self.machine)?;
-        let shape = Shape::new(&name, &description)?;
-        let model = match self.no_model {
-            true => None,
-            false => Some(Model::from_description(&description, &shape.layout())?),
-        };
-        Ok(Request {
-            shape,
-            model,
-            command,
-            include: self.include,
-            append: self.append,
-            tuning: Tuning {
-                thp: self.thp,
-                numa_balancing: self.numa_balancing,
-                weights: self.weights.iter().map(|w| (w.node, w.weight)).collect(),
-            },
-            user: self.user,
-            free_bytes: self.disk,
-            boot_timeout: self.boot_timeout,
-            timeout,
-            streams,
-        })
-    }
-}
 
 /// Arguments of `lab run`.
 #[derive(clap::Args)]

@@ -8,7 +8,7 @@ use anyhow::bail;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_lab::{Lab, Streams, WindowSize};
 
-use super::run::MachineArgs;
+use super::args::MachineArgs;
 
 /// Arguments of `lab shell`.
 #[derive(clap::Args)]

@@ -1,5 +1,6 @@
 //! `numapilot study`: runs the papers' tables and figures on this machine or on emulated ones.
 
+mod args;
 mod entry;
 mod jobs;
 mod lab;

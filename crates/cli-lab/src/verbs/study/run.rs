@@ -15,9 +15,9 @@ use numapilot_study::experiment::{
 use numapilot_topology::bounded;
 use serde::Serialize;
 
+use super::args::{Scale, Which};
 use super::entry::Entry;
 use super::jobs::Jobs;
-use super::list::{Scale, Which};
 use super::progress::Progress;
 use super::{LONGEST, text};
 use crate::programs;

@@ -2,7 +2,6 @@
 
 mod args;
 mod compare;
-mod curves;
 mod field;
 mod list;
 mod memory_return;

@@ -12,8 +12,9 @@ use numapilot_engines::arrivals::{self, Arrival, Outcome, Served};
 use numapilot_engines::{End, Latencies, Watch};
 use serde_json::{Map, Value, json};
 
+use super::args::{Common, List, few, list};
 use super::context::RunContext;
-use super::open::{Bench, Common, List, list};
+use super::open::Bench;
 use super::report::{self, Findings};
 use super::svg::{self, Caption};
 use super::{failure, json};
@@ -59,14 +60,6 @@ fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (1e-3..=1e6).contains(&rate) => Ok(rate),
         _ => Err(format!("'{text}' is not a rate; write queries per second, as in 6 or 0.5")),
-    }
-}
-
-/// Parses a number of clients that an engine accepts.
-pub fn few(text: &str) -> Result<NonZeroUsize, String> {
-    match text.parse::<NonZeroUsize>() {
-        Ok(number) if number.get() <= 900 => Ok(number),
-        _ => Err(format!("'{text}' is not a number from 1 to 900")),
     }
 }
 

@@ -13,10 +13,11 @@ use numapilot_engines::{End, Watch, Watched};
 use numapilot_observe::lab::{LabPmu, MarkKind};
 use serde_json::{Map, Value, json};
 
-use super::arrivals::{few, shares};
+use super::args::{Common, List, few, list};
+use super::arrivals::shares;
 use super::client_row::Row;
 use super::context::RunContext;
-use super::open::{Bench, Common, List, list};
+use super::open::Bench;
 use super::report::{self, Findings};
 use super::svg::{self, Caption};
 use super::{failure, json};

@@ -1,5 +1,6 @@
 //! `bench w5`, `bench arrivals` and `bench clients`: real databases under three query patterns.
 
+mod args;
 pub mod arrivals;
 mod client_row;
 pub mod clients;

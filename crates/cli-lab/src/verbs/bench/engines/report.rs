@@ -9,8 +9,9 @@ use numapilot_cli_kit::terminal::{BAD, BOLD, Terminal, WARN, printable_lines};
 use numapilot_engines::End;
 use serde_json::{Map, Value};
 
+use super::args::Common;
 use super::context::RunContext;
-use super::open::{Bench, Common};
+use super::open::Bench;
 use super::svg::Caption;
 use super::{json, text};
 

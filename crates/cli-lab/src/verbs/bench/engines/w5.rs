@@ -10,8 +10,9 @@ use numapilot_engines::Watch;
 use numapilot_engines::power::{self, Event, Outcome, Run};
 use serde_json::{Map, Value, json};
 
+use super::args::{Common, List, list};
 use super::context::RunContext;
-use super::open::{Bench, Common, List, list};
+use super::open::Bench;
 use super::report::{self, Findings};
 use super::svg::{self, Caption};
 use super::{failure, json};

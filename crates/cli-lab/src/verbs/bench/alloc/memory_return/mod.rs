@@ -1,5 +1,7 @@
 //! `bench alloc return`: the resident set after 900 MiB have been freed.
 
+mod svg;
+
 use std::io::Write;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -12,8 +14,6 @@ use numapilot_cli_kit::terminal::{self, BOLD, Terminal};
 use numapilot_cli_kit::units;
 use numapilot_workloads::alloc::memory_return::{self, Curve, Options, Outcome};
 use numapilot_workloads::size::Grouped;
-
-use super::curves;
 
 /// The maximum number of table rows. The JSON and the picture have all points.
 const ROWS: usize = 32;
@@ -63,7 +63,7 @@ impl Args {
         let Self { bytes, object_bytes, keep, watch, .. } = self;
         let outcome = memory_return::run(&Options { bytes, object_bytes, keep, watch })?;
         if let Some(path) = &self.svg {
-            let picture = curves::draw(&title(&outcome, object_bytes), &outcome.curves, self.below);
+            let picture = svg::draw(&title(&outcome, object_bytes), &outcome.curves, self.below);
             file::put(path, &picture, Existing::Replace)?;
         }
         if self.json {
