@@ -3,8 +3,8 @@
 use super::{LINE, RADIUS, SMALL, Series};
 use crate::svg::{Area, Svg, text_width};
 
-/// Space between a dot and its name.
-const INDENT: f64 = 10.0;
+/// Distance from the left edge of a dot to its name.
+const INDENT: f64 = 13.0;
 /// Space between names in a row.
 const SPACE: f64 = 18.0;
 /// Minimum distance between names at the ends of lines.
@@ -109,7 +109,7 @@ mod tests {
         let named = |name: &str| Series { name: name.to_owned(), points: vec![], marked: false };
         let series = [named("a long name"), named(""), named("another one"), named("third")];
         assert_eq!(rows(&series, 1000.0), 1);
-        assert_eq!(rows(&series, 150.0), 2);
+        assert_eq!(rows(&series, 200.0), 2);
         assert_eq!(rows(&series, 1.0), 3, "a name that is too long has a row of its own");
         assert_eq!(rows(&[named("")], 100.0), 0);
         let kinds: Vec<usize> = placed(&series, 1000.0).iter().map(|placed| placed.0).collect();

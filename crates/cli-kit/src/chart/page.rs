@@ -30,11 +30,11 @@ impl Page<'_> {
         let mut top = 42.0;
         if !self.subtitle.is_empty() {
             svg.text("dim", MARGIN, 52.0, self.subtitle);
-            top += 22.0;
+            top += 28.0;
         }
         let (mut right, mut bottom) = arrange(&mut svg, charts, self.plot, self.beside, top);
         if !self.foot.is_empty() {
-            bottom += 16.0;
+            bottom += 20.0;
             svg.text("dim small", MARGIN, bottom, self.foot);
         }
         let texts = [(self.title, 18.0), (self.subtitle, 13.0), (self.foot, 11.0)];
