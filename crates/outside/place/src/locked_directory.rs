@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,7 +62,10 @@ impl LockedDirectory {
         let all = File::open(parent).map_err(at("open", parent))?;
         flock(&all, FlockOperation::LockExclusive).map_err(at("lock", parent))?;
         remove_unlocked(parent, prefix)?;
-        let made = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
+        let made = tempfile::Builder::new()
+            .prefix(prefix)
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(parent);
         let path = made.map_err(at("make a directory in", parent))?.keep();
         let lock = File::open(&path).map_err(at("open", &path))?;
         flock(&lock, FlockOperation::LockExclusive).map_err(at("lock", &path))?;

@@ -70,7 +70,10 @@ const SKELETON: [(&str, u32); 10] = [
 /// behind.
 pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
     let scratch = scratch_directory()?;
-    let mut tree = Tree::new(scratch.path());
+    // The tree makes its root, which every user of the guest may enter; the scratch directory is for
+    // this user alone.
+    let root = scratch.path().join("root");
+    let mut tree = Tree::new(&root);
     for path in contents.include {
         tree.include(path)?;
         tree.needs_of(path)?;
@@ -99,7 +102,7 @@ pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
     }
     tree.directory_if_none(&contents.task.directory, 0o755)?;
     let (bytes, files) = tree.size();
-    filesystem::make(scratch.path(), bytes + contents.free_bytes, files)
+    filesystem::make(&root, bytes + contents.free_bytes, files)
 }
 
 /// Whether a path is in a file system that the guest's kernel provides.

@@ -294,3 +294,20 @@ fn give(place: &Path, original: &fs::Metadata, mode: u32) -> Result<(), LabError
     fs::set_permissions(place, fs::Permissions::from_mode(mode))
         .map_err(LabError::at("set permissions of", place))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_made_with_its_first_entry_and_open_to_all_users() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().join("root");
+        let mut tree = Tree::new(&root);
+        tree.text(Path::new("/etc/hostname"), b"guest\n", 0o644).unwrap();
+        for path in [&root, &root.join("etc")] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o755, "{path:?}");
+        }
+        assert_eq!(fs::read(root.join("etc/hostname")).unwrap(), b"guest\n");
+    }
+}
