@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod axis;
+pub mod chart;
 pub mod columns;
 pub mod completions;
 pub mod date;

@@ -1,14 +1,14 @@
-//! Writing SVG: elements in order, everything from outside escaped.
+//! Writes SVG: elements in order, with external text escaped.
 //!
-//! A picture follows the viewer's light or dark scheme (`prefers-color-scheme`); where a
-//! renderer does not know schemes it is light. Shapes therefore take their colours from
-//! the classes of [`STYLE`], never from attributes.
+//! A picture follows the viewer's light or dark scheme (`prefers-color-scheme`); renderers without
+//! schemes show it light. Shapes therefore take their colours from the classes of [`STYLE`], never
+//! from attributes.
 
 use std::fmt::{Display, Write};
 
-/// Classes: `ground` behind all, `box` and `frame` for areas, `text`, `dim`, `strong` for
-/// words, `line0` to `line7` and `dot0` to `dot7` for kinds of lines and dots, `axis` for a line that all
-/// else refers to, `heat` for cells whose opacity says how much.
+/// Classes: `ground` for the background, `box` and `frame` for areas, `text`, `dim` and `strong`
+/// for text, `line0` to `line7` and `dot0` to `dot7` for series of lines and dots, `axis` for
+/// reference lines, and `heat` for cells whose opacity shows a value.
 pub const STYLE: &str = "\
 text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px}\
 .text{fill:#1c2430}.dim{fill:#5b6675}.strong{fill:#1c2430;font-weight:bold}\
@@ -37,7 +37,7 @@ const LINES: usize = 8;
 /// Mean width of a character of plain 13 px text; wide enough for digits and capitals.
 const CHARACTER: f64 = 7.9;
 
-/// Width that a text of `size` pixels takes, rounded up.
+/// The width of a text of `size` pixels, rounded up.
 pub fn text_width(text: &str, size: f64) -> f64 {
     // Ids and words are far shorter than 2^52 characters.
     #[allow(clippy::cast_precision_loss)]
@@ -62,9 +62,9 @@ impl Svg {
         self.element("rect", class, &area.attributes(&radius), None);
     }
 
-    /// A cell with rounded corners filled as strongly as `share` (0 to 1) says.
+    /// A cell with rounded corners, filled in proportion to `share` (0 to 1).
     pub fn heat(&mut self, area: Area, radius: f64, share: f64) {
-        // Never so strong that the text on it is hard to read in either scheme.
+        // The opacity is limited, so that text on the cell is readable in both schemes.
         let opacity = (6.0 + 50.0 * share.clamp(0.0, 1.0)).round() / 100.0;
         let mut attributes = area.attributes(&radius).to_vec();
         attributes.push(("fill-opacity", &opacity));
@@ -112,12 +112,12 @@ impl Svg {
         }
     }
 
-    /// The whole document; `title` is what screen readers say.
+    /// The whole document; `title` is for screen readers.
     pub fn finish(self, width: f64, height: f64, title: &str) -> String {
         self.document(width, height, title, &format!("<style>{STYLE}</style>\n"))
     }
 
-    /// The same for a page that has [`STYLE`] already.
+    /// The picture for a page that has [`STYLE`] already.
     pub fn inline(self, width: f64, height: f64, title: &str) -> String {
         self.document(width, height, title, "")
     }
@@ -133,21 +133,21 @@ impl Svg {
     }
 }
 
-/// A rectangle's place.
+/// A rectangle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Area {
     /// Left edge.
     pub x: f64,
     /// Upper edge.
     pub y: f64,
-    /// From left to right.
+    /// Horizontal extent.
     pub width: f64,
-    /// Downwards.
+    /// Vertical extent.
     pub height: f64,
 }
 
 impl Area {
-    /// Whether a point is in it.
+    /// Whether a point is in the area.
     pub fn contains(&self, (x, y): (f64, f64)) -> bool {
         (self.x..=self.x + self.width).contains(&x) && (self.y..=self.y + self.height).contains(&y)
     }
@@ -162,7 +162,7 @@ impl Area {
         ]
     }
 
-    /// Whether two areas come nearer than `gap`.
+    /// Whether two areas are closer than `gap`.
     pub fn is_near(&self, other: &Self, gap: f64) -> bool {
         self.x < other.x + other.width + gap
             && other.x < self.x + self.width + gap
@@ -171,7 +171,7 @@ impl Area {
     }
 }
 
-/// Text that XML and HTML cannot misread; characters that XML forbids become `?`.
+/// Escapes text for XML and HTML; characters that XML forbids become `?`.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! One of numapilot's programs as a child, whose output is read.
+//! Runs one of numapilot's programs as a child and reads its output.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use numapilot_place::{Options, Plan, Reach, Targets, prepare_targets};
 
-/// Between two looks at the flag.
+/// The interval at which the interrupt flag is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs one of numapilot's programs; how it ended and what it printed. Its messages go where this
-/// one's go. `interrupted` asks it to end. With whatever it starts it has a group of its own,
-/// which ends with this process.
+/// Runs one of numapilot's programs and returns its status and its standard output. Its messages go
+/// to this program's standard error. When `interrupted` is set, the child is asked to end. The
+/// child gets its own process group, which ends with this process.
 pub fn output(
     program: PathBuf,
     words: Vec<String>,
@@ -38,11 +38,12 @@ pub fn output(
     while !running.ended_within(Some(LOOK))? {
         if interrupted.load(Relaxed) && !is_asked {
             is_asked = true;
-            // It may end by itself a moment before.
+            // It may have ended by itself a moment before.
             let _ = running.signal(libc::SIGINT);
         }
     }
     let status = running.wait(None)?.status;
-    let printed = printed.join().map_err(|_| anyhow!("the thread that reads has panicked"))?;
-    Ok((status, printed.context("cannot read what numapilot printed")?))
+    let printed =
+        printed.join().map_err(|_| anyhow!("the thread that reads the output has panicked"))?;
+    Ok((status, printed.context("cannot read numapilot's output")?))
 }

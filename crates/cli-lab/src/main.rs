@@ -1,6 +1,6 @@
-//! The `numapilot-lab` program: emulated machines, built-in workloads, the papers' experiments.
+//! The `numapilot-lab` program: emulated machines, built-in workloads and the papers' experiments.
 //!
-//! `numapilot lab`, `numapilot bench` and `numapilot study` execute it, so that its help and its
+//! `numapilot lab`, `numapilot bench` and `numapilot study` execute it, so its help and its
 //! messages show that spelling. This file parses and dispatches; every verb is a folder in
 //! `verbs/`.
 
@@ -19,7 +19,7 @@ use numapilot_lab::LabError;
 
 use crate::verbs::Verb;
 
-/// Shows what NUMA does and what numapilot does about it: emulated machines, workloads, papers.
+/// Emulates NUMA machines, runs workloads on them, and repeats the papers' experiments.
 #[derive(Parser)]
 #[command(name = "numapilot-lab", bin_name = "numapilot", version, max_term_width = 100)]
 struct Cli {

@@ -1,19 +1,19 @@
-//! numapilot's two programs, for what starts one of them.
+//! Finds the executables of numapilot's two programs.
 
 use std::path::PathBuf;
 
 use anyhow::Context;
 use numapilot_place::own_program;
 
-/// This program's file.
+/// The path of this program.
 ///
 /// # Errors
-/// When the kernel does not say which it is.
+/// When the kernel does not report it.
 pub fn numapilot_lab() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("cannot find numapilot-lab's own file")
+    std::env::current_exe().context("cannot find numapilot-lab's executable")
 }
 
-/// The file of `numapilot`.
+/// The path of `numapilot`.
 ///
 /// # Errors
 /// When it is neither beside this program nor on `PATH`.

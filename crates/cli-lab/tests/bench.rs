@@ -1,4 +1,4 @@
-//! `numapilot bench` as users and scripts meet it.
+//! Tests the command line and the output of `numapilot bench`.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn json_keeps_its_contract() {
         assert_eq!(outcome["parameters"]["records"], 100_000);
         assert!(outcome["seconds"].as_f64().unwrap() > 0.0);
         assert!(outcome["items_per_second"].as_f64().unwrap() > 0.0);
-        // 100,000 records of 16 bytes are resident at least.
+        // At least the 100,000 records of 16 bytes are resident.
         assert!(outcome["peak_rss_bytes"].as_u64().unwrap() > 1_600_000);
         assert_eq!(outcome["checksum"].as_str().unwrap().len(), 16);
     }
@@ -112,7 +112,7 @@ fn a_full_disk_and_a_closed_pipe() {
 
 #[test]
 fn threads_that_cannot_start_are_an_error() {
-    // Too little address space for the stacks of a thousand threads.
+    // The address space is too small for the stacks of a thousand threads.
     let binary = cargo_bin("numapilot");
     let line = format!(
         "ulimit -v 600000; exec {} bench w2 --records 10k --groups 10 --threads 1000",

@@ -1,4 +1,4 @@
-//! `numapilot bench alloc` as users and scripts meet it, over stand-ins for the programs.
+//! Tests `numapilot bench alloc` with scripts in place of the programs.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -25,8 +25,8 @@ fn script(directory: &Path, name: &str, text: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Stand-ins for some of the programs: one that works, one of fixed time, and three kinds
-/// of failures.
+/// Scripts in place of some programs: one that works, one with a fixed duration, and three that
+/// fail in different ways.
 fn programs() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     script(directory.path(), "cfrac", "exec true");
@@ -75,7 +75,7 @@ fn what_works_has_ratios_and_what_fails_is_listed() {
     assert_eq!(cfrac["ratios"]["cpu"], 1.0);
     assert!(cfrac["peak_rss_bytes"].as_f64().unwrap() > 100_000.0, "{cfrac}");
     assert!(cfrac["page_faults"].as_f64().unwrap() > 10.0);
-    // Per operation of the 4000 that it says it made.
+    // The time is per operation, of the 4000 that the program reports.
     assert!(cell("larson")["cpu_seconds"].as_f64().unwrap() < 0.001);
     for (name, reason) in [
         ("mstress", "killed by signal 11"),
@@ -276,7 +276,7 @@ fn threads_are_compared_by_time_and_memory() {
         let cell = &test["results"][0];
         assert_eq!(cell["runs"], 2, "{cell}");
         assert!(cell["wall_seconds"].as_f64().unwrap() > 0.0);
-        // What is resident beside the objects counts for some; nothing is used twice.
+        // Besides the objects, the process itself is resident. No run may see another one's memory.
         assert!(cell["rss_per_requested"].as_f64().unwrap() > 0.5, "{cell}");
     }
     let text = fs::read_to_string(picture).unwrap();

@@ -18,14 +18,15 @@ use tempfile::TempDir;
 
 const ENGINES: [&str; 3] = ["duckdb", "datafusion", "postgresql"];
 
-/// Databases of all tests: loading is most of the time. A server's user must get in.
+/// The databases of all tests share a cache, because loading takes most of the time. A server's
+/// user must be able to enter it.
 fn cache() -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("engines");
     fs::create_dir_all(&path).unwrap();
     path
 }
 
-/// Where scripts/setup test puts Python modules.
+/// Where `scripts/setup test` installs Python modules.
 fn modules() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     target.join("python")
@@ -44,7 +45,7 @@ fn bench(name: &str, engine: &str, cache: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// Starts a bench in the background; its standard error is read by line.
+/// Starts a bench in the background. The test reads its standard error line by line.
 fn start(name: &str, engine: &str, cache: &Path, more: &[&str]) -> Child {
     Process::new(assert_cmd::cargo::cargo_bin("numapilot"))
         .args(arguments(name, engine, cache, more))
@@ -55,7 +56,8 @@ fn start(name: &str, engine: &str, cache: &Path, more: &[&str]) -> Child {
         .unwrap()
 }
 
-/// The engines that are here and whose servers can enter the cache; the others are reported.
+/// The engines that are installed and whose servers can enter the cache. The others are reported as
+/// skipped.
 fn engines() -> Vec<&'static str> {
     let usable = |engine: &&str| {
         let mut command = bench("w5", engine, &cache(), &["--queries", "6", "--runs", "1"]);
@@ -88,15 +90,15 @@ fn runs(cache: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// A directory for one test that a server's user can enter.
+/// A directory for one test. A server's user can enter it.
 fn own_cache() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     directory
 }
 
-/// A cache with the database of one engine from the common one, for a test to break. Its lock
-/// keeps the files whole that are copied.
+/// A copy of one engine's database from the shared cache, for a test to break. The lock is held
+/// while the files are copied.
 fn copied_cache(engine: &str) -> TempDir {
     let own = own_cache();
     let lock = entry(&cache(), engine, ".lock");
@@ -111,7 +113,7 @@ fn copied_cache(engine: &str) -> TempDir {
     own
 }
 
-/// What a cache has of an engine: its database (no `end`) or its lock.
+/// The path of an engine's entry in a cache: its database (empty `end`) or its lock.
 fn entry(cache: &Path, engine: &str, end: &str) -> PathBuf {
     let entries = fs::read_dir(cache.join("tpch-sf0.01")).unwrap().flatten();
     let is_it = |name: &str| {
@@ -138,7 +140,7 @@ fn engines_agree_and_all_queries_are_answered() {
         assert!(output.status.success(), "{stderr}");
         let mut lines = lines(&output.stdout);
         let summary = lines.pop().unwrap();
-        // The cold round and two more.
+        // The warm-up round and two measured rounds.
         assert_eq!(lines.len(), 3 * 22);
         assert!(lines.iter().all(|line| line["engine_seconds"].as_f64() > Some(0.0)));
         assert_eq!(summary["workload"], "w5");
@@ -207,7 +209,7 @@ fn a_wrong_answer_fails_the_bench() {
             stderr.contains("query 6 gave a wrong answer: not Another 1.0's answer"),
             "{stderr}"
         );
-        // What was right is printed all the same.
+        // The correct results are printed all the same.
         let table = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
         assert!(
             table.lines().any(|line| line.trim_start().starts_with("1 ") && line.contains("ms"))
@@ -219,7 +221,7 @@ fn a_wrong_answer_fails_the_bench() {
 #[test]
 fn a_query_that_fails_is_told_and_the_others_go_on() {
     for engine in engines() {
-        // Q6 at this scale takes longer than a microsecond, and every query does.
+        // Q6 at this scale takes longer than a microsecond, and so does every other query.
         let arguments = ["--queries", "6,1", "--runs", "1", "--timeout", "1ms", "--json"];
         let output = bench("w5", engine, &cache(), &arguments).assert().code(125);
         let stderr = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
@@ -244,7 +246,7 @@ fn arrivals_wait_when_there_are_too_many() {
         let summary = lines.pop().unwrap();
         assert_eq!(lines.len(), 40);
         assert_eq!(summary["answered"], 40);
-        // Forty queries in 20 ms: the last one waited for most of the others.
+        // Forty queries arrive within 20 ms, so the last one waits for most of the others.
         let seconds = |name: &str, share: &str| summary[name][share].as_f64().unwrap();
         assert!(seconds("wait_seconds", "most") > seconds("execution_seconds", "median"));
         assert!(seconds("latency_seconds", "most") >= seconds("wait_seconds", "most"));
@@ -277,14 +279,14 @@ fn clients_may_send_a_number_of_queries_each() {
     }
 }
 
-/// A process of the bench's engine: its child.
+/// A child process of the bench: the engine.
 fn child_of(bench: &Child) -> Option<i32> {
     let path = format!("/proc/{0}/task/{0}/children", bench.id());
     let children = fs::read_to_string(path).ok()?;
     children.split_whitespace().next()?.parse().ok()
 }
 
-/// Waits until the bench has printed the first result; its standard output.
+/// Waits until the bench has printed the first result, and returns its standard output.
 fn first_result(bench: &mut Child) -> BufReader<std::process::ChildStdout> {
     let mut output = BufReader::new(bench.stdout.take().unwrap());
     let mut line = String::new();
@@ -317,8 +319,8 @@ fn an_engine_that_dies_is_named_and_results_are_kept() {
         let summary: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
         assert!(summary["queries"][0]["cold_seconds"].as_f64() > Some(0.0));
         assert!(runs(own.path()).is_empty(), "{stderr}");
-        // The next bench works with what the dead engine has left, and a server gives back the
-        // shared memory of the one before it.
+        // The next bench works with what the dead engine left behind, and a server releases the
+        // shared memory of its predecessor.
         let arguments = ["--queries", "6", "--runs", "1"];
         bench("w5", engine, own.path(), &arguments).assert().success();
     }
@@ -358,7 +360,7 @@ fn after_kill_9_the_engine_ends_and_the_next_bench_cleans_up() {
         assert!(engine_process.ended_within(Some(Duration::from_secs(30))).unwrap(), "{engine}");
         assert_eq!(runs(own.path()).len(), 1);
         let arguments = ["--queries", "6", "--runs", "1"];
-        // Children of the server may take a moment longer than the server.
+        // Children of the server may live slightly longer than the server.
         let deadline = Instant::now() + Duration::from_secs(30);
         while !bench("w5", engine, own.path(), &arguments).output().unwrap().status.success() {
             assert!(Instant::now() < deadline, "{engine}");
@@ -390,7 +392,7 @@ fn a_database_in_use_by_a_stranger_is_named() {
     let own = copied_cache("postgresql");
     let cluster = entry(own.path(), "postgresql", "");
     let owner = fs::metadata(&cluster).unwrap();
-    // Its lock file names a living process of the same user.
+    // The lock file names a living process of the same user.
     let mut stranger =
         Process::new("sleep").arg("600").uid(owner.uid()).gid(owner.gid()).spawn().unwrap();
     let pid = cluster.join("postmaster.pid");
@@ -404,7 +406,7 @@ fn a_database_in_use_by_a_stranger_is_named() {
     assert!(stderr.contains("did not start") && stderr.contains("postmaster.pid"), "{stderr}");
 }
 
-/// A file system of so many bytes, if this process may mount one.
+/// A file system of the given size, if this process may mount one.
 fn small_disk(size: &str) -> Option<(TempDir, Mounted)> {
     let directory = own_cache();
     let options = format!("size={size},mode=755");
@@ -422,7 +424,7 @@ fn small_disk(size: &str) -> Option<(TempDir, Mounted)> {
     Some((directory, mounted))
 }
 
-/// Unmounts when the test ends.
+/// Unmounts at the end of the test.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -446,7 +448,7 @@ fn a_disk_that_is_too_small_is_known_beforehand() {
 fn a_disk_that_fills_up_while_loading_is_named() {
     for engine in engines() {
         let Some((_directory, disk)) = small_disk("120m") else { return };
-        // Room enough when it is looked at, and none once the engine loads.
+        // There is enough space when the bench checks, and none once the engine loads.
         let mut bench = start("w5", engine, &disk.0, &["--queries", "6"]);
         let mut errors = BufReader::new(bench.stderr.take().unwrap());
         let mut stderr = String::new();
@@ -458,7 +460,8 @@ fn a_disk_that_fills_up_while_loading_is_named() {
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut errors, &mut rest).unwrap();
         assert_eq!(bench.wait().unwrap().code(), Some(125), "{rest}");
-        // In the words of strerror, or as the hint of an engine whose write was cut short.
+        // The message contains the text of strerror, or the hint of an engine whose write was
+        // truncated.
         assert!(rest.contains("free some space, or give --cache DIR"), "{rest}");
         assert!(runs(&disk.0).is_empty());
         let loaded = fs::read_dir(disk.0.join("tpch-sf0.01")).unwrap().flatten();
@@ -475,7 +478,7 @@ fn bad_arguments_are_refused() {
         String::from_utf8_lossy(&output.get_output().stderr).into_owned()
     };
     assert!(error(&["--queries", "23"]).contains("TPC-H has no query 23; there are 1 to 22"));
-    assert!(error(&["--queries", "x"]).contains("is no list of queries"));
+    assert!(error(&["--queries", "x"]).contains("is not a list of queries"));
     let mut command = bench("w5", "duckdb", &cache(), &["--benchmark", "tpcds"]);
     let output = command.env("PATH", "/nonexistent").assert().code(125);
     let stderr = String::from_utf8_lossy(&output.get_output().stderr).into_owned();

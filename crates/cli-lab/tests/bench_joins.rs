@@ -1,4 +1,4 @@
-//! `numapilot bench w3` and `bench w4` as users and scripts meet them.
+//! Tests the command line and the output of `numapilot bench w3` and `numapilot bench w4`.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -23,7 +23,7 @@ fn json(arguments: &[&str]) -> Value {
 
 const SMALL: [&str; 4] = ["--small", "5k", "--large", "80k"];
 
-/// The ways to join.
+/// The methods of joining.
 const WAYS: [&[&str]; 6] = [
     &["w3", "--table", "hash"],
     &["w3", "--table", "array"],
@@ -50,7 +50,7 @@ fn json_keeps_its_contract() {
         let sum = phases["build"].as_f64().unwrap() + phases[probing].as_f64().unwrap();
         assert!((outcome["seconds"].as_f64().unwrap() - sum).abs() < 1e-9);
         assert_eq!(outcome["checksum"].as_str().unwrap().len(), 16);
-        // Both tables and the result are resident: 85,000 tuples, 80,000 rows, 16 bytes each.
+        // Both tables and the result are resident: 85,000 tuples and 80,000 rows, 16 bytes each.
         assert!(outcome["peak_rss_bytes"].as_u64().unwrap() > 2_600_000);
     }
 }
@@ -142,7 +142,7 @@ fn bad_input_is_named() {
 
 #[test]
 fn a_memory_limit_ends_in_an_error() {
-    // 256 MB of input fit, as much again of the result does not.
+    // The input of 256 MB fits, but the result of the same size does not.
     let binary = cargo_bin("numapilot");
     let run = "bench w3 -t 1 --small 100k --large 16M --materialize";
     let line = format!("ulimit -v 450000; exec {} {run}", binary.display());

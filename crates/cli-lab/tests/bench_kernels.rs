@@ -1,5 +1,5 @@
-//! `numapilot bench kernel`: right answers under every placement, and pages where the
-//! placement says, on a machine of several nodes.
+//! `numapilot bench kernel`: the answer is correct under every placement, and on a machine of
+//! several nodes the pages are where the placement puts them.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -27,7 +27,7 @@ fn json(arguments: &[&str]) -> Value {
 
 #[test]
 fn every_kernel_has_one_answer_under_all_placements() {
-    // 3 threads: parts that do not fill the size evenly.
+    // With 3 threads the parts do not divide the size evenly.
     let outcomes = json(&["all", "--size", "3M", "--threads", "3"]);
     let mut checksums: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for outcome in outcomes.as_array().unwrap() {
@@ -39,13 +39,13 @@ fn every_kernel_has_one_answer_under_all_placements() {
     }
     assert_eq!(checksums.len(), 12);
     for (kernel, checksums) in checksums {
-        // k11 also counts what reached each copy, and there may be several.
+        // k11 also counts the writes that reached each copy, and the number of copies varies.
         let copies = kernel == Kernel::ReadMostly.name();
         assert!(checksums.len() == 1 || copies, "{kernel}: {checksums:?}");
     }
 }
 
-/// Each round changes what the next one works on, or does not: the answer is checked all the same.
+/// In some kernels a round changes the data of the next one. The answer is checked in all of them.
 #[test]
 fn the_work_goes_on_for_as_long_as_is_said() {
     for kernel in Kernel::ALL {
@@ -101,7 +101,7 @@ fn json_keeps_its_contract() {
     assert_eq!(outcome["time"], "wall");
     assert!(outcome["items_per_second"].as_f64().unwrap() > 0.0);
     assert!(outcome["peak_rss_bytes"].as_u64().unwrap() > 1 << 20);
-    // Nothing says how fast this machine is.
+    // The speed of this machine is not known.
     assert!(outcome["predicted_seconds"].is_null());
     let why = outcome["unsupported"]["predicted_seconds"].as_str().unwrap();
     assert!(why.contains("--machine"), "{why}");
@@ -184,10 +184,10 @@ fn the_picture_has_a_bar_for_every_placement() {
     assert_eq!(best, 2 + 1, "the best placement of each kernel, and the legend");
 }
 
-/// Pages of each node, by kernel and placement.
+/// Pages on each node, by kernel and placement.
 type Pages = BTreeMap<(String, String), Vec<u64>>;
 
-/// The kernels on an emulated machine of four nodes, without its timing model.
+/// Runs the kernels on an emulated machine of four nodes, without its timing model.
 fn on_four_nodes() -> Option<Pages> {
     if !boots() {
         return None;
@@ -220,13 +220,13 @@ fn pages_are_where_each_mitigation_puts_them() {
     }
     assert_eq!(pages(Kernel::Init1Readall, "replicate"), [1024; 4]);
     assert_eq!(pages(Kernel::Init1Readall, "best"), [1024; 4]);
-    // The last of eight threads sits on the last node.
+    // The last of eight threads runs on the last node.
     assert_eq!(pages(Kernel::Init1Readall, "collocate"), [0, 0, 0, 1024]);
     assert_eq!(pages(Kernel::Init1Slices, "collocate"), even);
     assert_eq!(pages(Kernel::Swapped, "collocate"), even);
     assert_eq!(pages(Kernel::ThpFalseSharing, "split"), even);
     assert_eq!(pages(Kernel::ThpFalseSharing, "first-touch"), [1024, 0, 0, 0]);
-    // A page on the busy node for four on each other one.
+    // The busy node gets one page for every four on each other node.
     assert_eq!(pages(Kernel::Skew, "weighted-interleave"), [78, 316, 315, 315]);
     assert_eq!(pages(Kernel::Pipe, "first-touch"), [1024, 0, 0, 0]);
     assert_eq!(pages(Kernel::Pipe, "consumer"), [0, 0, 1024, 0]);

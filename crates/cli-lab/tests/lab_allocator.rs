@@ -1,5 +1,5 @@
-//! The allocator on a machine of eight nodes: where its objects really lie, as the kernel
-//! says (`move_pages`), and how many mappings it makes.
+//! The allocator on a machine of eight nodes: the real node of its objects (`move_pages`), and the
+//! number of its mappings.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
@@ -15,11 +15,11 @@ use guests::{NUMAPILOT, boots, err};
 /// CPUs of a node of machine-a in the lab.
 const CPUS_PER_NODE: &str = "2";
 
-/// Objects on the node of the thread that asked for them, as a share of those looked at.
+/// The share of the examined objects that are on the node of the thread that allocated them.
 type Shares = BTreeMap<String, f64>;
 
-/// What a script printed on the machine of eight nodes. It finds the program made of a source,
-/// which is relative to this crate, as `$program`.
+/// Runs a script on the machine of eight nodes and returns its output. The script finds the program
+/// compiled from `source`, a path relative to this crate, as `$program`.
 fn printed(source: &str, script: &str) -> Option<String> {
     if !boots() {
         return None;
@@ -37,7 +37,7 @@ fn printed(source: &str, script: &str) -> Option<String> {
     fs::write(&file, format!("program={}\n{script}", program.display())).unwrap();
     let output = Command::new(NUMAPILOT)
         .args(["lab", "run", "--no-model", "--machine", "machine-a", "--numa-balancing", "off"])
-        // As distributions have it, and the harder case: a huge page lies on one node.
+        // The default of distributions, and the harder case: a huge page is on one node.
         .args(["--thp", "always"])
         .arg("--include")
         .arg(&program)
@@ -51,7 +51,7 @@ fn printed(source: &str, script: &str) -> Option<String> {
     Some(printed)
 }
 
-/// What the program found under each of these settings.
+/// The program's results under each of these settings.
 fn shares(settings: &[(&str, &str)]) -> Option<BTreeMap<String, Shares>> {
     let mut script = String::new();
     for (name, variables) in settings {
@@ -73,7 +73,7 @@ fn shares(settings: &[(&str, &str)]) -> Option<BTreeMap<String, Shares>> {
     Some(all)
 }
 
-/// `local WHAT n of m`.
+/// Parses `local WHAT n of m`.
 fn share(line: &str) -> Option<(&str, f64, f64)> {
     let (front, looked_at) = line.strip_prefix("local ")?.split_once(" of ")?;
     let (what, local) = front.rsplit_once(' ')?;
@@ -100,9 +100,9 @@ fn objects_lie_where_they_are_asked_for() {
             assert!(of(setting, what) > 0.99, "{setting}, {what}: {all:?}");
         }
     }
-    // What the sending home is worth: without it objects stay where they were freed.
+    // The effect of origin tracking: without it objects stay where they were freed.
     assert!(of("no origin", "at first") > 0.99, "{all:?}");
-    // Idle ones return to their spans all the same after 100 ms: many on a busy host.
+    // Idle objects return to their spans after 100 ms all the same, many of them on a busy host.
     for what in ["after frees elsewhere", "after moving"] {
         assert!(of("no origin", what) < 0.97, "{what}: {all:?}");
     }
@@ -111,8 +111,8 @@ fn objects_lie_where_they_are_asked_for() {
     assert!((0.1..0.15).contains(&of("interleave", "large block")), "{all:?}");
 }
 
-/// Blocks of threads of all nodes grow, as far as the system lets a process have mappings. The
-/// guest's kernel moves one mapping at a time, and unmaps the target before it says so.
+/// Blocks of threads on all nodes grow up to the limit of mappings per process. The guest's kernel
+/// moves one mapping at a time, and unmaps the target before it reports an error.
 #[test]
 fn mappings_are_bounded_on_eight_nodes() {
     let script = "\

@@ -1,4 +1,4 @@
-//! `numapilot study report`: the page, what is beside it, and how it looks in a browser.
+//! `numapilot study report`: the page, the files next to it, and its appearance in a browser.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -15,7 +15,7 @@ fn numapilot(directory: &Path, arguments: &[&str]) -> assert_cmd::assert::Assert
     command.current_dir(directory).args(arguments).assert()
 }
 
-/// Four experiments: bars with a level that cannot run, lines, points, a heat map.
+/// Results of four experiments: bars with a level that cannot run, lines, points, and a heat map.
 fn results() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let experiment = |id: &str, command: &str, factors: &str, metric: &str, claims: &str| {
@@ -79,7 +79,7 @@ fn the_page_has_everything_in_it_and_its_data_beside_it() {
     }
     let place = |id: &str| page.find(&format!("<h2 id=\"{id}-smoke\"")).unwrap();
     assert!(place("T1") < place("T2") && place("T2") < place("T3") && place("T3") < place("T10"));
-    // Bars, strip; lines; points; heat.
+    // In this order: bars and strip, lines, points, heat map.
     assert_eq!(page.matches("<svg").count(), 5);
     for outside in ["src=", "@import", "url(", "<script", "<link"] {
         assert!(!page.contains(outside), "{outside} is on the page");
@@ -87,7 +87,7 @@ fn the_page_has_everything_in_it_and_its_data_beside_it() {
     let csv = read("page.csv");
     assert!(csv.contains("T1,smoke,host,kind=slow,2,m,s,2.0,\n"), "{csv}");
     assert_eq!(csv.lines().count(), 1 + (3 + 3 + 1) + 18);
-    // A report of the report's data is the same report.
+    // A report made from the report's data is identical.
     let again = ["study", "report", "page.jsonl", "--output", "again.html"];
     numapilot(directory.path(), &again).success();
     assert_eq!(read("again.html"), page);
@@ -105,8 +105,8 @@ fn what_is_no_result_is_an_error() {
     report("/dev/zero").stderr(contains("more than 268435456 bytes"));
 }
 
-/// What a browser makes of the page in a window of this width: its text laid out, and the
-/// widths of document and window.
+/// Renders the page in a browser at several widths, and checks the layout and the widths of
+/// document and window.
 #[test]
 fn a_browser_shows_it_in_light_dark_and_on_a_phone() {
     let found = ["chromium", "chromium-browser", "google-chrome"]
@@ -119,7 +119,7 @@ fn a_browser_shows_it_in_light_dark_and_on_a_phone() {
     let directory = results();
     let page = directory.path().join("page.html");
     let text = fs::read_to_string(&page).unwrap();
-    // The page itself has no scripts: the test's own says how it was laid out.
+    // The page has no scripts. The test adds one that reports the layout.
     let probe = "<script>addEventListener('load',()=>{const r=document.documentElement;\
                  r.dataset.layout=[r.scrollWidth<=innerWidth,getComputedStyle(document.body).backgroundColor,\
                  [...document.querySelectorAll('svg')].every(s=>s.getBoundingClientRect().height>10)].join(' ')})\

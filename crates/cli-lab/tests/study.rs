@@ -1,4 +1,4 @@
-//! `numapilot study`, with experiments of a shell's length.
+//! `numapilot study`, with experiments that are short shell commands.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -11,7 +11,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use tempfile::TempDir;
 
-/// `slow` takes twice the seconds of `fast`, by its own account.
+/// `slow` reports twice the seconds of `fast`.
 const TINY: &str = r#"
 id = "T1"
 title = "Slow against fast"
@@ -51,7 +51,7 @@ impl Place {
         place
     }
 
-    /// The same, of an emulated machine, as far as the study knows.
+    /// Marks the experiment as one on an emulated machine.
     fn is_emulated(&self) {
         let path = self.path("tiny.toml");
         let text = fs::read_to_string(&path).unwrap();
@@ -105,7 +105,7 @@ fn a_claim_that_holds_is_reproduced_and_its_trials_are_kept() {
     run.stdout(contains("T1  Slow against fast").and(contains("2.00 to 2.00   reproduced")))
         .stderr(contains("noise of this host"));
     assert_eq!(place.trials(), 6);
-    // Nothing is overwritten, and nothing is run again.
+    // Nothing is overwritten, and no trial runs again.
     place.study(&["run", "tiny.toml"]).assert().code(125).stderr(contains("give --resume"));
     place.study(&["run", "tiny.toml", "--resume"]).assert().success();
     assert_eq!((place.trials(), place.records("host")), (6, 1), "nothing was run on a second host");
@@ -167,7 +167,7 @@ fn a_kill_loses_the_running_trial_and_nothing_else() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    // The host, the experiment, three trials; the fourth hangs.
+    // The file has the host, the experiment and three trials; the fourth trial hangs.
     let deadline = Instant::now() + Duration::from_secs(120);
     let lines =
         || fs::read_to_string(place.path("numapilot-study.jsonl")).map_or(0, |t| t.lines().count());
@@ -180,7 +180,7 @@ fn a_kill_loses_the_running_trial_and_nothing_else() {
     assert_eq!(place.trials(), 3);
     let text = TINY.replace("BEFORE", "test $(wc -l < numapilot-study.jsonl) -lt 5 || true;");
     fs::write(place.path("tiny.toml"), text).unwrap();
-    // Another command is another trial: only what was made with it counts.
+    // A changed command makes a different trial: only results of that command count.
     place.study(&["run", "tiny.toml", "--resume"]).assert().success();
     assert_eq!(place.trials(), 3 + 6);
 }
@@ -195,14 +195,14 @@ fn a_signal_keeps_what_is_there_and_is_in_the_status() {
     }
 }
 
-/// Waits for a file, in a command, for a minute at most.
+/// A shell command that waits up to a minute for a file.
 fn wait_for(file: &str) -> String {
     format!("for i in $(seq 600); do test -e {file} && break; sleep 0.1; done;")
 }
 
 #[test]
 fn ctrl_c_ends_all_trials_of_emulated_machines() {
-    // Both write who they are; one of them, when both have, is the one who types.
+    // Both trials write their process ID. When both have, one of them sends the interrupt.
     let both = format!("{} {}", wait_for("1.0"), wait_for("2.0"));
     let types = "test {kind} = 1.0 || kill -INT $(ps -o ppid= -p $$)";
     let place = Place::new(&format!("echo $$ > {{kind}}; {both} {types}; sleep 1000;"));
@@ -230,7 +230,7 @@ fn a_kill_loses_what_runs_and_keeps_what_ended_beside_it() {
         .spawn()
         .unwrap();
     let deadline = Instant::now() + Duration::from_secs(50);
-    // All rounds of one cell, while the first of the other one runs.
+    // All rounds of one cell end while the first round of the other one runs.
     while !place.path("numapilot-study.jsonl").exists() || place.trials() < 3 {
         assert!(Instant::now() < deadline, "no results came");
         std::thread::sleep(Duration::from_millis(20));
@@ -256,7 +256,7 @@ fn what_does_not_exist_is_named() {
     error(&["run", "tiny.toml", "--output", "/dev/null"], "no regular file");
     error(&["run", "tiny.toml", "--jobs", "0"], "--jobs");
     fs::write(place.path("tiny.toml"), "id = 3").unwrap();
-    error(&["run", "tiny.toml"], "tiny.toml is no experiment");
+    error(&["run", "tiny.toml"], "tiny.toml is not an experiment");
     error(&["run", "/dev/zero"], "more than 268435456 bytes");
     error(&["list", "--output", "/dev/zero"], "more than 268435456 bytes");
 }

@@ -1,5 +1,5 @@
-//! QEMU's functions are found when QEMU loads the library. Test programs, which QEMU does not
-//! load, never call them.
+//! QEMU's functions are resolved when QEMU loads the library. Test programs are not loaded by QEMU
+//! and never call them.
 
 fn main() {
     println!("cargo::rustc-link-arg=-Wl,--unresolved-symbols=ignore-in-object-files");

@@ -1,4 +1,4 @@
-//! `numapilot-lab man [DIR]`: from the argument table, so never out of date.
+//! `numapilot-lab man [DIR]`: manual pages, generated from the argument table.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,8 +11,8 @@ use numapilot_cli_kit::terminal::Terminal;
 /// Arguments of `man`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write one page for each verb that `numapilot` executes numapilot-lab for (numapilot-bench.1,
-    /// ...) into this directory.
+    /// Directory for the pages: one for each verb that `numapilot` passes to numapilot-lab
+    /// (numapilot-bench.1, ...).
     dir: Option<PathBuf>,
 }
 
@@ -21,7 +21,7 @@ impl Args {
         match self.dir {
             None => Man::new(command).render(&mut terminal.out())?,
             Some(dir) => {
-                // numapilot writes its own pages of these.
+                // numapilot writes its own pages for these.
                 let is_here = |verb: &str| !["completions", "man"].contains(&verb);
                 man::write_verbs(command.name("numapilot"), &dir, is_here, |_, _| Ok(()))?;
             }

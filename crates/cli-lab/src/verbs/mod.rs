@@ -1,4 +1,4 @@
-//! One folder per verb: its arguments and what it prints.
+//! The verbs: one folder each, with arguments and output.
 
 use std::process::ExitCode;
 
@@ -13,14 +13,14 @@ mod lab;
 mod man;
 mod study;
 
-/// What the user wants done.
+/// The verbs.
 #[derive(Subcommand)]
 pub enum Verb {
     /// Emulate NUMA machines and run programs on them.
     Lab(Deferred<lab::Args>),
     /// Run a built-in workload.
     Bench(Deferred<bench::Args>),
-    /// Run the papers' tables and figures, compare, and show the results as one page.
+    /// Run the papers' experiments, compare the results, and show them as a page.
     Study(Deferred<study::Args>),
     /// Print the completion script of a shell for numapilot-lab.
     Completions(Deferred<completions::Args>),
@@ -29,11 +29,11 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Does it; `command` is the whole command line's table.
+    /// Runs the verb; `command` returns the argument table of the whole program.
     ///
     /// # Errors
-    /// numapilot's own failures, each with cause and remedy; the status of a program that
-    /// was run is the `ExitCode`.
+    /// numapilot's own failures, each with cause and remedy. The status of a program that was run
+    /// is the `ExitCode`.
     pub fn run(self, terminal: &Terminal, command: fn() -> Command) -> anyhow::Result<ExitCode> {
         self.settle().before(terminal);
         match self {
@@ -45,13 +45,13 @@ impl Verb {
         }
     }
 
-    /// What has to be in order before: what a killed run has left is put back by the next verb,
-    /// whichever it is, and must not be taken for the machine's own.
+    /// Whether to restore settings that a killed run left behind before this verb starts. A verb
+    /// that measures must not take them for the machine's own.
     fn settle(&self) -> Settle {
         match self {
             Self::Bench(_) => Settle::Measuring,
             Self::Study(Deferred(args)) => args.settle(),
-            // A lab has settings of its own, and the others measure nothing.
+            // A lab has settings of its own; the other verbs measure nothing.
             Self::Lab(_) | Self::Completions(_) | Self::Man(_) => Settle::Dead,
         }
     }

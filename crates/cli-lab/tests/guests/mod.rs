@@ -1,4 +1,4 @@
-//! What the tests that boot machines have in common.
+//! Shared by the tests that boot emulated machines.
 
 #![allow(dead_code, unused_imports, reason = "not every test file uses all of it")]
 
@@ -12,17 +12,17 @@ use numapilot_observe::lab::LabPmu;
 
 pub use programs::{NUMAPILOT, compiled, err, signal};
 
-/// A machine of one node: it boots fastest.
+/// A machine of one node, which boots fastest.
 pub const SMALL: [&str; 4] = ["--machine", "i9-7900x", "--no-model", "--"];
 
-/// `numapilot lab run` of a command on it.
+/// `numapilot lab run` of a command on `SMALL`.
 pub fn on_small(command: &[&str]) -> Command {
     let mut all = Command::new(NUMAPILOT);
     all.args(["lab", "run"]).args(SMALL).args(command);
     all
 }
 
-/// Whether machines can be emulated here; if not, says that the test is skipped.
+/// Whether machines can be emulated here. If not, prints that the test is skipped.
 pub fn boots() -> bool {
     let missing = numapilot_lab::emulator::Emulator::find()
         .map(drop)
@@ -43,7 +43,8 @@ pub fn lab(arguments: &[&str]) -> Output {
     command.arg("lab").args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Has a test of the running test program do this in a guest with counters, and pass there.
+/// Runs a test of this test program in a guest with counters, where it must pass. In the guest,
+/// `body` runs.
 pub fn in_a_guest(test: &str, machine: &str, options: &[&str], body: impl FnOnce(&LabPmu)) {
     if let Some(lab) = LabPmu::find().unwrap() {
         return body(&lab);
@@ -66,7 +67,7 @@ pub fn in_a_guest(test: &str, machine: &str, options: &[&str], body: impl FnOnce
     print!("{text}");
 }
 
-/// Ends the threads of a test that go on until it is set, also when something is not as it should be.
+/// Ends the threads of a test, which run until the flag is set, even when the test fails.
 pub struct Stop<'a>(pub &'a AtomicBool);
 
 impl Drop for Stop<'_> {

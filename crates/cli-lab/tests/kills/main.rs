@@ -1,9 +1,9 @@
-//! `kill -9` at any moment: afterwards the settings are what they were, no process is left, and
-//! no file.
+//! Kills verbs with `kill -9` at random moments. Afterwards the settings must be restored, and no
+//! process and no file may be left.
 //!
-//! Every other death is that of the guard as well, and of every numapilot that was started: then
-//! the next start of any verb does what the guard would have done. The moments are drawn from a
-//! fixed seed; the one that fails is printed. `NUMAPILOT_KILLS=300` kills each verb more often.
+//! Every other kill includes the guard and every numapilot that was started: then the next start of
+//! any verb must do the guard's work. The moments come from a fixed seed, and a failure prints its
+//! moment. `NUMAPILOT_KILLS=300` kills each verb more often.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
@@ -19,22 +19,22 @@ use std::time::{Duration, Instant};
 use guests::{NUMAPILOT, SMALL, boots};
 use namespace::Namespace;
 
-/// For what comes soon, but on a machine that others use, too.
+/// A limit for what happens soon, even on a machine that others use.
 const SOON: Duration = Duration::from_secs(30);
-/// Any verb puts back, also one that has nothing to do with what is put back.
+/// Any verb restores settings, even one that does not use them.
 const NEXT: [&[&str]; 4] = [&["topo"], &["completions", "bash"], &["man"], &["stat", "--", "true"]];
 
 /// How a verb is killed.
 struct Kills<'a> {
     verb: &'a [&'a str],
-    /// The program goes on when numapilot is killed: it was the user's before.
+    /// Whether the program survives numapilot, because the user had started it.
     program_stays: bool,
     times: u32,
-    /// The last moment.
+    /// The latest moment of a kill.
     within: Duration,
 }
 
-/// Kills the verb again and again, and looks for what it has left; `after` may look for more.
+/// Kills the verb repeatedly and checks what is left; `after` may check more.
 fn kill(namespace: &Namespace, kills: &Kills<'_>, mut after: impl FnMut(&str)) {
     let times = std::env::var("NUMAPILOT_KILLS").ok().and_then(|text| text.parse().ok());
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -56,7 +56,7 @@ fn kill(namespace: &Namespace, kills: &Kills<'_>, mut after: impl FnMut(&str)) {
             namespace.kill(|file, _| is_numapilot(file));
         }
         if kills.program_stays {
-            // What is not numapilot is the program.
+            // A process that is not numapilot is the program.
             namespace.kill(|file, _| !is_numapilot(file) && !file.ends_with("nsenter"));
         }
         let next = NEXT[round as usize / 2 % NEXT.len()];
@@ -64,7 +64,7 @@ fn kill(namespace: &Namespace, kills: &Kills<'_>, mut after: impl FnMut(&str)) {
             assert!(namespace.numapilot(next).status().unwrap().success(), "{what}: {next:?}");
         }
         soon(&what, || namespace.is_settled());
-        // What the guard is not there for: files that no setting and no program needs.
+        // The guard does not remove files that no setting and no program needs.
         assert!(namespace.numapilot(next).status().unwrap().success(), "{what}: {next:?}");
         assert_eq!(namespace.files(), [].into(), "{what}, then {next:?}");
         assert_eq!(namespace.segments(), "", "{what}");
@@ -77,7 +77,7 @@ fn is_numapilot(file: &Path) -> bool {
     file == Path::new(NUMAPILOT) || file == Path::new(env!("CARGO_BIN_EXE_numapilot-lab"))
 }
 
-/// Waits until something holds; what is the case instead is said when it does not come.
+/// Waits until a condition holds. On a timeout it panics with the last state.
 fn soon(what: &str, mut holds: impl FnMut() -> Result<(), String>) {
     let begin = Instant::now();
     while let Err(instead) = holds() {
@@ -100,8 +100,9 @@ fn run_and_balance() {
 #[test]
 fn tune() {
     let Some(namespace) = Namespace::new() else { return };
-    // Children of the trial must go as well, however early they were born and also when the trial has
-    // ended and tune is about to end them: one in its group, one that has left it.
+    // The trial's children must end too, even if they were started early, and even if the trial has
+    // ended and tune is about to end them. One child is in the trial's group, the other has left
+    // it.
     let script = "sleep 600 & setsid sleep 600 & sleep 0.03";
     let verb = [
         "tune",
@@ -126,7 +127,7 @@ fn tune() {
     ];
     let within = Duration::from_millis(400);
     kill(&namespace, &Kills { verb: &verb, program_stays: false, times: 20, within }, |_| {
-        // What was measured is kept on purpose.
+        // The measurements are kept on purpose.
         let _ = fs::remove_dir_all(namespace.path("/run/state"));
     });
 }
@@ -238,7 +239,8 @@ fn bench_with_a_module() {
     bench_with("duckdb", [1000, 500]);
 }
 
-/// `within`: milliseconds of a bench that has to load first, and of one that has not.
+/// `within`: the latest moments, in milliseconds, for a bench that has to load its data first and
+/// for one that does not.
 fn bench_with(engine: &str, within: [u64; 2]) {
     let Some(namespace) = Namespace::new() else { return };
     let common = ["bench", "w5", "--engine", engine, "--scale-factor", "0.01"];
@@ -258,10 +260,10 @@ fn bench_with(engine: &str, within: [u64; 2]) {
         let _ = fs::remove_dir_all(cache);
     };
     clean(&cache);
-    // While the database is made and loaded.
+    // Kills while the database is created and loaded.
     kill(&namespace, &kills(within[0]), |_| clean(&cache));
     assert!(namespace.numapilot(&once).status().unwrap().success());
-    // While it starts and answers; the next bench uses the database.
+    // Kills while the engine starts and answers. The next bench uses the same database.
     kill(&namespace, &kills(within[1]), |what| {
         let done = namespace.numapilot(&once).status().unwrap().success();
         assert!(done, "{what}: the next bench fails");

@@ -1,5 +1,5 @@
-//! A mount and IPC namespace of a test's own: plain files stand for the kernel's switches, and
-//! `/run` (with the directory for temporary files in it) and `/dev/shm` are empty.
+//! A mount and IPC namespace for one test: plain files replace the kernel's settings, and `/run`
+//! (which includes the directory for temporary files) and `/dev/shm` are empty.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,34 +11,34 @@ use numapilot_sys::process::PidFd;
 
 use crate::guests::NUMAPILOT;
 
-/// The switches, and what they say before: what no verb sets.
+/// The settings with their initial values, which no verb sets.
 const SWITCHES: [(&str, &str); 2] = [
     ("/sys/kernel/mm/transparent_hugepage/enabled", "madvise"),
     ("/proc/sys/kernel/numa_balancing", "3"),
 ];
-/// Directories that stay empty, or hold what the user keeps.
+/// Directories that stay empty or hold files that are kept for the user.
 const KEPT: [&str; 6] =
     ["/run/tmp", "/run/numapilot", "/run/numapilot-cores", "/run/cache", "/run/state", "/run/best"];
 
-/// A namespace, which lives as long as a process in it.
+/// A namespace, which exists as long as a process in it.
 pub struct Namespace {
     holder: Child,
     directory: tempfile::TempDir,
 }
 
 impl Namespace {
-    /// `None` where there is none to be had.
+    /// Returns `None` if namespaces are not available.
     pub fn new() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let mut script = String::new();
         for (at, (switch, before)) in SWITCHES.into_iter().enumerate() {
             let file = directory.path().join(at.to_string());
             fs::write(&file, before).unwrap();
-            // A kernel without it has nothing to be put back.
+            // A kernel without this setting has nothing to restore.
             let file = file.display();
             script += &format!("{{ [ ! -e {switch} ] || mount --bind {file} {switch}; }} && ");
         }
-        // mount(8) writes into `/run`, so that this comes last.
+        // mount(8) writes to `/run`, so this comes last.
         script += "mount -t tmpfs -o mode=1777 none /dev/shm && mount -n -t tmpfs none /run && \
                    mkdir -m 1777 /run/tmp && echo ready && exec sleep 3600";
         let mut command = Command::new("unshare");
@@ -60,17 +60,17 @@ impl Namespace {
         Some(Self { holder, directory })
     }
 
-    /// A path in it as it is seen from here.
+    /// A path in the namespace as seen from outside.
     pub fn path(&self, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.holder.id()))
     }
 
-    /// A file that is also seen there, under the same path.
+    /// A file that is visible in the namespace too, under the same path.
     pub fn shared(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// A program in it.
+    /// A command that runs a program in the namespace.
     fn program(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         for kind in ["mnt", "ipc"] {
@@ -82,17 +82,17 @@ impl Namespace {
         command
     }
 
-    /// `numapilot` in it.
+    /// A command that runs `numapilot` in the namespace.
     pub fn numapilot(&self, arguments: &[&str]) -> Command {
         let mut command = self.program(NUMAPILOT);
-        // Where scripts/setup test puts Python modules.
+        // Where `scripts/setup test` installs Python modules.
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         command.args(arguments).env("PYTHONPATH", target.join("python"));
         command
     }
 
-    /// Processes in it beside the one that holds it: whoever was started here is, also the guard
-    /// and a server whose children write over their environment.
+    /// The processes in the namespace except its holder. They include the guard, and servers whose
+    /// children overwrite their environment.
     fn left(&self) -> Vec<i32> {
         let namespace = |process: i32| {
             let name = if process == 0 { "self".to_owned() } else { process.to_string() };
@@ -105,7 +105,8 @@ impl Namespace {
         processes().filter(|&process| process != holder && is_here(process)).collect()
     }
 
-    /// Kills those processes in it of whose program and first argument this is true.
+    /// Kills the processes in the namespace for which `is_chosen`, given program and first
+    /// argument, is true.
     pub fn kill(&self, is_chosen: impl Fn(&Path, &str) -> bool) {
         for process in self.left() {
             let file = fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
@@ -116,7 +117,7 @@ impl Namespace {
         }
     }
 
-    /// What is in its empty directories and not to be kept.
+    /// The files in the directories that should be empty, except those that are kept.
     pub fn files(&self) -> BTreeSet<PathBuf> {
         let mut files = BTreeSet::new();
         let mut directories = ["/run", "/dev/shm"].map(|path| self.path(path)).to_vec();
@@ -135,15 +136,15 @@ impl Namespace {
         files
     }
 
-    /// Segments of System V's shared memory: one a line, below a heading.
+    /// The shared memory segments of System V, one per line below a heading.
     pub fn segments(&self) -> String {
         let output = self.program("cat").arg("/proc/sysvipc/shm").stdout(Stdio::piped()).output();
         String::from_utf8(output.unwrap().stdout).unwrap().lines().skip(1).collect()
     }
 
-    /// Whether no process is left, no record, and no changed setting.
+    /// Whether no process, no record and no changed setting is left.
     pub fn is_settled(&self) -> Result<(), String> {
-        // First of all: what is read afterwards nobody changes any more.
+        // Processes come first: once they have ended, nothing changes the rest.
         let left = self.left();
         let mut records = self.files();
         records.retain(|path| path.to_string_lossy().contains("/run/numapilot"));
@@ -152,8 +153,8 @@ impl Namespace {
         for (switch, before) in here {
             let now = fs::read_to_string(self.path(switch)).unwrap();
             if left.is_empty() && now.is_empty() && !records.is_empty() {
-                // The kernel's switch takes a word as a whole; a plain file is emptied first, and
-                // this death came between.
+                // The kernel replaces a setting as a whole. A plain file is truncated first, and
+                // the kill came between truncation and write.
                 fs::write(self.path(switch), before).unwrap();
                 assert!(self.numapilot(&["restore"]).status().unwrap().success());
             }
@@ -168,7 +169,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Also when an expectation has failed: nothing may stay.
+        // This also runs when an assertion fails, so nothing is left.
         self.kill(|_, _| true);
         let _ = self.holder.kill();
         let _ = self.holder.wait();

@@ -1,4 +1,4 @@
-//! What cannot run is refused with the reason, and leaves nothing over.
+//! Invalid input is refused with the reason, and leaves nothing behind.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 
 use crate::guests::{NUMAPILOT, boots, err, lab};
 
-/// Fails with this status and message before anything boots.
+/// Expects a failure with this status and message, before anything boots.
 fn refused(arguments: &[&str], status: i32, expected: &str) {
     let output = lab(arguments);
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", err(&output));
     let message = err(&output);
     assert!(message.contains(expected), "{arguments:?}: {message}");
-    // The cause is told once.
+    // The cause is printed once.
     assert!(message.matches("(os error").count() <= 1, "{message}");
     assert!(output.stdout.is_empty());
 }
@@ -94,8 +94,7 @@ fn arguments_that_mean_nothing_are_refused() {
     run(&["--", script.to_str().unwrap()], 126, "neither a program nor a script");
 }
 
-/// `lab run` of `true` with its cache and PATH in other places, and without the parts that
-/// are not named.
+/// Runs `lab run` of `true` with another cache and PATH, without the parts that are not named.
 fn with_parts(cache: &Path, path: &Path) -> String {
     let output = Command::new(NUMAPILOT)
         .args(["lab", "run", "-m", "cxl", "--", "/bin/true"])
@@ -108,7 +107,7 @@ fn with_parts(cache: &Path, path: &Path) -> String {
     err(&output)
 }
 
-/// A QEMU that says so when asked for its version or given a plugin.
+/// A script that acts as QEMU when asked for its version or given a plugin.
 fn pretend(directory: &Path, version: &str, plugin: &str) {
     let program = directory.join("qemu-system-x86_64");
     let script = format!(
@@ -137,7 +136,7 @@ fn missing_parts_are_named() {
     expect(with_parts(cache.path(), path.path()), "no kernel for the guest in");
 }
 
-/// The cache as this test may fill it: the real kernel and tools, and everything else new.
+/// A cache for this test: it has the real kernel and tools, and everything else is created anew.
 fn linked_cache(directory: &Path) -> PathBuf {
     let cache = directory.join("numapilot/lab");
     fs::create_dir_all(&cache).unwrap();
@@ -160,7 +159,8 @@ fn a_full_disk_is_told_and_nothing_stays_on_it() {
         mount.output().is_ok_and(|output| output.status.success())
     };
     let unmount = || Command::new("umount").arg(directory.path()).status().unwrap();
-    // A copy does not fit; the copies fit, the disk made of them does not.
+    // In one case a copy does not fit. In the other the copies fit, but the disk image made of them
+    // does not.
     let binary = fs::metadata(NUMAPILOT).unwrap().len();
     for size in [1 << 20, binary * 3 / 2] {
         if !mount(&size.to_string()) {

@@ -1,6 +1,6 @@
-//! `balance` on a machine of four nodes, with the kernel's own pages: they go to who uses them,
-//! or are spread where all do; and whatever happens to a target meanwhile, neither it nor
-//! `balance` comes to harm.
+//! `balance` on a machine of four nodes, with the kernel's own pages: pages move to their users, or
+//! are interleaved if all threads use them. Events in the target meanwhile harm neither it nor
+//! `balance`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::guests::{NUMAPILOT, boots, compiled, err};
 
-/// Guest seconds after which a case has failed; each ends as soon as its pages are placed.
+/// Guest seconds after which a case fails. Each case ends when its pages are placed.
 const LIMIT: u32 = 120;
-/// Guest seconds of paper mode, which may leave a tenth of the pages where they are for good.
+/// Guest seconds for paper mode, which may leave a tenth of the pages in place for good.
 const PAPER_LIMIT: u32 = 30;
 
-/// What a case has printed: pages by node, the lines of `balance --json`, and other words.
+/// The output of a case: pages by node, lines of `balance --json`, and other words.
 #[derive(Debug, Default)]
 struct Case {
     pages: BTreeMap<u32, u32>,
@@ -28,8 +28,8 @@ impl Case {
         self.pages.get(&node).copied().unwrap_or(0)
     }
 
-    /// A metric of all intervals with enough samples to decide by. Which of them is the first that
-    /// has all threads at work depends on the host.
+    /// A metric in all intervals that have enough samples for a decision. Which interval is the
+    /// first with all threads running depends on the host.
     fn metric(&self, name: &str) -> Vec<f64> {
         self.intervals
             .iter()
@@ -38,10 +38,11 @@ impl Case {
             .collect()
     }
 
-    /// Orders of all intervals, in pages: all of them, and those for one reason.
+    /// Pages ordered to move in all intervals: in total, and for one reason.
     ///
-    /// Threads that start late on a busy host make shared memory look like one node's at first, and
-    /// parts look shared: which reason moves most of the pages is the host's, not `balance`'s.
+    /// When threads start late on a busy host, shared memory looks like one node's at first, and
+    /// private parts look shared. So the reason for most moves depends on the host, not on
+    /// `balance`.
     fn ordered(&self, why: &str) -> (u64, u64) {
         let orders = self.intervals.iter().filter_map(|line| line["orders"].as_array()).flatten();
         orders.fold((0, 0), |(all, of_reason), order| {
@@ -69,10 +70,10 @@ fn cases(text: &str) -> BTreeMap<String, Case> {
     cases
 }
 
-/// Two CPUs on each node: 2 is the first of node 1, and so on.
+/// Each node has two CPUs: CPU 2 is the first of node 1, and so on.
 fn script(program: &str) -> String {
     let balance = "numapilot balance --json -o /tmp/lines --interval 500ms";
-    // Its lines cannot be written, or nobody reads them any more.
+    // Its lines cannot be written, or their reader has closed the pipe.
     let full = "numapilot balance --json --interval 300ms";
     let short = format!("sh -c '{program} steady 3 512 0 2 > /dev/null; exit 7'");
     format!(
@@ -126,8 +127,8 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
     assert!(output.status.success(), "{text}{stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
     let cases = cases(&text);
-    // Paper mode is content with an interval in which four accesses in five are local: 307 of the
-    // second's 512 pages. Those that follow differ from it by their samples.
+    // Paper mode stops at an interval with four local accesses in five: 307 of the second thread's
+    // 512 pages. Later intervals differ only by sampling.
     for (name, moved, local) in [("collocate", 400_u32, 0.9), ("paper", 250, 0.77)] {
         let case = &cases[name];
         assert!(case.pages(1) > moved && case.pages(0) > 400, "{name}: {:?}", case.pages);
@@ -161,7 +162,7 @@ fn pages_come_to_their_users_and_targets_to_no_harm() {
         assert!(expected.iter().all(said), "{name}: {:?}; {text}", case.words);
         assert_eq!(case.intervals.is_empty(), name == "full", "{name}");
     }
-    // Nothing is changed for the whole machine where a PMU gives the samples.
+    // With samples from a PMU, no machine-wide setting changes.
     let unchanged = &cases["collocate"].intervals[0]["machine_wide"];
     assert_eq!(unchanged, &serde_json::json!({}));
     let shrunk = &cases["cpuset"];

@@ -1,5 +1,5 @@
-//! AutoNUMA on and off, on a machine of eight nodes: pages follow their thread by default,
-//! and stay where an explicit policy, or the setting, has put them.
+//! AutoNUMA on and off, on a machine of eight nodes: by default pages follow their thread, but an
+//! explicit policy or the setting keeps them in place.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::guests::{NUMAPILOT, boots, compiled, err};
 
-/// Where the pages of a run were at its end, and how many hint faults were prepared.
+/// The location of a run's pages at its end, and the number of prepared hint faults.
 #[derive(Debug, Default)]
 struct Run {
     pages: BTreeMap<u32, u32>,
@@ -21,8 +21,8 @@ fn pages_follow_their_thread_unless_they_are_told_to_stay() {
     }
     let directory = tempfile::tempdir().unwrap();
     let Some(program) = compiled("migrate.c", directory.path()) else { return };
-    // CPU 2 is the first of node 1. The first run ends when it has its pages; the kernel
-    // begins a second after a program's start, so the others take longer.
+    // CPU 2 is the first of node 1. The first run ends when its pages have moved. The kernel starts
+    // moving a second after a program's start, so the other runs take longer.
     let program = program.display();
     let script = format!(
         "echo == default; {program} 2 100\n\
@@ -61,7 +61,7 @@ fn pages_follow_their_thread_unless_they_are_told_to_stay() {
                 words_of_balance.insert(word, count);
             }
             ["hinted", count] => run.hinted = count.parse().ok(),
-            // What the machine is set to: on, and again so after a run that sets it off.
+            // The machine's setting: on, and on again after a run that turns it off.
             ["1"] => run.hinted = Some(1),
             _ => panic!("{line}: {text}"),
         }
@@ -74,7 +74,8 @@ fn pages_follow_their_thread_unless_they_are_told_to_stay() {
         assert_eq!(runs[stays].hinted, Some(0), "{text}");
     }
     assert_eq!(runs["again"].hinted, Some(1), "{text}");
-    // Without a PMU `balance` switches it on, says so once and in every line, and puts it back.
+    // Without a PMU, `balance` turns it on, reports that once on stderr and in every line, and
+    // restores it.
     assert!(runs["switched"].hinted > Some(0), "{text}");
     let expected = [("left", "0"), ("said", "1"), ("told", "1")];
     assert_eq!(words_of_balance.into_iter().collect::<Vec<_>>(), expected, "{text}");

@@ -1,5 +1,5 @@
-//! Cores of a program by cgroup v2, on a machine of four nodes: given, taken, put back, and CPUs
-//! that go offline.
+//! `cores` with cgroup v2 on a machine of four nodes: cores are given, taken and restored, and CPUs
+//! go offline.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,8 +8,9 @@ use numapilot_topology::{CpuId, CpuSet};
 
 use crate::guests::{NUMAPILOT, boots, compiled, err};
 
-/// Two threads that compute, held by every way; `where` prints the CPUs that they may use, `settle`
-/// once they have changed and stayed for two seconds: a host with other work takes its time.
+/// Two computing threads, held by each actuator. `where` prints their allowed CPUs; `settle` prints
+/// them once they have changed and then stayed the same for two seconds, because a busy host takes
+/// time.
 const SCRIPT: &str = r#"
 allowed() { sed -n 's/^Cpus_allowed_list:\s*//p' /proc/$P/status; }
 where() { LAST=$(allowed); echo "$1 $LAST"; }
@@ -77,13 +78,13 @@ fn cores_are_given_taken_and_put_back_by_cgroup_v2() {
     let all = values("before")[0];
     let count = CpuSet::parse_list(all).unwrap().len();
     assert!(count >= 8, "{text}");
-    // Two busy threads need two cores at least, and not all; dense is the first nodes.
+    // Two busy threads need at least two cores, but not all. The dense order fills the first nodes.
     for busy in values("busy") {
         let cpus = CpuSet::parse_list(busy).unwrap();
         assert!((2..count).contains(&cpus.len()), "{text}");
         assert_eq!(cpus.to_string(), format!("0-{}", cpus.len() - 1), "{text}");
     }
-    // Sparse is one of each node.
+    // The sparse order takes one CPU from each node in turn.
     let sparse: CpuSet =
         (0..4).map(|node| CpuId(node * u32::try_from(count).unwrap() / 4)).collect();
     assert_eq!(values("sparse"), [sparse.to_string(), sparse.to_string()], "{text}");

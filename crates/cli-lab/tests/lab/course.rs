@@ -1,4 +1,4 @@
-//! The course of a run: streams, status, signals, time limits, and what is left at its end.
+//! The course of a run: streams, exit status, signals, time limits, and leftovers.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ fn streams_and_status_are_the_programs() {
     if !boots() {
         return;
     }
-    // Binary input comes back twice, larger than any buffer between; messages stay apart.
+    // Binary input comes back twice and exceeds every buffer on the way. Messages stay separate.
     let script = "read line; echo \"got $line\" >&2; cat; exit 7";
     let piped = |command: &mut Command| {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
@@ -91,7 +91,8 @@ fn a_hung_program_and_a_dead_kernel_are_reported() {
     assert!(err(&hung).contains("did not end within 1 s (--timeout)"), "{}", err(&hung));
 }
 
-/// Its program cannot end: the one signal that timeout(1) sends ends the lab all the same.
+/// The program does not end on its own: timeout(1) sends a single signal, and that must end the
+/// lab.
 #[test]
 fn a_guest_that_hangs_ends_with_the_first_signal() {
     if !boots() {
@@ -117,7 +118,7 @@ fn a_guest_that_hangs_ends_with_the_first_signal() {
     until("QEMU ends", || !runs(emulator));
 }
 
-/// Processes whose parent is this one.
+/// Processes with this parent.
 fn children_of(parent: u32) -> Vec<u32> {
     let stat = |pid: u32| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
     let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
@@ -139,18 +140,18 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process is there and not only waited for.
+/// Whether a process exists and is not a zombie.
 fn runs(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !matches!(stat.rsplit(") ").next().and_then(|rest| rest.chars().next()), None | Some('Z' | 'X'))
 }
 
-/// The QEMU of a lab, once it boots.
+/// The QEMU process of a lab, once it boots.
 pub fn emulator_of(lab: &Child) -> u32 {
     let mut emulator = None;
     until("QEMU starts", || {
         emulator = children_of(lab.id()).into_iter().find(|pid| {
-            // Not one that is only asked for its version.
+            // Skip a QEMU that was only started for its version.
             let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             words.split(|b| *b == 0).any(|word| word == b"-kernel")
         });
@@ -159,7 +160,7 @@ pub fn emulator_of(lab: &Child) -> u32 {
     emulator.unwrap()
 }
 
-/// A lab whose QEMU gets a signal while it boots.
+/// A lab whose QEMU gets a signal during the boot.
 fn boots_again_after(signal: &str) {
     let child = Command::new(NUMAPILOT)
         .args(["lab", "run", "--boot-timeout", "150s"])
@@ -211,12 +212,12 @@ fn nothing_is_left_of_a_killed_or_interrupted_lab() {
             assert_eq!(status.code(), Some(128 + libc::SIGINT));
         }
         until("QEMU ends", || !runs(emulator));
-        // The image had no name.
+        // The image has no name in the file system.
         assert!(names(&cache).is_subset(&known), "{:?} of {known:?}", names(&cache));
     }
 }
 
-/// Files of a directory.
+/// Names of the files in a directory.
 fn names(directory: &Path) -> BTreeSet<OsString> {
     fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
@@ -226,7 +227,8 @@ fn labs_at_the_same_time_do_not_disturb_each_other() {
     if !boots() {
         return;
     }
-    // Different machines write the same file and count in it; a third lab is killed meanwhile.
+    // Two different machines write a file of the same name and count in it, and a third lab is
+    // killed meanwhile.
     let script = "for i in 1 2 3 4 5; do echo $0 $i >> /tmp/same; sleep 0.3; done; \
                   cat /tmp/same; hostname; nproc; exit $1";
     let start = |machine: &str, name: &str, status: &str| {
@@ -239,7 +241,7 @@ fn labs_at_the_same_time_do_not_disturb_each_other() {
     let two = start("threadripper-1950x", "two", "4");
     let mut third = on_small(&["sleep", "100"]).stdin(Stdio::null()).spawn().unwrap();
     let emulator = emulator_of(&third);
-    // None of what they write has a name in shared memory.
+    // Nothing that they write has a name in shared memory.
     let files = fs::read_dir(format!("/proc/{emulator}/fd")).unwrap();
     let mut links = files.filter_map(|file| fs::read_link(file.unwrap().path()).ok());
     assert!(!links.any(|link| link.starts_with("/dev/shm")));

@@ -1,6 +1,6 @@
-//! Cores of a program in a group as systemd leaves it: populated, with an empty `cpuset.cpus`, which
-//! the kernel does not let be emptied again. And CPUs that go offline under a program that is held
-//! by its affinity. Where a daemon is killed its guard is, too. One boot for all.
+//! `cores` on a program in a group as systemd leaves it: populated, with an empty `cpuset.cpus`
+//! that the kernel does not allow to be emptied again. Also CPUs that go offline under a program
+//! held by affinity. Where a daemon is killed, its guard is killed too. All cases share one boot.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use crate::guests::{NUMAPILOT, boots, err};
 
-/// Every line is `NAME VALUE`. The machine has CPUs 0 to 3; `$G` is the target's group.
+/// The script prints lines of the form `NAME VALUE`. The machine has CPUs 0 to 3; `$G` is the
+/// target's group.
 const SCRIPT: &str = r#"
 C=/sys/fs/cgroup
 [ -e $C/cgroup.controllers ] || { mkdir -p $C; mount -t cgroup2 none $C; }
@@ -42,7 +43,7 @@ hold --max 1
 until_is effective 0
 kill -9 $(guard $D) $D; wait $D
 numapilot restore > /tmp/said; echo "restored $? $(effective)"
-# Another one finds all CPUs, also where nobody has put back what a killed one left.
+# The next daemon finds all CPUs, even before anything restores what a killed one left.
 hold --max 1
 until_is effective 0
 kill -9 $(guard $D) $D; wait $D
@@ -52,7 +53,7 @@ until_said 'begins with'
 echo "again $(has 'begins with 4 cores (CPUs 0-3)')"
 kill $D; wait $D; echo "twice $? $(effective)"
 
-# Nothing can be put back.
+# The settings cannot be restored.
 fresh
 hold --max 1
 until_is effective 0
@@ -63,7 +64,7 @@ numapilot restore > /tmp/said 2>&1; echo "unrestored $? $(has 'not put back')"
 mount -o remount,rw $C
 numapilot restore > /dev/null; echo "late $? $(effective)"
 
-# What an administrator sets stays.
+# A value that an administrator sets stays.
 hold --max 1
 until_is effective 0
 echo 1-2 > $G/cpuset.cpus
@@ -75,8 +76,8 @@ echo 2 > $G/cpuset.cpus
 numapilot restore > /tmp/said; echo "left $? $(cpus) $(has 'left as it is')"
 echo 0-3 > $G/cpuset.cpus
 
-# A CPU that was offline at the beginning is the target's in the end, and is used when it comes:
-# in its group, and in the first one.
+# A CPU that is offline at the start is used when it comes online, and is the target's at the end:
+# both in the target's group and in the root group.
 for where in group first; do
     [ $where = first ] && echo $P > $C/cgroup.procs
     online 1 0
@@ -86,7 +87,7 @@ for where in group first; do
     until_is allowed 0-1
     online 2 1; online 3 1
     kill $D; wait $D; echo "$where-ended $? $(allowed)"
-    # And one that goes offline while it is held, whoever puts it back.
+    # A CPU goes offline while it is held; the daemon or `restore` puts it back.
     for end in TERM KILL; do
         hold --actuator affinity --min 2 --max 2
         until_is allowed 0-1

@@ -1,4 +1,4 @@
-//! Every machine boots, and the guest sees what its description says.
+//! Every machine boots, and the guest sees the machine of the description.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,15 +11,15 @@ use numapilot_topology::description::{SHIPPED, named};
 
 use crate::guests::{NUMAPILOT, boots, err, lab};
 
-/// Prints what the kernel has made of the machine; the last lines are of the HMAT. By the numbers of
-/// their APICs CPUs wake each other.
+/// Prints the machine as the kernel sees it; the last lines are from the HMAT. CPUs wake each other
+/// by APIC ID.
 const SCRIPT: &str = "numactl -H; \
     echo apicid $(grep -w ^apicid /proc/cpuinfo | cut -d: -f2); \
     for n in /sys/devices/system/node/node[0-9]*; do \
     for f in latency bandwidth; do \
     echo ${n##*/} $f $(cat $n/access0/initiators/read_$f 2> /dev/null); done; done";
 
-/// What `numactl -H` says of a machine of this shape, but for the sizes of memory.
+/// The expected output of `numactl -H` for a machine of this shape, without the memory sizes.
 fn expected(shape: &Shape) -> String {
     let mut text =
         format!("available: {} nodes (0-{})\n", shape.nodes.len(), shape.nodes.len() - 1);
@@ -37,7 +37,7 @@ fn expected(shape: &Shape) -> String {
     text.replace("available: 1 nodes (0-0)", "available: 1 nodes (0)")
 }
 
-/// A machine as its guest sees it is the one described.
+/// Checks that the guest sees the machine of the description.
 fn check(name: &str) {
     let (_, description) = named(name).unwrap();
     let shape = Shape::new(name, &description).unwrap();
@@ -54,7 +54,7 @@ fn check(name: &str) {
         match words[..] {
             ["node", _, "size:", mib, "MB"] => sizes.push(mib.parse::<u64>().unwrap()),
             ["node", _, "free:", ..] => {}
-            // The heading of the distances.
+            // The heading of the distance table.
             ["node", ref ids @ ..] if ids.iter().all(|id| id.parse::<u32>().is_ok()) => {}
             [node, what @ ("latency" | "bandwidth"), value] => {
                 figures.insert((node.to_owned(), what), value.parse::<f64>().unwrap());
@@ -64,7 +64,7 @@ fn check(name: &str) {
     }
     assert_eq!(seen, expected(&shape), "{name}");
     for (mib, node) in sizes.iter().zip(&shape.nodes) {
-        // The kernel keeps some for itself, most of it on the first nodes.
+        // The kernel reserves some memory, most of it on the first nodes.
         let whole = node.memory_bytes >> 20;
         assert!((whole / 2..=whole).contains(mib), "{name}: {mib} MiB of {whole}");
     }
@@ -72,7 +72,7 @@ fn check(name: &str) {
     latencies(name, &shape, &figures);
 }
 
-/// The HMAT's figures are those of the nearest CPUs (within the table's resolution).
+/// The HMAT's values are those of the nearest CPUs, within the table's resolution.
 fn latencies(name: &str, shape: &Shape, figures: &BTreeMap<(String, &str), f64>) {
     for node in 0..shape.nodes.len() {
         let nearest = shape.initiators().min_by_key(|from| shape.distances[*from][node]).unwrap();
@@ -98,7 +98,7 @@ fn every_machine_boots_and_is_as_described() {
         println!("skipped: numactl is not installed; Debian: apt-get install numactl");
         return;
     }
-    // Two at a time.
+    // Two machines run at a time.
     let waiting = Mutex::new(SHIPPED.iter().map(|(name, _)| *name));
     let next = || waiting.lock().unwrap().next();
     thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! `numapilot lab`: programs on emulated machines.
 //!
-//! Every boot takes seconds: what can share one does.
+//! Every boot takes seconds, so cases share boots where they can.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 

@@ -1,4 +1,4 @@
-//! Plans on machines of several nodes: where pages and threads really are. All cases of a
+//! Plans on machines of several nodes: the real location of pages and threads. All cases of a
 //! machine share one boot.
 
 use std::collections::BTreeMap;
@@ -7,18 +7,18 @@ use std::process::{Command, Stdio};
 
 use crate::guests::{NUMAPILOT, boots, compiled, err};
 
-/// Pages of 16 MiB.
+/// Pages in 16 MiB.
 const PAGES: u64 = 4096;
 
-/// What one case printed.
+/// The output of one case.
 #[derive(Debug, Default)]
 struct Case {
-    /// Lines on either stream.
+    /// Lines of both streams.
     lines: Vec<String>,
 }
 
 impl Case {
-    /// Policy of each printed mapping, and its pages by node.
+    /// The policy of each printed mapping, and its pages by node.
     fn mappings(&self) -> Vec<(String, BTreeMap<u32, u64>)> {
         let lines = self.lines.iter().filter_map(|line| line.strip_prefix("pages "));
         lines
@@ -42,19 +42,19 @@ impl Case {
         mappings[0].1.clone()
     }
 
-    /// CPUs of main threads.
+    /// CPUs of the main threads.
     fn cpus(&self) -> Vec<u32> {
         let lines = self.lines.iter().filter_map(|line| line.strip_prefix("cpu "));
         lines.map(|cpu| cpu.parse().unwrap()).collect()
     }
 
-    /// CPUs of all threads, in the order in which they were made.
+    /// CPUs of all threads, in the order of their creation.
     fn threads(&self) -> Vec<u32> {
         let lines = self.lines.iter().filter_map(|line| line.rsplit_once("cpu "));
         lines.map(|(_, cpu)| cpu.parse().unwrap()).collect()
     }
 
-    /// All pages are on these nodes, alike to one page.
+    /// Asserts that all pages are on these nodes, evenly to within one page.
     fn evenly_on(&self, nodes: &[u32]) {
         let pages = self.pages();
         assert_eq!(pages.keys().copied().collect::<Vec<_>>(), nodes, "{self:?}");
@@ -63,7 +63,7 @@ impl Case {
     }
 }
 
-/// Runs the cases, `numapilot run` arguments and command each, in one guest.
+/// Runs the cases (a name, and a shell command) in one guest.
 fn cases(machine: &[&str], cases: &[(&str, &str)]) -> Option<BTreeMap<String, Case>> {
     if !boots() {
         return None;
@@ -101,7 +101,7 @@ fn cases(machine: &[&str], cases: &[(&str, &str)]) -> Option<BTreeMap<String, Ca
     Some(all)
 }
 
-/// Node of a CPU of machine-a in the lab.
+/// The node of a CPU of machine-a in the lab.
 fn node(cpu: u32) -> u32 {
     cpu / 2
 }
@@ -181,7 +181,7 @@ fn policies_and_threads_go_where_they_should_on_eight_nodes() {
         assert_eq!(pages.len(), 1, "{policy}: {per_node:?}");
     }
     assert_eq!(case("balancing").lines[0], "1");
-    // AutoNUMA leaves memory alone that has an explicit local policy.
+    // AutoNUMA does not move memory that has an explicit local policy.
     let off = &case("balancing off").mappings()[0];
     assert!(off.0.starts_with("local"), "{off:?}");
     assert_eq!(off.1.keys().copied().collect::<Vec<_>>(), [2]);
@@ -219,7 +219,7 @@ fn memory_without_cpus_can_be_used_on_a_machine_that_has_it() {
     let weighted = case("weighted").pages();
     assert!(weighted[&0].abs_diff(PAGES * 3 / 4) <= 3, "{weighted:?}");
     case("bind").evenly_on(&[1]);
-    // Of several nodes the nearest with room is taken.
+    // Among several nodes, the nearest one with free memory is used.
     case("bind both").evenly_on(&[0]);
     case("bind balancing").evenly_on(&[0]);
     case("preferred").evenly_on(&[1]);

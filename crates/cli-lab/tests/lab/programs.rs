@@ -1,5 +1,4 @@
-//! Programs as users have them: scripts, static programs, databases with their files, and
-//! users without rights.
+//! Typical programs: scripts, static programs, databases with their files, and unprivileged users.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -13,7 +12,7 @@ fn run(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// What a run that succeeded has printed.
+/// Standard output of a run that must succeed.
 fn printed(command: &mut Command) -> String {
     let output = run(command);
     assert!(output.status.success(), "{}: {}", output.status, err(&output));
@@ -32,7 +31,7 @@ fn scripts_find_their_interpreters_tools_and_data() {
     }
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("inner");
-    // An interpreter that is a script, which names its own by env.
+    // The interpreter is itself a script, whose interpreter is found by env.
     executable(&inner, "#!/usr/bin/env sh\necho \"inner of $(basename \"$1\")\"; cat \"$2\"\n");
     let outer = directory.path().join("outer");
     executable(&outer, &format!("#!{}\n", inner.display()));
@@ -66,7 +65,7 @@ fn a_static_program_runs() {
     assert_eq!(output.stdout, b"here\n");
 }
 
-/// The newest PostgreSQL as Debian installs it: its programs and its data.
+/// The newest PostgreSQL in Debian's layout: its programs and its data.
 fn postgresql() -> Option<[PathBuf; 2]> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?.filter_map(Result::ok);
     let version = versions.map(|entry| entry.file_name()).max()?;
@@ -86,7 +85,7 @@ fn postgresql_runs_as_its_own_user() {
     };
     let directory = tempfile::tempdir().unwrap();
     let closed = tempfile::tempdir().unwrap();
-    // The guest's user may look in.
+    // The guest's user must be able to read the directory.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let script = directory.path().join("query.sh");
     let text = "set -e\n\
@@ -106,7 +105,7 @@ fn postgresql_runs_as_its_own_user() {
             .arg(&data)
             .args(["--", "sh", script.to_str().unwrap()])
             .env("PATH", path)
-            // Root's own, as its home directory is.
+            // Only root may enter root's home directory.
             .current_dir(closed.path()),
     );
     assert_eq!(text, "500500\npostgres\n");
@@ -124,7 +123,7 @@ fn python_brings_its_modules_along() {
         return;
     };
     let library = String::from_utf8(answer.stdout).unwrap();
-    // Modules in C are opened by name while the program runs.
+    // C modules are opened by name while the program runs.
     let program = "import sqlite3, os\n\
                    database = sqlite3.connect('/tmp/x.db')\n\
                    print(database.execute('select 6 * 7').fetchone()[0], os.cpu_count())";
@@ -136,7 +135,7 @@ fn python_brings_its_modules_along() {
     assert_eq!(text, "42 4\n");
 }
 
-/// Whether any user may reach a file.
+/// Whether any user may read a file.
 fn is_open(path: &Path) -> bool {
     path.ancestors()
         .all(|part| fs::metadata(part).is_ok_and(|m| m.permissions().mode() & 0o5 == 0o5))

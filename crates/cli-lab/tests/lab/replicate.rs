@@ -1,11 +1,11 @@
-//! Copies on every node, and memory of forked children: where they really are. One boot.
+//! Copies on every node, and memory of forked children: their real location. One boot.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::guests::{NUMAPILOT, boots, err};
 
-/// Compiles the guest's program with the static library of this build.
+/// Compiles the guest's program with this build's static library.
 fn program(directory: &Path) -> Option<std::path::PathBuf> {
     let program = directory.join("replicate");
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -34,7 +34,7 @@ fn copies_and_children_are_on_their_nodes() {
     let directory = tempfile::tempdir().unwrap();
     let Some(program) = program(directory.path()) else { return };
     let program = program.display().to_string();
-    // The last case: node 3 may not be used, so that its CPUs read from the nearest other one.
+    // In the last case node 3 is not allowed, so its CPUs read from the nearest other node.
     let script = format!(
         "{program} values
          {program} child

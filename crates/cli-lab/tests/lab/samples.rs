@@ -1,5 +1,5 @@
-//! The lab's PMU as a program in the guest finds it: figures of `stat`, and sampled accesses,
-//! of which none is lost while they are read, and all that are lost are counted.
+//! The lab's PMU as seen by a program in the guest: the figures of `stat`, and sampled accesses. A
+//! reader that keeps up loses no sample, and lost samples are counted.
 //!
 //! The test runs itself in the guest.
 
@@ -15,11 +15,11 @@ use numapilot_observe::lab::LabPmu;
 
 use crate::guests::{NUMAPILOT, Stop, err, in_a_guest};
 
-/// Samples per simulated second that a reader is to keep up with.
+/// Samples per simulated second with which a reader must keep up.
 const RATE: f64 = 10_000.0;
-/// Larger than every cache of the guest.
+/// Exceeds every cache of the guest.
 const BYTES: usize = 4 << 20;
-/// For how long it does.
+/// Duration of the sampling.
 const SIMULATED_NS: u64 = 50_000_000;
 const MACHINE: &str = "threadripper-1950x";
 
@@ -29,7 +29,7 @@ fn samples_reach_a_reader_and_lost_ones_are_counted() {
     in_a_guest(name, MACHINE, &["--include", NUMAPILOT], check);
 }
 
-/// Figures of `stat` that only a lab has, or a machine with a PMU.
+/// Figures of `stat` that need a lab or a machine with a PMU.
 fn stat_prints_them() {
     let output = Command::new("numapilot")
         .args(["stat", "--json", "--", "sh", "-c", "numapilot topo > /dev/null"])
@@ -50,7 +50,7 @@ fn stat_prints_them() {
     assert!(json["local_accesses"].as_u64() > Some(0), "{json}");
 }
 
-/// Accesses that missed the first level of cache: what is sampled.
+/// Accesses that missed the first-level cache, which are the ones sampled.
 fn misses(lab: &LabPmu) -> u64 {
     Snapshot::take(lab.pmu()).sum(Scalar::FirstMisses)
 }
@@ -72,16 +72,16 @@ fn check(lab: &LabPmu) {
             }
         });
         let stop = Stop(&stop);
-        // How often there is something to sample.
+        // The rate of accesses that can be sampled.
         let (time, count) = (lab.time_ns(), misses(lab));
         thread::sleep(Duration::from_millis(500));
         let seconds = (lab.time_ns() - time) as f64 * 1e-9;
         let rate = (misses(lab) - count) as f64 / seconds;
-        // Twice what must be kept up with: the rate changes.
+        // Twice the required rate, because the rate of accesses varies.
         let period = (rate / (2.0 * RATE)).max(1.0) as u64;
 
         let mut sampler = LabPmu::find().unwrap().unwrap().sample(period).unwrap();
-        // Another one that wants fewer: neither takes from the other.
+        // A second reader with a lower rate. Neither takes samples from the other.
         let mut other = LabPmu::find().unwrap().unwrap().sample(3 * period).unwrap();
         let (time, count) = (lab.time_ns(), misses(lab));
         let (mut seen, mut ours, mut others) = (0u64, 0u64, 0u64);
@@ -100,7 +100,7 @@ fn check(lab: &LabPmu) {
         }
         let (seconds, count) = ((lab.time_ns() - time) as f64 * 1e-9, misses(lab) - count);
         read();
-        // Who has stopped gets nothing while others sample.
+        // A reader that has stopped gets nothing while others sample.
         other.set_period(0);
         let lost = sampler.lost();
         println!("{:.0} samples per simulated second, {lost} lost", seen as f64 / seconds);
@@ -112,7 +112,7 @@ fn check(lab: &LabPmu) {
         let third = seen / 3;
         assert!(others.abs_diff(third) <= third / 20 + 8, "{others} instead of {third}");
 
-        // A reader that sleeps: every access is a sample, and the ring is soon full.
+        // A reader that sleeps while every access is sampled: the ring is soon full.
         sampler.set_period(1);
         let count = misses(lab);
         thread::sleep(Duration::from_millis(500));

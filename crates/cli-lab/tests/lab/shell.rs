@@ -1,4 +1,4 @@
-//! `numapilot lab shell` on a terminal: the way out of it, and the terminal afterwards.
+//! `numapilot lab shell` on a terminal: leaving it, and the terminal's state afterwards.
 
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use crate::course::emulator_of;
 use crate::guests::{NUMAPILOT, boots, signal};
 use crate::terminal::Terminal;
 
-/// A terminal with a lab's shell on it.
+/// A terminal with a lab's shell.
 struct Session {
     terminal: Terminal,
     shell: Child,
-    /// Flags before it was started.
+    /// The terminal's flags before the start.
     before: String,
 }
 
@@ -33,7 +33,7 @@ impl Session {
         self.terminal.expect(text, Duration::from_secs(200));
     }
 
-    /// Its status, once the terminal is as it was.
+    /// The exit status, once the terminal's flags are restored.
     fn status(&mut self) -> Option<i32> {
         let status = self.shell.wait().unwrap().code();
         assert_eq!(flags(&self.terminal), self.before, "the terminal is not as it was");
@@ -41,7 +41,7 @@ impl Session {
     }
 }
 
-/// All that `stty -a` shows of a terminal.
+/// Everything that `stty -a` shows of a terminal.
 fn flags(terminal: &Terminal) -> String {
     format!("{:?}", terminal.modes())
 }
@@ -51,7 +51,7 @@ fn there_is_a_way_out_of_a_shell() {
     if !boots() {
         return;
     }
-    // Before the guest has the terminal, Ctrl-C is for numapilot.
+    // Until the guest has the terminal, Ctrl-C goes to numapilot.
     let mut shell = Session::open();
     emulator_of(&shell.shell);
     signal(&shell.shell, libc::SIGINT);

@@ -1,5 +1,5 @@
-//! Threads that wake each other take the time of what they execute, however long the host takes to
-//! have them run, and whatever others do meanwhile.
+//! Threads that wake each other take only the time of what they execute, regardless of the host's
+//! scheduling delay and of other threads.
 //!
 //! The test runs itself in the guest.
 
@@ -14,8 +14,8 @@ use numapilot_sys::affinity;
 use crate::guests::{Stop, in_a_guest};
 
 const ROUNDS: usize = 501;
-/// A wake takes no simulated time. Where the woken begin when the host has them run, others are five
-/// microseconds ahead by then.
+/// A wake takes no simulated time. If the woken thread started where the other threads are when the
+/// host runs it, it would be five microseconds late.
 const MOST_NS: u64 = 2_000;
 
 #[test]
@@ -28,7 +28,7 @@ fn stay_on(cpu: usize) {
     affinity::set(0, &[1 << cpu]).unwrap();
 }
 
-/// Gives each byte that comes to the next.
+/// Passes each byte on to the next thread.
 fn pass_on(mut from: PipeReader, mut to: PipeWriter) {
     let mut byte = [0];
     while from.read_exact(&mut byte).is_ok() {
@@ -41,7 +41,7 @@ fn check(lab: &LabPmu) {
     let (mut there, mut back) = (pipe().unwrap(), pipe().unwrap());
     thread::scope(|scope| {
         let end = Stop(&stop);
-        // They keep the host busy, and go ahead as far as they may.
+        // These threads keep the host busy and run ahead as far as they may.
         for cpu in 4..8 {
             let stop = &stop;
             scope.spawn(move || {
@@ -60,7 +60,7 @@ fn check(lab: &LabPmu) {
             there.1.write_all(&[1]).unwrap();
             back.0.read_exact(&mut [0]).unwrap();
         };
-        // Until the other is there.
+        // Waits until the other thread is there.
         round();
         let mut times: Vec<u64> = (0..ROUNDS)
             .map(|_| {
@@ -70,7 +70,7 @@ fn check(lab: &LabPmu) {
             })
             .collect();
         times.sort_unstable();
-        // On a very busy host some of the woken come so late that nobody waits for them any more.
+        // On a very busy host some woken threads start too late to be waited for.
         let each = times[ROUNDS / 2];
         drop((end, there.1));
         println!("{each} ns for a way there and back, median");

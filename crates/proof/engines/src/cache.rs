@@ -15,10 +15,11 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use numapilot_place::remove_tree;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::EngineError;
-use crate::files::{make_directory, remove_tree, with_suffix};
+use crate::files::{make_directory, with_suffix};
 
 /// At the end of the name of a database's lock.
 pub const LOCK: &str = ".lock";

@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use numapilot_place::remove_tree;
 use rustix::fs::{FlockOperation, flock, statvfs};
 
 use crate::cache::{LOADING, LOCK};
-use crate::files::{lock, make_directory, remove_tree, with_suffix};
+use crate::files::{lock, make_directory, with_suffix};
 use crate::{Cache, Dataset, EngineError, RunDirectory, Step, System};
 
 /// A loaded database, which is locked for as long as this value lives.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use numapilot_place::PlaceError;
+use numapilot_place::{DirectoryError, PlaceError};
 use thiserror::Error;
 
 /// Why a bench cannot continue.
@@ -114,6 +114,12 @@ impl EngineError {
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |cause| Self::File { doing, path, cause }
+    }
+}
+
+impl From<DirectoryError> for EngineError {
+    fn from(DirectoryError { doing, path, cause }: DirectoryError) -> Self {
+        Self::File { doing, path, cause }
     }
 }
 

@@ -1,12 +1,11 @@
-//! Creates, locks and removes files and directories of the cache.
+//! Creates and locks files and directories of the cache.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -15,10 +14,7 @@ use crate::{EngineError, Step};
 
 /// Interval of the checks for a lock that another bench holds.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long to wait for the end of programs that a killed bench had started.
-const ENDING: Duration = Duration::from_secs(10);
-
-/// Locks a file for this bench alone; waits for another bench that holds it.
+/// Locks a file for this bench alone, waiting for another one.
 pub fn lock(
     path: &Path,
     say: &mut dyn FnMut(Step),
@@ -65,24 +61,6 @@ pub fn with_suffix(path: &Path, end: &str) -> PathBuf {
 pub fn make_directory(path: &Path, mode: u32) -> Result<(), EngineError> {
     let made = DirBuilder::new().recursive(true).mode(mode).create(path);
     made.map_err(EngineError::file("make", path))
-}
-
-/// Removes a tree, if it exists. Programs of a killed bench may still write there until they end;
-/// this waits for them.
-pub fn remove_tree(path: &Path) -> io::Result<()> {
-    let deadline = Instant::now() + ENDING;
-    loop {
-        match fs::remove_dir_all(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error)
-                if error.kind() == io::ErrorKind::DirectoryNotEmpty
-                    && Instant::now() < deadline =>
-            {
-                thread::sleep(PATIENCE);
-            }
-            result => return result,
-        }
-    }
 }
 
 /// Makes `owner` (user and group) own a directory.

@@ -1,15 +1,15 @@
-//! Streams in frames: a length of four bytes, least significant first, then so many bytes.
-//! A length of 0 ends the stream, which a virtio port cannot do by itself.
+//! Splits streams into frames: a length of four bytes (little endian), then that many bytes. A
+//! length of 0 ends the stream, which a virtio port cannot signal by itself.
 
 use std::io::{self, Read, Write};
 
-/// The longest frame; what is longer goes into several.
+/// The maximum length of a frame; longer data is split.
 pub const LONGEST: usize = 64 << 10;
 
-/// Writes bytes; none at all end the stream.
+/// Writes bytes as frames. Writing no bytes ends the stream.
 ///
 /// # Errors
-/// Those of the port.
+/// The errors of the port.
 pub fn write(port: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     if bytes.is_empty() {
         return port.write_all(&[0; 4]);
@@ -22,17 +22,17 @@ pub fn write(port: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     port.flush()
 }
 
-/// Reads one frame into `buffer`; whether the stream goes on.
+/// Reads one frame into `buffer`, and returns whether the stream continues.
 ///
 /// # Errors
-/// Those of the port, [`io::ErrorKind::UnexpectedEof`] when it is cut off, and
+/// The errors of the port, [`io::ErrorKind::UnexpectedEof`] when a frame is incomplete, and
 /// [`io::ErrorKind::InvalidData`] for a length that [`write()`] does not produce.
 pub fn read(port: &mut impl Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
     let mut length = [0; 4];
     port.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
     if length > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame that is too long"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the frame is too long"));
     }
     buffer.resize(length, 0);
     port.read_exact(buffer)?;

@@ -1,4 +1,4 @@
-//! What the host of an emulated machine and its process 1 agree on.
+//! The protocol between the host of an emulated machine and its process 1.
 //!
 //! ```text
 //!  host (numapilot lab run)                           guest (this crate's binary)
@@ -10,8 +10,8 @@
 //!    bytes <------- virtual console hvc0 -------------------> a shell's terminal
 //! ```
 //!
-//! Every stream has a port of its own, so that one which nobody reads does not hold up the
-//! others, and is cut into frames, so that its end is told apart from silence.
+//! Every stream has a port of its own, so one without a reader does not block the others. Streams
+//! are split into frames, so their end differs from silence.
 #![forbid(unsafe_code)]
 
 pub mod frame;
@@ -21,19 +21,19 @@ mod task;
 pub use message::{Failure, Order, Report};
 pub use task::{Setting, Task, TaskError, User, WindowSize};
 
-/// Directory of the image that belongs to the lab; process 1 and the task are in it.
+/// The lab's directory in the image, with process 1 and the task.
 pub const DIRECTORY: &str = "/.numapilot";
 /// The [`Task`], inside [`DIRECTORY`].
 pub const TASK_FILE: &str = "task";
-/// Process 1, inside [`DIRECTORY`]; also the name of its file on the host.
+/// File name of process 1, inside [`DIRECTORY`] and on the host.
 pub const PROGRAM: &str = "numapilot-lab-init";
-/// Names of the virtio ports, in the order in which QEMU gets them.
+/// Names of the virtio ports, in QEMU's order.
 pub const PORTS: [&str; 4] = [CONTROL, STDIN, STDOUT, STDERR];
 /// Orders and reports, one per line.
 pub const CONTROL: &str = "control";
-/// The program's input.
+/// The program's standard input.
 pub const STDIN: &str = "stdin";
-/// The program's output.
+/// The program's standard output.
 pub const STDOUT: &str = "stdout";
-/// The program's messages.
+/// The program's standard error.
 pub const STDERR: &str = "stderr";

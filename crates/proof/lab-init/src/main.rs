@@ -1,9 +1,8 @@
-//! Process 1 of an emulated machine: sets the guest up, runs one program, reports how it
-//! ended.
+//! Process 1 of an emulated machine: sets the guest up, runs one program, and reports how it ended.
 //!
-//! It is an ordinary dynamic program: the image holds the C library for the programs that
-//! are run anyway. It needs no kernel module, because the disk (NVMe), the file system
-//! (ext4) and the ports (virtio-console) are built into the kernels that the lab uses.
+//! It is an ordinary dynamic program, because the image has the C library for the other programs
+//! anyway. It needs no kernel module: the lab's kernels have the drivers for the disk (NVMe), the
+//! file system (ext4) and the ports (virtio-console) built in.
 #![forbid(unsafe_code)]
 
 mod guest;
@@ -21,7 +20,7 @@ fn main() -> ExitCode {
         eprintln!("{}: this is process 1 of an emulated machine", numapilot_lab_init::PROGRAM);
         return ExitCode::from(125);
     }
-    // Without the ports nobody hears of it but the console, which the host keeps.
+    // Without the ports, only the console receives the error, which the host keeps.
     let Err(trouble) = mounts::mount_all().and_then(|()| run());
     eprintln!("{}: {trouble}", numapilot_lab_init::PROGRAM);
     power::off()

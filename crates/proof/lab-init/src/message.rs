@@ -1,34 +1,34 @@
-//! What host and guest say to each other while the program runs, one line each.
+//! The messages between host and guest while the program runs, one line each.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::WindowSize;
 
-/// From the host.
+/// A message from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Send the program this signal.
+    /// Send this signal to the program.
     Signal(i32),
-    /// Nobody reads the program's output or messages any more.
+    /// The reader of the program's standard output or standard error is gone.
     Close {
-        /// Standard error, as opposed to standard output.
+        /// Whether this is standard error.
         stderr: bool,
     },
-    /// The terminal has this size now.
+    /// The terminal has a new size.
     Size(WindowSize),
 }
 
-/// From the guest.
+/// A message from the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The program runs.
     Started,
     /// A signal for the program has arrived in the guest.
     Heard,
-    /// It does not.
+    /// The program could not be started.
     Failed(Failure),
-    /// It has ended, with its status or 128+n when signal n ended it.
+    /// The program has ended, with its status or 128+n when signal n ended it.
     Exited(u8),
 }
 
@@ -37,7 +37,7 @@ pub enum Report {
 pub struct Failure {
     /// The errno of starting the program; 0 when the guest itself could not be set up.
     pub errno: i32,
-    /// What failed.
+    /// The operation that failed.
     pub what: String,
 }
 
@@ -55,7 +55,7 @@ impl FromStr for Order {
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
-        let unknown = || format!("'{}' is no order", line.escape_debug());
+        let unknown = || format!("'{}' is not an order", line.escape_debug());
         let mut words = line.split(' ');
         let word = words.next().unwrap_or_default();
         let mut number = || words.next().and_then(|w| w.parse::<u16>().ok()).ok_or_else(unknown);
@@ -89,7 +89,7 @@ impl FromStr for Report {
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
-        let unknown = || format!("'{}' is no report", line.escape_debug());
+        let unknown = || format!("'{}' is not a report", line.escape_debug());
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "started" => Ok(Self::Started),
@@ -147,7 +147,7 @@ mod tests {
 
         #[test]
         fn a_damaged_report_is_understood_or_refused(line in damaged("failed 2 no such\\nprogram")) {
-            // What failed is shown with its escapes, which are not undone.
+            // The text of a failure is shown with its escapes, which are not undone.
             if let Ok(report) = line.parse::<Report>() {
                 let failed = matches!(report, Report::Failed(_));
                 prop_assert!(failed && line.starts_with("failed ") || report.to_string() == line);

@@ -1,7 +1,7 @@
-//! What the guest is to run, as a file of the image.
+//! The guest's task, as a file of the image.
 //!
-//! Strings that end with a zero byte, as the kernel passes arguments, because neither
-//! arguments nor paths need be text; a list begins with its length.
+//! The file has zero-terminated strings, as the kernel passes arguments, because neither arguments
+//! nor paths need be text. A list starts with its length.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,28 +9,28 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// What the guest is to run, and how it is set up before.
+/// The program to run, and the guest's setup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Task {
     /// Name of the guest.
     pub hostname: OsString,
     /// Path of the program's file.
     pub program: PathBuf,
-    /// Its arguments, the first being the name it goes by.
+    /// The arguments, starting with the program's name.
     pub arguments: Vec<OsString>,
-    /// All of its environment.
+    /// The complete environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Its working directory.
+    /// The working directory.
     pub directory: PathBuf,
-    /// Who it runs as; root when nobody is named.
+    /// The user that runs it; root if `None`.
     pub user: Option<User>,
     /// Kernel settings.
     pub settings: Vec<Setting>,
-    /// The size of the terminal it runs on; without one it gets pipes.
+    /// The size of its terminal; without one it gets pipes.
     pub terminal: Option<WindowSize>,
 }
 
-/// A user and the group.
+/// A user with a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
     /// User id.
@@ -57,13 +57,13 @@ pub struct WindowSize {
     pub columns: u16,
 }
 
-/// Why bytes are no task.
+/// Why the bytes do not form a task.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("the task is damaged: {0}")]
 pub struct TaskError(&'static str);
 
 impl Task {
-    /// The task as bytes.
+    /// Encodes the task.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer(Vec::new());
@@ -95,10 +95,10 @@ impl Task {
         out.0
     }
 
-    /// The task of these bytes.
+    /// Decodes a task.
     ///
     /// # Errors
-    /// [`TaskError`] when they are cut off or of another make.
+    /// [`TaskError`] when the bytes are incomplete or have another format.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TaskError> {
         let mut input = Reader(bytes);
         Ok(Self {
@@ -113,7 +113,7 @@ impl Task {
             settings: input.list(|input| {
                 let path = input.string()?.into();
                 let value = input.string()?.into_string();
-                Ok(Setting { path, value: value.map_err(|_| TaskError("no text"))? })
+                Ok(Setting { path, value: value.map_err(|_| TaskError("a value is not text"))? })
             })?,
             terminal: input
                 .list(|input| Ok(WindowSize { rows: input.number()?, columns: input.number()? }))?
@@ -147,7 +147,7 @@ impl Reader<'_> {
 
     fn number<T: std::str::FromStr>(&mut self) -> Result<T, TaskError> {
         let text = self.string()?;
-        text.to_str().and_then(|t| t.parse().ok()).ok_or(TaskError("a number is none"))
+        text.to_str().and_then(|t| t.parse().ok()).ok_or(TaskError("a number is invalid"))
     }
 
     fn list<T>(

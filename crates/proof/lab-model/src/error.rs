@@ -5,18 +5,18 @@ use thiserror::Error;
 /// Why a machine cannot be modelled.
 #[derive(Debug, Error, PartialEq)]
 pub enum ModelError {
-    /// The description lacks a figure that time depends on.
+    /// The description lacks a figure that the timing needs.
     #[error(
         "the machine description has no `{key}`, which the lab's timing needs; add it with its source, or \"assumed\""
     )]
     Missing {
-        /// The key, with its table.
+        /// The key, including its table.
         key: &'static str,
     },
     /// The description contradicts itself.
     #[error("the machine description cannot be used: {0}")]
     Description(String),
-    /// A kind of machine that the model does not cover.
+    /// The model does not cover this kind of machine.
     #[error("the lab cannot model this machine: {0}")]
     Unsupported(String),
     /// The emulated machine does not fit the description.

@@ -1,14 +1,14 @@
-//! The emulated machine as the emulator was told to build it.
+//! The layout of the emulated machine, as given to the emulator.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
 
-/// The smallest page: what translation leaves of an address is its place in one.
+/// Size of the smallest page. Translation keeps the offset in a page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
-/// Where everything of the emulated machine is. Nodes are positions in the description's
-/// nodes, which are the guest's node ids.
+/// The location of the emulated machine's CPUs and memory. Nodes are indices into the description's
+/// nodes, and equal the guest's node IDs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// The virtual CPUs, by their index.
@@ -17,7 +17,7 @@ pub struct Layout {
     pub ranges: Vec<MemoryRange>,
 }
 
-/// Where a virtual CPU is.
+/// The location of a virtual CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuPlace {
     /// Node.
@@ -28,19 +28,20 @@ pub struct CpuPlace {
     pub package: u32,
 }
 
-/// A part of guest-physical memory.
+/// A range of guest-physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryRange {
     /// Home node.
     pub node: usize,
-    /// First address.
+    /// The start address.
     pub start: u64,
-    /// Length.
+    /// The size.
     pub bytes: u64,
 }
 
 impl Layout {
-    /// Checks that there are CPUs and memory, on nodes that exist, without overlap.
+    /// Checks that the layout has CPUs and memory, that their nodes exist, and that the ranges do
+    /// not overlap.
     pub(crate) fn check(&self, nodes: usize) -> Result<(), ModelError> {
         let wrong = |why: String| Err(ModelError::Layout(why));
         if self.cpus.is_empty() {

@@ -1,4 +1,4 @@
-//! Timing model of a NUMA machine's memory: what every access of every CPU costs.
+//! The timing model of a NUMA machine's memory: the cost of every access of every CPU.
 //!
 //! ```text
 //!  description + layout --from_description--> Model --JSON--> emulator's plugin: Simulation
@@ -7,8 +7,8 @@
 //!  table, JSON, picture <--------------- Report <--JSON-- counters of regions of interest
 //! ```
 //!
-//! The model has no idea of QEMU: [`Simulation::access`] is called with a CPU, a virtual
-//! and a physical address, and may be called by a test as well as by an emulator.
+//! The model does not depend on QEMU: [`Simulation::access`] takes a CPU, a virtual and a physical
+//! address, and a test can call it as well as an emulator.
 #![forbid(unsafe_code)]
 
 mod error;

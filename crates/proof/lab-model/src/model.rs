@@ -1,14 +1,12 @@
-//! The parameters of the model: a machine description brought down to the scale at which
-//! it is emulated.
+//! The parameters of the model: a machine description, scaled down for emulation.
 //!
-//! Scale: cache capacities and TLB entries are divided by the description's `cache_scale`,
-//! since data sets are smaller by as much. Not so the first level's, as long as that is no
-//! more than a quarter of the level behind it: what it is there for, the stack and what loops
-//! use again and again, does not grow with the data (the first of the working sets in Woo,
-//! Ohara, Torrie, Singh and Gupta, "The SPLASH-2 Programs", ISCA 1995). Bandwidths of
-//! controllers and links are multiplied by emulated CPUs over described cores: what a core
-//! gets of a controller stays the same, so contention is neither lost nor made. Latencies are
-//! not scaled.
+//! Cache capacities and TLB entries are divided by the description's `cache_scale`, because data
+//! sets are smaller by the same factor. The first level keeps its size as long as it does not
+//! exceed a quarter of the next level: the stack and the data of inner loops, for which it exists,
+//! do not grow with the data set (the first of the working sets in Woo, Ohara, Torrie, Singh and
+//! Gupta, "The SPLASH-2 Programs", ISCA 1995). Bandwidths of controllers and links are multiplied
+//! by the ratio of emulated CPUs to described cores: a core's part of a controller stays the same,
+//! so the contention does too. Latencies are not scaled.
 
 use numapilot_lab_pmu::Shape;
 use numapilot_topology::description::{CacheLevel, Description, SharedBy};
@@ -19,7 +17,7 @@ use crate::layout::PAGE_BYTES;
 use crate::simulation::directory;
 use crate::{Layout, MemoryRange, ModelError};
 
-/// Everything that the simulation knows of a machine.
+/// The parameters of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -27,25 +25,25 @@ pub struct Model {
     pub title: String,
     /// Length of a cycle.
     pub ps_per_cycle: f64,
-    /// Cycles per instruction when every access hits the first level of cache.
+    /// Cycles per instruction when every access hits the first-level cache.
     pub base_cpi: f64,
-    /// Independent misses that overlap.
+    /// Number of independent misses that overlap.
     pub memory_level_parallelism: f64,
     /// Node of each virtual CPU.
     pub node_of_cpu: Vec<usize>,
     /// Guest-physical memory, in ascending order.
     pub ranges: Vec<MemoryRange>,
-    /// Data caches, first level first; the last one may be shared.
+    /// Data caches, from the first level; the last one may be shared.
     pub caches: Vec<Cache>,
-    /// Address translation; `None` where the description has none.
+    /// Address translation; `None` if the description has none.
     pub tlb: Option<Tlb>,
-    /// Latency of an idle machine's memory, in nanoseconds; row = from, column = home.
+    /// Memory latency of an idle machine, in nanoseconds; row = from, column = home.
     pub latency_ns: Vec<Vec<f64>>,
-    /// Bandwidth of each node's controller, in 10^9 bytes per second, scaled.
+    /// Scaled bandwidth of each node's controller, in 10^9 bytes per second.
     pub controllers_gb_per_s: Vec<f64>,
-    /// Links, scaled.
+    /// The links, scaled.
     pub links: Vec<Link>,
-    /// Emulated CPUs over described cores: what bandwidths were multiplied by.
+    /// Emulated CPUs divided by described cores: the factor of the bandwidths.
     pub bandwidth_scale: f64,
 }
 
@@ -59,7 +57,7 @@ pub struct Cache {
     pub ways: u32,
     /// Load-to-use latency of a hit.
     pub latency_cycles: f64,
-    /// Which cache of this level each virtual CPU uses.
+    /// The cache of this level that each virtual CPU uses.
     pub cache_of_cpu: Vec<u32>,
 }
 
@@ -67,11 +65,11 @@ pub struct Cache {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tlb {
-    /// Entries for 4 KiB pages, of the largest level.
+    /// Entries for 4 KiB pages, in the largest level.
     pub entries_4k: u32,
-    /// Entries for 2 MiB pages, of the largest level.
+    /// Entries for 2 MiB pages, in the largest level.
     pub entries_2m: u32,
-    /// Cost of a walk.
+    /// Cost of a page walk.
     pub walk_cycles: f64,
 }
 
@@ -87,21 +85,21 @@ pub struct Link {
     pub gb_per_s: f64,
 }
 
-/// Line size of every cache; others are refused.
+/// Line size of every cache; descriptions with other sizes are refused.
 pub(crate) const LINE_BYTES: u64 = 64;
-/// Virtual CPUs: the directory has one bit for each.
+/// Maximum number of virtual CPUs: the directory has one bit for each.
 pub(crate) const MAX_CPUS: usize = 64;
-/// End of the physical addresses whose lines the directory can tell apart.
+/// End of the physical addresses that the directory can represent.
 const MAX_ADDRESS: u64 = directory::LINES * LINE_BYTES;
 /// Private caches and a last level.
 const MAX_LEVELS: usize = 3;
 
 impl Model {
-    /// The model of a described machine as it was laid out for the emulator.
+    /// Makes the model of a described machine with this layout.
     ///
     /// # Errors
-    /// [`ModelError`]: a figure is missing, a node cannot be reached, the layout does not
-    /// fit, or the machine is of a kind that the model does not cover.
+    /// [`ModelError`]: a figure is missing, a node cannot be reached, the layout does not fit, or
+    /// the model does not cover the kind of machine.
     pub fn from_description(
         description: &Description,
         layout: &Layout,
@@ -162,13 +160,13 @@ impl Model {
         })
     }
 
-    /// Nodes of the machine.
+    /// Number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.latency_ns.len()
     }
 
-    /// Shape of the PMU's memory; `None` for a model that no description gives.
+    /// The shape of the PMU's memory; `None` for a model that does not come from a description.
     #[must_use]
     pub fn pmu_shape(&self) -> Option<Shape> {
         Shape::new(self.node_of_cpu.len(), self.nodes(), self.links.len())
@@ -184,7 +182,7 @@ fn caches(levels: &[CacheLevel], layout: &Layout, scale: u32) -> Result<Vec<Cach
     }
     if levels.len() > MAX_LEVELS || levels.windows(2).any(|w| w[0].level == w[1].level) {
         return Err(ModelError::Unsupported(format!(
-            "it has {} data caches; the model has one of each level, and three levels at most",
+            "it has {} data caches; the model supports one per level, and at most three levels",
             levels.len()
         )));
     }
@@ -196,14 +194,14 @@ fn caches(levels: &[CacheLevel], layout: &Layout, scale: u32) -> Result<Vec<Cach
         let whole = cache(levels[0], layout, 1, false)?.bytes;
         let quarter = behind.bytes / sharers(&behind.cache_of_cpu) / 4;
         first.bytes = whole.min(quarter).max(first.bytes);
-        // Processors choose its sets by virtual addresses: it must not matter which physical pages
-        // the kernel happens to give.
+        // Real processors index it by virtual addresses. With this associativity, the index is the
+        // offset in a page, so the kernel's choice of physical pages does not matter.
         first.ways = first.ways.max(u32::try_from(first.bytes / PAGE_BYTES).unwrap_or(u32::MAX));
     }
     Ok(caches)
 }
 
-/// The most virtual CPUs that use one cache.
+/// The maximum number of virtual CPUs that share a cache.
 fn sharers(cache_of_cpu: &[u32]) -> u64 {
     let of = |cache: &u32| cache_of_cpu.iter().filter(|c| *c == cache).count() as u64;
     cache_of_cpu.iter().map(of).max().unwrap_or(1)
@@ -217,7 +215,7 @@ fn cache(
 ) -> Result<Cache, ModelError> {
     if level.line_bytes.is_some_and(|bytes| u64::from(bytes) != LINE_BYTES) {
         return Err(ModelError::Unsupported(format!(
-            "its level {} cache has lines of {} bytes; the model knows {LINE_BYTES}",
+            "its level {} cache has lines of {} bytes; the model supports {LINE_BYTES}",
             level.level,
             level.line_bytes.unwrap_or_default()
         )));
@@ -226,7 +224,7 @@ fn cache(
     let cache_of_cpu = sharing(level.shared_by, layout);
     let mut bytes = level.size.0 / u64::from(scale);
     if !is_last {
-        // Inner caches are private in the model: each sharer gets its part.
+        // The model's inner caches are private, so each sharer gets its part.
         bytes /= sharers(&cache_of_cpu);
     }
     Ok(Cache {
@@ -239,7 +237,7 @@ fn cache(
     })
 }
 
-/// Which cache each CPU uses, numbered by the first CPU that uses it.
+/// The cache that each CPU uses, numbered by its first CPU.
 fn sharing(shared_by: SharedBy, layout: &Layout) -> Vec<u32> {
     let key = |cpu: usize| {
         let place = layout.cpus[cpu];
@@ -248,7 +246,7 @@ fn sharing(shared_by: SharedBy, layout: &Layout) -> Vec<u32> {
             SharedBy::Cpu => (cpu as u32, 0, 0),
             SharedBy::Core => (package, core, 0),
             SharedBy::Cores(count) => {
-                // Neighbours: by position among the node's cores, as a description numbers them.
+                // Sharers are neighbours among the node's cores, as a description numbers them.
                 let mut cores: Vec<u32> = layout
                     .cpus
                     .iter()
@@ -277,8 +275,9 @@ fn sharing(shared_by: SharedBy, layout: &Layout) -> Vec<u32> {
         .collect()
 }
 
-/// The latency matrix without holes: what cannot be measured from a memory-only node is
-/// the way back, between two of them the sum of both ways over the nearest CPU.
+/// The complete latency matrix. Latencies from memory-only nodes cannot be measured, so they equal
+/// the opposite direction; between two such nodes, they are the sum of both ways through the
+/// nearest CPU.
 fn latencies(machine: &Machine) -> Result<Vec<Vec<f64>>, ModelError> {
     let given = &machine.figures.latency_ns;
     let n = machine.nodes.len();
@@ -308,12 +307,12 @@ fn controllers(description: &Description, machine: &Machine) -> Vec<f64> {
         let column = matrix.iter().filter_map(|row| row.get(j).copied().flatten());
         column.max_by(f64::total_cmp)
     };
-    // A node without memory has a controller that nobody asks.
+    // The controller of a node without memory is never accessed.
     (0..machine.nodes.len()).map(|i| stated(i).or_else(|| best(i)).unwrap_or(f64::MAX)).collect()
 }
 
-/// The links; where none are described but bandwidths between nodes are, one link for
-/// each pair.
+/// The links. If none are described but bandwidths between nodes are, each pair of nodes gets a
+/// link.
 fn links(machine: &Machine) -> Vec<Link> {
     if !machine.links.is_empty() {
         let index = |id| machine.node_index(id);
@@ -344,7 +343,7 @@ mod tests {
     use super::*;
     use crate::CpuPlace;
 
-    /// The layout an emulator makes of a description: its nodes one after the other.
+    /// The layout that an emulator makes from a description: its nodes in order.
     pub(crate) fn laid_out(description: &Description) -> Layout {
         let lab = description.lab.clone().unwrap();
         let machine = description.machine("").unwrap();

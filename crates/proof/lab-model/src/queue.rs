@@ -1,11 +1,12 @@
-//! Waiting for something that carries one line at a time: an M/D/1 queue (Kleinrock, Queueing
-//! Systems I, 5.8).
+//! The waiting time for a resource that serves one line at a time: an M/D/1 queue (Kleinrock,
+//! Queueing Systems I, 5.8).
 
-/// Where the queue of an open system would be endless, its bandwidth is what counts.
+/// The upper limit of the utilisation. Above it, the queue of an open system grows without bound,
+/// and bandwidth is the limit.
 const MAX_UTILISATION: f64 = 0.95;
 
-/// What a line waits on average: `s * u / (2 (1 - u))`, in the unit of `service`, what a line
-/// takes. `utilisation` is the share of the bandwidth in use.
+/// The mean waiting time of a line: `s * u / (2 (1 - u))`, in the unit of `service`, the service
+/// time of a line. `utilisation` is the used share of the bandwidth.
 #[must_use]
 pub fn wait(service: f64, utilisation: f64) -> f64 {
     let utilisation = utilisation.min(MAX_UTILISATION);

@@ -1,10 +1,10 @@
-//! Regions of interest: from marks to a report.
+//! Regions of interest: turns marks into a report.
 
 use numapilot_lab_pmu::{Mark, MarkKind, Scalar, Snapshot, Vector};
 
 use crate::{LinkTraffic, NodeTraffic, Region, Report};
 
-/// Regions so far.
+/// The regions so far.
 #[derive(Debug)]
 pub struct Regions {
     machine: String,
@@ -16,13 +16,13 @@ struct State {
     name: String,
     times: u64,
     seconds: f64,
-    /// What was counted in the times that have ended.
+    /// The counts of completed periods.
     counted: Option<Snapshot>,
-    /// Begin of the time under way: clock of the CPU that marked it, and counters.
+    /// The start of the current period: the clock of the CPU that marked it, and the counters.
     begun: Option<(u64, Snapshot)>,
 }
 
-/// What a mark of the program itself, without a name, is called.
+/// The name of a mark that the program makes without one.
 fn name_of(mark: Mark, mailbox: &str) -> String {
     match mark.slot {
         Mark::WHOLE => "all".to_owned(),
@@ -33,15 +33,15 @@ fn name_of(mark: Mark, mailbox: &str) -> String {
 }
 
 impl Regions {
-    /// None yet, of the machine with this title.
+    /// An empty list of regions for the machine with this title.
     #[must_use]
     pub fn new(machine: &str) -> Self {
         Self { machine: machine.to_owned(), regions: Vec::new() }
     }
 
-    /// Takes a mark that a CPU has executed at this time of its clock. `mailbox` is the name
-    /// in the PMU. Whether a region has ended. A second begin of an open region, and an end
-    /// of one that is not open, mean nothing.
+    /// Processes a mark that a CPU has executed at this time of its clock. `mailbox` is the name in
+    /// the PMU. Returns whether a region has ended. A second begin of an open region, and an end of
+    /// a closed one, have no effect.
     pub fn mark(&mut self, mark: Mark, mailbox: &str, now_ps: u64, counters: Snapshot) -> bool {
         let name = name_of(mark, mailbox);
         let position = self.regions.iter().position(|r| r.name == name);
@@ -66,7 +66,7 @@ impl Regions {
         false
     }
 
-    /// All regions; those that have not ended, up to now.
+    /// The figures of all regions; open regions are counted up to now.
     #[must_use]
     pub fn report(&self, now_ps: u64, counters: &Snapshot) -> Report {
         let region = |state: &State| {
@@ -93,7 +93,7 @@ impl State {
         true
     }
 
-    /// Simulated time and counters, those of the time under way included.
+    /// Simulated time and counters, including the current period.
     fn until(&self, now_ps: u64, counters: &Snapshot) -> (f64, Snapshot) {
         let ended = self.counted.clone();
         let Some((from_ps, before)) = &self.begun else {
@@ -108,7 +108,7 @@ impl State {
 }
 
 impl Region {
-    /// The figures of what was counted in this simulated time; the name is empty.
+    /// The figures for counters and simulated time; the name is empty.
     fn of(counted: &Snapshot, seconds: f64) -> Self {
         let sum = |scalar| counted.sum(scalar);
         let by = |above: f64, below: f64| (below > 0.0).then(|| above / below);

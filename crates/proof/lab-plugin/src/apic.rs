@@ -1,4 +1,4 @@
-//! Interrupts that CPUs send to each other, as x2APIC has them.
+//! Interrupts between CPUs through the x2APIC.
 //!
 //! Source: Intel, Software Developer's Manual, volume 3, 12.6.1 and 12.12.9: the interrupt command
 //! register.
@@ -6,18 +6,19 @@
 /// The register's number.
 pub const COMMAND: u32 = 0x830;
 
-/// To whom: the bits of the shorthand, and what they say.
+/// The bits of the destination shorthand, and its values.
 const SHORTHAND_SHIFT: u32 = 18;
 const TO_ITSELF: u64 = 1;
 const TO_ALL: u64 = 2;
 const TO_OTHERS: u64 = 3;
-/// The destination is a mask of one cluster's CPUs.
+/// The destination is a mask of CPUs in one cluster.
 const LOGICAL: u64 = 1 << 11;
 const DESTINATION_SHIFT: u32 = 32;
-/// CPUs of a cluster.
+/// CPUs per cluster.
 const CLUSTER: u32 = 16;
 
-/// Whether a CPU with this number gets what another one, or itself, sends by this command.
+/// Whether a CPU with this APIC ID receives the interrupt of this command from another CPU or
+/// itself.
 pub fn reaches(command: u64, own: u32, is_sender: bool) -> bool {
     let destination = (command >> DESTINATION_SHIFT) as u32;
     match command >> SHORTHAND_SHIFT & 3 {

@@ -1,4 +1,4 @@
-//! The plugin's arguments, and the files they name.
+//! The plugin's arguments, and the files that they name.
 
 use std::fs::File;
 use std::io;
@@ -10,44 +10,44 @@ use thiserror::Error;
 
 use crate::report::ReportFile;
 
-/// Why the plugin cannot begin.
+/// Why the plugin cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// An argument that is not `name=value` with a known name.
     #[error(
-        "'{argument}' is no argument of the lab's plugin; it takes model=FILE, report=FILE, apic=NUMBERS and pmu=FILE"
+        "'{argument}' is not an argument of the lab's plugin; it takes model=FILE, report=FILE, apic=NUMBERS and pmu=FILE"
     )]
     Unknown {
         /// The argument.
         argument: String,
     },
-    /// Without it there is nothing to do.
+    /// A required argument is missing.
     #[error("argument {name}=FILE is missing")]
     Missing {
         /// Its name.
         name: &'static str,
     },
-    /// A file that cannot be used.
+    /// A file cannot be used.
     #[error("{name}={}: {cause}", path.display())]
     File {
         /// The argument.
         name: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         cause: String,
     },
-    /// Not a number for each CPU.
+    /// The number of APIC IDs differs from that of CPUs.
     #[error(
         "apic={text}: give the local APIC's number of each of {cpus} CPUs, with colons between"
     )]
     Apic {
-        /// What was given.
+        /// The given text.
         text: String,
         /// CPUs of the model.
         cpus: usize,
     },
-    /// QEMU and the model differ.
+    /// QEMU and the model have different numbers of CPUs.
     #[error("the model has {model} CPUs, QEMU has {qemu}; start QEMU with -smp {model}")]
     Cpus {
         /// In the model.
@@ -55,7 +55,7 @@ pub enum StartError {
         /// In QEMU.
         qemu: i32,
     },
-    /// Not a machine that this is for.
+    /// QEMU emulates another architecture.
     #[error("the lab's plugin needs system emulation of x86-64 (qemu-system-x86_64), not {target}")]
     Target {
         /// What QEMU emulates.
@@ -73,7 +73,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Takes `name=value` texts.
+    /// Parses `name=value` texts.
     pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, StartError> {
         let mut parsed = Self::default();
         for argument in arguments {
@@ -89,7 +89,7 @@ impl Arguments {
         Ok(parsed)
     }
 
-    /// The model.
+    /// Reads the model.
     pub fn read_model(&self) -> Result<Model, StartError> {
         let path = self.model.clone().ok_or(StartError::Missing { name: "model" })?;
         let read = || -> io::Result<Model> { Ok(serde_json::from_slice(&std::fs::read(&path)?)?) };
@@ -100,7 +100,7 @@ impl Arguments {
         })
     }
 
-    /// Where the report goes.
+    /// Opens the report file.
     pub fn open_report(&self) -> Result<ReportFile, StartError> {
         let path = self.report.clone().ok_or(StartError::Missing { name: "report" })?;
         ReportFile::open(&path).map_err(|e| StartError::File {
@@ -110,14 +110,14 @@ impl Arguments {
         })
     }
 
-    /// The number of each CPU's local APIC.
+    /// The local APIC ID of each CPU.
     pub fn apic_ids(&self, cpus: usize) -> Result<Vec<u32>, StartError> {
         let numbers = self.apic.split(':').map(str::parse).collect::<Result<Vec<u32>, _>>();
         let numbers = numbers.ok().filter(|numbers| numbers.len() == cpus);
         numbers.ok_or_else(|| StartError::Apic { text: self.apic.clone(), cpus })
     }
 
-    /// The PMU's memory, if there is one.
+    /// Maps the PMU's memory, if there is any.
     pub fn map_pmu(&self) -> Result<Option<SharedWords>, StartError> {
         let Some(path) = self.pmu.clone() else { return Ok(None) };
         let file = File::options().read(true).write(true).open(&path);

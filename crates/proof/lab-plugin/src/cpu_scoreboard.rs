@@ -1,28 +1,28 @@
-//! What QEMU's translated code counts for each CPU.
+//! The counters of each CPU that QEMU's translated code updates.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numapilot_lab_model::Executed;
 
-/// User instructions after which a CPU publishes its clock and looks at the others'.
+/// User instructions after which a CPU publishes its clock and compares it with the others'.
 pub const BUDGET: u64 = 4096;
-/// Bits of each count of accesses: far more than a budget's instructions can make.
+/// Bits of each access count, far more than the instructions of a budget can reach.
 const COUNT_BITS: u32 = 20;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
-/// Counts of one block, or of some. As one word QEMU adds them at once, and compares the
-/// instructions, which are on top.
+/// The counts of one or more blocks. Packed into a word, they are added by QEMU at once, and the
+/// instructions, which are in the highest bits, can be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     pub instructions: u64,
-    /// Reads, reported or not.
+    /// Reads, whether reported or not.
     pub reads: u64,
-    /// Writes likewise.
+    /// Writes, whether reported or not.
     pub writes: u64,
 }
 
 impl Block {
-    /// As one word.
+    /// Packs the counts into a word.
     pub fn pack(self) -> u64 {
         self.instructions << (2 * COUNT_BITS) | self.reads << COUNT_BITS | self.writes
     }
@@ -36,20 +36,21 @@ impl Block {
     }
 }
 
-/// See the module. Only the CPU itself writes it.
+/// The counters of a CPU; see the module documentation. Only the CPU itself writes them.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct CpuScoreboard {
     /// Kernel instructions.
     pub kernel: AtomicU64,
-    /// What user blocks have counted since a [`BUDGET`] was last used up, packed.
+    /// Counts of user blocks since the last [`BUDGET`] was used up, packed.
     pub block: AtomicU64,
-    /// What they counted before; the translated code leaves these alone.
+    /// Earlier counts, which translated code does not touch.
     user: AtomicU64,
     reads: AtomicU64,
     writes: AtomicU64,
-    /// Keeps the next CPU's out of the host's cache line, wherever in one QEMU lets the first
-    /// begin. Translated code multiplies by the size of it all for each block: a power of two.
+    /// Keeps the next CPU's counters out of the host's cache line, wherever in a line QEMU places
+    /// the first one. Translated code multiplies by the total size for each block, so that is a
+    /// power of two.
     _apart: [AtomicU64; 11],
 }
 
@@ -61,7 +62,7 @@ impl CpuScoreboard {
         self.user.load(Relaxed).wrapping_add(block.instructions)
     }
 
-    /// All of it.
+    /// All counts.
     pub fn executed(&self) -> Executed {
         let block = Block::unpack(self.block.load(Relaxed));
         Executed {
@@ -72,8 +73,8 @@ impl CpuScoreboard {
         }
     }
 
-    /// Says how much of the budget is used, without a change to what was executed. To be
-    /// called by the CPU itself.
+    /// Sets the used part of the budget without changing the counts. Must be called by the CPU
+    /// itself.
     pub fn set_budget(&self, used: u64) {
         let Executed { user, reads, writes, .. } = self.executed();
         self.user.store(user.wrapping_sub(used), Relaxed);

@@ -1,4 +1,4 @@
-//! Where QEMU enters: the two symbols that every plugin has.
+//! The entry points for QEMU: the two symbols of every plugin.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -8,15 +8,15 @@ use crate::machine::{Machine, machine};
 use crate::qemu::{self, Info};
 use crate::{registers, translate};
 
-/// The version of QEMU's interface that this was written for.
+/// The version of QEMU's interface that this code uses.
 // SAFETY: the name is the one QEMU looks up; nothing else in this process has it.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = qemu::API_VERSION;
 
-/// Called by QEMU when it has loaded the plugin; anything but 0 ends QEMU.
+/// Called by QEMU after loading the plugin; a result other than 0 ends QEMU.
 ///
 /// # Safety
-/// As QEMU calls it: `info` and `argc` texts of `argv` are valid.
+/// QEMU passes a valid `info`, and `argc` valid texts in `argv`.
 // SAFETY: the name is the one QEMU looks up; nothing else in this process has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(

@@ -1,5 +1,5 @@
-//! QEMU plugin (libnumapilot_lab_plugin.so): shows every memory access of the guest's user
-//! mode to the timing model of `numapilot-lab-model`.
+//! The QEMU plugin libnumapilot_lab_plugin.so: passes every memory access of the guest's user mode
+//! to the timing model of `numapilot-lab-model`.
 //!
 //! ```text
 //!  -plugin libnumapilot_lab_plugin.so,model=FILE,report=FILE,apic=NUMBERS[,pmu=FILE]
@@ -8,11 +8,11 @@
 //!  execution   (machine):   access, budget, kernel, idle, marks -> Simulation -> report, PMU
 //! ```
 //!
-//! Instructions are counted by code that QEMU puts into the translation, and so are accesses that
-//! tell nothing new (redundant accesses); a call comes for all others of user mode, and after so
-//! many instructions. The kernel's accesses are not seen, only its instructions are counted. What
-//! the kernel does to the TLB is: its `mov` to CR3 and CR4, `invlpg` and `invpcid` are recognised
-//! when they are translated. So is the `wrmsr` by which one CPU wakes another (apic, registers).
+//! Code that QEMU adds to the translation counts instructions, and accesses that tell the model
+//! nothing new (redundant accesses). All other accesses of user mode cause a call, and so does
+//! every budget of instructions. The kernel's accesses are not seen; only its instructions are
+//! counted. Its TLB flushes are seen: its `mov` to CR3 and CR4, `invlpg` and `invpcid` are
+//! recognised at translation. So is the `wrmsr` by which a CPU wakes another one (apic, registers).
 //!
 //! Source: QEMU, docs/devel/tcg-plugins.rst; API version 4 (QEMU 9.1).
 

@@ -1,4 +1,4 @@
-//! The emulated machine while it runs: what the callbacks of execution do.
+//! The emulated machine at run time: the actions of QEMU's execution callbacks.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_uint, c_void};
@@ -17,15 +17,16 @@ use crate::qemu;
 use crate::report::ReportFile;
 use crate::turnstile::{Left, Turnstile};
 
-/// What a CPU that is ahead may execute before it waits again: enough to take an interrupt.
+/// The number of instructions that a CPU may execute while it is ahead, before it waits again:
+/// enough to take an interrupt.
 const ALLOWANCE: u64 = 64;
-/// Turns of a waiting loop in the kernel before its CPU gives the host's processor away for
-/// longer than a moment, and before it asks whether those at the turnstile owe it an answer.
+/// Iterations of a waiting loop in the kernel after which its CPU yields the host's processor for
+/// longer, and checks whether CPUs at the turnstile owe it an answer.
 const SPINS: u64 = 16;
-/// For how long it does.
+/// The duration of such a pause.
 const NAP: Duration = Duration::from_micros(20);
 
-/// The PMU's memory: shared with the guest, or nobody's.
+/// The PMU's memory: shared with the guest, or private.
 #[derive(Debug)]
 pub enum Memory {
     Shared(SharedWords),
@@ -46,7 +47,7 @@ impl AsRef<[AtomicU64]> for Memory {
 struct Cpu {
     core: UnsafeCell<Core>,
     scoreboard: OnceLock<&'static CpuScoreboard>,
-    /// Turns of the kernel's waiting loops since it was entered.
+    /// Iterations of the kernel's waiting loops since the CPU entered the kernel.
     spins: AtomicU64,
 }
 
@@ -57,7 +58,7 @@ unsafe impl Sync for Cpu {}
 pub struct Machine {
     simulation: Simulation<Memory>,
     cpus: Vec<Cpu>,
-    /// The numbers of their local APICs.
+    /// The IDs of the CPUs' local APICs.
     apic_ids: Vec<u32>,
     turnstile: Turnstile,
     regions: Mutex<Regions>,
@@ -72,11 +73,11 @@ pub fn machine() -> Option<&'static Machine> {
     MACHINE.get()
 }
 
-/// The access under way, to be asked about.
+/// The current access, as a probe for the model.
 struct Access<'a> {
     info: qemu::MemInfo,
     address: u64,
-    /// Not looked into before it is asked for: most accesses ask nothing.
+    /// Looked up on demand, because most accesses do not need it.
     scoreboard: &'a OnceLock<&'static CpuScoreboard>,
 }
 
@@ -102,7 +103,7 @@ impl Probe for Access<'_> {
 }
 
 impl Machine {
-    /// Sets the machine up. `shared` is the PMU's memory, if the guest is to see it.
+    /// Sets up the machine. `shared` is the PMU's memory, if the guest shares it.
     pub fn install(
         model: Model,
         apic_ids: Vec<u32>,
@@ -122,17 +123,17 @@ impl Machine {
             })
             .collect::<Vec<_>>();
         let turnstile = Turnstile::new(cpus.len());
-        // A second plugin of the same file would be a second library, with a static of its
-        // own: nothing can be here yet.
+        // A second plugin of the same file would be a second library with its own static, so
+        // nothing is installed yet.
         let _ = MACHINE.set(Self { simulation, cpus, apic_ids, turnstile, regions, report });
         Ok(())
     }
 
-    /// The parts of a CPU.
+    /// The state of a CPU.
     ///
     /// # Safety
-    /// Only on the thread that runs the CPU, and not while another borrow of its core lives:
-    /// QEMU's callbacks of a CPU come on that thread, one after the other.
+    /// Only on the thread that runs the CPU, and not while another borrow of its core is alive.
+    /// QEMU calls the callbacks of a CPU on that thread, one after the other.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Core, &OnceLock<&'static CpuScoreboard>)> {
@@ -141,7 +142,7 @@ impl Machine {
         Some((unsafe { &mut *cpu.core.get() }, &cpu.scoreboard))
     }
 
-    /// As `cpu`, with the core knowing its instructions.
+    /// As `cpu`, after updating the core's instruction count.
     ///
     /// # Safety
     /// As `cpu`.
@@ -156,26 +157,26 @@ impl Machine {
         Some((core, scoreboard))
     }
 
-    /// A CPU exists now, and counts here.
+    /// Adds a CPU that counts in this scoreboard.
     pub fn add_cpu(&self, cpu: c_uint, scoreboard: &'static CpuScoreboard) {
         if let Some(cpu) = self.cpus.get(cpu as usize) {
-            // A CPU is set up once; the scoreboard keeps its place.
+            // A CPU is set up once, and its scoreboard does not move.
             let _ = cpu.scoreboard.set(scoreboard);
             scoreboard.set_budget(BUDGET);
         }
     }
 
-    /// The CPUs, for [`passes`](Self::passes).
+    /// A pointer to the CPUs, for [`passes`](Self::passes).
     pub fn cpus(&self) -> *mut c_void {
         self.cpus.as_ptr().cast_mut().cast()
     }
 
-    /// Whether an access of user mode tells the model nothing. Most are such: only what this needs
-    /// is looked at before it is known.
+    /// Whether an access of user mode tells the model nothing, as most do. Only what this decision
+    /// needs is read before.
     ///
     /// # Safety
-    /// `cpus` is from [`cpus`](Self::cpus) of the installed machine, `cpu` one of QEMU's, of which
-    /// there are as many, and this its thread.
+    /// `cpus` is from [`cpus`](Self::cpus) of the installed machine, `cpu` is one of QEMU's CPUs,
+    /// whose number matches, and this is its thread.
     #[inline]
     pub unsafe fn passes(cpus: *const c_void, cpu: c_uint, address: u64, way: Way) -> bool {
         // SAFETY: the caller vouches for the place; the machine stays. Nobody else reaches the core
@@ -184,7 +185,7 @@ impl Machine {
         core.passes(address, way)
     }
 
-    /// An access of user mode that does not pass.
+    /// An access of user mode that does not pass the filter.
     pub fn access(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: called from the CPU's memory callback, which calls nothing that comes back.
         let Some((core, scoreboard)) = (unsafe { self.cpu(cpu) }) else { return };
@@ -192,7 +193,7 @@ impl Machine {
         self.simulation.access(core, address, way, &access);
     }
 
-    /// An access of an instruction that makes nobody knows how many.
+    /// An access of an instruction whose number of accesses is not known in advance.
     pub fn access_element(&self, cpu: c_uint, info: qemu::MemInfo, address: u64, way: Way) {
         // SAFETY: as in `access`.
         let Some((core, scoreboard)) = (unsafe { self.cpu(cpu) }) else { return };
@@ -200,8 +201,8 @@ impl Machine {
         self.simulation.access_element(core, address, way, &access);
     }
 
-    /// A CPU has used up its budget of user instructions, or runs user code for the first
-    /// time since it was idle or in the kernel.
+    /// A CPU has used up its budget of user instructions, or runs user code for the first time
+    /// after idling or after the kernel.
     pub fn budget(&self, cpu: c_uint) {
         // SAFETY: called from the CPU's execution callback.
         let Some((core, scoreboard)) = (unsafe { self.cpu_now(cpu) }) else { return };
@@ -218,7 +219,7 @@ impl Machine {
         }
     }
 
-    /// A CPU comes from user mode into the kernel, or goes back.
+    /// A CPU switches between user mode and the kernel.
     pub fn enter_kernel(&self, cpu: c_uint) {
         // SAFETY: called from the CPU's execution callback.
         let Some((core, scoreboard)) = (unsafe { self.cpu_now(cpu) }) else { return };
@@ -230,9 +231,9 @@ impl Machine {
         self.turnstile.advance(|| self.simulation.floor_ps());
     }
 
-    /// A CPU waits in the kernel, turning in a loop: for a lock, or for others to answer its
-    /// interrupts. Each turn costs QEMU much, and the host's processor is better used by
-    /// whom it waits for.
+    /// A CPU waits in a loop in the kernel, for a lock or for answers to its interrupts. Each
+    /// iteration is expensive in QEMU, and the CPU that it waits for makes better use of the host's
+    /// processor.
     pub fn spin(&self, cpu: c_uint) {
         let Some(cpu) = self.cpus.get(cpu as usize) else { return };
         let spins = cpu.spins.load(Relaxed) + 1;
@@ -253,13 +254,13 @@ impl Machine {
         }
     }
 
-    /// A CPU goes on, in the kernel: it was idle.
+    /// An idle CPU continues in the kernel.
     pub fn resume(&self, cpu: c_uint) {
         self.enter_kernel(cpu);
     }
 
-    /// A CPU, which is in the kernel, sends an interrupt: those that it wakes go on from its clock,
-    /// however long the host takes to have them run.
+    /// A CPU in the kernel sends an interrupt: the CPUs that it wakes continue from its clock,
+    /// however long the host takes to run them.
     pub fn interrupt(&self, cpu: c_uint, command: u64) {
         let sender = cpu as usize;
         for (cpu, apic_id) in self.apic_ids.iter().enumerate() {
@@ -291,7 +292,7 @@ impl Machine {
         }
     }
 
-    /// Writes what was counted so far.
+    /// Writes the report of the run so far.
     pub fn write_report(&self) {
         let pmu = self.simulation.pmu();
         let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);

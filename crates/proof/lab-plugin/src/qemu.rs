@@ -1,16 +1,16 @@
-//! The functions and types of QEMU's plugin interface that are used here.
+//! Functions and types of QEMU's plugin interface.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// The version of the interface that is used.
 pub const API_VERSION: c_int = 4;
 
-/// Identity of a loaded plugin.
+/// ID of a loaded plugin.
 pub type Id = u64;
-/// What QEMU knows of an access under way.
+/// QEMU's information about the current access.
 pub type MemInfo = u32;
 
-/// Types of QEMU that are only pointed to.
+/// Opaque types of QEMU.
 macro_rules! opaque {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $($(#[$doc])* #[repr(C)] pub struct $name { _private: [u8; 0] })*
@@ -20,11 +20,11 @@ macro_rules! opaque {
 opaque! {
     /// A translation block.
     Tb;
-    /// An instruction of it.
+    /// An instruction of a block.
     Insn;
     /// A physical address.
     HwAddr;
-    /// Memory that exists once for each virtual CPU.
+    /// Memory with one element per virtual CPU.
     Scoreboard;
     /// A register of a virtual CPU.
     Register;
@@ -38,7 +38,7 @@ pub struct Word {
     pub offset: usize,
 }
 
-/// What an access has read or written: the type, then 128 bits, low half first.
+/// The value that an access has read or written: the type, then 128 bits, low half first.
 #[repr(C)]
 pub struct MemValue {
     pub kind: c_int,
@@ -61,7 +61,7 @@ pub struct Array<T> {
     pub length: c_uint,
 }
 
-/// What QEMU says of itself when it loads a plugin.
+/// QEMU's description of itself when it loads a plugin.
 #[repr(C)]
 pub struct Info {
     pub target_name: *const c_char,
@@ -72,9 +72,9 @@ pub struct Info {
     pub max_vcpus: c_int,
 }
 
-/// `QEMU_PLUGIN_CB_NO_REGS`: a callback does not look at registers.
+/// `QEMU_PLUGIN_CB_NO_REGS`: a callback does not read registers.
 pub const NO_REGS: c_int = 0;
-/// `QEMU_PLUGIN_CB_R_REGS`: it does.
+/// `QEMU_PLUGIN_CB_R_REGS`: a callback reads registers.
 pub const READS_REGS: c_int = 1;
 /// `QEMU_PLUGIN_MEM_R`.
 pub const READS: c_int = 1;

@@ -1,8 +1,8 @@
-//! Which accesses of a block tell the model nothing that others of the same block do not.
+//! Finds the accesses of a block that tell the model nothing beyond other accesses of the block.
 //!
-//! A callback costs more than what most instructions do. An access needs none when the block
-//! makes another one that is in the same line for certain: at the same place, or between two
-//! places that are at most a line apart and of which each is touched anyway:
+//! A callback costs more than most instructions. An access needs none if the block makes another
+//! one that is certainly in the same line: at the same place, or between two places that are at
+//! most a line apart and both accessed:
 //!
 //! ```text
 //!   mov [rsp+8], rax  ----+        push rbp   rsp-8   reported
@@ -10,46 +10,46 @@
 //!   mov rcx, [rsp+8]  <---+        push rbx   rsp-24  reported
 //! ```
 //!
-//! Places are compared by what their registers held when the block began, plus what the block
-//! has added since. Writes stand only for writes and for reads that come later, so that the
-//! model sees who reads a line and who changes it. A load that may bring an address stays,
-//! because the model follows pointers, but on the stack.
+//! Places are compared by the values of their registers at the start of the block, plus what the
+//! block has added since. A write represents only writes and later reads, so the model sees which
+//! CPU reads a line and which changes it. A load that may return an address is always reported,
+//! because the model follows pointers, except on the stack.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
     OpAccess, OpKind, Register, UsedMemory,
 };
 
-/// Size of the model's lines.
+/// Line size of the model.
 const LINE_BYTES: i64 = 64;
-/// General registers.
+/// Number of general registers.
 const REGISTERS: usize = 16;
-/// The stack pointer among them.
+/// Index of the stack pointer.
 const STACK: usize = 4;
-/// Larger ones are several accesses for QEMU.
+/// QEMU splits larger accesses into several.
 const LARGEST: usize = 16;
 
-/// What must be reported of an instruction's accesses.
+/// The accesses of an instruction that must be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reported {
     pub reads: bool,
     pub writes: bool,
-    /// What it reads may be an address, or what one is computed from: it replaces what was in
-    /// a register.
+    /// The value that it reads may be an address, or an address may be computed from it: it
+    /// replaces the contents of a register.
     pub value: bool,
-    /// How many accesses it makes is not known here: a prefix repeats it, one for each element, or
-    /// the instruction itself is not known.
+    /// The number of its accesses is not known: a prefix repeats it, once for each element, or the
+    /// instruction is unknown.
     pub elements: bool,
 }
 
-/// What a register holds: what some instruction left there, plus a constant.
+/// The value of a register: the result of some instruction, plus a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Value {
     origin: u32,
     offset: i64,
 }
 
-/// A place but for the constant.
+/// A place without its constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     base: Option<u32>,
@@ -62,7 +62,7 @@ struct Access {
     instruction: usize,
     offset: i64,
     write: bool,
-    /// It may bring an address, and is not on the stack.
+    /// The load may return an address, and is not on the stack.
     pointer: bool,
 }
 
@@ -77,21 +77,21 @@ struct Block {
     writes: u64,
 }
 
-/// What a block of instructions needs.
+/// What must be done for a block of instructions.
 #[derive(Debug)]
 pub struct Plan {
     /// What must be reported of each instruction.
     pub reported: Vec<Reported>,
-    /// Its reads, reported or not, but for those of instructions with elements.
+    /// The number of reads, reported or not, without instructions with elements.
     pub reads: u64,
-    /// Writes likewise.
+    /// The number of writes, likewise.
     pub writes: u64,
-    /// Whether it ends by going back, perhaps. Every loop has such a block: what is called returns
-    /// to where it was called from, which is forward.
+    /// Whether the block may end by a jump backwards. Every loop has such a block; a function
+    /// returns forward, to the instruction after its call.
     pub goes_back: bool,
 }
 
-/// The plan of a block that begins at this address.
+/// The plan of a block that starts at this address.
 pub fn plan<'a>(address: u64, block: impl Iterator<Item = &'a [u8]>) -> Plan {
     let mut state = Block::new();
     let mut factory = InstructionInfoFactory::new();
@@ -107,7 +107,7 @@ pub fn plan<'a>(address: u64, block: impl Iterator<Item = &'a [u8]>) -> Plan {
     Plan { reported: state.finish(), reads, writes, goes_back }
 }
 
-/// Whether an instruction may go to one before it, but by returning.
+/// Whether an instruction may jump to an earlier one, other than by returning.
 fn may_go_back(instruction: &Instruction) -> bool {
     match instruction.flow_control() {
         FlowControl::Next | FlowControl::Return => false,
@@ -141,7 +141,8 @@ impl Block {
         let value = !elements && replaces_a_register(instruction, info.used_registers());
         let accesses = |way| info.used_memory().iter().filter(|m| goes(m.access(), way)).count();
         let [reads, writes] = [OpAccess::Read, OpAccess::Write].map(accesses);
-        // Asking QEMU to tell what is never done costs it memory and time for each instruction.
+        // Asking QEMU to report accesses that never happen costs memory and time for each
+        // instruction.
         let (may_read, may_write) = (unknown || reads > 0, unknown || writes > 0);
         self.reported.push(Reported { reads: may_read, writes: may_write, value, elements });
         if !elements {
@@ -163,7 +164,7 @@ impl Block {
                 OpAccess::ReadWrite => (true, true),
                 _ => (false, false),
             };
-            // QEMU has one callback for all of an instruction's reads, and one for its writes.
+            // QEMU has one callback for all reads of an instruction, and one for all writes.
             if is_read && reads == 1 {
                 accesses.push(Access { instruction: at, offset, write: false, pointer });
             }
@@ -174,7 +175,7 @@ impl Block {
         self.follow(instruction, info.used_registers());
     }
 
-    /// Where an access is; `None` when its registers are not the general ones.
+    /// The place of an access; `None` if its registers are not general ones.
     fn place(&self, memory: &UsedMemory) -> Option<(Place, i64)> {
         let value = |register: Register| match register {
             Register::None | Register::RIP => Some(None),
@@ -194,7 +195,7 @@ impl Block {
         Some((place, offset))
     }
 
-    /// What the instruction leaves in the registers.
+    /// Tracks the registers that the instruction changes.
     fn follow(&mut self, instruction: &Instruction, used: &[iced_x86::UsedRegister]) {
         let known = self.moved(instruction);
         for register in used {
@@ -209,7 +210,7 @@ impl Block {
         }
     }
 
-    /// The register that the instruction changes in a way that is followed, and its value then.
+    /// The register that the instruction changes in a tracked way, with its new value.
     fn moved(&self, instruction: &Instruction) -> Option<(usize, Value)> {
         let step = i64::from(instruction.stack_pointer_increment());
         let stack = self.registers[STACK];
@@ -264,7 +265,7 @@ fn accesses_of(places: &mut Vec<(Place, Vec<Access>)>, place: Place) -> &mut Vec
     &mut places[at].1
 }
 
-/// Whether an access goes this way, perhaps among others.
+/// Whether an access includes this kind.
 fn goes(access: OpAccess, way: OpAccess) -> bool {
     match access {
         OpAccess::Read | OpAccess::CondRead => way == OpAccess::Read,
@@ -274,8 +275,9 @@ fn goes(access: OpAccess, way: OpAccess) -> bool {
     }
 }
 
-/// Whether what an instruction reads from memory may stand in a general register afterwards, as
-/// it was read: not so what is added to one, compared with one, or read into another kind.
+/// Whether the value that an instruction reads from memory may be in a general register afterwards,
+/// unchanged. This excludes values that are added to or compared with a register, or read into
+/// another kind.
 fn replaces_a_register(instruction: &Instruction, used: &[iced_x86::UsedRegister]) -> bool {
     let exchanged =
         matches!(instruction.mnemonic(), Mnemonic::Xchg | Mnemonic::Xadd | Mnemonic::Cmpxchg);
@@ -289,13 +291,12 @@ fn replaces_a_register(instruction: &Instruction, used: &[iced_x86::UsedRegister
     })
 }
 
-/// Which general register this is, or is a part of.
+/// The general register that this is, or is part of.
 fn general(register: Register) -> Option<usize> {
     register.is_gpr().then(|| register.full_register().number())
 }
 
-/// Of the accesses to one place, in the order in which they are made, those that need not be
-/// reported.
+/// Those accesses to one place, in program order, that need not be reported.
 fn silent(accesses: &[Access]) -> Vec<Access> {
     let mut silent = Vec::new();
     let mut reported: Vec<Access> = Vec::new();
@@ -329,7 +330,7 @@ fn silent(accesses: &[Access]) -> Vec<Access> {
 mod tests {
     use super::*;
 
-    /// For each instruction, which accesses it has and are reported; and the silent ones' counts.
+    /// For each instruction, its reported reads and writes; and the numbers of unreported ones.
     fn of(block: &[&[u8]]) -> (Vec<(bool, bool)>, u64, u64) {
         let Plan { reported, reads, writes, .. } = plan(0x40_0000, block.iter().copied());
         let counted = |goes: fn(&Reported) -> bool| {
@@ -384,7 +385,8 @@ mod tests {
         let grow = vec![0x48, 0x83, 0xec, 0x28]; // sub $0x28,%rsp
         let block = [push(5), push(3), push(1), grow, push(0), call];
         let (reported, reads, writes) = of(&block.each_ref().map(Vec::as_slice));
-        // -8, -16, -24, -72, -80: the call's at -80, and -72 is more than a line below -8.
+        // -8, -16, -24, -72, -80: the call's access is at -80, and -72 is more than a line below
+        // -8.
         assert_eq!((reads, writes), (0, 2), "{reported:?}");
         let block = [pop(0), pop(1), pop(3), ret];
         let (reported, reads, writes) = of(&block.each_ref().map(Vec::as_slice));
@@ -399,7 +401,7 @@ mod tests {
         let two: &[u8] = &[0x8b, 0x0d, 0xfa, 0x00, 0x00, 0x00];
         assert_eq!(of(&[one, two]).1, 1);
         assert_eq!(of(&[one, one]).1, 0);
-        // %fs:0x100 is another place than 0x100.
+        // %fs:0x100 and 0x100 are different places.
         let thread: &[u8] = &[0x64, 0x8b, 0x04, 0x25, 0x00, 0x01, 0x00, 0x00];
         let plain: &[u8] = &[0x8b, 0x04, 0x25, 0x00, 0x01, 0x00, 0x00];
         assert_eq!(of(&[thread, plain, thread]).1, 1);

@@ -1,14 +1,14 @@
-//! The guest's registers, as far as they are asked for.
+//! Reads the guest's registers.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use crate::qemu::{self, Array, Register};
 
-/// Those that an instruction which writes a model-specific register uses.
+/// The registers that a write to a model-specific register uses.
 const NAMES: [&CStr; 3] = [c"rcx", c"rax", c"rdx"];
 
-/// QEMU's handles of them: numbers, the same for every CPU.
+/// QEMU's handles for them, which are the same for every CPU.
 struct Handles([*mut Register; NAMES.len()]);
 
 // SAFETY: QEMU only takes these for numbers.
@@ -18,7 +18,7 @@ unsafe impl Sync for Handles {}
 
 static HANDLES: OnceLock<Handles> = OnceLock::new();
 
-/// Looks for the registers.
+/// Looks up the registers.
 ///
 /// # Safety
 /// Only while QEMU sets a CPU up.
@@ -48,7 +48,7 @@ pub unsafe fn prepare() {
     });
 }
 
-/// GLib's buffer that a register is read into.
+/// GLib's buffer for the value of a register.
 struct Buffer(*mut Array<u8>);
 
 impl Buffer {
@@ -76,7 +76,8 @@ impl Drop for Buffer {
     }
 }
 
-/// What a `wrmsr` writes to a register: `None` if to another, and when QEMU does not say.
+/// The value that a `wrmsr` writes to a register: `None` for another register, or if QEMU does not
+/// report it.
 ///
 /// # Safety
 /// Only in a callback that was registered with [`qemu::READS_REGS`].

@@ -1,5 +1,5 @@
-//! The report's file: opened when the plugin is loaded, so that a wrong path is reported at once,
-//! and rewritten in place, since it may be memory that has no name to be renamed to.
+//! The report file. It is opened when the plugin is loaded, so a wrong path is reported at once,
+//! and rewritten in place, because it may be in memory without a name.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use numapilot_lab_model::Report;
 
-/// See the module.
+/// The report file; see the module documentation.
 #[derive(Debug)]
 pub struct ReportFile {
     file: File,
@@ -21,7 +21,7 @@ impl ReportFile {
         Ok(Self { file: options? })
     }
 
-    /// Replaces what is in the file by this report.
+    /// Replaces the contents of the file by this report.
     pub fn write(&self, report: &Report) -> io::Result<()> {
         let text = serde_json::to_vec(report)?;
         self.file.write_all_at(&text, 0)?;

@@ -1,4 +1,4 @@
-//! What translated code must do for the simulation: decided once for each block, when QEMU
+//! What translated code must do for the simulation, decided once for each block when QEMU
 //! translates it.
 
 use std::ffi::{c_uint, c_void};
@@ -17,18 +17,17 @@ use crate::qemu::{self, Insn, Scoreboard, Tb, Word};
 use crate::redundant_accesses::{self, Reported};
 use crate::registers;
 
-/// Addresses below are user mode's (x86-64, four and five levels of page tables alike for
-/// code).
+/// Addresses below this are user mode (x86-64, with four or five levels of page tables).
 const KERNEL: u64 = 1 << 63;
 
-/// Until the first mark, code below is the firmware's and that which unpacks the kernel. Both
-/// look like user mode; simulating them would double the time of a boot.
+/// Before the first mark, code below this address is the firmware or the kernel's decompressor.
+/// Both look like user mode; simulating them would double the boot time.
 const FIRMWARE: u64 = 1 << 32;
 
-/// Whether a mark was seen: from then on there is only the kernel and user mode.
+/// Whether a mark was seen: from then on there are only the kernel and user mode.
 static MARKED: AtomicBool = AtomicBool::new(false);
 
-/// The scoreboard that translated code counts in.
+/// The scoreboard in which translated code counts.
 struct Counting(*mut Scoreboard);
 
 // SAFETY: an opaque handle, used only to be given back to QEMU, from any thread.
@@ -38,7 +37,7 @@ unsafe impl Sync for Counting {}
 
 static COUNTING: OnceLock<Counting> = OnceLock::new();
 
-/// Makes the scoreboard. To be called once, while the plugin is installed.
+/// Makes the scoreboard. Must be called once, while the plugin is installed.
 pub fn prepare() {
     COUNTING.get_or_init(|| {
         // SAFETY: called while the plugin is installed, when QEMU is ready for it.
@@ -46,7 +45,7 @@ pub fn prepare() {
     });
 }
 
-/// The part of the scoreboard that belongs to a CPU which QEMU has set up.
+/// The scoreboard element of a CPU that QEMU has set up.
 pub fn scoreboard_of(cpu: c_uint) -> Option<&'static CpuScoreboard> {
     let counting = COUNTING.get()?;
     // SAFETY: QEMU gives zeroed memory for `CpuScoreboard`, suitably aligned for its words, which
@@ -55,7 +54,7 @@ pub fn scoreboard_of(cpu: c_uint) -> Option<&'static CpuScoreboard> {
     unsafe { qemu::qemu_plugin_scoreboard_find(counting.0, cpu).cast::<CpuScoreboard>().as_ref() }
 }
 
-/// What an instruction does to the simulation besides accessing memory.
+/// The effect of an instruction on the simulation, besides memory accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Special {
     Mark(Mark),
@@ -70,7 +69,7 @@ impl Special {
         if !kernel {
             return Mark::decode(code).map(Self::Mark);
         }
-        // Prefixes: a REX for the upper registers, 66 of invpcid.
+        // Prefixes: a REX prefix for the upper registers, or 66 for invpcid.
         let code = match code {
             [0x40..=0x4f, rest @ ..] => rest,
             _ => code,
@@ -83,7 +82,7 @@ impl Special {
                 Some(Self::FlushTlb)
             }
             [0x66, 0x0f, 0x38, 0x82, ..] => Some(Self::FlushTlb),
-            // swapgs: the first thing on the way in, the last on the way out.
+            // swapgs: the first instruction on entry to the kernel, the last on exit.
             [0x0f, 0x01, 0xf8, ..] => Some(Self::EnterKernel),
             // wrmsr.
             [0x0f, 0x30, ..] => Some(Self::WriteRegister),
@@ -93,7 +92,7 @@ impl Special {
         }
     }
 
-    /// As the word that a callback is given.
+    /// Packs it into the word that a callback gets.
     fn pack(self) -> *mut c_void {
         let value = match self {
             Self::FlushTlb | Self::EnterKernel | Self::Spin | Self::WriteRegister => 0,
@@ -103,7 +102,7 @@ impl Special {
     }
 }
 
-/// QEMU translates a block.
+/// Called when QEMU translates a block.
 pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
     let (Some(counting), Some(machine)) = (COUNTING.get(), machine()) else { return };
     let word = |offset| Word { scoreboard: counting.0, offset };
@@ -134,7 +133,7 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
         let plan = redundant_accesses::plan(address, insns.iter().map(|(_, c)| c.bytes()));
         let block = Block { instructions: count as u64, reads: plan.reads, writes: plan.writes };
         add(offset_of!(CpuScoreboard, block), block.pack());
-        // Once in each turn of a loop is often enough: little is executed without one.
+        // Once per iteration of a loop suffices, because little is executed outside loops.
         if plan.goes_back {
             qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
                 tb,
@@ -153,7 +152,7 @@ pub extern "C" fn translate(_id: qemu::Id, tb: *mut Tb) {
     }
 }
 
-/// An instruction's bytes.
+/// The bytes of an instruction.
 struct Code {
     bytes: [u8; 16],
     length: usize,
@@ -197,7 +196,7 @@ unsafe fn special(insn: *mut Insn, code: &Code, kernel: bool) {
 /// # Safety
 /// `insn` belongs to the block being translated, and `cpus` are the machine's.
 unsafe fn report_accesses(insn: *mut Insn, reported: Reported, cpus: *mut c_void) {
-    // One callback for each way, so that none has to ask for it.
+    // One callback for each kind of access, so that none has to test for it.
     let [read, write]: [qemu::MemCallback; 2] = match reported {
         Reported { elements: true, .. } => [on_element_read, on_element_write],
         Reported { value: true, .. } => [on_load, on_write],
@@ -212,8 +211,8 @@ unsafe fn report_accesses(insn: *mut Insn, reported: Reported, cpus: *mut c_void
     }
 }
 
-/// Callbacks of accesses: each asks whether the access passes, and does all else elsewhere, so that
-/// it needs none of the registers that this takes.
+/// The callbacks for accesses. Each tests whether the access passes; everything else is in another
+/// function, so the test needs none of its registers.
 macro_rules! on_access {
     ($($callback:ident: $way:expr, $rest:ident;)*) => {$(
         extern "C" fn $callback(cpu: c_uint, info: qemu::MemInfo, address: u64, cpus: *mut c_void) {

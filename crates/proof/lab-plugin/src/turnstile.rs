@@ -1,8 +1,8 @@
-//! Where CPUs wait whose simulated clock is ahead.
+//! The waiting place for CPUs whose simulated clock is ahead.
 //!
-//! A CPU that waits is woken by the one whose clock lets it go. It never waits for long: QEMU's
-//! exclusive sections and the guest's interrupts need every CPU to come by. One that is still
-//! ahead then should go on for a moment only.
+//! A CPU that waits is woken by the CPU whose clock releases it. It never waits for long, because
+//! QEMU's exclusive sections and the guest's interrupts need every CPU. A CPU that is still ahead
+//! then should run only for a moment.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -11,35 +11,35 @@ use std::time::{Duration, Instant};
 
 use numapilot_lab_model::QUANTUM_PS;
 
-/// How long a CPU waits at most, in the host's time.
+/// The maximum waiting time of a CPU, in host time.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// Nobody waits here.
+/// No CPU waits here.
 const NOBODY: u64 = u64::MAX;
 
 #[derive(Debug)]
 #[repr(align(64))]
 struct Place {
-    /// The floor that lets the CPU go.
+    /// The floor that releases the CPU.
     until_ps: AtomicU64,
-    /// The thread that runs the CPU, the same all the time.
+    /// The thread that runs the CPU, which never changes.
     thread: OnceLock<Thread>,
 }
 
-/// How a CPU's wait has ended.
+/// How a CPU's wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// The CPU is not, or no longer, too far ahead.
     Level,
-    /// Somebody has let it by.
+    /// Another CPU has let it pass.
     LetBy,
-    /// The floor has not come up to this clock in time.
+    /// The floor has not reached the required time before the timeout.
     Tired {
-        /// Where the floor must be.
+        /// The floor that would release the CPU.
         until_ps: u64,
     },
 }
 
-/// See the module.
+/// The turnstile; see the module documentation.
 #[derive(Debug)]
 pub struct Turnstile {
     places: Vec<Place>,
@@ -47,14 +47,14 @@ pub struct Turnstile {
 }
 
 impl Turnstile {
-    /// One for so many CPUs.
+    /// A turnstile for this number of CPUs.
     pub fn new(cpus: usize) -> Self {
         let place = |_| Place { until_ps: AtomicU64::new(NOBODY), thread: OnceLock::new() };
         Self { places: (0..cpus).map(place).collect(), waiting: AtomicUsize::new(0) }
     }
 
-    /// Keeps a CPU, on its own thread, until it is no longer too far ahead of the floor, as
-    /// far as patience goes. Without a floor nobody is ahead.
+    /// Blocks a CPU, on its own thread, until it is no longer too far ahead of the floor, or until
+    /// the timeout. Without a floor no CPU is ahead.
     pub fn wait(&self, cpu: usize, now_ps: u64, floor_ps: impl Fn() -> Option<u64>) -> Left {
         let until_ps = now_ps.saturating_sub(QUANTUM_PS);
         let may_go = || floor_ps().is_none_or(|floor| floor >= until_ps);
@@ -83,7 +83,7 @@ impl Turnstile {
         left
     }
 
-    /// Lets those go whom the floor allows to, after it may have moved.
+    /// Releases the CPUs that the floor permits, after it may have moved.
     pub fn advance(&self, floor_ps: impl Fn() -> Option<u64>) {
         if self.waiting.load(SeqCst) == 0 {
             return;
@@ -91,7 +91,7 @@ impl Turnstile {
         self.release(floor_ps().unwrap_or(NOBODY - 1));
     }
 
-    /// Lets everybody by, to see whether there is an interrupt to take.
+    /// Releases all CPUs, so that they can take pending interrupts.
     pub fn open(&self) {
         self.release(NOBODY - 1);
     }
@@ -119,7 +119,7 @@ mod tests {
         let order = AtomicUsize::new(0);
         thread::scope(|scope| {
             scope.spawn(|| {
-                // Patience may end on a busy host: as a CPU does, it comes again.
+                // The timeout may expire on a busy host: then the CPU waits again.
                 while turnstile.wait(1, 2 * QUANTUM_PS, read) != Left::Level {}
                 order.fetch_max(1, SeqCst);
             });

@@ -1,4 +1,4 @@
-//! QEMU's command line and the kernel's, from the shape of a machine.
+//! Builds QEMU's command line and the kernel's from the shape of a machine.
 //!
 //! Source: QEMU's manual page (`-numa`, `-smp`, `-object`), Linux's
 //! Documentation/admin-guide/kernel-parameters.txt.
@@ -10,14 +10,14 @@ use numapilot_lab_init::{DIRECTORY, PORTS, PROGRAM};
 
 use crate::Shape;
 
-/// Bandwidths are multiples of this, in bytes per second: the table's entries have 16 bits
-/// and one unit.
+/// Bandwidths are multiples of this number of bytes per second. The entries of the table have 16
+/// bits and share a unit.
 const BANDWIDTH_UNIT: u32 = 64 << 20;
 
-/// What of the host goes into the command line.
+/// The host's files and descriptors for the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// Directories of QEMU's firmware, for one that was unpacked and not installed.
+    /// QEMU's firmware directories, if QEMU was unpacked and not installed.
     pub firmware: Vec<PathBuf>,
     /// The kernel.
     pub kernel: PathBuf,
@@ -27,24 +27,23 @@ pub struct Parts {
     pub ports: Vec<i32>,
     /// Descriptor of the serial console.
     pub console: i32,
-    /// Descriptor of the virtual console; for a shell only.
+    /// Descriptor of the virtual console, for a shell only.
     pub terminal: Option<i32>,
     /// The plugin with its options.
     pub plugin: Option<OsString>,
-    /// Memory that guest and plugin share, with its size: the guest's performance counters.
+    /// Memory shared by guest and plugin, with its size: the guest's performance counters.
     pub counters: Option<(PathBuf, u64)>,
-    /// More for the kernel's command line.
+    /// Additions to the kernel's command line.
     pub append: Vec<String>,
 }
 
-/// Kernel parameters that every guest gets. Most leave out what takes time at boot and has no
-/// effect on a program: `lpj`, because calibrating delay loops takes seconds per package in
-/// emulation; `tsc` and `no_timer_check`, so that clocks are not compared with each other.
-/// `mitigations=off` keeps page tables and TLBs as the programs see them; `no5lvl` keeps page
-/// walks at four levels; `intel_iommu=off` leaves the devices' accesses to memory untranslated;
-/// `nokaslr` and `norandmaps` give every run the same addresses, on which it depends what shares a
-/// set of a cache or a huge page; `oops` and `panic` end a guest whose kernel is in error, instead
-/// of leaving a program to wait for it.
+/// Kernel parameters of every guest. Most avoid work at boot that has no effect on a program:
+/// `lpj`, because the calibration of delay loops takes seconds per package in emulation; `tsc` and
+/// `no_timer_check`, which skip the comparison of clocks. `mitigations=off` keeps page tables and
+/// TLBs as the programs see them; `no5lvl` keeps page walks at four levels; `intel_iommu=off`
+/// leaves the devices' memory accesses untranslated; `nokaslr` and `norandmaps` give every run the
+/// same addresses, which decide what shares a cache set or a huge page; `oops` and `panic` end a
+/// guest after a kernel error, so the host does not wait for the program.
 const KERNEL: [&str; 20] = [
     "console=ttyS0",
     "quiet",
@@ -88,8 +87,8 @@ pub fn qemu(shape: &Shape, parts: &Parts) -> Vec<OsString> {
     }
     line.option("-kernel", &parts.kernel);
     line.option("-append", kernel(&parts.append));
-    // Nobody keeps the disk: what the guest flushes need not reach the host's. A host without
-    // room for it is the guest's error, and not a machine that stops and waits.
+    // The disk is discarded afterwards, so flushes of the guest need not reach the host's disk.
+    // When the host's disk is full, the guest gets an error instead of stopping.
     let mut disk = OsString::from("if=none,id=disk,format=raw,cache=unsafe,werror=report,file=");
     disk.push(escape(&parts.disk));
     line.option("-drive", disk);
@@ -119,7 +118,7 @@ pub fn qemu(shape: &Shape, parts: &Parts) -> Vec<OsString> {
     line.0
 }
 
-/// A comma in a value is written twice.
+/// Doubles commas, as QEMU requires in a value.
 pub(crate) fn escape(path: &std::path::Path) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let bytes = path.as_os_str().as_bytes();
@@ -136,7 +135,7 @@ impl Line {
     }
 }
 
-/// A bare PC: nothing that programs do not use, and no clock but those the kernel needs.
+/// A bare PC: only the devices that programs use and the clocks that the kernel needs.
 fn machine(line: &mut Line, shape: &Shape) {
     for flag in ["-nodefaults", "-no-user-config", "-no-reboot"] {
         line.0.push(flag.into());
@@ -145,16 +144,16 @@ fn machine(line: &mut Line, shape: &Shape) {
     let bare = "smbus=off,sata=off,usb=off,vmport=off,hpet=off,pit=off";
     line.option("-display", "none");
     line.option("-machine", format!("q35,{bare}{hmat}"));
-    // For its remapping of interrupts alone, without which the kernel does not use x2APIC. By the
-    // registers in memory of the older APIC a CPU now and then takes an interrupt that the kernel
-    // never sees: it stays in service, and holds back all that come after it.
+    // The IOMMU is needed for interrupt remapping only, without which the kernel does not use
+    // x2APIC. With the memory-mapped registers of the older APIC, a CPU occasionally takes an
+    // interrupt that the kernel never sees: it stays in service and blocks all later ones.
     line.option("-device", "intel-iommu,intremap=on,eim=on");
     line.option("-accel", "tcg,thread=multi");
-    // Emulation moves a byte at a time in what these tell the kernel and C libraries to use for
-    // everything large. What they use without fills memory two to five times as fast here, and
-    // copies it at least as fast.
+    // With these CPU features, the kernel and C libraries use instructions for large copies that
+    // the emulator executes one byte at a time. The alternatives fill memory two to five times as
+    // fast here, and copy at least as fast.
     line.option("-cpu", "max,erms=off,fsrm=off,fsrs=off,fzrm=off");
-    // Nodes of one package are dies of it: they share no cache.
+    // The nodes of a package are modelled as its dies, which share no cache.
     let dies = shape.nodes_per_package;
     let packages = shape.initiators().count() / dies as usize;
     line.option(
@@ -185,12 +184,12 @@ fn nodes(line: &mut Line, shape: &Shape) {
     }
 }
 
-/// The node whose CPUs reach the memory of a node first.
+/// The node whose CPUs have the lowest latency to the memory of a node.
 fn nearest_initiator(shape: &Shape, target: usize) -> Option<usize> {
     shape.initiators().min_by_key(|i| shape.distances.get(*i).and_then(|row| row.get(target)))
 }
 
-/// Whether every latency and bandwidth from CPUs is known: the kernel wants all or none.
+/// Whether all latencies and bandwidths from CPUs are known: the kernel requires all or none.
 fn has_hmat(shape: &Shape) -> bool {
     let full = |matrix: &[Vec<Option<f64>>]| {
         shape.initiators().all(|i| {

@@ -1,9 +1,11 @@
-//! Where the lab keeps what it has fetched.
+//! The lab's directories: the cache of downloads, and scratch directories in it.
 //!
 //! Source: XDG Base Directory Specification.
 
 use std::env;
 use std::path::PathBuf;
+
+use numapilot_place::LockedDirectory;
 
 use crate::LabError;
 
@@ -17,4 +19,10 @@ pub fn cache_directory() -> Result<PathBuf, LabError> {
         .or_else(|| Some(absolute("HOME")?.join(".cache")))
         .map(|cache| cache.join("numapilot/lab"))
         .ok_or(LabError::NoHome)
+}
+
+/// Makes a scratch directory in the cache, to collect the guest's files or to unpack packages. It is
+/// the only named file of a lab; the next lab removes those of killed ones.
+pub(crate) fn scratch_directory() -> Result<LockedDirectory, LabError> {
+    Ok(LockedDirectory::new(&cache_directory()?.join("scratch"), "scratch-")?)
 }

@@ -1,4 +1,4 @@
-//! QEMU: where it is, whether it is new enough, and whether it loads plugins.
+//! Finds QEMU, and checks its version and its support for plugins.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,28 +7,27 @@ use std::process::{Command, Output, Stdio};
 use crate::LabError;
 use crate::unpacked::Unpacked;
 
-/// Its program for x86-64 machines.
+/// QEMU's program for x86-64 machines.
 pub const PROGRAM: &str = "qemu-system-x86_64";
-/// The oldest version whose plugins can read what an access reads and writes.
+/// The oldest version whose plugins can read the values of memory accesses.
 const OLDEST: (u32, u32) = (9, 1);
 
-/// A QEMU that can run the lab.
+/// A usable QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emulator {
-    /// Its file.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its version, as it says itself: `10.0.2`.
+    /// Its version, as reported by itself: `10.0.2`.
     pub version: String,
-    /// Its packages, unless it is installed.
+    /// The unpacked packages, unless QEMU is installed.
     unpacked: Option<Unpacked>,
 }
 
 impl Emulator {
-    /// The first on PATH that will do, else the one in the cache.
+    /// The first usable QEMU on PATH, or else the one in the cache.
     ///
     /// # Errors
-    /// [`LabError`] that says what is wrong with the one that was found, or that there is
-    /// none.
+    /// [`LabError`] with the problem of the QEMU that was found, or when none was found.
     pub fn find() -> Result<Self, LabError> {
         if env::consts::ARCH != "x86_64" {
             return Err(LabError::Processor(env::consts::ARCH));
@@ -47,7 +46,7 @@ impl Emulator {
         }
     }
 
-    /// The one that was fetched.
+    /// The QEMU in the cache.
     fn in_cache() -> Result<Self, LabError> {
         let tools = Unpacked::tools()?;
         match tools.program(PROGRAM) {
@@ -72,15 +71,15 @@ impl Emulator {
             let path = emulator.program;
             return Err(LabError::OldEmulator { path, version: version.to_owned(), oldest });
         }
-        // A plugin that is not there: a QEMU with plugins fails to open the file, one
-        // without says that it has none. Without default devices it loads no modules of its
-        // own, which may be those of an installed QEMU of another version.
+        // Tests a plugin that does not exist. A QEMU with plugin support fails to open the file;
+        // one without reports that it lacks the support. Without default devices it loads no
+        // modules, which might belong to an installed QEMU of another version.
         let absent = "/nonexistent.so";
         let output = emulator
             .ask(&["-nodefaults", "-machine", "none", "-display", "none", "-plugin", absent])
             .map_err(|e| broken(e.to_string()))?;
         let said = String::from_utf8_lossy(&output.stderr);
-        // GLib's message for the file, in whatever words: the file's name is in it.
+        // GLib's message varies, but it contains the file name.
         if !said.contains(absent) {
             let said = said.lines().next().unwrap_or("no message").to_owned();
             return Err(LabError::NoPlugins { path: emulator.program, said });
@@ -93,7 +92,7 @@ impl Emulator {
         self.command().args(arguments).stdin(Stdio::null()).output()
     }
 
-    /// A command that starts it, with its own libraries if it brought any.
+    /// A command that starts QEMU, with its own libraries if it has any.
     pub(crate) fn command(&self) -> Command {
         match &self.unpacked {
             Some(unpacked) => unpacked.command(&self.program),
@@ -101,7 +100,7 @@ impl Emulator {
         }
     }
 
-    /// Directories of its firmware, when it is not where it was built to be.
+    /// QEMU's firmware directories, if it is not installed in its default location.
     pub(crate) fn firmware(&self) -> Vec<PathBuf> {
         let root = self.unpacked.as_ref().map(Unpacked::root);
         let shares = root.map(|root| ["qemu", "seabios"].map(|d| root.join("usr/share").join(d)));
@@ -109,7 +108,7 @@ impl Emulator {
     }
 }
 
-/// `10.0.2` and its first two numbers from `QEMU emulator version 10.0.2 (Debian ...)`.
+/// Parses `10.0.2` and its first two numbers from `QEMU emulator version 10.0.2 (Debian ...)`.
 fn version(text: &str) -> Option<(&str, (u32, u32))> {
     let version = text.split_once("version ")?.1.split([' ', '(', '\n']).next()?;
     let mut numbers = version.split('.');
@@ -133,7 +132,7 @@ mod tests {
         assert_eq!(version("version x"), None);
     }
 
-    /// A program that says so when asked for its version or given a plugin.
+    /// A script that answers like QEMU when asked for its version or given a plugin.
     fn pretend(directory: &Path, version: &str, plugin: &str) -> PathBuf {
         let program = directory.join(PROGRAM);
         let script = format!(

@@ -3,64 +3,65 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use numapilot_place::DirectoryError;
 use numapilot_topology::description::DescriptionError;
 use thiserror::Error;
 
-/// What helps in most cases.
+/// The remedy in most cases.
 const SETUP: &str = "run: numapilot lab setup";
 
 /// Why an emulated machine did not run. Each message names cause and remedy.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// Neither home nor cache directory.
+    /// Neither a home nor a cache directory is known.
     #[error("there is no cache directory: neither XDG_CACHE_HOME nor HOME is set; set one")]
     NoHome,
-    /// Another processor than the emulated one.
+    /// The processor differs from the emulated one.
     #[error(
         "the lab runs this machine's programs on emulated x86-64 machines; this is {0}, whose \
          programs they cannot run"
     )]
     Processor(&'static str),
-    /// No QEMU at all.
+    /// QEMU was not found.
     #[error("no {program} on PATH, and none was fetched; {SETUP}")]
     NoEmulator {
-        /// Its name.
+        /// Name of the program.
         program: &'static str,
     },
-    /// A QEMU without what the plugin needs.
+    /// QEMU is too old for the plugin.
     #[error("{} is version {version}; the lab needs {oldest} or newer; {SETUP}", path.display())]
     OldEmulator {
-        /// Its file.
+        /// Path of QEMU.
         path: PathBuf,
-        /// As it says itself.
+        /// Its version.
         version: String,
-        /// What is needed.
+        /// The required version.
         oldest: String,
     },
-    /// A QEMU that loads no plugins.
+    /// QEMU has no support for plugins.
     #[error("{} was built without plugins ({said}); {SETUP}", path.display())]
     NoPlugins {
-        /// Its file.
+        /// Path of QEMU.
         path: PathBuf,
-        /// Its message.
+        /// QEMU's message.
         said: String,
     },
-    /// A QEMU that does not run.
+    /// QEMU does not run.
     #[error("{} does not run: {said}; {SETUP}", path.display())]
     BrokenEmulator {
-        /// Its file.
+        /// Path of QEMU.
         path: PathBuf,
-        /// Its message.
+        /// QEMU's message.
         said: String,
     },
-    /// No kernel was fetched.
+    /// No kernel was downloaded.
     #[error("no kernel for the guest in {}; {SETUP}", directory.display())]
     NoKernel {
-        /// Where it should be.
+        /// The directory that should have it.
         directory: PathBuf,
     },
-    /// Not a kernel.
-    #[error("{} is no x86-64 Linux kernel; give a bzImage (vmlinuz)", path.display())]
+    /// The file is not a kernel.
+    #[error("{} is not an x86-64 Linux kernel; give a bzImage (vmlinuz)", path.display())]
     NotAKernel {
         /// The file.
         path: PathBuf,
@@ -71,9 +72,9 @@ pub enum LabError {
          (searched: {searched}); build the whole workspace, or install numapilot again"
     )]
     NoPart {
-        /// Its file name.
+        /// File name of the part.
         name: &'static str,
-        /// The directories.
+        /// The directories that were searched.
         searched: String,
     },
     /// `mke2fs` is missing.
@@ -82,94 +83,94 @@ pub enum LabError {
     /// `mke2fs` failed.
     #[error("mke2fs could not make the guest's disk: {said}")]
     Mke2fs {
-        /// Its message.
+        /// The message of `mke2fs`.
         said: String,
     },
-    /// A description that cannot be emulated.
+    /// A description cannot be emulated.
     #[error("machine {name}: {cause}")]
     Description {
-        /// Its name.
+        /// The machine.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         cause: DescriptionError,
     },
-    /// The program to run is not here.
+    /// The program to run was not found.
     #[error("{program}: not found in {searched}; check the spelling or give its path")]
     NoProgram {
-        /// As the user wrote it.
+        /// The name as the user wrote it.
         program: String,
-        /// `PATH` or where a path leads.
+        /// `PATH`, or the file system for a path.
         searched: String,
     },
-    /// The program is not one that the guest can run.
+    /// The guest cannot run the program.
     #[error("{program}: cannot be executed: {why}")]
     NotExecutable {
-        /// As the user wrote it.
+        /// The name as the user wrote it.
         program: String,
-        /// What the kernel said, or would say.
+        /// The kernel's reason.
         why: String,
     },
-    /// A library that a program needs is not here.
+    /// A library that a program needs was not found.
     #[error(
         "{program} needs {library}, which is not found; install it or name its directory in LD_LIBRARY_PATH"
     )]
     NoLibrary {
         /// The program or library that needs it.
         program: PathBuf,
-        /// Its name.
+        /// Name of the library.
         library: String,
     },
-    /// Something to include is not here.
+    /// A file to include was not found.
     #[error("--include {what}: neither a file or directory nor a program on PATH")]
     NothingToInclude {
-        /// As the user wrote it.
+        /// The name as the user wrote it.
         what: String,
     },
-    /// A setting for a node that the machine lacks.
+    /// A setting refers to a node that the machine lacks.
     #[error("--weights {node}=...: {machine} has no node {node}; its nodes are 0 to {last}")]
     NoNode {
         /// The machine.
         machine: String,
-        /// As the user wrote it.
+        /// The node as the user wrote it.
         node: usize,
-        /// Its last node.
+        /// The machine's last node.
         last: usize,
     },
-    /// Something that the guest has of its own.
-    #[error("{} cannot be taken along: the guest has a {own} of its own", path.display())]
+    /// The guest has its own version of this directory.
+    #[error("{} cannot be included: the guest has a {own} of its own", path.display())]
     KernelsOwn {
-        /// As the user wrote it.
+        /// The path as the user wrote it.
         path: PathBuf,
-        /// `/proc`, for instance.
+        /// The directory, such as `/proc`.
         own: &'static str,
     },
-    /// A file, directory or system call failed.
+    /// An operation on a file or directory failed.
     #[error("cannot {what} {}: {cause}{}", path.display(), remedy(cause))]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// A step that has no file failed.
+    /// An operation without a file failed.
     #[error("cannot {what}: {cause}")]
     Host {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
     /// QEMU ended before the program did.
     #[error("QEMU ended early ({status}){}", last_words(said))]
     EmulatorEnded {
-        /// Its status.
+        /// QEMU's exit status.
         status: String,
-        /// Its messages.
+        /// QEMU's messages.
         said: String,
     },
-    /// The guest's kernel gave up.
+    /// The guest's kernel crashed.
     #[error("the guest's kernel ended before the program did{}", last_words(console))]
     GuestEnded {
         /// The last lines of its console.
@@ -178,12 +179,12 @@ pub enum LabError {
     /// The guest could not be set up.
     #[error("the guest cannot run the program: {what}{}", last_words(console))]
     GuestFailed {
-        /// What failed in it.
+        /// The operation that failed.
         what: String,
         /// The last lines of its console.
         console: String,
     },
-    /// The guest did not get to run the program.
+    /// The guest did not start the program in time.
     #[error(
         "the guest did not boot within {seconds} s; give it --boot-timeout, or a less busy \
          host{}",
@@ -195,13 +196,27 @@ pub enum LabError {
         /// The last lines of its console.
         console: String,
     },
-    /// The guest does not take a signal.
+    /// The guest did not acknowledge a signal.
     #[error(
         "the guest hangs: it did not take the signal for its program, and was ended; run it \
          again, on a less busy host if it happens often{}",
         last_words(console)
     )]
     GuestHangs {
+        /// The last lines of its console.
+        console: String,
+    },
+    /// The guest did not send the end of its program's output.
+    #[error(
+        "the guest hangs: its program ended with status {status}, but {seconds} s later the guest \
+         had not sent all of its output; run it again, on a less busy host if it happens often{}",
+        last_words(console)
+    )]
+    OutputMissing {
+        /// The program's status, or 128+n when signal n ended it.
+        status: u8,
+        /// The time limit.
+        seconds: u64,
         /// The last lines of its console.
         console: String,
     },
@@ -213,23 +228,29 @@ pub enum LabError {
         /// The last lines of its console.
         console: String,
     },
-    /// Fetching failed.
+    /// `lab setup` failed.
     #[error("{what}: {said}")]
     Setup {
-        /// Which step.
+        /// The step.
         what: String,
         /// The tool's message.
         said: String,
     },
-    /// This system's packages are not known.
+    /// `lab setup` does not support this system.
     #[error(
         "QEMU 9.1 or newer with plugins, and a kernel, can be fetched on Debian 12 and 13 only; \
          {advice}"
     )]
     Unsupported {
-        /// What to install instead.
+        /// The packages to install instead.
         advice: String,
     },
+}
+
+impl From<DirectoryError> for LabError {
+    fn from(DirectoryError { doing, path, cause }: DirectoryError) -> Self {
+        Self::System { what: doing, path, cause }
+    }
 }
 
 impl LabError {
@@ -249,8 +270,8 @@ impl LabError {
         move |cause| Self::Host { what, cause: cause.into() }
     }
 
-    /// The exit status that shells give to the same failure: 127 not found, 126 not
-    /// executable, 125 anything that is numapilot's own.
+    /// The exit status that shells use for the same failure: 127 not found, 126 not executable, and
+    /// 125 for numapilot's own failures.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
@@ -261,7 +282,7 @@ impl LabError {
     }
 }
 
-/// What the user can do about an error of the system.
+/// A remedy for a system error.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -273,7 +294,7 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// The last words of somebody, below the message.
+/// The last lines of some output, for the end of a message.
 fn last_words(text: &str) -> String {
     let text = text.trim_end();
     if text.is_empty() {

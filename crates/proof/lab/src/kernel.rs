@@ -1,4 +1,4 @@
-//! The guest's kernel: a distribution's, unpacked into the cache, never installed.
+//! The guest's kernel: a distribution's kernel, unpacked into the cache and never installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use crate::{LabError, cache_directory, uncompressed};
 pub struct Kernel {
     /// The compressed image.
     pub path: PathBuf,
-    /// Its release.
+    /// Its version.
     pub version: String,
 }
 
-/// Directory below the cache that holds what was unpacked of the kernel's package.
+/// Subdirectory of the cache with the unpacked kernel package.
 pub(crate) const DIRECTORY: &str = "kernel";
 
 impl Kernel {
@@ -31,10 +31,10 @@ impl Kernel {
             .ok_or(LabError::NoKernel { directory })
     }
 
-    /// A kernel by its file.
+    /// A kernel from a file.
     ///
     /// # Errors
-    /// [`LabError::NotAKernel`] when the file is none, or none for this processor.
+    /// [`LabError::NotAKernel`] when the file is not a kernel for this processor.
     pub fn at(path: &Path) -> Result<Self, LabError> {
         // "HdrS" of the x86 boot protocol (Documentation/arch/x86/boot.rst).
         let head = fs::read(path).ok().filter(|bytes| bytes.get(0x202..0x206) == Some(b"HdrS"));
@@ -44,7 +44,7 @@ impl Kernel {
         }
     }
 
-    /// The file to boot; the first call takes a second.
+    /// The file to boot. The first call takes a second.
     ///
     /// # Errors
     /// [`LabError::System`] when the cache cannot be written.

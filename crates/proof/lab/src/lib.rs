@@ -1,5 +1,5 @@
-//! Emulated NUMA machines: a real Linux kernel in QEMU with the nodes, distances and CPUs of
-//! a machine description, and unmodified programs in it.
+//! Emulated NUMA machines: a real Linux kernel in QEMU, with the nodes, distances and CPUs of a
+//! machine description, runs unmodified programs.
 //!
 //! ```text
 //!  Description --Shape::new--> Shape --command_line--> qemu-system-x86_64 -numa ... -plugin ...
@@ -9,9 +9,9 @@
 //!     '--------------- run ----------------------> guest: numapilot-lab-init runs the program
 //! ```
 //!
-//! Nothing of a running lab has a name: the disk image, the counters and the ports are
-//! descriptors that only this process and its QEMU hold, and QEMU dies with this process.
-//! So nothing is left behind, however it ends.
+//! A running lab has no named files: the disk image, the counters and the ports are descriptors
+//! that only this process and its QEMU hold, and QEMU ends with this process. So nothing is left
+//! behind, however the lab ends.
 #![forbid(unsafe_code)]
 
 pub mod command_line;
@@ -22,7 +22,6 @@ mod error;
 pub mod image;
 mod kernel;
 mod run;
-mod scratch_directory;
 pub mod setup;
 mod shape;
 mod uncompressed;

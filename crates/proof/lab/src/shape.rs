@@ -1,5 +1,5 @@
-//! What of a machine description is emulated: nodes with their CPUs and memory, scaled down
-//! as its `[lab]` table says.
+//! The emulated part of a machine description: nodes with their CPUs and memory, scaled down as its
+//! `[lab]` table says.
 
 use std::ops::Range;
 
@@ -8,13 +8,13 @@ use numapilot_topology::description::{Description, DescriptionError};
 
 use crate::LabError;
 
-/// QEMU's own limit (`MAX_NODES`).
+/// QEMU's limit (`MAX_NODES`).
 const MAX_NODES: usize = 128;
-/// A PC without `x2apic` interrupt remapping has no more (`max_cpus` of q35 is 288 and up,
-/// but every emulated CPU is a thread of the host).
+/// The limit of a PC without `x2apic` interrupt remapping (`max_cpus` of q35 is 288 or more, but
+/// every emulated CPU is a thread of the host).
 const MAX_CPUS: u32 = 255;
 
-/// The machine as the guest sees it.
+/// The machine that the guest sees.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     /// Short name.
@@ -29,16 +29,16 @@ pub struct Shape {
     pub distances: Vec<Vec<u32>>,
     /// Latency from the CPUs of a node to the memory of another.
     pub latency_ns: Vec<Vec<Option<f64>>>,
-    /// Bandwidth, likewise, in 10^9 bytes per second.
+    /// Bandwidth from the CPUs of a node to the memory of another, in 10^9 bytes per second.
     pub bandwidth_gb_per_s: Vec<Vec<Option<f64>>>,
 }
 
 /// A node of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestNode {
-    /// Its CPUs; none for a memory-only node.
+    /// The node's CPUs; none for a memory-only node.
     pub cpus: Range<u32>,
-    /// Its memory.
+    /// The node's memory.
     pub memory_bytes: u64,
 }
 
@@ -46,8 +46,8 @@ impl Shape {
     /// Scales a described machine down.
     ///
     /// # Errors
-    /// [`LabError`] for a description that is inconsistent, has no `[lab]` table, or asks for
-    /// what QEMU cannot emulate.
+    /// [`LabError`] for a description that is inconsistent, has no `[lab]` table, or exceeds QEMU's
+    /// limits.
     pub fn new(name: &str, description: &Description) -> Result<Self, LabError> {
         let machine =
             description.machine(name).map_err(|error| LabError::description(name, error))?;
@@ -83,7 +83,8 @@ impl Shape {
         }
         let with_cpus = nodes.iter().filter(|n| !n.cpus.is_empty()).count();
         let per_package = description.processor.nodes_per_package.unwrap_or(1).max(1);
-        // Packages are alike; where nodes do not fill them, each node is one.
+        // All packages have the same size; if the nodes do not fill whole packages, each node is
+        // one.
         let fits = with_cpus.is_multiple_of(per_package as usize);
         Ok(Self {
             name: name.to_owned(),
@@ -96,20 +97,20 @@ impl Shape {
         })
     }
 
-    /// All CPUs.
+    /// Number of CPUs.
     #[must_use]
     pub fn cpus(&self) -> u32 {
         self.nodes.last().map_or(0, |node| node.cpus.end)
     }
 
-    /// All memory.
+    /// Size of the memory of all nodes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.nodes.iter().map(|node| node.memory_bytes).sum()
     }
 
-    /// Where QEMU puts all this: memory of the nodes one after the other, with a hole below
-    /// 4 GiB when there is more than fits under it (`pc_q35_init`).
+    /// The physical addresses that QEMU uses: the memory of the nodes in order, with a hole below 4
+    /// GiB when the memory exceeds the space under it (`pc_q35_init`).
     #[must_use]
     pub fn layout(&self) -> Layout {
         const HOLE: u64 = 0xb000_0000;
@@ -146,8 +147,8 @@ impl Shape {
         Layout { cpus: places.collect(), ranges }
     }
 
-    /// The number of each CPU's local APIC, as QEMU makes it of where the CPU is: bits for the core,
-    /// the die and the package, from below (`apicid_from_topo_ids`).
+    /// The ID of each CPU's local APIC, which QEMU composes from the CPU's location: bits for the
+    /// core, the die and the package, from the lowest (`apicid_from_topo_ids`).
     #[must_use]
     pub fn apic_ids(&self) -> Vec<u32> {
         let bits = |count: u32| count.next_power_of_two().ilog2();

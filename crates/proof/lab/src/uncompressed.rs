@@ -1,9 +1,9 @@
-//! The guest's kernel without its compression: emulated, a kernel takes a second and more to
-//! unpack itself, so it is unpacked here, once.
+//! Decompresses the guest's kernel once on the host, because decompression in the emulator takes
+//! more than a second.
 //!
-//! Source: Linux, Documentation/arch/x86/boot.rst (where the compressed kernel is in its
-//! file) and arch/x86/platform/pvh (how an uncompressed one is started, which QEMU does for
-//! those that have a note with the entry).
+//! Source: Linux, Documentation/arch/x86/boot.rst (the position of the compressed kernel in its
+//! file) and arch/x86/platform/pvh (the start of an uncompressed kernel, which QEMU supports for
+//! kernels that have a note with the entry).
 
 use std::fs;
 use std::io::Read;
@@ -15,22 +15,22 @@ use object::{LittleEndian, elf};
 use ruzstd::decoding::StreamingDecoder;
 
 use crate::LabError;
-use crate::scratch_directory::ScratchDirectory;
+use crate::directories::scratch_directory;
 
-/// The first version of the boot protocol that says where the payload is.
+/// The first version of the boot protocol that contains the payload's position.
 const OLDEST_PROTOCOL: u16 = 0x0208;
-/// Length of a sector, in bytes.
+/// Size of a sector.
 const SECTOR: usize = 512;
-/// How a zstd frame begins (RFC 8878); kernels with another compression unpack themselves.
+/// The start of a zstd frame (RFC 8878); kernels with another compression decompress themselves.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The note with the entry (Linux, include/xen/interface/elfnote.h).
 const ENTRY_NOTE: (&[u8], elf::NoteType) = (b"Xen", elf::NoteType(18));
 
-/// The file to boot of a compressed kernel: the uncompressed one beside it, which is made if
-/// it is not there, or the compressed one where that cannot be.
+/// The file to boot for a compressed kernel: the uncompressed file beside it, which is made if it
+/// is missing, or the compressed one if that is impossible.
 ///
 /// # Errors
-/// [`LabError::System`] when the one cannot be read or the other not be written.
+/// [`LabError::System`] when the compressed file cannot be read or the other one cannot be written.
 pub fn uncompressed_kernel(compressed: &Path, version: &str) -> Result<PathBuf, LabError> {
     let path = compressed.with_file_name(format!("vmlinux-{version}"));
     if path.is_file() {
@@ -38,8 +38,8 @@ pub fn uncompressed_kernel(compressed: &Path, version: &str) -> Result<PathBuf, 
     }
     let image = fs::read(compressed).map_err(LabError::at("read", compressed))?;
     let Some(kernel) = unpacked(&image) else { return Ok(compressed.to_owned()) };
-    // All of it appears there at once, or nothing.
-    let scratch = ScratchDirectory::new()?;
+    // The file appears at once with its full contents.
+    let scratch = scratch_directory()?;
     let whole = scratch.path().join("vmlinux");
     fs::write(&whole, kernel).map_err(LabError::at("write", &whole))?;
     fs::rename(&whole, &path).map_err(LabError::at("put in place", &path))?;
@@ -49,20 +49,20 @@ pub fn uncompressed_kernel(compressed: &Path, version: &str) -> Result<PathBuf, 
 /// The kernel in an image, if QEMU can start it.
 fn unpacked(image: &[u8]) -> Option<Vec<u8>> {
     let payload = payload(image)?;
-    // Behind the frame is its length, which the decoder leaves alone.
+    // The frame is followed by its length, which the decoder ignores.
     let mut kernel = Vec::new();
     StreamingDecoder::new(payload).ok()?.read_to_end(&mut kernel).ok()?;
     has_entry(&kernel).then_some(kernel)
 }
 
-/// The compressed kernel, if zstd did it.
+/// The compressed kernel, if zstd was used.
 fn payload(image: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| Some(u32::from_le_bytes(*image.get(at..)?.first_chunk()?) as usize);
     let version = u16::from_le_bytes(*image.get(0x206..)?.first_chunk()?);
     if version < OLDEST_PROTOCOL {
         return None;
     }
-    // Setup's sectors, and the boot sector before them; 0 means 4.
+    // The setup sectors and the boot sector before them; 0 means 4.
     let sectors = match *image.get(0x1f1)? {
         0 => 4,
         count => usize::from(count),
@@ -100,7 +100,7 @@ mod tests {
         let mut bytes = vec![0; 64 + 56];
         bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         let mut put = |at: usize, value: u8| bytes[at] = value;
-        // Type and processor; where segments are, their length and number.
+        // Type and processor; position, length and number of segments.
         for (at, value) in [(16, 2), (18, 62), (20, 1), (32, 64), (52, 64), (54, 56), (56, 1)] {
             put(at, value);
         }
@@ -113,7 +113,7 @@ mod tests {
         bytes
     }
 
-    /// A compressed kernel's file, with setup of one sector.
+    /// A file with a compressed kernel, with one setup sector.
     fn image(payload: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 2 * SECTOR + 12];
         image[0x1f1] = 1;
@@ -122,12 +122,12 @@ mod tests {
         let length = u32::try_from(payload.len()).unwrap();
         image[0x24c..0x250].copy_from_slice(&length.to_le_bytes());
         image.extend(payload);
-        // Of the decompressor behind it.
+        // The decompressor follows the payload.
         image.extend([0xaa; 99]);
         image
     }
 
-    /// As the kernel's build has it: its length behind the frame.
+    /// The format of the kernel's build: the frame followed by its length.
     fn compressed(kernel: &[u8]) -> Vec<u8> {
         let mut payload = compress_to_vec(kernel, CompressionLevel::Fastest);
         payload.extend(u32::try_from(kernel.len()).unwrap().to_le_bytes());

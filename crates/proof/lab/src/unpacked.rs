@@ -1,4 +1,4 @@
-//! Packages that were unpacked into the cache, and running what is in them.
+//! Packages that were unpacked into the cache, and programs in them.
 
 use std::env;
 use std::fs;
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use crate::{LabError, cache_directory};
 
-/// Directory below the cache.
+/// Subdirectory of the cache.
 const DIRECTORY: &str = "tools";
 
-/// Where the tools were unpacked; it need not exist.
+/// The directory with the unpacked tools; it need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpacked(PathBuf);
 
@@ -23,12 +23,12 @@ impl Unpacked {
         Ok(Self(cache_directory()?.join(DIRECTORY)))
     }
 
-    /// Its directory.
+    /// The directory.
     pub fn root(&self) -> &Path {
         &self.0
     }
 
-    /// A program of this name, if it was unpacked.
+    /// The path of a program, if it was unpacked.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
         let directories = ["usr/bin", "usr/sbin", "sbin"].map(|d| self.0.join(d));
         directories.iter().map(|d| d.join(name)).find(|p| p.is_file())
@@ -45,7 +45,7 @@ impl Unpacked {
         command
     }
 
-    /// `usr/lib`, `lib` and their directories for this processor, those that there are.
+    /// The existing directories among `usr/lib`, `lib` and their subdirectories for this processor.
     fn library_directories(&self) -> Vec<PathBuf> {
         let triplet = format!("{}-linux-gnu", env::consts::ARCH);
         let mut all: Vec<PathBuf> = ["usr/lib", "lib"]

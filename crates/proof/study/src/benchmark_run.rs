@@ -16,22 +16,22 @@ use rand::seq::SliceRandom;
 use crate::candidates::Candidate;
 use crate::files::Ready;
 
-/// What is run, and how often.
+/// The tests, the allocators and the number of rounds.
 #[derive(Debug)]
 pub struct BenchmarkRun<'a> {
-    /// Machine that plans are resolved against.
+    /// The machine that plans are resolved against.
     pub machine: &'a Machine,
-    /// Tests.
+    /// The tests.
     pub tests: &'a [Ready],
-    /// Allocators.
+    /// The allocators.
     pub candidates: &'a [Candidate],
     /// Runs of each test under each allocator.
     pub rounds: u32,
-    /// When a run is ended.
+    /// Time limit of a run.
     pub timeout: Duration,
     /// Working directory of the programs.
     pub directory: &'a Path,
-    /// Source of the order within a round.
+    /// Seed of the order within a round.
     pub seed: u64,
     /// Ends the run when it becomes true.
     pub interrupted: &'a AtomicBool,
@@ -40,67 +40,67 @@ pub struct BenchmarkRun<'a> {
 /// One run: indices into tests and candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// From 0.
+    /// The round, counted from 0.
     pub round: u32,
-    /// Which test.
+    /// Index of the test.
     pub test: usize,
-    /// Under which allocator.
+    /// Index of the allocator.
     pub candidate: usize,
 }
 
-/// A run that was made.
+/// A run that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// What was run.
     pub order: Order,
-    /// What it used, or why that does not count.
+    /// The figures, or why there are none.
     pub outcome: Result<Figures, Failure>,
 }
 
-/// What a run used. Times are per unit of work where the test says what that is.
+/// The resources that a run used. Times are per unit of work if the test defines a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// CPU time of the program, user and system, in seconds.
     pub cpu_seconds: f64,
-    /// Of this, in the kernel.
+    /// The part of the CPU time spent in the kernel, in seconds.
     pub system_seconds: f64,
     /// Wall time, in seconds.
     pub wall_seconds: f64,
-    /// Peak of resident memory.
+    /// Peak RSS.
     pub peak_rss_bytes: u64,
-    /// Resident memory over requested memory, where the program printed it.
+    /// Resident memory divided by requested memory, if the program prints it.
     pub rss_per_requested: Option<f64>,
     /// Page faults, per unit of work.
     pub page_faults: f64,
     /// Context switches, per unit of work.
     pub context_switches: f64,
-    /// Whether the allocator was seen in the running program; `false` when the program
-    /// ended before anybody could look.
+    /// Whether the allocator was seen in the running program; `false` when the program ended before
+    /// it could be examined.
     pub is_verified: bool,
 }
 
-/// Told about the progress.
+/// Receives progress.
 pub trait Watcher {
-    /// Before a run; `done` of about `total` runs were made.
+    /// Called before a run; `done` of about `total` runs have ended.
     fn before(&mut self, order: Order, done: usize, total: usize);
-    /// After a run.
+    /// Called after a run.
     fn after(&mut self, run: &Run);
 }
 
-/// All runs, and whether the user ended it before all of them were made.
+/// All runs, and whether the user interrupted them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Runs {
-    /// In the order made.
+    /// The runs in the order in which they ended.
     pub runs: Vec<Run>,
-    /// Whether it was interrupted.
+    /// Whether the user interrupted the runs.
     pub is_interrupted: bool,
 }
 
 impl BenchmarkRun<'_> {
-    /// Makes all runs. A test that fails under an allocator is not run under it again.
+    /// Makes all runs. A test that fails under an allocator does not run under it again.
     ///
     /// # Errors
-    /// [`RunError`] when nothing can be run here; a program that fails is no error.
+    /// [`RunError`] when nothing can run here; a failing program is not an error.
     pub fn run(&self, watcher: &mut impl Watcher) -> Result<Runs, RunError> {
         let mut rng = StdRng::seed_from_u64(self.seed);
         let mut made = Runs::default();
@@ -132,7 +132,7 @@ impl BenchmarkRun<'_> {
         Ok(made)
     }
 
-    /// Runs there will be, given what has failed by this round.
+    /// The number of runs, given the failures up to this round.
     fn total(&self, round: u32, out: &[(usize, usize)]) -> usize {
         let all = self.rounds as usize * self.tests.len() * self.candidates.len();
         all - out.len() * (self.rounds - 1 - round) as usize
@@ -142,8 +142,8 @@ impl BenchmarkRun<'_> {
         let test = &self.tests[order.test];
         let plan =
             Plan { allocator: self.candidates[order.candidate].choice.clone(), ..Plan::default() };
-        // Strict: a run without the allocator would mislead. The group of its own lets a
-        // time limit end all of the program's processes.
+        // The plan is strict, because a run without the allocator would mislead. The program gets
+        // its own process group, so the time limit ends all of its processes.
         let options = Options { strict: true, new_group: true };
         let prepared = match prepare(&plan, self.machine, &test.command, &options) {
             Ok(prepared) => prepared,
@@ -158,7 +158,7 @@ impl BenchmarkRun<'_> {
         let mut observer = None;
         let expected = prepared.expected();
         let watch = |running: &Running| {
-            // Without a thread the run counts as one in which nothing was seen.
+            // If the thread cannot be started, the allocator counts as not seen.
             observer = Observer::start(expected, running.pid(), |_| {}).ok();
         };
         let execution = match execute(&prepared, context, watch) {
@@ -191,14 +191,14 @@ impl BenchmarkRun<'_> {
         let finished = &execution.finished;
         let usage = &finished.usage;
         let switches = usage.voluntary_switches + usage.involuntary_switches;
-        // Counts far below 2^52.
+        // The counts are far below 2^52.
         let per_work = |count: u64| count as f64 / work;
         Ok(Figures {
             cpu_seconds: (usage.user + usage.system).as_secs_f64() / work,
             system_seconds: usage.system.as_secs_f64() / work,
             wall_seconds: finished.wall.as_secs_f64() / work,
             peak_rss_bytes: execution.peak_rss_bytes,
-            // A program that requests too little to tell prints no number.
+            // A program that requests too little memory for a ratio prints no number.
             rss_per_requested: memory.and_then(|m| last_number(m, &execution.text, None).ok()),
             page_faults: per_work(usage.minor_faults + usage.major_faults),
             context_switches: per_work(switches),
@@ -211,7 +211,7 @@ fn is_in_effect(seen: &Seen) -> bool {
     matches!(seen.effect, Effect::InEffect { .. })
 }
 
-/// An allocator that this program cannot have is listed; that is no reason to stop.
+/// An allocator that cannot be applied to this program is listed; the other runs continue.
 fn not_applied<T>(error: PlaceError) -> Result<Result<T, Failure>, RunError> {
     Ok(Err(Failure::NotApplied(error.to_string())))
 }
@@ -280,7 +280,7 @@ mod tests {
                     let order = Order { round, test, candidate: c };
                     made.runs.iter().filter(|run| run.order == order).count()
                 };
-                // The allocator that is not there fails once and is out.
+                // The missing allocator fails once and is then left out.
                 assert_eq!([of(0), of(1), of(2)], [1, 1, usize::from(round == 0)]);
             }
         }
@@ -316,7 +316,7 @@ mod tests {
     fn an_interruption_keeps_what_was_made() {
         let made = run(&[shell("a", "sleep 60", None)], true);
         assert!(made.is_interrupted);
-        // Only the allocator that is not there has an outcome without running anything.
+        // Only the missing allocator has an outcome without a run.
         assert!(made.runs.iter().all(|run| run.order.candidate == 2));
     }
 }

@@ -1,5 +1,4 @@
-//! The allocators that are compared: those that are installed, those of a directory, and
-//! single libraries.
+//! The allocators under comparison: installed ones, those in a directory, and single libraries.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,23 +7,23 @@ use numapilot_place::AllocatorChoice;
 use numapilot_place::allocators::{self, FindError, Found, GLIBC};
 use thiserror::Error;
 
-/// One allocator.
+/// An allocator under comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// What it is called in tables.
+    /// Name in tables.
     pub name: String,
-    /// What a plan says to get it.
+    /// The plan's choice for this allocator.
     pub choice: AllocatorChoice,
-    /// Its library; none for the C library's own.
+    /// Path of the library; `None` for the C library.
     pub path: Option<PathBuf>,
-    /// Version, where the file name says it.
+    /// Version, if the file name has it.
     pub version: Option<String>,
 }
 
-/// Why candidates cannot be had.
+/// Why the candidates cannot be determined.
 #[derive(Debug, Error)]
 pub enum CandidateError {
-    /// A name or path that leads nowhere.
+    /// A name or path that does not exist.
     #[error(transparent)]
     Find(#[from] FindError),
     /// A directory that cannot be read.
@@ -32,19 +31,19 @@ pub enum CandidateError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A directory without an allocator.
     #[error("--peers {} has no library that exports malloc; build one as lib*.so", .0.display())]
     Empty(PathBuf),
-    /// One name, two libraries.
+    /// Two libraries have the same name.
     #[error("two allocators are called '{0}'; give one of them another name with NAME=PATH")]
     Twice(String),
 }
 
 impl Candidate {
-    /// The C library's own malloc.
+    /// The C library's malloc.
     fn glibc() -> Self {
         let choice = AllocatorChoice::Named(GLIBC.to_owned());
         Self { name: GLIBC.to_owned(), choice, path: None, version: None }
@@ -57,7 +56,7 @@ impl Candidate {
     }
 }
 
-/// The name of a library: the table's, or its file name without `lib` and `.so`.
+/// The name of a library: from the table, or else the file name without `lib` and `.so`.
 fn name(found: &Found) -> String {
     if let Some(known) = found.known {
         return known.name.to_owned();
@@ -67,8 +66,8 @@ fn name(found: &Found) -> String {
     stem.strip_prefix("lib").unwrap_or(stem).to_owned()
 }
 
-/// Every allocator there is: glibc, those of the directories, and the installed ones whose
-/// names no directory has.
+/// All allocators that are found: glibc, those in the directories, and installed ones whose names
+/// do not occur in the directories.
 ///
 /// # Errors
 /// [`CandidateError`].
@@ -87,7 +86,7 @@ pub fn all(peers: &[PathBuf]) -> Result<Vec<Candidate>, CandidateError> {
     unique(all)
 }
 
-/// The allocators that were asked for: names, paths, and `NAME=PATH`.
+/// The requested allocators: names, paths, and `NAME=PATH`.
 ///
 /// # Errors
 /// [`CandidateError`].

@@ -1,5 +1,4 @@
-//! From a test to a command: the program and its input files are looked for, placeholders
-//! are replaced.
+//! Turns a test into a command: finds the program and its input files, and replaces placeholders.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -10,54 +9,55 @@ use serde::Serialize;
 
 use crate::suite::Test;
 
-/// Where a checkout of mimalloc-bench has programs and inputs, beside its top.
+/// Directories of a mimalloc-bench checkout that have programs and inputs, besides its top
+/// directory.
 const FOLDERS: [&str; 6] =
     ["", "out/bench", "bench/espresso", "bench/barnes", "bench/z3", "benchmarks"];
 
-/// A test that can be run.
+/// A test that can run.
 #[derive(Clone, Debug)]
 pub struct Ready {
-    /// What it is called.
+    /// The name.
     pub name: String,
     /// Program and arguments.
     pub command: Vec<OsString>,
     /// Standard input.
     pub stdin: Option<PathBuf>,
-    /// Matches the work done.
+    /// Matches the amount of work in the output.
     pub work: Option<Regex>,
-    /// Matches resident memory over requested memory.
+    /// Matches the ratio of resident to requested memory in the output.
     pub memory: Option<Regex>,
-    /// What it stresses.
+    /// The behaviour that it stresses.
     pub about: String,
-    /// Its threads, if it takes their number.
+    /// Its number of threads, if that can be chosen.
     pub threads: NonZeroUsize,
 }
 
-/// A test that cannot be run.
+/// A test that cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// What it is called.
+    /// The name.
     pub test: String,
     /// What was not found, and where.
     pub reason: String,
 }
 
-/// Where to look, and what placeholders become.
+/// The directories to search, and the values of placeholders.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// Directories with programs, best first.
+    /// Directories with programs, in order of preference.
     pub directories: Vec<PathBuf>,
-    /// The program with the verb `bench`, for its own tests.
+    /// The program with the verb `bench`, for numapilot's own tests.
     pub numapilot: PathBuf,
-    /// Threads of a test.
+    /// Number of threads of a test.
     pub threads: NonZeroUsize,
 }
 
 impl Places {
-    /// Finds what a test needs.
+    /// Finds the program and files of a test.
     ///
     /// # Errors
-    /// [`Missing`] names the file that is not there.
+    /// [`Missing`] names the file that was not found.
     pub fn ready(&self, test: &Test) -> Result<Ready, Missing> {
         let missing = |reason| Missing { test: test.name.clone(), reason };
         let mut command = match &test.program {
@@ -87,7 +87,7 @@ impl Places {
         }
     }
 
-    /// A program: among the programs, or else one that is installed.
+    /// The path of a program: from the directories, or else from `PATH`.
     fn program(&self, name: &str) -> Result<PathBuf, String> {
         let installed = || {
             let path = std::env::var_os("PATH").unwrap_or_default();

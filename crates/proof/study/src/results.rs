@@ -1,9 +1,8 @@
-//! From runs to ratios: every figure against the reference's of the same round.
+//! Turns runs into ratios: each figure is divided by the reference's figure of the same round.
 //!
-//! Runs of one test within one round are made one right after the other, so that their
-//! ratio says more than the ratio of two medians on a machine that does other things too.
-//! A ratio is the median over the rounds; the minimum of CPU time, which other work can
-//! only raise, is given beside it.
+//! Within a round, the runs of a test follow each other directly. On a machine with other load,
+//! their ratio is therefore more reliable than the ratio of two medians. A ratio is the median over
+//! the rounds. The minimum CPU time, which other load can only raise, is reported as well.
 
 use std::num::NonZeroUsize;
 
@@ -14,34 +13,34 @@ use crate::benchmark_run::{Figures, Run};
 use crate::candidates::Candidate;
 use crate::files::{Missing, Ready};
 
-/// What is compared.
+/// The figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// CPU time.
     Cpu,
-    /// The least CPU time of all rounds.
+    /// The minimum CPU time of all rounds.
     CpuMinimum,
     /// Wall time.
     Wall,
-    /// Peak of resident memory.
+    /// Peak RSS.
     Rss,
 }
 
-/// Four ratios to the reference; 1 is as much as the reference, less is better.
+/// Four ratios to the reference: 1 means equal, less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratios {
     /// CPU time, median of the rounds' ratios.
     pub cpu: f64,
-    /// Minimum of CPU time over minimum of CPU time.
+    /// Minimum CPU time divided by the reference's minimum.
     pub cpu_minimum: f64,
     /// Wall time, median of the rounds' ratios.
     pub wall: f64,
-    /// Peak of resident memory, median of the rounds' ratios.
+    /// Peak RSS, median of the rounds' ratios.
     pub rss: f64,
 }
 
 impl Ratios {
-    /// One of them.
+    /// The ratio of one measure.
     #[must_use]
     pub fn of(&self, measure: Measure) -> f64 {
         match measure {
@@ -53,50 +52,50 @@ impl Ratios {
     }
 }
 
-/// A test under an allocator: medians over the rounds, times per unit of work where the
-/// test has one. Absent figures were not measured: `failure` says why.
+/// A test under an allocator: medians over the rounds. Times are per unit of work if the test has
+/// one. Absent figures were not measured; `failure` has the reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
     /// The allocator.
     pub allocator: String,
-    /// Rounds that count.
+    /// Number of valid rounds.
     pub runs: usize,
     /// CPU time, user and system, in seconds.
     pub cpu_seconds: Option<f64>,
-    /// The least of all rounds.
+    /// The minimum CPU time of all rounds.
     pub cpu_seconds_minimum: Option<f64>,
     /// CPU time in the kernel, in seconds.
     pub system_seconds: Option<f64>,
     /// Wall time in seconds.
     pub wall_seconds: Option<f64>,
-    /// Peak of resident memory.
+    /// Peak RSS.
     pub peak_rss_bytes: Option<f64>,
-    /// Resident memory over requested memory, where the test prints it.
+    /// Resident memory divided by requested memory, if the test prints it.
     pub rss_per_requested: Option<f64>,
     /// Page faults.
     pub page_faults: Option<f64>,
     /// Context switches.
     pub context_switches: Option<f64>,
-    /// Against the reference; absent where one of the two has no figures.
+    /// Ratios to the reference; absent if one of the two has no figures.
     pub ratios: Option<Ratios>,
     /// Rounds in which the program ended before the allocator could be seen in it.
     pub unverified_runs: usize,
-    /// Why it was not run to the end.
+    /// Why the test did not run to its end.
     pub failure: Option<String>,
 }
 
 /// A test under all allocators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the test.
     pub test: String,
-    /// What it stresses.
+    /// The behaviour that it stresses.
     pub about: String,
-    /// Its threads, if it takes their number.
+    /// Its number of threads, if that can be chosen.
     pub threads: NonZeroUsize,
     /// Whether times are per unit of work.
     pub is_per_work: bool,
-    /// In the order of the allocators.
+    /// The results, in the order of the allocators.
     pub results: Vec<Cell>,
 }
 
@@ -114,28 +113,28 @@ pub struct Mean {
 /// An allocator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Allocator {
-    /// What it is called.
+    /// Name of the allocator.
     pub name: String,
-    /// Its library; `null` for the C library's own.
+    /// Path of the library; `null` for the C library.
     pub path: Option<String>,
-    /// Version, where the file name says it.
+    /// Version, if the file name has it.
     pub version: Option<String>,
 }
 
-/// What a benchmark run found.
+/// The results of a benchmark run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Results {
-    /// The allocator that ratios refer to.
+    /// The allocator to which ratios refer.
     pub reference: String,
-    /// All of them.
+    /// All allocators.
     pub allocators: Vec<Allocator>,
-    /// By test.
+    /// The results by test.
     pub tests: Vec<Row>,
-    /// Over all tests.
+    /// The means over all tests.
     pub geometric_means: Vec<Mean>,
-    /// Tests that were not run at all.
+    /// Tests that could not run.
     pub missing: Vec<Missing>,
-    /// Whether the user ended it before all runs were made.
+    /// Whether the user interrupted the benchmark.
     pub is_interrupted: bool,
 }
 
@@ -202,7 +201,7 @@ fn cell(who: &Candidate, of_test: &[&Run], candidate: usize, reference: usize) -
         rss_per_requested: median_of(mine.iter().filter_map(|(_, f)| f.rss_per_requested)),
         page_faults: middle(|f| f.page_faults),
         context_switches: middle(|f| f.context_switches),
-        // What fails in a later round is no result, however good the first ones were.
+        // A failure in a later round invalidates the earlier ones.
         ratios: if failure.is_none() { ratios(&mine, &other) } else { None },
         unverified_runs: mine.iter().filter(|(_, f)| !f.is_verified).count(),
         failure: failure.map(ToString::to_string),
@@ -293,7 +292,7 @@ mod tests {
 
     #[test]
     fn ratios_are_of_the_same_round() {
-        // The machine is three times slower in round 1; the ratio is a half throughout.
+        // The machine is three times slower in round 1; the ratio is one half in both rounds.
         let runs: Vec<Run> = [(0, 1.0), (1, 3.0), (2, 1.2)]
             .into_iter()
             .flat_map(|(round, s)| [run(0, 0, round, s), run(0, 1, round, s / 2.0)])
@@ -307,7 +306,7 @@ mod tests {
         assert!((ratios.cpu_minimum - 0.5).abs() < 1e-12);
         assert!((ratios.rss - 2.0).abs() < 1e-12);
         assert_eq!(fast.cpu_seconds, Some(0.6));
-        // Two rounds have it.
+        // Two rounds have both figures.
         assert_eq!(fast.rss_per_requested, Some(1.5));
         assert_eq!(fast.cpu_seconds_minimum, Some(0.5));
     }
@@ -316,7 +315,7 @@ mod tests {
     fn a_mean_is_over_completed_tests_and_says_how_many() {
         let mut runs = vec![run(0, 0, 0, 1.0), run(0, 1, 0, 4.0)];
         runs.extend([run(1, 0, 0, 1.0), run(1, 1, 0, 1.0)]);
-        // It dies in the second round of the third test.
+        // The program crashes in the second round of the third test.
         runs.extend([run(2, 0, 0, 1.0), run(2, 1, 0, 0.1), run(2, 0, 1, 1.0)]);
         let order = Order { round: 1, test: 2, candidate: 1 };
         runs.push(Run { order, outcome: Err(Failure::Signal(11)) });

@@ -1,10 +1,10 @@
-//! The list of programs, which is data: `studies/allocators.toml`.
+//! The list of test programs, a TOML file: `studies/allocators.toml`.
 
 use regex::Regex;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// The list that the binary carries.
+/// The built-in list.
 const STANDARD: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../studies/allocators.toml"));
 
@@ -12,60 +12,60 @@ const STANDARD: &str =
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// numapilot's own micro-benchmarks: arguments of `numapilot bench`.
+    /// numapilot's own micro-benchmarks, as arguments of `numapilot bench`.
     #[serde(default)]
     pub own: Vec<Test>,
-    /// Programs from elsewhere.
+    /// Other programs.
     #[serde(default)]
     pub foreign: Vec<Test>,
 }
 
-/// One program with its arguments.
+/// A program with its arguments.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Test {
-    /// What it is called in tables.
+    /// Name in tables.
     pub name: String,
     /// File name of the program; absent for numapilot's own.
     pub program: Option<String>,
     /// Its arguments, with placeholders.
     pub arguments: Vec<String>,
-    /// File that is its standard input.
+    /// File for its standard input.
     pub stdin: Option<String>,
-    /// Matches the amount of work done, where the run time is fixed.
+    /// Matches the amount of work in the output, if the run time is fixed.
     #[serde(default, deserialize_with = "regex")]
     pub work: Option<Regex>,
-    /// Matches resident memory over requested memory, where the program prints it.
+    /// Matches the ratio of resident to requested memory, if the program prints it.
     #[serde(default, deserialize_with = "regex")]
     pub memory: Option<Regex>,
-    /// What it stresses.
+    /// The behaviour that it stresses.
     pub about: String,
 }
 
 /// Why a list cannot be read.
 #[derive(Debug, Error)]
 pub enum SuiteError {
-    /// It is not such a list.
+    /// The text is not a list of programs.
     #[error("the list of programs is damaged: {0}")]
     Syntax(#[from] toml::de::Error),
-    /// A name means two tests.
+    /// Two tests have the same name.
     #[error("the list of programs has two tests named '{0}'; rename one")]
     Twice(String),
-    /// A foreign test without a program, or an own one with it.
+    /// A foreign test without a program, or one of numapilot's own with one.
     #[error("test '{0}': tests of [[foreign]] name a program, those of [[own]] do not")]
     Program(String),
 }
 
 impl Suite {
-    /// The list that the binary carries.
+    /// The built-in list.
     ///
     /// # Errors
-    /// [`SuiteError`], when it was built from a damaged one.
+    /// [`SuiteError`] when the built-in list is damaged.
     pub fn standard() -> Result<Self, SuiteError> {
         Self::parse(STANDARD)
     }
 
-    /// Reads a list.
+    /// Parses a list.
     ///
     /// # Errors
     /// [`SuiteError`].

@@ -1,33 +1,33 @@
-//! How what came out compares with what was expected.
+//! How a result compares with the expectation.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// From the weakest to the strongest: of several, the first is that of the whole.
+/// Verdicts from the weakest to the strongest. The weakest verdict of several is that of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Another direction.
+    /// The direction is wrong.
     NotReproduced,
-    /// What should have given the value failed.
+    /// The run that should give the value failed.
     Failed,
-    /// There is no value: something is missing here.
+    /// There is no value, because something is missing on this machine.
     NotRunHere,
-    /// There is no value: the run ended before it.
+    /// There is no value, because the run ended before it.
     NotReached,
-    /// The values differ by too much among themselves to say.
+    /// The values differ too much for a verdict.
     Undecided,
-    /// The right direction, but another size.
+    /// The direction is right, but the size is not.
     DirectionOnly,
-    /// Within the band.
+    /// The value is within the band.
     Reproduced,
     /// There is nothing to compare with.
     Shown,
 }
 
 impl Verdict {
-    /// All of them, the best first.
+    /// All verdicts, best first.
     pub const ALL: [Self; 8] = [
         Self::Reproduced,
         Self::DirectionOnly,
@@ -39,7 +39,7 @@ impl Verdict {
         Self::Shown,
     ];
 
-    /// Whether whoever ran it has something to look into.
+    /// Whether the verdict calls for an investigation.
     #[must_use]
     pub fn is_bad(self) -> bool {
         matches!(self, Self::NotReproduced | Self::Failed)

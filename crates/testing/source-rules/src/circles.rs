@@ -1,4 +1,4 @@
-//! Circles: files that import each other, straight or through others.
+//! Circles: files that import each other, directly or indirectly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub fn circles<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Vec<Vec<&'
     found.into_iter().collect()
 }
 
-/// The imports among the files of a circle, a line each.
+/// Lists the imports among the files of a circle, one per line.
 #[must_use]
 pub fn describe(circle: &[&str], imports: &BTreeMap<&str, BTreeSet<&str>>) -> String {
     let mut lines = Vec::new();
@@ -30,7 +30,7 @@ pub fn describe(circle: &[&str], imports: &BTreeMap<&str, BTreeSet<&str>>) -> St
     lines.join("\n")
 }
 
-/// All files that a file imports, straight or through others.
+/// All files that a file imports, directly or indirectly.
 fn reached<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>, file: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut next: Vec<&str> = vec![file];

@@ -1,4 +1,4 @@
-//! The workspace's files of Rust source.
+//! Finds the Rust source files of the workspace.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// The Rust files below a directory, in order.
+/// The Rust files in a directory and below it, in order.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn rust_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     collect(directory, &mut |path| path.extension().is_some_and(|end| end == "rs"), &mut found)?;
@@ -23,7 +23,7 @@ pub fn rust_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// The folders of the workspace's crates, in order.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn crates() -> io::Result<Vec<PathBuf>> {
     let mut manifests = Vec::new();
     let mut is_manifest = |path: &Path| path.file_name().is_some_and(|name| name == "Cargo.toml");

@@ -1,4 +1,4 @@
-//! Rules of the source tree, for tests: which files import which, and which words name things.
+//! Rules for the source tree, used by tests: imports between files, and words in names.
 //!
 //! ```text
 //!  text --tokens--> identifiers ------------------------> words of the source (tests/words.rs)
@@ -6,7 +6,7 @@
 //!             '---> paths --modules--> what imports what --circles--> tests/circles.rs
 //! ```
 //!
-//! The allocator's test of its layers reads paths by this crate, too.
+//! The allocator's layer test also uses this crate to read paths.
 #![forbid(unsafe_code)]
 
 pub mod circles;

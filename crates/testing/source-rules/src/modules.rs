@@ -1,4 +1,4 @@
-//! The modules of a crate, a file each, and what each of them imports from the others.
+//! The modules of a crate, one per file, and their imports from each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,24 +8,24 @@ use std::path::Path;
 use crate::files::rust_files;
 use crate::paths::Paths;
 
-/// Names of a module and of those around it, from the crate's root.
+/// The path of a module from the crate's root.
 pub type Module = Vec<String>;
 
-/// The files of a crate by module.
+/// The files of a crate, by module.
 #[derive(Debug, Default)]
 pub struct Modules {
-    /// File and text.
+    /// The file and its text.
     files: BTreeMap<Module, (String, String)>,
 }
 
-/// Re-exports that are followed from one to the next.
+/// The maximum number of re-exports that are followed.
 const MOST_EXPORTS: usize = 5;
 
 impl Modules {
-    /// Those in the `src` folder of a crate.
+    /// Reads the modules in the `src` folder of a crate.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn read(sources: &Path) -> io::Result<Self> {
         let mut modules = Self::default();
         for path in rust_files(sources)? {
@@ -35,7 +35,7 @@ impl Modules {
         Ok(modules)
     }
 
-    /// Adds a file by its path below `src`.
+    /// Adds a file by its path relative to `src`.
     pub fn add(&mut self, file: &str, text: String) {
         let stem = file.strip_suffix(".rs").unwrap_or(file);
         let mut module: Module = stem.split('/').map(str::to_owned).collect();
@@ -45,8 +45,8 @@ impl Modules {
         self.files.insert(module, (file.to_owned(), text));
     }
 
-    /// What each file imports from which others. A module that names the one around it, as children
-    /// do by habit, imports nothing by that.
+    /// The files that each file imports. A path of a module to its parent, which children use by
+    /// habit, does not count.
     #[must_use]
     pub fn imports(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         let paths: BTreeMap<&Module, Paths<'_>> =
@@ -71,7 +71,7 @@ impl Modules {
         found.collect()
     }
 
-    /// The paths that a file names, from the root of the crate.
+    /// The paths in a file, from the root of the crate.
     fn named(&self, module: &Module, paths: &Paths<'_>) -> Vec<Module> {
         let mut imported = BTreeMap::new();
         for (name, path) in &paths.imports {
@@ -85,7 +85,7 @@ impl Modules {
         imported.into_values().chain(in_code).collect()
     }
 
-    /// A path from the root of the crate; `None` when it leads to another crate, or nowhere.
+    /// A path from the root of the crate; `None` if it leads to another crate or to nothing.
     fn resolve(&self, module: &Module, path: &[&str]) -> Option<Module> {
         let (mut from, mut rest) = (module.clone(), path);
         match path.first()? {
@@ -106,7 +106,7 @@ impl Modules {
         Some(from)
     }
 
-    /// The module in which what a path leads to is declared.
+    /// The module that declares the target of a path.
     fn holder(
         &self,
         mut path: Module,
@@ -125,7 +125,7 @@ impl Modules {
     }
 }
 
-/// Whether a module is around another one, the crate's root left out.
+/// Whether a module contains another one, except for the crate's root.
 fn is_around(outer: &[String], inner: &[String]) -> bool {
     !outer.is_empty() && outer.len() < inner.len() && inner.starts_with(outer)
 }

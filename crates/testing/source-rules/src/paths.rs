@@ -1,23 +1,23 @@
-//! The paths of a file: those that it imports, those that it exports again, and those in its code.
+//! The paths in a file: imports, re-exports, and those in code.
 
 use crate::tokens::{is_name, tokens, without_tests};
 
-/// Segments of a path; `*` is the last one of an import of everything.
+/// The segments of a path; an import of everything ends with `*`.
 pub type Path<'t> = Vec<&'t str>;
 
-/// The paths of a file, without those of its unit tests.
+/// The paths in a file, without its unit tests.
 #[derive(Debug, Default)]
 pub struct Paths<'t> {
-    /// Of private `use` declarations: the name in this file, and the path.
+    /// Private `use` declarations: the name in this file, and the path.
     pub imports: Vec<(&'t str, Path<'t>)>,
-    /// Of `pub use` declarations, likewise.
+    /// `pub use` declarations, likewise.
     pub exports: Vec<(&'t str, Path<'t>)>,
-    /// Those of two segments and more in the code.
+    /// Paths with at least two segments in code.
     pub code: Vec<Path<'t>>,
 }
 
 impl<'t> Paths<'t> {
-    /// Those of a file's text.
+    /// Reads the paths from a file's text.
     #[must_use]
     pub fn of(text: &'t str) -> Self {
         let all = tokens(text);
@@ -76,7 +76,7 @@ fn expand<'t>(prefix: &[&'t str], tree: &[&'t str], list: &mut Vec<(&'t str, Pat
     }
 }
 
-/// The members of a list in braces, of which the opening one is left out.
+/// The members of a list in braces, whose opening brace is left out.
 fn members<'a, 't>(list: &'a [&'t str]) -> impl Iterator<Item = &'a [&'t str]> {
     let mut depth = 0;
     let end = list.iter().position(|token| {

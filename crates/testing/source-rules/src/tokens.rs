@@ -1,5 +1,5 @@
-//! The tokens of Rust source: identifiers, `::` and other signs. Comments, texts and numbers are
-//! left out.
+//! The tokens of Rust source: identifiers, `::` and other punctuation. Comments, literals and
+//! numbers are left out.
 
 /// The tokens of a text.
 #[must_use]
@@ -46,7 +46,7 @@ fn is_in_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Bytes of the comment, the text or the character that `rest` begins with.
+/// The length of the comment or literal that `rest` starts with.
 fn skipped(rest: &str) -> usize {
     let until = |end: &str, from: usize| {
         rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len())
@@ -57,7 +57,7 @@ fn skipped(rest: &str) -> usize {
     if rest.starts_with("/*") {
         return until("*/", 2);
     }
-    // A raw text begins with r, br or cr, and a plain one may begin with b or c.
+    // A raw string starts with r, br or cr; a plain one may start with b or c.
     let letters = rest.find(|c| !matches!(c, 'b' | 'c' | 'r')).unwrap_or(rest.len());
     let signs = rest[letters..].find(|c| c != '#').unwrap_or(0);
     let (prefix, quoted) = (&rest[..letters], &rest[letters + signs..]);
@@ -70,7 +70,7 @@ fn skipped(rest: &str) -> usize {
         }
     }
     if let Some(after) = rest.strip_prefix('\'') {
-        // 'a' is a character, 'a a lifetime.
+        // 'a' is a character, 'a without a closing quote is a lifetime.
         let mut chars = after.chars();
         let is_character = chars.next() == Some('\\') || chars.next() == Some('\'');
         return if is_character { escaped(rest, '\'') } else { 1 };
@@ -78,7 +78,7 @@ fn skipped(rest: &str) -> usize {
     0
 }
 
-/// Bytes of a quoted text with escapes, both quotes included.
+/// The length of a quoted text with escapes, including both quotes.
 fn escaped(rest: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, c) in rest.char_indices().skip(1) {

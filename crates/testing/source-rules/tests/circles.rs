@@ -1,4 +1,4 @@
-//! No file of a crate imports another one that imports it, straight or through others.
+//! Checks that files of a crate do not import each other in a circle, directly or indirectly.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
@@ -28,7 +28,7 @@ fn no_files_of_a_crate_import_each_other_in_a_circle() {
     assert!(found.is_empty(), "files import each other in a circle\n{}", found.join("\n"));
 }
 
-/// The circles of a crate of these files.
+/// The circles in a crate with these files.
 fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
     let mut modules = Modules::default();
     files.iter().for_each(|(file, text)| modules.add(file, (*text).to_owned()));
@@ -39,7 +39,7 @@ fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
 #[test]
 fn a_circle_is_seen() {
     let root = ("lib.rs", "mod a;\nmod b;\nmod c;\npub use a::A;");
-    // Straight, by a path in the code, and through a re-export of the root.
+    // Directly, by a path in code, and through a re-export of the root.
     for (a, b) in [
         ("use crate::b::B;", "use crate::a::A;"),
         ("use crate::b;\nfn f() { b::g(); }", "fn g() { super::a::f(); }"),
@@ -69,7 +69,7 @@ fn what_is_no_circle_is_not_seen() {
     ] {
         assert!(circles_of(&[("lib.rs", ""), ("a.rs", a), ("b.rs", b)]).is_empty(), "{b}");
     }
-    // A child that uses the module around it.
+    // A child that uses its parent module.
     let files = [("a/mod.rs", "mod b;\nuse b::B;"), ("a/b.rs", "use super::A;\nuse crate::a::C;")];
     assert!(circles_of(&files).is_empty());
     let siblings = [("a/b.rs", "use super::c::C;"), ("a/c.rs", "use super::b::B;")];

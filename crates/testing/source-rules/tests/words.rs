@@ -1,4 +1,4 @@
-//! Names are the field's: words that stood for its terms once do not come back.
+//! Checks that names use the terms of the glossary and not the words that these have replaced.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
 
@@ -8,8 +8,8 @@ use std::fs;
 use numapilot_source_rules::files::{rust_files, workspace};
 use numapilot_source_rules::tokens::{is_name, tokens};
 
-/// Words that name nothing any more, each with the term that does. Words are compared in lower
-/// case; one with a blank stands for parts that follow each other in a name.
+/// Retired words, each with the term that replaces it. Words are compared in lower case; one with a
+/// space stands for consecutive parts of a name.
 const RETIRED: [(&str, &str); 26] = [
     ("agenda", "trial queue"),
     ("besides", "implicit includes"),
@@ -39,7 +39,7 @@ const RETIRED: [(&str, &str); 26] = [
     ("surroundings", "run context"),
 ];
 
-/// The words of a name: `sit_down`, `SitDown` and `SIT_DOWN` have the same.
+/// The words of a name; they are the same for `sit_down`, `SitDown` and `SIT_DOWN`.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut before = '_';

@@ -1,18 +1,18 @@
-//! Real files with a few faults in them.
+//! Real files with a few faults.
 //!
-//! A parser refuses random text at its first word, so such text tests nothing behind it. A real
-//! file in which a piece is missing, repeated or replaced reaches the rest: conversions of
-//! numbers, sums, indices, and checks of one field against another.
+//! A parser refuses random text at its first word, so such text does not test the rest. A real file
+//! in which a piece is missing, repeated or replaced reaches it: conversions of numbers, sums,
+//! indices, and checks of one field against another.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Faults in one file at most.
+/// The maximum number of faults in a file.
 const FAULTS: usize = 4;
-/// Bytes of a piece that is removed or repeated, at most.
+/// The maximum length of a piece that is removed or repeated.
 const PIECE: usize = 60;
-/// Values at or beyond the limits of a type, and what is no number although it looks like one.
+/// Values at or beyond the limits of a type, and texts that look like numbers but are not.
 const NUMBERS: [&str; 16] = [
     "0",
     "-1",
@@ -31,21 +31,21 @@ const NUMBERS: [&str; 16] = [
     "0x10",
     "",
 ];
-/// Bytes that mean something to one parser or another, or to none.
+/// Bytes that have a meaning in some format, or in none.
 const BYTES: [u8; 16] = *b"0-,.:;=[]()\"\n \0\xff";
 
-/// One fault.
+/// A fault.
 #[derive(Clone, Debug)]
 enum Fault {
     /// A piece is missing.
     Missing(Index, usize),
-    /// A piece is there several times.
+    /// A piece is repeated.
     Repeated(Index, usize, usize),
-    /// A byte is another one.
+    /// A byte is replaced.
     Replaced(Index, u8),
-    /// A number is another one.
+    /// A number is replaced.
     Number(Index, &'static str),
-    /// Two lines have changed places.
+    /// Two lines are exchanged.
     Exchanged(Index, Index),
     /// The rest is missing.
     CutOff(Index),
@@ -67,7 +67,7 @@ pub fn damaged_bytes(file: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|faults| faults.iter().fold(file.to_vec(), |file, fault| fault.applied(file)))
 }
 
-/// The same as text; what is not UTF-8 becomes U+FFFD.
+/// The damaged file as text; bytes that are not UTF-8 become U+FFFD.
 pub fn damaged(file: &'static str) -> impl Strategy<Value = String> {
     damaged_bytes(file.as_bytes()).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -112,7 +112,7 @@ impl Fault {
     }
 }
 
-/// Where the numbers of a file are.
+/// The positions of the numbers in a file.
 fn numbers(file: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut all: Vec<std::ops::Range<usize>> = Vec::new();
     for (at, _) in file.iter().enumerate().filter(|(_, byte)| byte.is_ascii_digit()) {

@@ -1,4 +1,6 @@
-//! What the tests of several crates share.
+//! Shared by the tests of several crates.
+
+#![forbid(unsafe_code)]
 
 mod damage;
 mod wait;

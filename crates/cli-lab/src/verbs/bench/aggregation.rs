@@ -1,27 +1,27 @@
-//! `bench w1` and `bench w2`: the same input, two functions.
+//! `bench w1` and `bench w2`: two aggregations over the same input.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use numapilot_cli_kit::settle::Measured;
-use numapilot_cli_kit::terminal::{self, Terminal};
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_workloads::aggregation::Options;
-use numapilot_workloads::data::{self, DataSet, Distribution};
+use numapilot_workloads::data::{DataSet, Distribution};
 use numapilot_workloads::size::{Grouped, parse_count};
 use numapilot_workloads::{Outcome, WorkloadError, w1, w2};
 
 use super::args::{Pattern, Reading};
+use super::dump::dump;
 use super::text::{self, Page};
 
-/// Sizes by name.
+/// Named sizes.
 #[derive(Clone, Copy, ValueEnum)]
 enum Scale {
-    /// 10 M records, 1 M groups: seconds on two cores, less than 1 GiB.
+    /// 10 M records and 1 M groups: takes seconds on two cores and less than 1 GiB.
     Laptop,
-    /// The study's: 100 M records, 1 M groups.
+    /// The paper's size: 100 M records and 1 M groups.
     Paper,
 }
 
@@ -47,31 +47,31 @@ struct Common {
               .try_map(|name| name.parse::<Distribution>()))]
     data: Distribution,
 
-    /// Sizes that are not given.
+    /// Sizes for the options below that are not given.
     #[arg(long, value_enum, default_value_t = Scale::Laptop)]
     scale: Scale,
 
-    /// Records of 16 bytes, as in 10M or 16Mi.
+    /// Number of records of 16 bytes, as in 10M or 16Mi.
     #[arg(long, value_name = "N", value_parser = parse_count)]
     records: Option<u64>,
 
-    /// Keys that may occur.
+    /// Number of distinct keys.
     #[arg(long, value_name = "N", value_parser = parse_count)]
     groups: Option<u64>,
 
     #[command(flatten)]
     reading: Reading,
 
-    /// Groups for which the hash table is made; it grows if there are more
-    /// [default: --groups].
+    /// Number of groups that the hash table is created for; it grows if there are more [default:
+    /// --groups].
     #[arg(long, value_name = "N", value_parser = parse_count)]
     estimate: Option<u64>,
 
-    /// Compute the answer again by sorting, in one thread, and compare.
+    /// Compute the answer again in one thread by sorting, and compare.
     #[arg(long)]
     check: bool,
 
-    /// Write the records to FILE, key and value of 8 bytes each, little endian, and stop.
+    /// Write the records to FILE (key and value of 8 bytes each, little endian) and stop.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "json"])]
     dump: Option<PathBuf>,
 }
@@ -82,7 +82,7 @@ pub struct W1 {
     #[command(flatten)]
     common: Common,
 
-    /// Where the groups' buffers come from.
+    /// How the buffers of the groups are allocated.
     #[arg(long, value_enum, value_name = "PATTERN", default_value = "raw")]
     allocation_pattern: Pattern,
 }
@@ -122,9 +122,7 @@ impl Common {
         };
         if let Some(path) = self.dump {
             set.validate()?;
-            let bytes = data::dump(&[&set], &path)?;
-            writeln!(terminal.out(), "{}: {}", path.display(), terminal::bytes(bytes))?;
-            return Ok(ExitCode::SUCCESS);
+            return dump(terminal, &[&set], &path);
         }
         let options = Options {
             set,

@@ -1,4 +1,4 @@
-//! Options that several workloads have.
+//! Options that several workloads share.
 
 use std::num::NonZeroUsize;
 use std::thread;
@@ -7,14 +7,14 @@ use clap::ValueEnum;
 use numapilot_workloads::aggregation::Load;
 use numapilot_workloads::w1::AllocationPattern;
 
-/// What all workloads of our own take.
+/// Options of all built-in workloads.
 #[derive(clap::Args)]
 pub struct Shared {
-    /// Threads, the main thread being one of them [default: the CPUs that may be used].
+    /// Threads, including the main thread [default: the number of usable CPUs].
     #[arg(short = 't', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Seed of all that is random.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
@@ -24,21 +24,21 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// As many as asked for, else as there are CPUs.
+    /// The requested number of threads, or the number of usable CPUs.
     pub fn threads(&self) -> NonZeroUsize {
         let threads = self.threads.or(thread::available_parallelism().ok());
         threads.unwrap_or(NonZeroUsize::MIN)
     }
 }
 
-/// What those take that read an input, the aggregations and the joins.
+/// Options of the workloads that read an input: aggregations and joins.
 #[derive(clap::Args)]
 pub struct Reading {
     #[command(flatten)]
     pub shared: Shared,
 
-    /// Who fills the input, and so touches it first: each thread the part that it will read,
-    /// or the main thread everything.
+    /// Which thread fills the input, and so touches it first: each thread the part that it will
+    /// read, or the main thread everything.
     #[arg(long, value_enum, value_name = "WHO", default_value = "threads")]
     pub load: LoadBy,
 }
@@ -64,7 +64,7 @@ impl From<LoadBy> for Load {
 pub enum Pattern {
     /// One allocation per buffer.
     Raw,
-    /// Buffers cut from chunks of each thread.
+    /// Buffers are cut from larger chunks of each thread.
     Chunked,
 }
 

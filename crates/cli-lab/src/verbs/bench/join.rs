@@ -1,13 +1,11 @@
-//! `bench w3` and `bench w4`: the same two tables, joined in two ways.
+//! `bench w3` and `bench w4`: two joins over the same tables.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use numapilot_cli_kit::settle::Measured;
-use numapilot_cli_kit::terminal::{self, Terminal};
-use numapilot_workloads::data;
+use numapilot_cli_kit::terminal::Terminal;
 use numapilot_workloads::join::Options;
 use numapilot_workloads::join::answer::Answer;
 use numapilot_workloads::join::data::{JoinSet, Keys};
@@ -17,14 +15,16 @@ use numapilot_workloads::w4::Index;
 use numapilot_workloads::{Outcome, WorkloadError, w3, w4};
 
 use super::args::{Pattern, Reading};
+use super::dump::dump;
 use super::text::{self, Page};
 
-/// Sizes by name.
+/// Named sizes.
 #[derive(Clone, Copy, ValueEnum)]
 enum Scale {
-    /// 2 Mi and 32 Mi tuples: seconds on two cores, less than 1 GiB unless --materialize.
+    /// 2 Mi and 32 Mi tuples: takes seconds on two cores and, without --materialize, less than 1
+    /// GiB.
     Laptop,
-    /// The study's: 16 Mi and 256 Mi tuples.
+    /// The paper's size: 16 Mi and 256 Mi tuples.
     Paper,
 }
 
@@ -44,9 +44,9 @@ impl Scale {
 /// `--data`
 #[derive(Clone, Copy, ValueEnum)]
 enum Data {
-    /// Every key equally often, in blocks that are each a fresh shuffle.
+    /// Every key equally often, in blocks that are shuffled independently.
     Shuffle,
-    /// By Zipf's law with exponent 1.05.
+    /// A Zipf distribution with exponent 1.05.
     Zipf,
 }
 
@@ -57,36 +57,35 @@ struct Common {
     #[arg(long, value_enum, value_name = "SET", default_value = "shuffle")]
     data: Data,
 
-    /// Sizes that are not given.
+    /// Sizes for the options below that are not given.
     #[arg(long, value_enum, default_value_t = Scale::Laptop)]
     scale: Scale,
 
-    /// Tuples of 16 bytes of the small table, as in 10M or 16Mi.
+    /// Number of tuples (16 bytes) of the small table, as in 10M or 16Mi.
     #[arg(long, value_name = "N", value_parser = parse_count)]
     small: Option<u64>,
 
-    /// Tuples of the large table.
+    /// Number of tuples of the large table.
     #[arg(long, value_name = "N", value_parser = parse_count)]
     large: Option<u64>,
 
     #[command(flatten)]
     reading: Reading,
 
-    /// Write the rows of the result into memory instead of counting them.
+    /// Write the result rows into memory instead of counting them.
     #[arg(long)]
     materialize: bool,
 
-    /// Where the memory of a written result comes from.
+    /// How the memory for result rows is allocated.
     #[arg(long, value_enum, value_name = "PATTERN", default_value = "raw")]
     allocation_pattern: Pattern,
 
-    /// Compute the answer again with an array in place of the table, in one thread, and
-    /// compare.
+    /// Compute the answer again in one thread, with an array instead of the table, and compare.
     #[arg(long)]
     check: bool,
 
-    /// Write the tuples of the small table and then those of the large one to FILE, key and
-    /// payload of 8 bytes each, little endian, and stop.
+    /// Write the tuples of the small table and then of the large one to FILE (key and payload of 8
+    /// bytes each, little endian) and stop.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "json"])]
     dump: Option<PathBuf>,
 }
@@ -97,7 +96,7 @@ pub struct W3 {
     #[command(flatten)]
     common: Common,
 
-    /// What is built on the small table.
+    /// Data structure for the small table.
     #[arg(long, value_enum, default_value_t = TableBy::Auto)]
     table: TableBy,
 }
@@ -105,11 +104,11 @@ pub struct W3 {
 /// `--table`
 #[derive(Clone, Copy, ValueEnum)]
 enum TableBy {
-    /// As an engine: an array up to 1 Mi keys, which are dense, else a hash table.
+    /// As in the paper's engine: an array up to 1 Mi keys, which are dense, else a hash table.
     Auto,
     /// A hash table.
     Hash,
-    /// An array in which a key is the place of its payload.
+    /// An array that is indexed by the key.
     Array,
 }
 
@@ -133,7 +132,7 @@ pub struct W4 {
     #[command(flatten)]
     common: Common,
 
-    /// The index over the small table.
+    /// Index over the small table.
     #[arg(long, value_enum, default_value = "art")]
     index: IndexBy,
 }
@@ -184,9 +183,7 @@ impl Common {
         let set = self.set();
         if let Some(path) = self.dump {
             set.validate()?;
-            let bytes = data::dump(&[&set.small_table(), &set.large_table()], &path)?;
-            writeln!(terminal.out(), "{}: {}", path.display(), terminal::bytes(bytes))?;
-            return Ok(ExitCode::SUCCESS);
+            return dump(terminal, &[&set.small_table(), &set.large_table()], &path);
         }
         let options = Options {
             set,

@@ -1,8 +1,9 @@
-//! `numapilot bench NAME`: the built-in workloads. One file per family of workloads.
+//! `numapilot bench NAME`: the built-in workloads, one file or folder per family.
 
 mod aggregation;
 mod alloc;
 mod args;
+mod dump;
 mod engines;
 mod join;
 mod kernel;
@@ -36,15 +37,15 @@ enum Workload {
     W3(join::W3),
     /// Index nested-loop join: every tuple is looked up in an index.
     W4(join::W4),
-    /// The 22 queries of TPC-H on a real database, one after the other.
+    /// The 22 TPC-H queries on a real database, one after the other.
     W5(engines::w5::Args),
-    /// TPC-H queries that arrive at a real database by themselves.
+    /// TPC-H queries that arrive at a real database at a given rate.
     Arrivals(engines::arrivals::Args),
     /// TPC-H queries on a real database from a growing number of clients.
     Clients(engines::clients::Args),
-    /// Compare allocators over a suite of programs, and micro-benchmarks of allocators.
+    /// Compare allocators over a suite of programs; micro-benchmarks of allocators.
     Alloc(alloc::Args),
-    /// NUMA pathology kernels: one pathology and its mitigations each.
+    /// NUMA pathology kernels, each with its mitigations.
     Kernel(kernel::Args),
 }
 

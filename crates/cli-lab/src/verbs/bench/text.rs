@@ -1,5 +1,5 @@
-//! A workload's result for people, with two lines for programs: `seconds 1.234` and
-//! `checksum 0123456789abcdef`.
+//! A workload's result as text, with two lines for programs: `seconds 1.234` and `checksum
+//! 0123456789abcdef`.
 
 use std::io::Write;
 
@@ -7,19 +7,19 @@ use numapilot_cli_kit::terminal::{self, BOLD, Terminal};
 use numapilot_workloads::Outcome;
 use numapilot_workloads::size::Grouped;
 
-/// What is printed beside the phases of a run.
+/// What is printed besides the phases of a run.
 pub struct Page<'a> {
     /// The heading.
     pub title: &'a str,
-    /// Records that a phase works through, by its name.
+    /// The number of records that a phase processes, by the phase's name.
     pub items: &'a dyn Fn(&str) -> u64,
-    /// What the result has: `groups 12`.
+    /// The size of the result, as in `groups 12`.
     pub size: String,
-    /// Its checksum.
+    /// The checksum of the result.
     pub checksum: u64,
 }
 
-/// How many in a second, in powers of 1000: `12.3 M`.
+/// A rate in powers of 1000, as in `12.3 M`.
 pub fn rate(per_second: f64) -> String {
     match per_second {
         n if n >= 1e6 => format!("{:.1} M", n / 1e6),

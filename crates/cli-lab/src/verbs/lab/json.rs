@@ -1,4 +1,4 @@
-//! What was counted, as JSON.
+//! The figures of a run as JSON.
 
 use numapilot_lab::{Outcome, Shape};
 use numapilot_lab_model::Region;
@@ -14,7 +14,7 @@ pub struct Json<'a> {
     regions: Vec<RegionJson<'a>>,
 }
 
-/// A region: the names that scripts rely on, and all that was counted.
+/// A region: the field names that scripts rely on, and all counters.
 #[derive(Serialize)]
 struct RegionJson<'a> {
     simulated_seconds: f64,
@@ -25,7 +25,7 @@ struct RegionJson<'a> {
 }
 
 impl<'a> Json<'a> {
-    /// The outcome of a run on a machine.
+    /// Describes the outcome of a run on a machine.
     pub fn new(shape: &'a Shape, outcome: &'a Outcome) -> Self {
         let regions = outcome.report.iter().flat_map(|report| &report.regions);
         Self {
@@ -45,7 +45,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// DRAM accesses; row = node of the CPU, column = home node.
+/// DRAM accesses: a row for the CPU's node, a column for the home node.
 pub fn traffic(region: &Region) -> Vec<Vec<u64>> {
     let rows = region.dram_reads.iter().zip(&region.dram_writes);
     rows.map(|(reads, writes)| reads.iter().zip(writes).map(|(r, w)| r + w).collect()).collect()

@@ -1,4 +1,4 @@
-//! `numapilot lab list`: the machines, and how much of each is emulated.
+//! `numapilot lab list`: the known machines, and how many of their CPUs are emulated.
 
 use std::io::Write;
 use std::process::ExitCode;

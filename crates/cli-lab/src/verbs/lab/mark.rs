@@ -1,5 +1,5 @@
-//! `numapilot lab mark`: begins and ends a region of interest from a script, for programs
-//! that cannot be changed.
+//! `numapilot lab mark`: begins and ends a region of interest from a script, for programs that
+//! cannot be changed.
 
 use std::process::ExitCode;
 
@@ -10,19 +10,19 @@ use numapilot_observe::lab::{LabPmu, MarkKind};
 /// Arguments of `lab mark`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What happens to the region.
+    /// Whether the region begins or ends.
     #[arg(value_enum)]
     what: What,
-    /// Its name.
+    /// Name of the region.
     name: String,
 }
 
-/// Begin or end.
+/// Whether a region begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// It begins, or goes on.
+    /// The region begins or continues.
     Begin,
-    /// It ends.
+    /// The region ends.
     End,
 }
 

@@ -1,5 +1,6 @@
 //! `numapilot lab`: emulated NUMA machines.
 
+mod args;
 mod json;
 mod list;
 mod mark;
@@ -9,7 +10,6 @@ mod setup;
 mod shell;
 pub mod svg;
 mod text;
-mod values;
 
 use std::process::ExitCode;
 
@@ -23,12 +23,12 @@ pub struct Args {
     what: What,
 }
 
-/// What is wanted of the lab.
+/// The subcommands.
 #[derive(Subcommand)]
 enum What {
-    /// Fetch QEMU and a kernel into the cache; nothing is installed.
+    /// Download QEMU and a kernel into the cache; nothing is installed.
     Setup(setup::Args),
-    /// List the machines that are known.
+    /// List the known machines.
     List(list::Args),
     /// Boot a machine and run a program in it.
     Run(run::Args),
@@ -37,7 +37,7 @@ enum What {
     /// Make accesses of known cost, in a program on an emulated machine.
     #[command(hide = true)]
     Probe(probe::Args),
-    /// Boot a machine and use it.
+    /// Boot a machine and start a shell in it.
     Shell(shell::Args),
 }
 

@@ -1,5 +1,5 @@
-//! `numapilot lab probe`: accesses of known cost, run in the guest when the timing model is
-//! validated (`numapilot study lab`).
+//! `numapilot lab probe`: makes accesses of known cost. It runs in the guest to validate the timing
+//! model (`numapilot study lab`).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,15 +20,15 @@ use numapilot_topology::{Machine, NodeId, NodeSet, parse_nodes};
 pub struct Args {
     #[command(subcommand)]
     what: What,
-    /// Memory that each part works on.
+    /// Size of the memory that each part accesses.
     #[arg(long, global = true, value_name = "SIZE", default_value = "2M", value_parser = size)]
     bytes: u64,
 }
 
-/// What is accessed.
+/// The subcommands.
 #[derive(Subcommand)]
 enum What {
-    /// Follow a cycle through memory of nodes: regions chase-FROM-TO.
+    /// Follow a cycle through memory of several nodes: regions chase-FROM-TO.
     Chase {
         /// Node of the CPU.
         #[arg(long, value_name = "NODE")]
@@ -36,11 +36,11 @@ enum What {
         /// Nodes of the memory.
         #[arg(long, value_name = "NODES")]
         to: String,
-        /// Loads from each.
+        /// Number of loads from each node.
         #[arg(long, value_name = "N", default_value_t = 20_000)]
         loads: usize,
     },
-    /// Read memory of nodes with all CPUs of one: regions read-FROM-TO.
+    /// Read memory of several nodes with all CPUs of one node: regions read-FROM-TO.
     Read {
         /// Node of the CPUs.
         #[arg(long, value_name = "NODE")]
@@ -49,21 +49,21 @@ enum What {
         #[arg(long, value_name = "NODES")]
         to: String,
     },
-    /// Read a node's memory with all its CPUs at several rates: regions load-1, load-2, ...
+    /// Read a node's memory with all its CPUs at several rates: regions load-1, load-2 and so on.
     Load {
         /// The node.
         #[arg(long, value_name = "NODE")]
         from: u32,
-        /// Turns of an empty loop after each line, one number for each rate.
+        /// Iterations of an empty loop after each line, one number for each rate.
         #[arg(long, value_name = "N,...", value_delimiter = ',', required = true)]
         pauses: Vec<u32>,
     },
-    /// Touch pages under every policy, then read one line of each: regions first-touch,
-    /// interleave, bind and weighted. Prints pages by node as JSON.
+    /// Touch pages under every policy, then read one line of each page: regions first-touch,
+    /// interleave, bind and weighted. Prints the pages by node as JSON.
     Pages,
 }
 
-/// Regions are marked as `lab mark` does, without a process of their own.
+/// Marks regions as `lab mark` does, but without a separate process.
 struct Mailbox {
     lab: LabPmu,
 }
@@ -88,7 +88,7 @@ impl Args {
                  without --no-model"
             );
         };
-        // There is one place for the name of the next mark.
+        // The mailbox has room for the name of one mark only.
         let file = File::open(lab.path()).context("cannot open the lab's PMU")?;
         file.lock().context("cannot lock the lab's PMU")?;
         let machine = numapilot_topology::read("/".as_ref())?;
@@ -122,7 +122,7 @@ fn nodes(machine: &Machine, text: &str) -> anyhow::Result<NodeSet> {
     Ok(parse_nodes(text, machine)?)
 }
 
-/// Pages by node under each policy.
+/// The number of pages on each node under each policy.
 fn pages(
     machine: &Machine,
     probe: &Probe<'_>,

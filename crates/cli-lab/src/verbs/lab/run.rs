@@ -1,4 +1,4 @@
-//! `numapilot lab run`: a program on an emulated machine.
+//! `numapilot lab run`: runs a program on an emulated machine.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -9,98 +9,28 @@ use std::time::Duration;
 use anyhow::Context;
 use numapilot_cli_kit::file::{self, Existing};
 use numapilot_cli_kit::terminal::{Terminal, is_broken_pipe};
-use numapilot_cli_kit::units::{duration, size};
-use numapilot_lab::{Lab, Request, Shape, Streams, Tuning};
-use numapilot_lab_model::Model;
-use numapilot_topology::description::{machine_named, named};
+use numapilot_cli_kit::units::duration;
+use numapilot_lab::{Lab, Streams};
+use numapilot_topology::description::machine_named;
 
-use super::values::{self, NodeWeight};
+use super::args::MachineArgs;
 use super::{json, svg, text};
-
-/// What `lab run` and `lab shell` have in common: the machine.
-#[derive(clap::Args)]
-pub struct MachineArgs {
-    /// The machine: a name of `lab list`, or a description file.
-    #[arg(short, long, value_name = "NAME|FILE")]
-    machine: String,
-    /// Take a file, a directory or a program along, with the libraries it needs.
-    #[arg(long, value_name = "PATH|PROGRAM")]
-    include: Vec<OsString>,
-    /// Room for what the guest writes.
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
-    disk: u64,
-    /// Add to the kernel's command line.
-    #[arg(long, value_name = "TEXT")]
-    append: Vec<String>,
-    /// Transparent huge pages in the guest.
-    #[arg(long, value_name = "WHEN", value_parser = ["always", "madvise", "never"])]
-    thp: Option<String>,
-    /// Automatic NUMA balancing in the guest: on, off or tiering.
-    #[arg(long, value_name = "MODE", value_parser = values::balancing)]
-    numa_balancing: Option<u8>,
-    /// Weights of nodes for weighted interleave: 0=3,1=1.
-    #[arg(long, value_name = "NODE=WEIGHT", value_delimiter = ',', value_parser = values::weight)]
-    weights: Vec<NodeWeight>,
-    /// Run as this user, by name or number; root when left out.
-    #[arg(long, value_name = "USER", value_parser = values::user)]
-    user: Option<numapilot_lab::User>,
-    /// Count nothing, so that there are no figures: faster for one thread, often slower for many.
-    #[arg(long)]
-    no_model: bool,
-    /// How long the machine may take to boot.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
-    boot_timeout: Duration,
-}
-
-impl MachineArgs {
-    /// What is to run, on this machine.
-    pub fn request(
-        self,
-        command: Vec<OsString>,
-        timeout: Option<Duration>,
-        streams: Streams,
-    ) -> anyhow::Result<Request> {
-        let (name, description) = named(&self.machine)?;
-        let shape = Shape::new(&name, &description)?;
-        let model = match self.no_model {
-            true => None,
-            false => Some(Model::from_description(&description, &shape.layout())?),
-        };
-        Ok(Request {
-            shape,
-            model,
-            command,
-            include: self.include,
-            append: self.append,
-            tuning: Tuning {
-                thp: self.thp,
-                numa_balancing: self.numa_balancing,
-                weights: self.weights.iter().map(|w| (w.node, w.weight)).collect(),
-            },
-            user: self.user,
-            free_bytes: self.disk,
-            boot_timeout: self.boot_timeout,
-            timeout,
-            streams,
-        })
-    }
-}
 
 /// Arguments of `lab run`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     machine: MachineArgs,
-    /// End the machine after so long, counted from the program's start.
+    /// End the machine after this time, counted from the program's start.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
-    /// Print what was counted as JSON, on standard output after the program's own.
+    /// Print the figures as JSON, on standard output after the program's output.
     #[arg(long, conflicts_with = "no_model")]
     json: bool,
-    /// Write what was counted to FILE, and not to the terminal.
+    /// Write the figures to FILE instead of the terminal.
     #[arg(short, long, value_name = "FILE", conflicts_with = "no_model")]
     output: Option<PathBuf>,
-    /// Draw the traffic of nodes and links into FILE.
+    /// Draw the traffic of nodes and links to FILE.
     #[arg(long, value_name = "FILE", conflicts_with = "no_model")]
     svg: Option<PathBuf>,
     /// The program and its arguments.
@@ -133,7 +63,7 @@ impl Args {
             let written = match &self.output {
                 Some(path) => file::put(path, &text, Existing::Replace),
                 None if self.json => put(terminal.out(), &text, "standard output"),
-                // The program's output is its own, as with `stat`.
+                // Standard output belongs to the program, as with `stat`.
                 None => put(terminal.err(), &text, "standard error"),
             };
             keep_status(terminal, written);
@@ -152,10 +82,10 @@ fn put(mut to: impl Write, text: &str, name: &str) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write the figures: {name}"))
 }
 
-/// The program has run: whoever has no room for the figures still gets its status.
+/// When the figures cannot be written, the program has still run: its exit status is kept.
 fn keep_status(terminal: &Terminal, written: anyhow::Result<()>) {
     match written {
-        // A reader that went away wants no more.
+        // A broken pipe means that the reader wants no more.
         Err(error) if !is_broken_pipe(&error) => {
             terminal.warn(format_args!("{error:#}; the exit status is the program's"));
         }

@@ -8,7 +8,7 @@ use anyhow::bail;
 use numapilot_cli_kit::terminal::Terminal;
 use numapilot_lab::{Lab, Streams, WindowSize};
 
-use super::run::MachineArgs;
+use super::args::MachineArgs;
 
 /// Arguments of `lab shell`.
 #[derive(clap::Args)]
@@ -31,7 +31,7 @@ impl Args {
         });
         let request = self.machine.request(self.command, None, Streams::Terminal(size))?;
         let name = &request.shape.name;
-        // A closed stderr must not end what works.
+        // A closed standard error must not end the shell.
         let _ = writeln!(
             terminal.err(),
             "numapilot: booting {name}; to leave it: exit, or Ctrl-] three times"

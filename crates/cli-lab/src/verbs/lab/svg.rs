@@ -1,5 +1,5 @@
-//! Traffic as a picture: nodes and links sized and coloured by what they carry, with
-//! percentages (Gaud et al. 2015, figure 3).
+//! Draws traffic: the size and colour of nodes and links show their load, with percentages (Gaud et
+//! al. 2015, figure 3).
 
 use numapilot_cli_kit::node_layout::{Curve, curve, places, pull};
 use numapilot_cli_kit::svg::{Area, Svg, text_width};
@@ -8,22 +8,23 @@ use numapilot_topology::Machine;
 
 const MARGIN: f64 = 24.0;
 const LINE: f64 = 20.0;
-/// A node that gets the most traffic.
+/// Width of the node with the most traffic.
 const WIDTH: f64 = 128.0;
 const HEIGHT: f64 = 76.0;
-/// A node that gets none, relative to that.
+/// Width of a node without traffic, relative to `WIDTH`.
 const SMALLEST: f64 = 0.7;
-/// Of a node's corners.
+/// Corner radius of a node.
 const RADIUS: f64 = 8.0;
-/// Widths of lines that carry nothing and the most.
+/// Width of a line without load; the next one is for the largest load.
 const THIN: f64 = 1.0;
 const THICK: f64 = 11.0;
-/// Where on its line a label may be, as shares of the way: the first of the best is taken.
+/// Positions on a line at which its label may be, as shares of its length. The first of the best is
+/// used.
 const PLACES: [f64; 9] = [0.5, 0.45, 0.55, 0.4, 0.6, 0.35, 0.65, 0.3, 0.7];
-/// Points of a line by which it is seen whether a label covers it.
+/// Number of points of a line that are tested for overlap with a label.
 const POINTS: usize = 40;
 
-/// The traffic of a region on a machine.
+/// Draws the traffic of a region on a machine.
 pub fn draw(machine: &Machine, title: &str, region: &Region) -> String {
     let mut svg = Svg::default();
     let headline = format!("{}: {title}", machine.name);
@@ -63,7 +64,7 @@ fn figures(region: &Region) -> String {
     )
 }
 
-/// What is written on a line.
+/// The text at a line.
 type Label = (Curve, String);
 
 fn links(svg: &mut Svg, region: &Region, slots: &[Area], centre: (f64, f64)) -> Vec<Label> {
@@ -94,7 +95,7 @@ fn links(svg: &mut Svg, region: &Region, slots: &[Area], centre: (f64, f64)) -> 
     labels
 }
 
-/// Over all lines, on none of the nodes.
+/// Draws the labels over all lines. No label covers a node.
 fn labels(svg: &mut Svg, slots: &[Area], labels: &[Label]) {
     for (area, (_, text)) in label_areas(slots, labels).into_iter().zip(labels) {
         svg.rectangle("ground", area, 4.0);
@@ -102,8 +103,8 @@ fn labels(svg: &mut Svg, slots: &[Area], labels: &[Label]) {
     }
 }
 
-/// Where labels are: as near to the middle of their lines as nodes, other labels and other
-/// lines leave room.
+/// The areas of labels: as close to the middle of their lines as nodes, other labels and other
+/// lines permit.
 fn label_areas(slots: &[Area], labels: &[Label]) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     for (i, (line, text)) in labels.iter().enumerate() {

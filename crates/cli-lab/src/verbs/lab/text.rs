@@ -1,4 +1,4 @@
-//! What was counted, as a table laid out like that of `stat`.
+//! The figures of a run as tables, laid out like those of `stat`.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use numapilot_lab_model::{Region, Report};
 
 use super::json::traffic;
 
-/// All regions, one table after the other.
+/// The tables of all regions, one after the other.
 pub fn tables(command: &str, shape: &Shape, report: &Report) -> String {
     report.regions.iter().map(|region| one(command, shape, region)).collect()
 }
@@ -100,7 +100,7 @@ fn sum(matrix: &[Vec<u64>]) -> u64 {
     matrix.iter().flatten().sum()
 }
 
-/// Each node's traffic: what it got, and from where.
+/// Each node's traffic by the node it came from.
 fn nodes(region: &Region) -> String {
     let traffic = traffic(region);
     let header: Vec<String> =

@@ -1,9 +1,9 @@
-//! An experiment as JSON and tables name it.
+//! An experiment as an entry of JSON and tables.
 
 use numapilot_study::experiment::Experiment;
 use serde::Serialize;
 
-/// An experiment, with more about it.
+/// An experiment with further details.
 #[derive(Serialize)]
 pub struct Entry<'a, T> {
     pub id: &'a str,

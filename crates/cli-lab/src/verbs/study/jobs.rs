@@ -1,20 +1,21 @@
-//! `--jobs`: how many emulated machines run at a time.
+//! `--jobs`: how many emulated machines run at once.
 
 use std::num::NonZeroUsize;
 use std::thread;
 
 use numapilot_workloads::memory::available_bytes;
 
-/// Memory that an emulated machine takes at most.
+/// Upper limit of an emulated machine's memory.
 const BYTES: u64 = 4 << 30;
-/// CPUs that one keeps busy, in tenths: its own are emulated by threads, but it boots on one.
+/// Tenths of a CPU that an emulated machine keeps busy. Threads emulate its CPUs, but it boots on
+/// one.
 const TENTHS_OF_CPU: usize = 14;
 
-/// Arguments of those who make trials, or say how long they take.
+/// The option of verbs that run trials or estimate their time.
 #[derive(clap::Args)]
 pub struct Jobs {
-    /// Trials on emulated machines at a time; those on this host are always made alone. What
-    /// CPUs and free memory allow when left out: on 2 CPUs with 8 GiB, 2.
+    /// Number of trials that run at once on emulated machines; trials on this host always run alone
+    /// [default: what the CPUs and the free memory allow: 2 on 2 CPUs with 8 GiB].
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }
@@ -28,7 +29,7 @@ impl Jobs {
     }
 }
 
-/// As many as keep the CPUs busy and have room.
+/// The number of machines that the CPUs and the memory allow.
 fn allowed(cpus: NonZeroUsize, bytes: u64) -> NonZeroUsize {
     let busy = (10 * cpus.get()).div_ceil(TENTHS_OF_CPU);
     let room = usize::try_from(bytes / BYTES).unwrap_or(usize::MAX);

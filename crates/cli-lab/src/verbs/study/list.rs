@@ -1,63 +1,28 @@
-//! `numapilot study list`: the experiments that the binary carries, and how long they take.
+//! `numapilot study list`: the built-in experiments, and how long they take.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::slice;
 
-use anyhow::bail;
 use numapilot_cli_kit::terminal::{Terminal, left_time, plural, table};
-use numapilot_study::experiment::{
-    Ahead, Experiment, HOST, Past, ScaleName, Schedule, named, names,
-};
+use numapilot_study::experiment::{Ahead, Past, Schedule};
 use serde::Serialize;
 
+use super::args::{Scale, Which};
 use super::entry::Entry;
 use super::jobs::Jobs;
-
-/// Which of the experiments that the binary carries.
-#[derive(clap::Args)]
-pub struct Which {
-    /// Only those of this paper.
-    #[arg(long, value_name = "NAME")]
-    pub paper: Option<String>,
-    /// Only those on this machine: host, lab for all emulated ones, or one of `lab list`.
-    #[arg(long, value_name = "NAME")]
-    pub machine: Option<String>,
-}
-
-/// `--scale`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Scale {
-    /// Seconds for each trial.
-    Smoke,
-    /// Larger and surer: all of it takes hours.
-    Laptop,
-    /// The papers' sizes.
-    Paper,
-}
-
-impl From<Scale> for ScaleName {
-    fn from(scale: Scale) -> Self {
-        match scale {
-            Scale::Smoke => Self::Smoke,
-            Scale::Laptop => Self::Laptop,
-            Scale::Paper => Self::Paper,
-        }
-    }
-}
 
 /// Arguments of `study list`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     which: Which,
-    /// Of which scale trials and times are listed.
+    /// The scale whose trials and times are listed.
     #[arg(long, value_enum, default_value_t = Scale::Smoke)]
     scale: Scale,
-    /// Results of earlier runs: what is still to be run, and how long it will take.
+    /// Results of earlier runs, from which the remaining trials and their time are computed.
     #[arg(short, long, value_name = "FILE", default_value = super::RESULTS)]
     output: PathBuf,
     #[command(flatten)]
@@ -67,7 +32,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What the list tells of an experiment.
+/// The trials of an experiment.
 #[derive(Serialize)]
 struct Size {
     trials: usize,
@@ -79,7 +44,7 @@ impl Size {
         Self { trials: schedule.trials(), left: schedule.ahead(jobs) }
     }
 
-    /// How long what is left will take, in words.
+    /// The estimated time of the remaining trials, as text.
     fn time(&self) -> String {
         match self.left {
             Ahead { trials: 0, .. } => "-".to_owned(),
@@ -92,7 +57,7 @@ impl Size {
 impl Args {
     pub fn run(self, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         let experiments = self.which.experiments()?;
-        // Where nobody has run anything, nothing is known.
+        // Without results, nothing is known.
         let past = match self.output.as_path() == Path::new(super::RESULTS) && !self.output.exists()
         {
             true => Past::default(),
@@ -107,7 +72,7 @@ impl Args {
             terminal.json(&entries.collect::<Vec<_>>())?;
             return Ok(ExitCode::SUCCESS);
         }
-        // Without results all of it is left, and its time unknown.
+        // Without results, all trials remain and their time is unknown.
         let has_results = !past.trials.is_empty();
         let mut header = vec!["id", "paper", "place", "machine", "trials"];
         header.extend(["left", "time"].iter().filter(|_| has_results));
@@ -129,7 +94,7 @@ impl Args {
         self.total(terminal, &size(&experiments))
     }
 
-    /// All of them together, which share trials.
+    /// The total over all experiments; trials that they share count once.
     fn total(&self, terminal: &Terminal, all: &Size) -> anyhow::Result<ExitCode> {
         let Size { trials, left } = all;
         let known = left.trials - left.unknown;
@@ -150,38 +115,4 @@ impl Args {
         writeln!(terminal.out(), "{text}")?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-impl Which {
-    /// Those chosen.
-    pub fn experiments(&self) -> anyhow::Result<Vec<Experiment>> {
-        let mut all = Vec::new();
-        for name in names() {
-            all.extend(named(name)?);
-        }
-        if let Some(paper) = &self.paper {
-            let known = distinct(all.iter().map(|experiment| &experiment.paper));
-            all.retain(|experiment| experiment.paper == *paper);
-            if all.is_empty() {
-                bail!("there is no paper '{paper}'; there are {known}");
-            }
-        }
-        if let Some(machine) = &self.machine {
-            let known = distinct(all.iter().map(|experiment| &experiment.machine));
-            all.retain(|experiment| match machine.as_str() {
-                "lab" => experiment.machine != HOST,
-                name => experiment.machine == name,
-            });
-            if all.is_empty() {
-                bail!("no experiment runs on '{machine}'; they run on {known}");
-            }
-        }
-        Ok(all)
-    }
-}
-
-/// Each once, with commas between.
-fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    let names: BTreeSet<&str> = names.map(String::as_str).collect();
-    names.into_iter().collect::<Vec<_>>().join(", ")
 }

@@ -1,5 +1,6 @@
-//! `numapilot study`: the papers' tables and figures, run here.
+//! `numapilot study`: runs the papers' tables and figures on this machine or on emulated ones.
 
+mod args;
 mod entry;
 mod jobs;
 mod lab;
@@ -17,10 +18,10 @@ use numapilot_cli_kit::terminal::Terminal;
 
 pub use text::{paper, short, span};
 
-/// Where results are unless the user says otherwise.
+/// The default file of results.
 pub const RESULTS: &str = "numapilot-study.jsonl";
 
-/// Bytes that a file with an experiment, or with what a run printed, may have.
+/// Maximum size of an experiment file or of a run's output.
 const LONGEST: u64 = 256 << 20;
 
 /// Arguments of `study`.
@@ -30,12 +31,12 @@ pub struct Args {
     what: What,
 }
 
-/// What is wanted of the studies.
+/// The subcommands.
 #[derive(Subcommand)]
 enum What {
-    /// List the experiments: the papers' claims, and what it takes to repeat them.
+    /// List the experiments: the papers' claims, and the effort to repeat them.
     List(list::Args),
-    /// Run experiments and compare what comes out with the papers.
+    /// Run experiments and compare the results with the papers.
     Run(run::Args),
     /// Compare the timing model of emulated machines with their descriptions.
     Lab(lab::Args),
@@ -53,7 +54,7 @@ impl Args {
         }
     }
 
-    /// What has to be in order before: a report measures nothing.
+    /// Whether to restore left-over settings first: a report measures nothing.
     pub fn settle(&self) -> Settle {
         match self.what {
             What::Report(_) => Settle::Dead,

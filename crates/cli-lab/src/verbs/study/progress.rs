@@ -1,4 +1,4 @@
-//! Which trials are being made, on a terminal; what fails as it happens, everywhere.
+//! Shows the current trials on a terminal, and prints each failure when it happens.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use numapilot_cli_kit::status_line::StatusLine;
 use numapilot_cli_kit::terminal::{Terminal, left_time};
 use numapilot_study::experiment::{Ahead, Outcome, Running, Trial, describe};
 
-/// The line on the terminal.
+/// The status line on the terminal.
 pub struct Progress<'a> {
     line: StatusLine<'a>,
     began: Instant,
@@ -24,7 +24,7 @@ impl<'a> Progress<'a> {
             1 => format!("trial {} of {all}", self.done + 1),
             n => format!("trials {} to {} of {all}", self.done + 1, self.done + n),
         };
-        // Of what nothing is known, as long as what was made until now.
+        // A trial without earlier times is assumed to take as long as the average so far.
         let each = (self.done > 0).then(|| self.began.elapsed().as_secs_f64() / self.done as f64);
         if let Some(each) = each.or((ahead.unknown == 0).then_some(0.0)) {
             let seconds = ahead.seconds + each * ahead.unknown as f64;
@@ -43,7 +43,7 @@ impl<'a> Progress<'a> {
             Outcome::Failed(why) => ("failed", why),
             Outcome::NotHere(why) => ("not run here", why),
         };
-        // The reason first: commands fill whole screens.
+        // The reason comes first, because commands can fill the screen.
         self.line.say(&format!("{what}: {why}\n  {}", trial.command));
     }
 

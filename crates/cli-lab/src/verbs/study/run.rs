@@ -1,4 +1,4 @@
-//! `numapilot study run`: trials, results as they come, verdicts in the end.
+//! `numapilot study run`: runs trials, stores their results, and prints the verdicts.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,9 +15,9 @@ use numapilot_study::experiment::{
 use numapilot_topology::bounded;
 use serde::Serialize;
 
+use super::args::{Scale, Which};
 use super::entry::Entry;
 use super::jobs::Jobs;
-use super::list::{Scale, Which};
 use super::progress::Progress;
 use super::{LONGEST, text};
 use crate::programs;
@@ -25,39 +25,39 @@ use crate::programs;
 /// Arguments of `study run`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Results are in the file of --output as soon as they are there; `numapilot study report` draws them. The \
-exit status is 1 when something is not reproduced.\n\n\
+Each result is written to the file of --output at once; `numapilot study report` draws them. The \
+exit status is 1 when a claim is not reproduced.\n\n\
 Examples:\n  numapilot study run A5 A9\n  \
 numapilot study run --paper numalloc --scale laptop\n  \
 numapilot study run --machine lab\n  \
 numapilot study run --all --resume && numapilot study report")]
 pub struct Args {
-    /// Experiments of `study list`, or files of your own.
+    /// Experiments of `study list`, or experiment files.
     #[arg(
         value_name = "ID|FILE",
         required_unless_present_any = ["all", "paper", "machine"],
         conflicts_with_all = ["all", "paper", "machine"]
     )]
     experiments: Vec<String>,
-    /// All experiments.
+    /// Run all experiments.
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     which: Which,
-    /// How much to run.
+    /// Size of the runs.
     #[arg(long, value_enum, default_value_t = Scale::Smoke)]
     scale: Scale,
-    /// Run all of it N times, not as often as the scale says; with 1 a first look, with more and
-    /// --resume surer values.
+    /// Run everything N times instead of as often as the scale says: 1 gives a first impression;
+    /// more, with --resume, gives more precise values.
     #[arg(long, value_name = "N", value_parser = units::whole::<u32>(1..))]
     repetitions: Option<u32>,
-    /// Add to the results that are there; no trial is made again but those that failed.
+    /// Add to the existing results; only failed trials run again.
     #[arg(long)]
     resume: bool,
-    /// Where results go, as lines of JSON.
+    /// File for the results, as lines of JSON.
     #[arg(short, long, value_name = "FILE", default_value = super::RESULTS)]
     output: PathBuf,
-    /// Source of the random order.
+    /// Seed of the random order.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -160,22 +160,22 @@ fn load(name: &str) -> anyhow::Result<Experiment> {
     bail!("there is no experiment '{name}'; there are {}, or give a file", known.join(", "))
 }
 
-/// Where the shell finds the `numapilot` that executes this very program.
+/// The directory in which the shell finds the `numapilot` that executes this program.
 fn programs() -> anyhow::Result<PathBuf> {
     let numapilot = programs::numapilot()?;
     let directory = numapilot.parent().context("numapilot's file has no directory")?;
     Ok(directory.to_owned())
 }
 
-/// Keeps and shows what comes.
+/// Stores and shows results when they arrive.
 struct Sink<'a> {
     journal: Journal,
     progress: Progress<'a>,
     scale: ScaleName,
-    /// What the file says already of experiments.
+    /// The experiments that the file already has.
     begun: Vec<(ScaleName, Experiment)>,
     trials: Vec<Trial>,
-    /// Until the first trial: a host on which none was made is not in the results.
+    /// Set until the first trial: a host that ran no trial is not in the results.
     host: Option<Host>,
 }
 

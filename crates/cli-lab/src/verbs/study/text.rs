@@ -1,4 +1,4 @@
-//! Verdicts as tables.
+//! The verdicts as tables.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use numapilot_study::verdict::Verdict;
 
 use super::entry::Entry;
 
-/// The machine and its noise, for whoever waits.
+/// Prints the machine and its noise to standard error.
 pub fn host(terminal: &Terminal, host: &Host) -> io::Result<()> {
     let load = host.load.map_or(String::new(), |load| format!(", load {load:.1}"));
     writeln!(
@@ -20,7 +20,7 @@ pub fn host(terminal: &Terminal, host: &Host) -> io::Result<()> {
     )
 }
 
-/// The claims of all experiments; those that the run did not reach are only named.
+/// Prints the claims of all experiments; experiments that were not reached are only named.
 pub fn experiments(terminal: &Terminal, entries: &[Entry<'_, Judged>]) -> io::Result<()> {
     let none = |e: &&Entry<'_, Judged>| {
         let mut verdicts = e.details.claims.iter().map(|claim| claim.verdict);
@@ -65,7 +65,7 @@ fn experiment(terminal: &Terminal, entry: &Entry<'_, Judged>) -> io::Result<()> 
         if remarks().take(index).any(|earlier| earlier == remark) {
             continue;
         }
-        // What is true of several claims is said once.
+        // A remark that concerns several claims is printed once.
         let of = |claim: &&ClaimResult| claim.remark.as_ref() == Some(remark);
         let texts: Vec<&str> = judged.claims.iter().filter(of).map(|c| c.text.as_str()).collect();
         match texts.as_slice() {
@@ -76,7 +76,7 @@ fn experiment(terminal: &Terminal, entry: &Entry<'_, Judged>) -> io::Result<()> 
     writeln!(out)
 }
 
-/// Colour of a verdict.
+/// The colour of a verdict.
 fn style(verdict: Verdict) -> anstyle::Style {
     match verdict {
         Verdict::Reproduced => GOOD,
@@ -86,7 +86,7 @@ fn style(verdict: Verdict) -> anstyle::Style {
     }
 }
 
-/// What the paper has.
+/// The paper's value as text.
 pub fn paper(claim: &ClaimResult) -> String {
     match &claim.paper {
         Some(PaperValue::Number(number)) => short(*number),
@@ -95,13 +95,13 @@ pub fn paper(claim: &ClaimResult) -> String {
     }
 }
 
-/// `0.91 to 1.10`.
+/// An interval as text, as in `0.91 to 1.10`.
 pub fn span(estimate: &Estimate) -> String {
     let words = |[low, high]: [f64; 2]| format!("{} to {}", short(low), short(high));
     estimate.interval.map_or("-".to_owned(), words)
 }
 
-/// Three digits that count.
+/// Rounds to three significant digits.
 pub fn short(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

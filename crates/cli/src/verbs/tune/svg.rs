@@ -1,5 +1,5 @@
-//! The plans as a picture: a dot for each ratio, a line for its interval, the default as
-//! a vertical line.
+//! Draws the plans: a dot for each ratio, a line for its interval, and the default as a vertical
+//! line.
 //!
 //! ```text
 //!  jemalloc, thp always   --o--    |
@@ -16,19 +16,19 @@ use numapilot_tune::report::{PlanFigures, Report, Status};
 use super::setup::WALL_TIME;
 use super::text;
 
-/// Plans drawn at most; what is left out is said in the picture.
+/// The maximum number of plans; the picture says how many are left out.
 const MOST: usize = 40;
 const ROW: f64 = 24.0;
 const TOP: f64 = 78.0;
 const MARGIN: f64 = 20.0;
 const PLOT: f64 = 460.0;
-/// Room for the figures right of the plot.
+/// Space for the figures to the right of the plot.
 const FIGURES: f64 = 230.0;
 const RADIUS: f64 = 4.5;
-/// Half the length of the arrow at the end of an interval that goes on beyond the axis.
+/// Half the height of the arrow at the end of an interval that continues beyond the axis.
 const ARROW: f64 = 3.0;
 
-/// The picture of a report with at least one ratio.
+/// Draws a report that has at least one ratio.
 pub fn draw(report: &Report) -> String {
     let measured: Vec<&PlanFigures> = report.plans.iter().filter(|p| p.ratio.is_some()).collect();
     let drawn = &measured[..measured.len().min(MOST)];
@@ -85,7 +85,7 @@ pub fn draw(report: &Report) -> String {
     )
 }
 
-/// What the colours mean, of those that are there.
+/// Explains the colours that occur.
 fn legend(svg: &mut Svg, plans: &[&PlanFigures], y: f64) {
     let mut x = MARGIN;
     for (color, statuses, text) in [
@@ -138,7 +138,7 @@ fn draw_plan(svg: &mut Svg, axis: &RatioAxis, plan: &PlanFigures, y: f64) {
     svg.text("dim small", axis.left + PLOT + 14.0, y + 4.0, &figures);
 }
 
-/// The end of an interval: a bar, or an arrow where it lies beyond the axis.
+/// Draws the end of an interval: a bar, or an arrow if it lies beyond the axis.
 fn cap(x: f64, y: f64, outward: f64, on_axis: bool) -> String {
     if on_axis {
         return format!("M{x:.1} {:.1}v8", y - 4.0);
@@ -147,7 +147,7 @@ fn cap(x: f64, y: f64, outward: f64, on_axis: bool) -> String {
     format!("M{back:.1} {:.1}L{tip:.1} {y:.1}L{back:.1} {:.1}", y - 5.0, y + 5.0)
 }
 
-/// An axis that shows every ratio, and intervals whole where that does not crowd the dots.
+/// An axis that covers every ratio, and whole intervals if that does not crowd the dots.
 fn axis(plans: &[&PlanFigures], left: f64) -> RatioAxis {
     let ratios: Vec<f64> = plans.iter().filter_map(|p| p.ratio).chain([1.0]).collect();
     let (least, most) = extremes(&ratios);

@@ -1,4 +1,4 @@
-//! What process 1 does, one file per job.
+//! The jobs of process 1, one file each.
 
 pub mod mounts;
 pub mod ports;
@@ -14,34 +14,34 @@ use std::path::Path;
 use numapilot_lab_init::TaskError;
 use thiserror::Error;
 
-/// Why the guest did not come to run its program.
+/// Why the guest could not run its program.
 #[derive(Debug, Error)]
 pub enum Trouble {
     /// The program did not start.
     #[error("{program}: {source}")]
     Program {
-        /// Its file.
+        /// Path of the program.
         program: String,
-        /// What execve said.
+        /// The error of execve.
         source: io::Error,
     },
     /// A system call on a file or device failed.
     #[error("{what} {path}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On what.
+        /// The file or device.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The task cannot be read.
+    /// The task is damaged.
     #[error(transparent)]
     Task(#[from] TaskError),
 }
 
 impl Trouble {
-    /// Names what was tried on what.
+    /// Adds the operation and its object to an error.
     pub fn at<E: Into<io::Error>>(
         what: &'static str,
         path: impl AsRef<Path>,
@@ -50,7 +50,7 @@ impl Trouble {
         move |source| Self::System { what, path, source: source.into() }
     }
 
-    /// The errno of starting the program, 0 for anything else.
+    /// The errno of starting the program; 0 for other errors.
     pub fn errno_of_program(&self) -> i32 {
         match self {
             Self::Program { source, .. } => source.raw_os_error().unwrap_or(0),

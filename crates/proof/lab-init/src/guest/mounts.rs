@@ -1,4 +1,4 @@
-//! The file systems that every Linux has.
+//! The standard file systems of Linux.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use rustix::mount::{MountFlags, mount};
 
 use super::Trouble;
 
-/// Type and place, in the order in which they are needed.
+/// Types and mount points, in the order of mounting.
 const FILE_SYSTEMS: [(&str, &str); 6] = [
     ("proc", "/proc"),
     ("sysfs", "/sys"),
@@ -17,7 +17,7 @@ const FILE_SYSTEMS: [(&str, &str); 6] = [
     ("cgroup2", "/sys/fs/cgroup"),
 ];
 
-/// Mounts them; the image has the directories of the root, the kernel those of `/sys`.
+/// Mounts them. The image has the directories of the root, and the kernel makes those in `/sys`.
 pub fn mount_all() -> Result<(), Trouble> {
     for (kind, place) in FILE_SYSTEMS {
         if place.starts_with("/dev/") {

@@ -1,9 +1,9 @@
-//! The virtio ports that the host gave the machine, found by name.
+//! Finds the virtio ports of the machine by name.
 //!
-//! Source: drivers/char/virtio_console.c of the kernel: each port has a
-//! directory `/sys/class/virtio-ports/vportNpM` with its `name`, and a device of that name.
-//! Ports appear while the kernel talks to the device, shortly after boot. How long that may
-//! take on a busy host is for the host to say: it limits the boot.
+//! Source: drivers/char/virtio_console.c of the kernel: each port has a directory
+//! `/sys/class/virtio-ports/vportNpM` with its `name`, and a device of the same name. Ports appear
+//! shortly after boot, while the kernel communicates with the device. The host decides how long
+//! that may take: it limits the boot.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -22,11 +22,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct Ports {
     /// Orders and reports.
     pub control: Control,
-    /// What the program reads.
+    /// The program's standard input.
     pub stdin: File,
-    /// What it prints.
+    /// The program's standard output.
     pub stdout: File,
-    /// What it complains about.
+    /// The program's standard error.
     pub stderr: File,
 }
 
@@ -42,18 +42,18 @@ impl Ports {
     }
 }
 
-/// The port of orders and reports.
+/// The port for orders and reports.
 pub struct Control(File);
 
 impl Control {
-    /// Tells the host.
+    /// Sends a report to the host.
     pub fn report(&self, report: &Report) -> Result<(), Trouble> {
         (&self.0)
             .write_all(format!("{report}\n").as_bytes())
             .map_err(Trouble::at("cannot write to port", CONTROL))
     }
 
-    /// Reads orders in a thread of its own, and hands them over. Signals are acknowledged: the
+    /// Starts a thread that reads orders and passes them on. Signals are acknowledged, because the
     /// host ends a guest that hangs.
     pub fn orders(&self) -> Result<Receiver<Order>, Trouble> {
         let again = || self.0.try_clone().map_err(Trouble::at("cannot open port", CONTROL));
@@ -64,7 +64,7 @@ impl Control {
                 match line.parse() {
                     Ok(order) if send.send(order).is_ok() => {
                         if let Order::Signal(_) = order {
-                            // A host that is gone has ended the machine.
+                            // If the host is gone, the machine ends anyway.
                             let _ = answers.report(&Report::Heard);
                         }
                     }
@@ -76,8 +76,8 @@ impl Control {
         Ok(receive)
     }
 
-    /// The host ends the machine when it has all output, which takes as long as its reader
-    /// takes; a host that is gone has ended the machine already.
+    /// Waits until the host ends the machine, which it does once its reader has taken all output.
+    /// If the host is gone, the machine has ended already.
     pub fn wait_for_end(&self) -> ! {
         loop {
             thread::park();
@@ -91,7 +91,7 @@ fn port(name: &'static str) -> Result<File, Trouble> {
             let device = format!("/dev/{device}");
             match File::options().read(true).write(true).open(&device) {
                 Ok(file) => return connected(file, name),
-                // The name is there a moment before the device.
+                // The name appears slightly before the device.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(Trouble::at("cannot open", device)(e)),
             }
@@ -108,7 +108,7 @@ fn device_named(name: &str) -> Option<String> {
     })
 }
 
-/// Until the host has connected, reads give nothing, as if at the end.
+/// Until the host has connected, reads return nothing, as at the end of a file.
 fn connected(file: File, name: &'static str) -> Result<File, Trouble> {
     loop {
         let mut fds = [PollFd::new(&file, PollFlags::OUT)];

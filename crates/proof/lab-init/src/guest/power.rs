@@ -1,10 +1,10 @@
-//! The end of the machine.
+//! Powers the machine off.
 
 use std::process::ExitCode;
 
 use rustix::system::{RebootCommand, reboot};
 
-/// Powers the machine off; only a machine that cannot be leaves this.
+/// Powers the machine off. It returns only on failure.
 pub fn off() -> ExitCode {
     match reboot(RebootCommand::PowerOff) {
         Ok(()) => ExitCode::SUCCESS,

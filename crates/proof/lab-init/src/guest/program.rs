@@ -1,4 +1,4 @@
-//! The program: started as the task says, served while it runs, waited for.
+//! Starts the task's program, handles orders while it runs, and waits for its end.
 
 use std::env;
 use std::fs;
@@ -19,7 +19,7 @@ use super::streams::{Outgoing, incoming};
 use super::terminal::Terminal;
 use super::{Trouble, settings};
 
-/// Runs the task's program; its status, or 128+n.
+/// Runs the task's program, and returns its status, or 128+n.
 pub fn run(ports: &Ports) -> Result<u8, Trouble> {
     let path = Path::new(DIRECTORY).join(TASK_FILE);
     let bytes = fs::read(&path).map_err(Trouble::at::<io::Error>("cannot read", &path))?;
@@ -27,7 +27,7 @@ pub fn run(ports: &Ports) -> Result<u8, Trouble> {
     settings::identity(&task.hostname)?;
     settings::keep_khugepaged_asleep()?;
     settings::apply(&task.settings)?;
-    // Here and not in the child: the program's user may not be able to, as with sudo.
+    // Done here and not in the child, because the program's user may lack permission, as with sudo.
     env::set_current_dir(&task.directory)
         .map_err(Trouble::at::<io::Error>("cannot go to", &task.directory))?;
     let mut command = command(&task);
@@ -38,7 +38,7 @@ pub fn run(ports: &Ports) -> Result<u8, Trouble> {
         program: task.program.display().to_string(),
         source,
     })?;
-    // The pipes' ends that the program has would be kept open by the command.
+    // The command would keep the program's ends of the pipes open.
     drop(command);
     let pid = Pid::from_child(&child);
     if let Some(terminal) = &streams.terminal {
@@ -75,7 +75,7 @@ fn command(task: &Task) -> Command {
     command
 }
 
-/// What is between the program and the host.
+/// The streams between the program and the host.
 struct Streams {
     output: Vec<Outgoing>,
     terminal: Option<Terminal>,
@@ -107,7 +107,7 @@ fn obey(order: Order, program: Pid, closers: &[Arc<AtomicBool>], terminal: Optio
     match order {
         Order::Signal(number) => {
             if let Some(signal) = Signal::from_named_raw(number) {
-                // It may have ended a moment ago.
+                // The program may have ended in the meantime.
                 let _ = kill_process_group(program, signal);
             }
         }
@@ -124,7 +124,7 @@ fn obey(order: Order, program: Pid, closers: &[Arc<AtomicBool>], terminal: Optio
     }
 }
 
-/// Collects every process that ends, as process 1 must, until the program does.
+/// Reaps every process that ends, as process 1 must, until the program ends.
 fn reap_until(program: Pid) -> Result<u8, Trouble> {
     loop {
         match wait(WaitOptions::empty()) {

@@ -1,4 +1,4 @@
-//! Kernel settings of the task, and what every guest gets.
+//! The kernel settings of the task, and those of every guest.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,8 +9,8 @@ use rustix::system::sethostname;
 
 use super::Trouble;
 
-/// Writes each setting where it belongs; a kernel that lacks one is an error, because a
-/// measurement without it would be of something else.
+/// Writes each setting. A kernel that lacks one is an error, because the measurement would be of
+/// something else.
 pub fn apply(settings: &[Setting]) -> Result<(), Trouble> {
     for setting in settings {
         fs::write(&setting.path, &setting.value)
@@ -19,19 +19,19 @@ pub fn apply(settings: &[Setting]) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The kernel's thread that makes huge pages of small ones (Linux,
+/// The kernel thread that collapses base pages into huge pages (Linux,
 /// Documentation/admin-guide/mm/transhuge.rst).
 const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
 
-/// Keeps khugepaged asleep: how far it comes while a program runs is a matter of the host's
-/// time, and so would be which of the program's memory is in huge pages. Those of page faults
-/// are the same in every run. A program that wants it writes the kernel's own values here.
+/// Keeps khugepaged asleep. Its progress while a program runs depends on the host's time, and so
+/// would the choice of memory in huge pages. Huge pages from page faults are the same in every run.
+/// A program that needs khugepaged can write the kernel's default values here.
 pub fn keep_khugepaged_asleep() -> Result<(), Trouble> {
-    // Woken by the first program nevertheless, it looks at one page and sleeps for good.
+    // The first program wakes it anyway; it then scans one page and sleeps for good.
     for (name, value) in [("pages_to_scan", 1), ("scan_sleep_millisecs", u32::MAX)] {
         let path = format!("{KHUGEPAGED}/{name}");
         match fs::write(&path, value.to_string()) {
-            // A kernel without huge pages.
+            // The kernel has no huge pages.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => result.map_err(Trouble::at::<io::Error>("cannot set", &path))?,
         }
@@ -39,7 +39,7 @@ pub fn keep_khugepaged_asleep() -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Name of the machine, and the loopback device, which servers listen on.
+/// Sets the machine's name, and brings up the loopback device, which servers listen on.
 pub fn identity(hostname: &OsStr) -> Result<(), Trouble> {
     sethostname(hostname.as_encoded_bytes()).map_err(Trouble::at("cannot set", "hostname"))?;
     // IFF_UP | IFF_LOOPBACK; the kernel gives the device its address when it comes up.

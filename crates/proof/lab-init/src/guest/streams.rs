@@ -1,7 +1,7 @@
-//! The program's input and output between its pipes and the ports.
+//! Copies the program's input and output between its pipes and the ports.
 //!
-//! Pipes, and not the ports themselves: a port can be opened once, and programs reopen
-//! `/dev/stderr`.
+//! The program does not get the ports themselves, because a port can be opened only once, and
+//! programs reopen `/dev/stderr`.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,19 +15,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Trouble;
 
-/// How often a stream is looked at whose program has ended, while others hold it open.
+/// The interval for checking a stream whose program has ended while other processes hold it open.
 const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Copies what a program prints to a port.
+/// Copies the program's output to a port.
 pub struct Outgoing {
     copier: JoinHandle<()>,
     closed: Arc<AtomicBool>,
 }
 
 impl Outgoing {
-    /// Starts copying; returns the end that the program writes to. `ended` tells that the
-    /// program is gone: what others of its kind print later is lost, as it would be to
-    /// whoever waited for the program.
+    /// Starts copying, and returns the end that the program writes to. `ended` is set when the
+    /// program is gone: later output of its children is lost, as it would be for a caller that
+    /// waited for the program.
     pub fn start(port: File, ended: Arc<AtomicBool>) -> Result<(OwnedFd, Self), Trouble> {
         let (read, write) = pipe()?;
         let closed = Arc::new(AtomicBool::new(false));
@@ -40,15 +40,15 @@ impl Outgoing {
         Ok((write, Self { copier, closed }))
     }
 
-    /// Set when nobody reads any more: then the program gets SIGPIPE, as it would without
-    /// a port between.
+    /// A flag to set when the reader is gone: then the program gets SIGPIPE, as it would with a
+    /// plain pipe.
     pub fn closer(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.closed)
     }
 
-    /// Waits until all of it has been handed to the host.
+    /// Waits until all output has been passed to the host.
     pub fn finish(self) {
-        // A copier that panicked has said so on the console.
+        // A panic of the copying thread is on the console already.
         let _ = self.copier.join();
     }
 }
@@ -78,13 +78,13 @@ fn copy_out(
     frame::write(&mut port, &[])
 }
 
-/// Copies what the host sends to the program; returns the end that the program reads.
+/// Copies the host's data to the program, and returns the end that the program reads.
 pub fn incoming(mut port: File) -> Result<OwnedFd, Trouble> {
     let (read, write) = pipe()?;
     thread::spawn(move || {
         let (mut pipe, mut buffer) = (File::from(write), Vec::new());
         while frame::read(&mut port, &mut buffer).unwrap_or(false) {
-            // A program that has closed its input wants no more of it.
+            // The program has closed its input and needs no more of it.
             if pipe.write_all(&buffer).is_err() {
                 break;
             }

@@ -11,12 +11,12 @@ use super::Trouble;
 /// Device of the first virtual console.
 const DEVICE: &str = "/dev/hvc0";
 
-/// A terminal that controls this session.
+/// The controlling terminal of this session.
 pub struct Terminal(pub File);
 
 impl Terminal {
-    /// Opens the console; because this process leads a session without a terminal, it
-    /// becomes the session's (credentials(7)).
+    /// Opens the console. This process leads a session without a terminal, so the console becomes
+    /// its controlling terminal (credentials(7)).
     pub fn open(size: WindowSize) -> Result<Self, Trouble> {
         setsid().map_err(Trouble::at("cannot lead a session for", DEVICE))?;
         let file = File::options()
@@ -29,18 +29,18 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Tells the programs on it how large it is.
+    /// Sets the terminal's size.
     pub fn resize(&self, size: WindowSize) {
         let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
-        // A terminal of the wrong size is still a terminal.
+        // A terminal of the wrong size is still usable.
         let _ = tcsetwinsize(&self.0, size);
     }
 
-    /// Ctrl-C goes to this group; a program of it that was faster, and has been stopped
-    /// for using the terminal, goes on.
+    /// Makes this group the foreground group, which receives Ctrl-C. A program of the group that
+    /// used the terminal earlier, and was stopped for it, continues.
     pub fn foreground(&self, group: Pid) -> Result<(), Trouble> {
         tcsetpgrp(&self.0, group).map_err(Trouble::at("cannot give the foreground on", DEVICE))?;
-        // It may have ended a moment ago.
+        // The group may have ended in the meantime.
         let _ = kill_process_group(group, Signal::CONT);
         Ok(())
     }

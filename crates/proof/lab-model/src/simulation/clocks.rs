@@ -1,20 +1,21 @@
-//! The CPUs' simulated clocks, as far as they know of each other.
+//! The simulated clocks of the CPUs, as known to each other.
 //!
-//! A CPU that is ahead of the slowest busy one by more than a quantum should wait; how, and
-//! for how long at most, is the caller's to decide, since an emulator must not be held up.
-//! Idle CPUs hold nobody back, and go forward to the others when they wake; one that another wakes
-//! begins where that is, and the others wait for it from then on, since the host may take its time
-//! to have it run. In the kernel simulated time stands still, so that a CPU there holds others back
+//! A CPU whose clock is ahead of the slowest busy one by more than a quantum should wait. The
+//! caller decides how, and for how long at most, because an emulator must not be blocked. Idle CPUs
+//! hold no other CPU back, and catch up with the others when they wake. A CPU that another one
+//! wakes starts at the waker's clock, and the others wait for it from then on, because the host may
+//! take time to run it. In the kernel, simulated time stands still, so a CPU there holds others
+//! back only until one of them gives it up.
 //! only until one of them gives it up.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// How far a CPU may be ahead.
+/// The maximum lead of a CPU.
 pub const QUANTUM_PS: u64 = 5_000_000;
 
-/// What a CPU does, as far as is known.
+/// The known states of a CPU.
 const IDLE: u8 = 0;
-/// In the kernel for so long that nobody waits for it any more.
+/// In the kernel for so long that no other CPU waits for it any more.
 const GIVEN_UP: u8 = 1;
 const KERNEL: u8 = 2;
 const USER: u8 = 3;
@@ -26,7 +27,7 @@ struct Clock {
     state: AtomicU8,
 }
 
-/// See the module.
+/// The clocks; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     clocks: Vec<Clock>,
@@ -37,18 +38,18 @@ impl Clocks {
         Self { clocks: (0..cpus).map(|_| Clock::default()).collect() }
     }
 
-    /// A CPU's clock has moved.
+    /// Publishes a CPU's clock.
     pub(crate) fn publish(&self, cpu: usize, now_ps: u64) {
         self.clocks[cpu].now_ps.store(now_ps, Relaxed);
     }
 
-    /// A CPU begins to run user code. Where its clock must go.
+    /// A CPU starts to run user code. Returns its new clock.
     pub(crate) fn enter_user(&self, cpu: usize, now_ps: u64) -> u64 {
         self.enter(cpu, now_ps, USER)
     }
 
-    /// A CPU begins to run the kernel: for its user code, or since it is idle no more. Where
-    /// its clock must go.
+    /// A CPU starts to run the kernel, on behalf of user code or after idling. Returns its new
+    /// clock.
     pub(crate) fn enter_kernel(&self, cpu: usize, now_ps: u64) -> u64 {
         self.enter(cpu, now_ps, KERNEL)
     }
@@ -57,7 +58,7 @@ impl Clocks {
         let clock = &self.clocks[cpu];
         let to = match clock.state.load(Relaxed) {
             IDLE => self.floor_ps().unwrap_or_else(|| self.latest_ps()).max(now_ps),
-            // Later than its own where it was woken.
+            // The clock is later than its own if it was woken.
             _ => clock.now_ps.load(Relaxed).max(now_ps),
         };
         self.publish(cpu, to);
@@ -65,7 +66,8 @@ impl Clocks {
         to
     }
 
-    /// A CPU is woken by another, from whose clock on it is in the kernel if it was idle.
+    /// A CPU is woken by another one. If it was idle, it is in the kernel from the waker's clock
+    /// on.
     pub(crate) fn wake(&self, cpu: usize, by: usize) {
         let clock = &self.clocks[cpu];
         if clock.state.load(Relaxed) == IDLE {
@@ -75,8 +77,8 @@ impl Clocks {
         }
     }
 
-    /// Nobody waits any more for CPUs that are in the kernel and have not come up to this
-    /// clock, until they go on.
+    /// No CPU waits any longer for CPUs in the kernel whose clocks have not reached this time,
+    /// until they continue.
     pub(crate) fn give_up(&self, until_ps: u64) {
         for clock in self.clocks.iter().filter(|c| c.now_ps.load(Relaxed) < until_ps) {
             let _ = clock.state.compare_exchange(KERNEL, GIVEN_UP, Relaxed, Relaxed);
@@ -94,7 +96,7 @@ impl Clocks {
         busy.map(|c| c.now_ps.load(Relaxed)).min()
     }
 
-    /// The clock that is furthest.
+    /// The latest clock.
     fn latest_ps(&self) -> u64 {
         self.clocks.iter().map(|c| c.now_ps.load(Relaxed)).max().unwrap_or(0)
     }

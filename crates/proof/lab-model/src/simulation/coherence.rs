@@ -1,10 +1,10 @@
-//! What lies behind the private caches: who has a line, who must give it up, and what it
-//! takes to get it.
+//! Coherence behind the private caches: the holders of a line, invalidations, and the cost of
+//! fetching a line.
 //!
-//! Writes take all other copies away; reads leave the owner its copy without the right to
-//! write it. A CPU that has its last level to itself, and a line that no other cache has, may
-//! write that without telling anybody: whether it did is asked for when somebody wants to know.
-//! A last-level cache includes the private ones of its CPUs: what leaves it leaves them too.
+//! A write invalidates all other copies; a read leaves the owner its copy but not its right to
+//! write. A CPU with a last-level cache of its own may write a line that no other cache has without
+//! notice: the change is looked up when another CPU accesses the line. A last-level cache includes
+//! the private ones of its CPUs: a line that leaves it leaves them too.
 
 use std::sync::atomic::AtomicU64;
 
@@ -18,19 +18,19 @@ use super::private::Found;
 use super::{Request, Served, Simulation};
 use crate::model::LINE_BYTES;
 
-/// What CPUs that contend for a line make of an access to it.
+/// The effect of contention on an access to a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Contended {
-    /// Nothing: there is no contention.
+    /// There is no contention.
     No,
-    /// The CPU has the line still: as good as a hit in its first level.
+    /// The CPU still has the line: the access is a first-level hit.
     Held,
-    /// Another has taken it, and it comes from there.
+    /// Another CPU has taken the line, which comes from there.
     Lost(Served),
 }
 
 impl<M: AsRef<[AtomicU64]>> Simulation<M> {
-    /// Whether an access is to a line that this CPU contends for: no cache keeps it.
+    /// Whether an access is to a line that this CPU contends for, which no cache keeps.
     #[inline]
     pub(super) fn contested(
         &self,
@@ -63,7 +63,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         Contended::Lost(Served { level: Level::OtherCache, latency_ps, queue_ps })
     }
 
-    /// What a line takes from the caches of another CPU.
+    /// The cost of a line from another CPU's caches.
     fn transfer_ps(&self, cpu: usize, from: usize) -> u64 {
         if self.group(cpu) == self.group(from) {
             return self.llc_ps;
@@ -72,7 +72,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.latencies_ps[node(cpu)][node(from)]
     }
 
-    /// Puts a line into the private caches, which have the right to write it.
+    /// Inserts a line into the private caches with the right to write it, or without.
     pub(super) fn fill(&self, cpu: usize, line: u64, writable: bool, in_middle: bool) {
         self.l1[cpu].insert(line, writable);
         if let Some(middle) = self.middle.get(cpu) {
@@ -93,8 +93,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    /// Whether a CPU may write a line that it has and has not written before without asking
-    /// anybody. It may from now on, then.
+    /// Whether a CPU may write a line, which it has but has not written, without notice. If so, the
+    /// right is recorded.
     #[inline]
     pub(super) fn changes_alone(&self, core: &Core, line: u64) -> bool {
         let alone = core.has_own_llc()
@@ -106,7 +106,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         alone
     }
 
-    /// Serves what lies behind the private caches. `None` for a CPU that has no counters.
+    /// Serves an access behind the private caches. `None` for a CPU that has no counters.
     pub(super) fn beyond_private(&self, core: &mut Core, request: Request<'_>) -> Option<Served> {
         let Request { entry, home, write, had, now_ps, absent } = request;
         let (cpu, node, group, mine) = (core.cpu, core.node, core.group, core.sharers);
@@ -115,8 +115,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         let counters = &self.pmu.counters(cpu)?;
         let latencies_ps = &self.latencies_ps[node];
         core.counts.last_references += u64::from(!had);
-        // The host waits for the sets of both lines, this one's and that of the one that leaves, at
-        // the same time.
+        // The host fetches the sets of both lines, this one and the victim, at the same time.
         let early = absent.then(|| self.make_room(llc, line));
         let mut locked = entry.lock();
         let before = locked.get();
@@ -208,8 +207,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         Some(served)
     }
 
-    /// Looks for a place for a line in a last-level cache, and asks for what will be looked up
-    /// of the line that leaves it.
+    /// Finds a place for a line in a last-level cache, and prefetches what is needed of its victim.
     #[inline]
     fn make_room(&self, llc: &Llc, line: u64) -> Room {
         let room = llc.room(line);
@@ -219,8 +217,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         room
     }
 
-    /// Tells a CPU that has a line and its last level alone that this is over. Whether it has
-    /// changed the line: it need not have told the directory.
+    /// Tells a CPU that has a line and its last-level cache alone that this is over. Returns
+    /// whether the CPU has changed the line, which the directory may not know.
     #[inline]
     fn take_back(&self, line: u64, cpus: u64) -> bool {
         cpus.is_power_of_two() && {
@@ -229,8 +227,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    /// Takes a line out of the caches of these CPUs. `None` when nobody had it, else the
-    /// CPUs outside `mine` whose last-level cache had it, if any.
+    /// Removes a line from the caches of these CPUs. `None` if no cache had it, otherwise the CPUs
+    /// outside `mine` whose last-level cache had it, if any.
     #[allow(clippy::option_option)]
     fn invalidate(&self, line: u64, cpus: u64, mine: u64) -> Option<Option<u64>> {
         let mut reached = false;
@@ -251,7 +249,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.middle.get(cpu).is_some_and(|c| c.remove(line)) || in_l1
     }
 
-    /// A line has left the last-level cache of these CPUs: their private ones follow.
+    /// A line has left the last-level cache of these CPUs, so it leaves their private ones too.
     fn leave_last(&self, victim: Victim, mine: u64, now_ps: u64, counters: &CpuCounters<'_>) {
         let Victim { line, changed } = victim;
         let mut locked = self.directory.entry(line).lock();
@@ -270,7 +268,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    /// A line has left the directory: no cache may keep it.
+    /// A line has left the directory, so no cache may keep it.
     fn drop_everywhere(
         &self,
         line: u64,
@@ -315,7 +313,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.groups[cpu]
     }
 
-    /// Node of the first of these CPUs.
+    /// The node of the first of these CPUs.
     fn node_of(&self, cpus: u64) -> usize {
         self.model.node_of_cpu.get(cpus.trailing_zeros() as usize).copied().unwrap_or(0)
     }

@@ -1,28 +1,28 @@
 //! Lines that several CPUs contend for: false sharing, locks, flags.
 //!
-//! The emulator runs each CPU for thousands of accesses before another comes on, so a line
-//! that would go back and forth with every access changes hands only once in that time.
-//! Therefore lines that went there and back within what clocks may differ by are not
-//! kept in private caches while the contention lasts. Each of their accesses asks here: a CPU
-//! keeps the line for as long as the other's request takes to arrive, and then loses it if
-//! the other has touched it about as often.
+//! The emulator runs each CPU for thousands of accesses before it runs another one. A line that
+//! would move with every access therefore changes owner only once in that time. So lines that moved
+//! there and back within the allowed clock difference are not kept in private caches while the
+//! contention lasts, and each access to them is decided here: a CPU keeps the line for as long as
+//! the other's request takes to arrive, and then loses it if the other has touched it about as
+//! often.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::clocks::QUANTUM_PS;
 
-/// Lines that are remembered; others are overwritten.
+/// Number of lines that are remembered; others overwrite them.
 const LINES: usize = 1 << 12;
-/// Contention is over when the other has not come for so long: a few turns.
+/// Contention ends when the other CPU has not accessed the line for this time, a few quanta.
 const OVER_NS: u64 = 5 * QUANTUM_PS / 1000;
-/// Contention of one CPU at a time.
+/// Contended lines of one CPU at a time.
 const OWN: usize = 8;
 
 const CPU_BITS: u32 = 6;
 const INTERVAL_BITS: u32 = 18;
 const TIME_BITS: u32 = 64 - CPU_BITS - INTERVAL_BITS;
 
-/// A CPU's last access to a line, and how long after the one before.
+/// A CPU's last access to a line, and its distance from the one before.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     cpu: u64,
@@ -50,11 +50,11 @@ impl Visit {
 struct Line {
     line: AtomicU64,
     latest: AtomicU64,
-    /// The latest of another CPU than the latest.
+    /// The latest access by a CPU other than that of the latest access.
     other: AtomicU64,
 }
 
-/// Who came to which line.
+/// The latest accesses to lines.
 #[derive(Debug)]
 pub(crate) struct ContendedLines {
     lines: Box<[Line]>,
@@ -65,8 +65,8 @@ impl ContendedLines {
         Self { lines: (0..LINES).map(|_| Line::default()).collect() }
     }
 
-    /// Notes that a CPU came to a line. The other CPU with which it contends, and how often that
-    /// comes, if there is contention.
+    /// Records an access. Returns the CPU with which this one contends, and the interval of that
+    /// CPU's accesses, if there is contention.
     pub(crate) fn note_access(&self, line: u64, cpu: usize, now_ps: u64) -> Option<(usize, u64)> {
         let entry = &self.lines[(line ^ line >> 12) as usize % LINES];
         let (cpu, time_ns) = (cpu as u64, now_ps / 1000);
@@ -105,7 +105,7 @@ impl ContendedLines {
 pub(crate) struct Contention {
     lines: [(u64, u64); OWN],
     next: usize,
-    /// Whether there are any: mostly not, and every miss asks.
+    /// Whether there are any. There are mostly none, and every miss checks.
     any: bool,
 }
 
@@ -114,7 +114,7 @@ impl Contention {
         Self { lines: [(u64::MAX, 0); OWN], next: 0, any: false }
     }
 
-    /// When the CPU last got hold of a line that it contends for.
+    /// When the CPU last acquired a line that it contends for.
     #[inline]
     pub(crate) fn since_ps(&self, line: u64) -> Option<u64> {
         if !self.any {
@@ -123,7 +123,7 @@ impl Contention {
         self.lines.iter().find(|(of, _)| *of == line).map(|(_, ps)| *ps)
     }
 
-    /// It has got hold of a line.
+    /// The CPU has acquired a line.
     pub(crate) fn hold(&mut self, line: u64, now_ps: u64) {
         if let Some(fight) = self.lines.iter_mut().find(|(of, _)| *of == line) {
             fight.1 = now_ps;
@@ -134,7 +134,7 @@ impl Contention {
         self.next = (self.next + 1) % OWN;
     }
 
-    /// The contention is over.
+    /// The contention for a line has ended.
     pub(crate) fn end(&mut self, line: u64) {
         self.lines.iter_mut().filter(|(of, _)| *of == line).for_each(|f| f.0 = u64::MAX);
         self.any = self.lines.iter().any(|(of, _)| *of != u64::MAX);

@@ -1,5 +1,5 @@
-//! What belongs to one CPU alone: its clock, its translation, its recent misses and its
-//! counters, which are published from time to time.
+//! The private state of one CPU: its clock, translation, recent misses and counters, which are
+//! published periodically.
 
 use std::sync::Arc;
 
@@ -14,50 +14,50 @@ use super::{Probe, Way};
 use crate::Model;
 use crate::model::LINE_BYTES;
 
-/// One CPU. The thread that runs the CPU owns it.
+/// The state of a CPU, owned by the thread that runs the CPU.
 #[derive(Debug)]
 pub struct Core {
     pub(crate) cpu: usize,
     pub(crate) node: usize,
-    /// Its last-level cache.
+    /// The CPU's last-level cache.
     pub(crate) group: usize,
-    /// The CPUs that use that, as a mask.
+    /// The CPUs that share this cache, as a mask.
     pub(crate) sharers: u64,
     pub(crate) filter: Arc<Filter>,
     pub(crate) tlb: TlbState,
     pub(crate) overlap: Overlap,
     pub(crate) contention: Contention,
     ps_per_instruction: Factor,
-    /// As of the last time the caller said.
+    /// The counts when the caller last reported them.
     executed: Executed,
-    /// Time beyond instructions.
+    /// Time in addition to that of instructions.
     pub(crate) stall_ps: u64,
-    /// Time it was taken forward while it was idle.
+    /// Time that was skipped while the CPU was idle.
     idle_ps: u64,
     pub(crate) counts: Counts,
-    /// Virtual line of the last miss: further loads from it may bring the next address.
+    /// Virtual line of the last miss. Later loads from it may produce the next address.
     pub(crate) missed_line: u64,
-    /// Virtual lines that string instructions read and wrote last.
+    /// Virtual lines that string instructions last read and wrote.
     element_lines: [u64; 2],
-    /// Misses until the next sample.
+    /// Number of misses until the next sample.
     pub(crate) until_sample: u64,
 }
 
-/// What the emulator counts of a CPU by itself, since the beginning.
+/// What the emulator counts for a CPU, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Executed {
     /// Instructions in user mode.
     pub user: u64,
     /// Instructions in the kernel.
     pub kernel: u64,
-    /// Reads of user mode, but for those that are told one by one
+    /// Reads in user mode, except those that are reported individually
     /// ([`Simulation::access_element`](super::Simulation::access_element)).
     pub reads: u64,
-    /// Writes likewise.
+    /// Writes in user mode, with the same exception.
     pub writes: u64,
 }
 
-/// Counts since the beginning.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub reads: u64,
@@ -112,37 +112,37 @@ impl Core {
         }
     }
 
-    /// The CPU's position among all.
+    /// The CPU's index.
     #[must_use]
     pub fn cpu(&self) -> usize {
         self.cpu
     }
 
-    /// Whether an access to this virtual address changes nothing: the model need not be told of it.
+    /// Whether an access to this virtual address changes nothing, so the model need not see it.
     #[inline]
     #[must_use]
     pub fn passes(&self, address: u64, way: Way) -> bool {
         self.filter.allows(address, way)
     }
 
-    /// Whether nobody else uses its last-level cache.
+    /// Whether no other CPU uses its last-level cache.
     #[inline]
     pub(crate) fn has_own_llc(&self) -> bool {
         self.sharers.is_power_of_two()
     }
 
-    /// As [`Self::executed`], but for the instructions of user mode only.
+    /// As [`Self::executed`], for instructions in user mode only.
     #[inline]
     pub(crate) fn instructions(&mut self, instructions: u64) {
         self.executed.user = instructions;
     }
 
-    /// Says what the CPU has executed by now.
+    /// Records what the CPU has executed so far.
     pub fn executed(&mut self, executed: Executed) {
         self.executed = executed;
     }
 
-    /// Remembers what an access has loaded.
+    /// Records the value that an access has loaded.
     #[inline]
     pub(crate) fn note_value(&mut self, way: Way, probe: &impl Probe) {
         if way == Way::Load {
@@ -150,28 +150,28 @@ impl Core {
         }
     }
 
-    /// Lets the line of this virtual address, which is on a recent page, through the filter from
-    /// now on: see [`Filter::put`].
+    /// Lets accesses to the line of this virtual address, which is on a recent page, pass the
+    /// filter from now on: see [`Filter::insert`].
     #[inline]
     pub(crate) fn let_through(&mut self, address: u64, line: u64, writable: bool, told: bool) {
         self.tlb.filtered(address);
         self.filter.insert(address, line, writable, told);
     }
 
-    /// Whether loads from the line of this virtual address may bring the next address.
+    /// Whether loads from the line of this virtual address may produce the next address.
     #[inline]
     pub(crate) fn missed(&self, address: u64) -> bool {
         address / LINE_BYTES == self.missed_line
     }
 
-    /// Whether a string instruction comes to another line.
+    /// Whether a string instruction accesses another line than before.
     #[inline]
     pub(crate) fn first_in_line(&mut self, address: u64, write: bool) -> bool {
         let line = address / LINE_BYTES;
         std::mem::replace(&mut self.element_lines[usize::from(write)], line) != line
     }
 
-    /// Its clock.
+    /// The CPU's clock.
     #[must_use]
     #[inline]
     pub fn now_ps(&self) -> u64 {
@@ -183,7 +183,7 @@ impl Core {
         self.ps_per_instruction.times(self.executed.user) + self.stall_ps
     }
 
-    /// Takes the clock forward.
+    /// Advances the clock.
     pub(crate) fn skip_to(&mut self, ps: u64) {
         self.idle_ps += ps.saturating_sub(self.now_ps());
     }
@@ -193,7 +193,7 @@ impl Core {
         self.tlb.flush(&self.filter);
     }
 
-    /// Makes the counts visible.
+    /// Publishes the counts.
     pub(crate) fn write_counters(&self, counters: &CpuCounters<'_>) {
         let c = &self.counts;
         let values = [

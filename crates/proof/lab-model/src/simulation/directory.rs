@@ -1,33 +1,33 @@
-//! Who has which line: for every line in a last-level cache, the CPUs that may have copies
-//! and whether one of them has changed it.
+//! The directory: for every line in a last-level cache, the CPUs that may have copies, and whether
+//! one of them has changed it.
 //!
-//! Sets of five entries behind a lock each, so that what happens to one line happens in
-//! one order. A set is one host cache line: finding it is most of what a miss costs.
+//! It has sets of five entries with a lock each, so that the events of a line are ordered. A set is
+//! one host cache line, because finding it is most of the cost of a miss.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use numapilot_sys::prefetch;
 
 const WAYS: usize = 5;
-/// Lines that a key can tell apart: those of 256 GiB.
+/// Number of distinct lines: those of 256 GiB.
 pub(crate) const LINES: u64 = 1 << 32;
-/// Attempts at a lock before the holder is taken for asleep: on a host with fewer cores
-/// than the guest it may be.
+/// Attempts to lock before the holder is assumed to be descheduled, which happens on a host with
+/// fewer cores than the guest.
 const SPINS: u32 = 100;
 
-/// Bit of the state: somebody is at it.
+/// Bit of the state: the set is locked.
 const LOCKED: u32 = 1;
-/// From this bit of the state on, one for each way: memory has an old value.
+/// First of the state's bits, one for each way, that mark memory as outdated.
 const MODIFIED_SHIFT: usize = 1;
-/// From this bit on, a count: the next way to leave when all are taken.
+/// Start of the state's counter: the next victim when all ways are used.
 const HAND_SHIFT: u32 = 8;
 
-/// A line's holders.
+/// The holders of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holders {
     /// CPUs that may have copies in private caches; their last-level caches have one.
     pub cpus: u64,
-    /// Memory has an old value.
+    /// Whether memory is outdated.
     pub modified: bool,
 }
 
@@ -36,37 +36,37 @@ pub(crate) struct Holders {
 struct Set {
     state: AtomicU32,
     keys: [AtomicU32; WAYS],
-    /// CPUs, none when the way is free.
+    /// CPUs; 0 if the way is free.
     holders: [AtomicU64; WAYS],
 }
 
-/// See the module.
+/// The directory; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Directory {
     sets: Box<[Set]>,
 }
 
-/// Where a line is, if anywhere.
+/// The entry of a line, if it has one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     set: &'a Set,
     line: u64,
 }
 
-/// The set of a line, locked.
+/// The locked set of a line.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
     set: &'a Set,
     line: u64,
-    /// Where the line is.
+    /// The line's way.
     way: Option<usize>,
-    /// What the set's state will be when it is free again: nobody else changes it until then.
+    /// The set's state after it is unlocked; it does not change until then.
     state: u32,
 }
 
 impl Directory {
-    /// A directory for so many lines, with room for two and a half times as many at least:
-    /// they do not spread evenly. Not for more, since it should fit the host's caches.
+    /// A directory for `lines` lines, with space for at least two and a half times as many, because
+    /// they do not spread evenly. It is not larger, because it should fit the host's caches.
     pub(crate) fn new(lines: usize) -> Self {
         let sets = lines.div_ceil(2).next_power_of_two();
         Self { sets: (0..sets).map(|_| Set::default()).collect() }
@@ -75,7 +75,7 @@ impl Directory {
     /// The entry of a line.
     #[inline]
     pub(crate) fn entry(&self, line: u64) -> Entry<'_> {
-        // Neighbouring lines go to different sets, regular strides do not pile up.
+        // Neighbouring lines map to different sets, and regular strides do not collide.
         let hash = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         Entry { set: &self.sets[hash as usize & (self.sets.len() - 1)], line }
     }
@@ -88,8 +88,8 @@ impl<'a> Entry<'a> {
         self.line
     }
 
-    /// Brings the set into the host's caches while there is other work: it is asked for in an
-    /// order that no prefetcher follows.
+    /// Prefetches the set into the host's caches during other work. Accesses come in an order that
+    /// no hardware prefetcher follows.
     #[inline]
     pub(crate) fn prepare(&self) {
         prefetch::for_write(self.set);
@@ -124,8 +124,8 @@ impl Locked<'_> {
         self.way.map(|way| self.holders(way)).unwrap_or_default()
     }
 
-    /// Changes the holders of the line; without CPUs, forgets it. When there is no room for
-    /// it, another line leaves: nobody may keep a copy of that.
+    /// Sets the holders of the line; without CPUs, removes it. If there is no space, returns
+    /// another line that was removed, of which no cache may keep a copy.
     pub(crate) fn set(&mut self, holders: Holders) -> Option<(u64, Holders)> {
         let (way, left) = match self.way.or_else(|| self.set.free_way()) {
             Some(way) => (way, None),

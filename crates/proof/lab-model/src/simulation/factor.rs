@@ -1,19 +1,19 @@
-//! What whole numbers are multiplied by: times and shares, where each miss asks for one.
+//! Fixed-point factors for times and shares, of which every miss needs one.
 
-/// Bits behind the point: a factor is right to a part of eight billion of one.
+/// Bits after the binary point, for a precision of one in four billion.
 const FRACTION_BITS: u32 = 32;
 
-/// A factor that is not negative.
+/// A non-negative factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Factor(u64);
 
 impl Factor {
-    /// The nearest to a number below four billion.
+    /// The nearest factor to a number below four billion.
     pub(crate) fn new(number: f64) -> Self {
         Self((number * (1u64 << FRACTION_BITS) as f64).round() as u64)
     }
 
-    /// So many times the factor, without what is behind the point.
+    /// The product with a number, rounded down.
     #[inline]
     pub(crate) fn times(self, number: u64) -> u64 {
         ((u128::from(self.0) * u128::from(number)) >> FRACTION_BITS) as u64

@@ -1,16 +1,16 @@
-//! What stands before everything else: lines that a CPU may use again without any change to
-//! the model.
+//! The filter in front of the model: lines that a CPU may access again without any change to the
+//! model.
 //!
-//! Nine accesses in ten go to a line that the CPU has used a moment ago, translated by a
-//! page it has used a moment ago. One comparison finds them. The slots are mapped directly
-//! by virtual lines; as these agree with physical ones in their place in a page, few slots can
-//! hold a physical line, and each knows which it holds, so a line can be taken out by either. A
-//! line that is here is in the first level of cache, and its page in the TLB: whatever takes them
-//! out there takes them out here. What the filter hides is how recently a line was used, so all
-//! lines of a set leave it when another comes into the set.
+//! Nine accesses in ten are to a line, and a page, that the CPU has just used. One comparison
+//! recognises them. The slots are direct-mapped by virtual line. Virtual and physical lines agree
+//! in their offset in a page, so a physical line can be in few slots; each slot also stores its
+//! physical line, so a line can be removed by either address. A line in the filter is in the
+//! first-level cache, and its page is in the TLB: whatever removes them there removes them here.
+//! The filter hides how recently a line was used, so when a line enters a set, all lines of the set
+//! leave the filter.
 //!
-//! The line of the latest miss may be used again as well, but what is loaded from it must be
-//! told.
+//! The line of the latest miss may be accessed again too, but values loaded from it must be
+//! reported.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -19,29 +19,30 @@ use super::mask::for_each_cpu;
 use crate::layout::PAGE_BYTES;
 use crate::model::LINE_BYTES;
 
-/// Lines of a page.
+/// Lines per page.
 const PAGE_LINES: usize = (PAGE_BYTES / LINE_BYTES) as usize;
-/// Lines that find a place here: those of so many pages in a row.
+/// Number of slots: the lines of so many consecutive pages.
 const SLOTS: usize = 4 * PAGE_LINES;
 
 /// Bit of a slot: the CPU may write the line.
 const WRITABLE: u64 = 1;
-/// Bit of a slot: loads from the line must be told.
+/// Bit of a slot: loads from the line must be reported.
 const TOLD: u64 = 2;
-/// The virtual line is in the bits above.
+/// The virtual line is in the higher bits.
 const LINE_SHIFT: u32 = 2;
 
-/// See the module. Its owner asks and puts; others only take lines out.
+/// The filter; see the module documentation. Its CPU queries and inserts; other CPUs only remove
+/// lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Filter {
-    /// 0 when empty: nobody maps the first line of all.
+    /// 0 if empty; the first line is never mapped.
     slots: [AtomicU64; SLOTS],
-    /// Which physical lines are there, the lower half of their numbers: for who takes them out.
+    /// The lower halves of the physical line numbers, for removal.
     lines: [AtomicU32; SLOTS],
 }
 
-/// Where the line of this virtual address finds its place.
+/// The slot of this virtual address.
 #[inline]
 fn place(address: u64) -> usize {
     (address >> 6) as usize % SLOTS
@@ -55,7 +56,7 @@ impl Filter {
         }
     }
 
-    /// Whether an access to this virtual address changes nothing, and need not be told.
+    /// Whether an access to this virtual address changes nothing and need not be reported.
     #[inline]
     pub(crate) fn allows(&self, address: u64, way: Way) -> bool {
         let any = match way {
@@ -67,8 +68,8 @@ impl Filter {
         slot | any == (address >> 6) << LINE_SHIFT | any | u64::from(way == Way::Write)
     }
 
-    /// Lets the line of this virtual address through from now on, of which this is the physical
-    /// one: for reading or for writing too, and with loads being told or not.
+    /// Lets accesses to the line of this virtual address, with physical line `line`, pass from now
+    /// on: reads, or writes too, with or without reporting loads.
     #[inline]
     pub(crate) fn insert(&self, address: u64, line: u64, writable: bool, told: bool) {
         let place = place(address);
@@ -77,26 +78,26 @@ impl Filter {
         self.slots[place].store((address >> 6) << LINE_SHIFT | rights, Relaxed);
     }
 
-    /// Loads from the line of this virtual address, which is here, are told no more.
+    /// Ends the reporting of loads from the line of this virtual address, which is in the filter.
     #[inline]
     pub(crate) fn be_told_no_more(&self, address: u64) {
         let slot = &self.slots[place(address)];
         let now = slot.load(Relaxed);
-        // Not where another CPU takes the line out meanwhile.
+        // Not if another CPU removes the line meanwhile.
         let _ = slot.compare_exchange(now, now & !TOLD, Relaxed, Relaxed);
     }
 
-    /// Takes a physical line out.
+    /// Removes a physical line.
     #[inline]
     pub(crate) fn forget(&self, line: u64) {
         self.forget_set(line, 1 << u32::BITS);
     }
 
-    /// Takes out the physical lines that are in the same set as this one in a cache of so many
-    /// sets, a power of two.
+    /// Removes the physical lines in the same set as this one, in a cache of `sets` sets, a power
+    /// of two.
     #[inline]
     pub(crate) fn forget_set(&self, line: u64, sets: usize) {
-        // As these are powers of two; remainders and `step_by` would divide, for each miss.
+        // Both are powers of two. Remainders and `step_by` would divide at each miss.
         let step = sets.min(PAGE_LINES);
         let mut slot = line as usize & (step - 1);
         while slot < SLOTS {
@@ -108,7 +109,7 @@ impl Filter {
         }
     }
 
-    /// Takes out lines of a virtual page, those of a mask.
+    /// Removes those lines of a virtual page that are in the mask.
     #[inline]
     pub(crate) fn forget_page(&self, page: u64, lines: u64) {
         let first = page as usize % (SLOTS / PAGE_LINES) * PAGE_LINES;
@@ -120,7 +121,7 @@ impl Filter {
         });
     }
 
-    /// Takes everything out.
+    /// Removes all lines.
     pub(crate) fn clear(&self) {
         self.slots.iter().for_each(|slot| slot.store(0, Relaxed));
     }
@@ -130,7 +131,7 @@ impl Filter {
 mod tests {
     use super::*;
 
-    /// A virtual line, and the physical one behind it.
+    /// A virtual line, and its physical line.
     const LINE: u64 = 0x7000_0000_0000 >> 6;
     const BEHIND: u64 = 0x12_3000 >> 6;
 
@@ -138,7 +139,7 @@ mod tests {
         (0..SLOTS as u64).filter(|i| filter.allows((LINE + i) << 6, Way::Read)).count()
     }
 
-    /// A filter with lines in all slots.
+    /// A filter whose slots are all used.
     fn full() -> Filter {
         let filter = Filter::new();
         (0..SLOTS as u64).for_each(|i| filter.insert((LINE + i) << 6, BEHIND + i, true, false));

@@ -1,13 +1,13 @@
-//! The home node of each part of guest-physical memory: every translated page and every line that
-//! is written back asks.
+//! The home node of guest-physical memory, which is looked up for every translated page and every
+//! write-back.
 
 use crate::MemoryRange;
 use crate::layout::PAGE_BYTES;
 
-/// No node: no memory is there.
+/// Marks addresses without memory.
 const NOWHERE: u16 = u16::MAX;
 
-/// The physical addresses in parts of one size, the largest that no range divides.
+/// The physical addresses, divided into chunks of the largest size that no range splits.
 #[derive(Debug)]
 pub(crate) struct HomeMap {
     nodes: Box<[u16]>,
@@ -15,7 +15,7 @@ pub(crate) struct HomeMap {
 }
 
 impl HomeMap {
-    /// Those of ranges that begin and end with a page.
+    /// The map of ranges that start and end at page boundaries.
     pub(crate) fn new(ranges: &[MemoryRange]) -> Self {
         let ends = ranges.iter().flat_map(|range| [range.start, range.start + range.bytes]);
         let part_bits = ends.clone().map(u64::trailing_zeros).min().unwrap_or(0);
@@ -29,7 +29,7 @@ impl HomeMap {
         Self { nodes: nodes.into(), part_bits }
     }
 
-    /// The home node of a physical address; `None` where no memory is.
+    /// The home node of a physical address; `None` if there is no memory.
     #[inline]
     pub(crate) fn node_of(&self, address: u64) -> Option<usize> {
         let node = *self.nodes.get((address >> self.part_bits) as usize)?;

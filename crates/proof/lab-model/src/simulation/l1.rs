@@ -1,5 +1,4 @@
-//! The first level of cache of one CPU, with the filter that stands before it: what leaves
-//! the one leaves the other.
+//! The first-level cache of one CPU and its filter: a line that leaves the cache leaves the filter.
 
 use std::sync::Arc;
 
@@ -7,7 +6,7 @@ use super::filter::Filter;
 use super::private::{Found, PrivateCache};
 use crate::model;
 
-/// See the module.
+/// The cache; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct L1 {
     cache: PrivateCache,
@@ -19,7 +18,7 @@ impl L1 {
         Self { cache: PrivateCache::new(cache), filter: Arc::new(Filter::new()) }
     }
 
-    /// The filter, for the CPU to keep.
+    /// The filter, for the CPU's own use.
     pub(crate) fn filter(&self) -> Arc<Filter> {
         Arc::clone(&self.filter)
     }

@@ -1,7 +1,7 @@
-//! The last level of cache, one or more of them, each used by several CPUs at once.
+//! The last-level caches, each of which several CPUs may use at once.
 //!
-//! Which lines are there the directory knows; this keeps the order in which they leave: a
-//! clock, that is least recently used to within one round.
+//! The directory knows which lines they hold; this module keeps the replacement order: a clock,
+//! which approximates least recently used within one round.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -10,35 +10,35 @@ use numapilot_sys::prefetch;
 use super::private::{Found, Sets};
 use crate::model;
 
-/// Bit 0 of a word: used since the hand passed.
+/// Bit 0 of a word: the line was used since the hand passed.
 const USED: u64 = 1;
-/// Bit 1: the one CPU that uses this cache has changed the line, and may write it without
-/// asking. Never set in a cache that several CPUs use, nor is the next one.
+/// Bit 1: the only CPU of this cache has changed the line, and may write it without asking. Neither
+/// this bit nor the next one is set in a cache with several CPUs.
 const CHANGED: u64 = 2;
-/// Bit 2: no other cache has the line. The one CPU that uses this cache may change it as soon as
-/// that is noted here.
+/// Bit 2: no other cache has the line. The only CPU of this cache may change it once that is
+/// recorded here.
 const ALONE: u64 = 4;
-/// The line is in the bits above.
+/// The line is in the higher bits.
 const LINE_SHIFT: u32 = 3;
-/// Bit 0 of a hand: no way of the set is free, as far as is known.
+/// Bit 0 of a hand: no way of the set is known to be free.
 const FULL: u32 = 1;
-/// The way that the hand is at is in the bits above.
+/// The way at the hand is in the higher bits.
 const HAND_SHIFT: u32 = 1;
 
-/// Tags in a word, a byte each.
+/// Tags per word, a byte each.
 const TAGS: usize = 8;
 const TAG_BITS: usize = 8;
 const LOWEST_BITS: u64 = u64::MAX / 0xff;
 const HIGHEST_BITS: u64 = LOWEST_BITS << (TAG_BITS - 1);
 
-/// One cache of the last level. It includes the private caches of the CPUs that use it.
+/// A last-level cache. It includes the private caches of its CPUs.
 #[derive(Debug)]
 pub(crate) struct Llc {
     sets: Sets,
-    /// For each way eight bits that tell lines apart, so that eight ways are looked at at a time. A
-    /// change that meets another one of the same word may be lost: then the line is not found.
+    /// Eight bits of each way's line, so that eight ways are compared at once. One of two
+    /// concurrent changes to a word may be lost: then the line is not found.
     tags: Box<[AtomicU64]>,
-    /// Of each set.
+    /// Tag words per set.
     tag_words: usize,
     hands: Box<[AtomicU32]>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Llc {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     way: usize,
-    /// What is there now.
+    /// The current word.
     word: u64,
 }
 
@@ -59,10 +59,10 @@ impl Room {
     }
 }
 
-/// What a cache that one CPU uses alone knows of a line beyond that it is there.
+/// What a cache with a single CPU knows about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alone {
-    /// Nothing: others use this cache too, or have the line as well.
+    /// Nothing: the cache has several CPUs, or another cache has the line too.
     No,
     /// No other cache has the line.
     Yes,
@@ -81,11 +81,11 @@ impl Alone {
     }
 }
 
-/// A line that had to leave.
+/// A line that was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Victim {
     pub line: u64,
-    /// The one CPU that used this cache had changed it.
+    /// Whether the only CPU of this cache has changed it.
     pub changed: bool,
 }
 
@@ -102,21 +102,21 @@ impl Llc {
         self.sets.lines()
     }
 
-    /// Brings the set of a line into the host's caches while there is other work.
+    /// Prefetches the set of a line into the host's caches during other work.
     #[inline]
     pub(crate) fn prepare(&self, line: u64) {
         prefetch::for_write(self.sets.of(line).as_ptr());
     }
 
-    /// Notes that a line was used.
+    /// Records a use of a line.
     pub(crate) fn touch(&self, line: u64) {
         if let Some(word) = self.word(line) {
             note(word, word.load(Relaxed), USED);
         }
     }
 
-    /// An access of the one CPU that uses this cache. How it finds the line, after the access: it
-    /// may write what it has changed.
+    /// An access of the only CPU of this cache. Returns the line's state after the access: the CPU
+    /// may write a line that it has changed.
     #[inline]
     pub(crate) fn access(&self, line: u64, write: bool) -> Found {
         let Some(word) = self.word(line) else { return Found::No };
@@ -126,14 +126,14 @@ impl Llc {
         if (was | change) & CHANGED == 0 { Found::Shared } else { Found::Writable }
     }
 
-    /// The one CPU that uses this cache changes a line that it has, and nobody else any more.
+    /// The only CPU of this cache changes a line that no other cache has any more.
     pub(crate) fn change(&self, line: u64) {
         if let Some(word) = self.word(line) {
             word.store(line << LINE_SHIFT | USED | CHANGED, Relaxed);
         }
     }
 
-    /// Another cache gets the line too. Whether the one CPU that uses this cache has changed it.
+    /// Another cache gets the line too. Returns whether the only CPU of this cache has changed it.
     pub(crate) fn share(&self, line: u64) -> bool {
         let Some(word) = self.word(line) else { return false };
         let was = word.load(Relaxed);
@@ -143,21 +143,20 @@ impl Llc {
         was & CHANGED != 0
     }
 
-    /// Looks for a place for a line. Others may look for one at the same time, and come to
-    /// the same.
+    /// Finds a place for a line. Concurrent calls may find the same place.
     #[inline]
     pub(crate) fn room(&self, line: u64) -> Room {
         let set = self.sets.of(line);
         let hand = &self.hands[self.sets.index(line)];
         let state = hand.load(Relaxed);
         if state & FULL == 0 {
-            // What was taken out has left room.
+            // A removed line has left a free way.
             if let Some(way) = set.iter().position(|way| way.load(Relaxed) == 0) {
                 return Room { way, word: 0 };
             }
         }
         let mut way = (state >> HAND_SHIFT) as usize;
-        // Two rounds find a victim even when all were used, and others set bits meanwhile.
+        // Two rounds find a victim even if all ways were used and other CPUs set bits meanwhile.
         for _ in 0..2 * set.len() {
             way = if way + 1 < set.len() { way + 1 } else { 0 };
             let now = set[way].load(Relaxed);
@@ -170,7 +169,7 @@ impl Llc {
         Room { way, word: set[way].load(Relaxed) }
     }
 
-    /// Puts a line there.
+    /// Inserts a line at a place.
     #[inline]
     pub(crate) fn insert_line(&self, line: u64, room: Room, alone: Alone) -> Option<Victim> {
         let tags = &self.tags_of(line)[room.way / TAGS];
@@ -178,8 +177,8 @@ impl Llc {
         tags.store(tags.load(Relaxed) & !(0xff << shift) | tag(line) << shift, Relaxed);
         let word = line << LINE_SHIFT | alone.bits();
         let way = &self.sets.of(line)[room.way];
-        // Who comes to the same place at the same time must not miss that the other has been there;
-        // what one CPU uses alone nobody else puts anything into.
+        // A CPU that uses the same place concurrently must notice the other one. In a cache with
+        // one CPU, no other one inserts lines.
         let left = match alone {
             Alone::No => way.swap(word, Relaxed),
             Alone::Yes | Alone::Changed => {
@@ -191,7 +190,7 @@ impl Llc {
         line_of(left).map(|line| Victim { line, changed: left & CHANGED != 0 })
     }
 
-    /// Takes a line out.
+    /// Removes a line.
     pub(crate) fn remove(&self, line: u64) {
         if let Some(word) = self.word(line) {
             word.store(0, Relaxed);
@@ -199,7 +198,7 @@ impl Llc {
         }
     }
 
-    /// Tags of a line's set.
+    /// The tags of a line's set.
     #[inline]
     fn tags_of(&self, line: u64) -> &[AtomicU64] {
         &self.tags[self.sets.index(line) * self.tag_words..][..self.tag_words]
@@ -209,8 +208,8 @@ impl Llc {
     fn word(&self, line: u64) -> Option<&AtomicU64> {
         let wanted = tag(line) * LOWEST_BITS;
         for (i, tags) in self.tags_of(line).iter().enumerate() {
-            // A byte is 0 where the tag is the wanted one; such bytes, and some others beyond the
-            // first of them, get their highest bit (Warren, "Hacker's Delight", section 6-1).
+            // A byte is 0 where the tag matches. Such bytes, and possibly others after the first of
+            // them, get their highest bit set (Warren, "Hacker's Delight", section 6-1).
             let differ = tags.load(Relaxed) ^ wanted;
             let mut equal = differ.wrapping_sub(LOWEST_BITS) & !differ & HIGHEST_BITS;
             while equal != 0 {
@@ -226,7 +225,7 @@ impl Llc {
     }
 }
 
-/// Sets bits of a word that is known to have been like this: mostly it has them.
+/// Sets bits of a word, given its last known value, which mostly has them already.
 #[inline]
 fn note(word: &AtomicU64, was: u64, bits: u64) {
     if was & bits != bits {
@@ -234,13 +233,13 @@ fn note(word: &AtomicU64, was: u64, bits: u64) {
     }
 }
 
-/// What is kept of a line in a byte.
+/// The tag of a line.
 #[inline]
 fn tag(line: u64) -> u64 {
     line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS as usize - TAG_BITS)
 }
 
-/// The line of a word; `None` when that is empty.
+/// The line in a word; `None` if the word is empty.
 #[inline]
 fn line_of(word: u64) -> Option<u64> {
     (word != 0).then_some(word >> LINE_SHIFT)

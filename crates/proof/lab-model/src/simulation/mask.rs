@@ -1,6 +1,6 @@
-//! Sets of small numbers, as the bits of a word.
+//! Sets of small numbers, as bits of a word.
 
-/// Calls for each bit of a mask.
+/// Calls a function for each bit of a mask.
 #[inline]
 pub(crate) fn for_each_cpu(mut mask: u64, mut call: impl FnMut(usize)) {
     while mask != 0 {

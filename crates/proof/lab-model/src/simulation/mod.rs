@@ -1,5 +1,4 @@
-//! The simulation: every access of every CPU, in the order in which the emulator makes
-//! them.
+//! The simulation of every access of every CPU, in the emulator's order.
 //!
 //! ```text
 //!  access -> tlb -> first level -> middle -> directory (who has it?) -> last level
@@ -7,8 +6,8 @@
 //!                                                +-> network -> DRAM of the home node
 //! ```
 //!
-//! A hit in the first level touches nothing that CPUs share. What lies behind the private
-//! caches of one line happens under the lock of its directory set, in one order.
+//! A hit in the first-level cache touches nothing that CPUs share. The events of a line behind the
+//! private caches happen under the lock of its directory set, and so are ordered.
 
 pub(crate) mod clocks;
 mod coherence;
@@ -48,28 +47,28 @@ use self::tlb::{Miss, Place};
 use crate::Model;
 use crate::model::LINE_BYTES;
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Reads what is no address.
+    /// Reads a value that is not an address.
     Read,
-    /// Reads what may be an address, or what one is computed from.
+    /// Reads a value that may be an address, or from which one may be computed.
     Load,
     /// Writes.
     Write,
 }
 
-/// What the emulator is asked about the access under way.
+/// Answers questions about the current access.
 pub trait Probe {
-    /// Its physical address; `None` when it is no memory.
+    /// Its physical address; `None` if it is not in memory.
     fn physical_address(&self) -> Option<u64>;
     /// The value that [`Way::Load`] loads.
     fn value(&self) -> u64;
-    /// The instructions that the CPU has executed in user mode by now.
+    /// The instructions that the CPU has executed in user mode so far.
     fn instructions(&self) -> u64;
 }
 
-/// See the module. `M` is the memory of the PMU.
+/// The simulation; see the module documentation. `M` is the memory of the PMU.
 #[derive(Debug)]
 pub struct Simulation<M> {
     model: Model,
@@ -82,32 +81,32 @@ pub struct Simulation<M> {
     l1: Vec<L1>,
     middle: Vec<PrivateCache>,
     llc: Vec<Llc>,
-    /// Which last-level cache each CPU uses.
+    /// The last-level cache of each CPU.
     groups: Vec<usize>,
-    /// CPUs of each last-level cache, as a mask.
+    /// The CPUs of each last-level cache, as a mask.
     sharers: Vec<u64>,
-    /// Times beyond the first level.
+    /// Latencies behind the first level.
     middle_ps: u64,
     llc_ps: u64,
     walk_ps: u64,
-    /// `[node of the CPU][home node]`: DRAM without queues.
+    /// `[node of the CPU][home node]`: latency of DRAM without queues.
     latencies_ps: Vec<Vec<u64>>,
 }
 
-/// What a CPU asks for that its private caches do not have, or may not write.
+/// A request that a CPU's private caches cannot serve.
 #[derive(Clone, Copy, Debug)]
 struct Request<'a> {
     entry: Entry<'a>,
     home: usize,
     write: bool,
-    /// The private caches have it, but may not write it.
+    /// The private caches have the line, but may not write it.
     had: bool,
     now_ps: u64,
-    /// The last-level cache does not have it for certain.
+    /// The last-level cache certainly lacks the line.
     absent: bool,
 }
 
-/// Where a line came from, what that took and how much of it was waiting.
+/// The source of a line, the time it took, and the waiting time in that.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     level: Level,
@@ -119,7 +118,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
     /// A machine at rest, with its counters in the given zeroed memory.
     ///
     /// # Errors
-    /// [`PmuError::Damaged`] when the memory is smaller than [`Model::pmu_shape`] says.
+    /// [`PmuError::Damaged`] when the memory is smaller than [`Model::pmu_shape`] requires.
     pub fn new(model: Model, memory: M) -> Result<Self, PmuError> {
         let bytes = size_of_val(memory.as_ref());
         let shape = model.pmu_shape().ok_or(PmuError::Damaged { bytes })?;
@@ -189,7 +188,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         &self.pmu
     }
 
-    /// A CPU at the beginning; `None` beyond the model's CPUs.
+    /// A CPU at the start; `None` beyond the model's CPUs.
     #[must_use]
     pub fn core(&self, cpu: usize) -> Option<Core> {
         let l1 = self.l1.get(cpu)?;
@@ -197,7 +196,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         Some(Core::new(cpu, &self.model, l1.filter(), group, self.sharers[group]))
     }
 
-    /// An access of a CPU to the line of this virtual address, that does not pass
+    /// An access of a CPU to the line of this virtual address that does not pass
     /// ([`Core::passes`]). The emulator counts it.
     pub fn access(&self, core: &mut Core, address: u64, way: Way, probe: &impl Probe) {
         if way != Way::Load || !core.passes(address, Way::Read) {
@@ -210,8 +209,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    /// One of the accesses of an instruction that makes nobody knows how many, as a repeated string
-    /// instruction does. What is in a line counts as one, and is counted here.
+    /// An access of an instruction whose number of accesses is not known in advance, such as a
+    /// repeated string instruction. Accesses to the same line count as one, and are counted here.
     pub fn access_element(&self, core: &mut Core, address: u64, way: Way, probe: &impl Probe) {
         let write = way == Way::Write;
         if core.first_in_line(address, write) {
@@ -222,7 +221,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         }
     }
 
-    /// An access that the filter does not let through.
+    /// An access that the filter does not let pass.
     #[inline(never)]
     fn look_up(&self, core: &mut Core, address: u64, way: Way, probe: &impl Probe) {
         let Some(Place { physical_page, home }) =
@@ -263,8 +262,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         Some(place)
     }
 
-    /// An access that the first level does not serve. Apart from the others, which need none of
-    /// its registers.
+    /// An access that the first level does not serve. It is a separate function, because the others
+    /// need none of its registers.
     #[allow(clippy::too_many_arguments)]
     #[inline(never)]
     fn beyond_l1(
@@ -309,8 +308,8 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             let served = if middle.allows(write) {
                 Served { level: Level::Private, latency_ps: self.middle_ps, queue_ps: 0 }
             } else {
-                // What a last level has that is the CPU's alone it may use without asking anybody;
-                // where it is shared that is decided under the lock of the directory.
+                // A CPU may use a line of its own last-level cache without asking; for a shared
+                // cache, that is decided under the lock of the directory.
                 let own = core.has_own_llc().then(|| llc.access(line, write));
                 match own {
                     Some(found) if found.allows(write) => {
@@ -345,7 +344,7 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
             core.let_through(address, line, writable, true);
         }
         core.note_value(way, probe);
-        // A write to a line that is there, and asks for the right to write it, is no miss.
+        // A write to a present line, which requests only the right to write, is not a miss.
         if found == Found::No {
             self.sample(core, address, line, home, write, &served);
         }
@@ -385,14 +384,14 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         });
     }
 
-    /// A CPU begins to run user code after it was idle or in the kernel.
+    /// A CPU starts to run user code after idling or after the kernel.
     pub fn enter_user(&self, core: &mut Core) {
         let to = self.clocks.enter_user(core.cpu, core.now_ps());
         core.skip_to(to);
         self.publish(core);
     }
 
-    /// A CPU that ran user code, or was idle, is in the kernel.
+    /// A CPU that ran user code, or was idle, enters the kernel.
     pub fn enter_kernel(&self, core: &mut Core) {
         let to = self.clocks.enter_kernel(core.cpu, core.now_ps());
         core.skip_to(to);
@@ -405,13 +404,12 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.clocks.sleep(core.cpu);
     }
 
-    /// A CPU that is in the kernel interrupts another, which wakes if it was idle.
+    /// A CPU in the kernel interrupts another one, which wakes if it was idle.
     pub fn wake(&self, cpu: usize, by: usize) {
         self.clocks.wake(cpu, by);
     }
 
-    /// Makes a CPU's clock and counters visible. To be called every few thousand
-    /// instructions.
+    /// Publishes a CPU's clock and counters. Must be called every few thousand instructions.
     pub fn publish(&self, core: &Core) {
         self.clocks.publish(core.cpu, core.now_ps());
         if let Some(counters) = self.pmu.counters(core.cpu) {
@@ -420,15 +418,15 @@ impl<M: AsRef<[AtomicU64]>> Simulation<M> {
         self.pmu.advance_time(core.now_ps() / 1000);
     }
 
-    /// The clock of the slowest CPU that others wait for, which nobody should be ahead of by
-    /// more than [`QUANTUM_PS`].
+    /// The clock of the slowest CPU that others wait for. No CPU should be ahead of it by more than
+    /// [`QUANTUM_PS`].
     #[must_use]
     pub fn floor_ps(&self) -> Option<u64> {
         self.clocks.floor_ps()
     }
 
-    /// Nobody waits any more for CPUs that are in the kernel and have not come up to this
-    /// clock, until they go on.
+    /// No CPU waits any longer for CPUs in the kernel whose clocks have not reached this time,
+    /// until they continue.
     pub fn give_up(&self, until_ps: u64) {
         self.clocks.give_up(until_ps);
     }

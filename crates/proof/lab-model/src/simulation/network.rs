@@ -1,10 +1,9 @@
-//! Memory controllers and links: how long a line waits for them.
+//! Memory controllers and links: the waiting time of a line.
 //!
-//! Simulated time is cut into windows. A line books a place in the window it wants; a full
-//! window sends it to the next with room, so no resource ever carries more than its
-//! bandwidth, whatever the order in which CPUs whose clocks differ come to book. Below
-//! that, waiting is what an M/D/1 queue has at the utilisation of the windows that
-//! everybody has left ([`queue::wait`]).
+//! Simulated time is divided into windows. A line books a slot in its window, or in the next window
+//! with a free slot, so a resource never exceeds its bandwidth, regardless of the order in which
+//! CPUs with different clocks book. Below the limit, the waiting time is that of an M/D/1 queue at
+//! the utilisation of windows that all CPUs have left ([`queue::wait`]).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,33 +12,35 @@ use numapilot_topology::routes::Routes;
 use crate::model::LINE_BYTES;
 use crate::{Model, queue};
 
-/// Length of a window. Long enough for some hundred lines, short against what a program
-/// does in one way.
+/// Length of a window: long enough for some hundred lines, and short compared with the phases of a
+/// program.
 const WINDOW_PS: u64 = 4_000_000;
-/// Windows that are remembered: on a busy host clocks differ by more than a quantum, and
-/// who comes late must find what others have booked.
+/// Number of windows that are remembered. On a busy host, clocks differ by more than a quantum, and
+/// a late CPU must find the other CPUs' bookings.
 const WINDOWS: u64 = 2048;
-/// Windows that a line looks ahead for a place; beyond, waiting is as long as it gets.
+/// Number of windows in which a line looks for a slot; beyond them, the waiting time has its
+/// maximum.
 const AHEAD: u64 = 128;
-/// Utilisation is that of so many windows ...
+/// The utilisation is averaged over this many windows ...
 const AVERAGED: u64 = 4;
-/// ... that began so many windows ago: no CPU is still in them.
+/// ... which started this many windows ago, so no CPU is still in them.
 const SETTLED: u64 = AVERAGED + super::clocks::QUANTUM_PS / WINDOW_PS + 1;
 const COUNT_BITS: u32 = 24;
-/// Windows whose waits are remembered: more than CPUs are usually apart.
+/// Number of windows whose waiting times are remembered, which exceeds the usual distance between
+/// CPUs.
 const WAITS: u64 = 64;
 const WAIT_BITS: u32 = 32;
 
-/// Something that carries one line at a time.
+/// A resource that carries one line at a time.
 #[derive(Debug)]
 struct Resource {
-    /// What a line takes.
+    /// The service time of a line.
     line_ps: f64,
-    /// Lines of a window.
+    /// Lines per window.
     capacity: u64,
     /// `window << COUNT_BITS | lines booked`.
     windows: Box<[AtomicU64]>,
-    /// `window << WAIT_BITS | wait in it`: the same for all its lines.
+    /// `window << WAIT_BITS | wait`: the waiting time is the same for all lines of a window.
     waits: [AtomicU64; WAITS as usize],
 }
 
@@ -55,13 +56,14 @@ impl Resource {
         }
     }
 
-    /// Lines booked in a window.
+    /// The lines booked in a window.
     fn booked(&self, window: u64) -> u64 {
         let word = self.windows[(window % WINDOWS) as usize].load(Relaxed);
         if word >> COUNT_BITS == window { word & ((1 << COUNT_BITS) - 1) } else { 0 }
     }
 
-    /// Books a place in a window. The lines booked before, or `None` when it is full.
+    /// Books a slot in a window. Returns the number of earlier lines, or `None` if the window is
+    /// full.
     fn book(&self, window: u64) -> Option<u64> {
         let slot = &self.windows[(window % WINDOWS) as usize];
         let mut word = slot.load(Relaxed);
@@ -71,7 +73,7 @@ impl Resource {
                 std::cmp::Ordering::Equal if count >= self.capacity => return None,
                 std::cmp::Ordering::Equal => (word + 1, count),
                 std::cmp::Ordering::Less => (window << COUNT_BITS | 1, 0),
-                // Long past for everybody else: nothing is left to wait for.
+                // The window is long past for all other CPUs, so there is no waiting time.
                 std::cmp::Ordering::Greater => return Some(0),
             };
             match slot.compare_exchange_weak(word, next, Relaxed, Relaxed) {
@@ -81,7 +83,7 @@ impl Resource {
         }
     }
 
-    /// What a line of this window waits, where the window has room.
+    /// The queueing time of a line in this window, if the window has a free slot.
     fn queue_ps(&self, window: u64) -> u64 {
         let slot = &self.waits[(window % WAITS) as usize];
         let known = slot.load(Relaxed);
@@ -96,10 +98,10 @@ impl Resource {
         queue
     }
 
-    /// Carries a line that arrives at this time. What it waits.
+    /// Carries a line that arrives at this time, and returns its waiting time.
     fn carry(&self, time_ps: u64) -> u64 {
         let window = time_ps / WINDOW_PS;
-        // As long as a queue gets: then full windows take over.
+        // The maximum queueing time; beyond it, full windows limit the rate.
         let queue = self.queue_ps(window);
         if self.book(window).is_some() {
             return queue;
@@ -118,9 +120,9 @@ impl Resource {
 #[derive(Debug)]
 pub(crate) struct Network {
     controllers: Vec<Resource>,
-    /// Both directions of each link, that towards its second end first.
+    /// Both directions of each link; the one towards its second end first.
     links: Vec<Resource>,
-    /// `routes[from][to]`: positions in `links`, in the order they are passed.
+    /// `routes[from][to]`: indices into `links`, in the order of the route.
     routes: Vec<Vec<Vec<usize>>>,
 }
 
@@ -154,13 +156,13 @@ impl Network {
         }
     }
 
-    /// Links a line passes from one node to another.
+    /// The links on the route from one node to another.
     #[inline]
     pub(crate) fn route(&self, from: usize, to: usize) -> &[usize] {
         if from == to { &[] } else { &self.routes[from][to] }
     }
 
-    /// A line from one node to another, without memory. What it waits.
+    /// Sends a line between nodes, without memory, and returns its waiting time.
     #[inline]
     pub(crate) fn send(&self, from: usize, to: usize, time_ps: u64) -> u64 {
         let mut waited = 0;
@@ -170,13 +172,13 @@ impl Network {
         waited
     }
 
-    /// A line from the memory of one node to another. What it waits.
+    /// Sends a line from the memory of one node to another node, and returns its waiting time.
     pub(crate) fn fetch(&self, home: usize, to: usize, time_ps: u64) -> u64 {
         let waited = self.controllers[home].carry(time_ps);
         waited + self.send(home, to, time_ps + waited)
     }
 
-    /// A modified line back to the memory of a node. Nobody waits for it.
+    /// Writes a modified line back to the memory of a node. No CPU waits for it.
     pub(crate) fn write_back(&self, from: usize, home: usize, time_ps: u64) {
         let waited = self.send(from, home, time_ps);
         self.controllers[home].carry(time_ps + waited);
@@ -189,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Mean wait when lines come at this share of the bandwidth, evenly.
+    /// The mean waiting time when lines arrive evenly at this share of the bandwidth.
     fn wait_at(share: f64) -> f64 {
         let resource = Resource::new(12.8);
         let step = (resource.line_ps / share) as u64;

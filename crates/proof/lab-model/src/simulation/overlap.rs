@@ -1,41 +1,40 @@
-//! What a CPU can do at the same time: how far the latencies of its misses overlap.
+//! Memory-level parallelism: how the latencies of a CPU's misses overlap.
 //!
-//! Three kinds of misses. One whose address follows from a value that an earlier one loaded
-//! waits for it, so its whole latency counts: the value is a pointer close by, or an index
-//! into the same array as the time before. One on the line after the last of a stream was
-//! fetched ahead: it takes what the prefetcher's lines in flight leave, less the time since
-//! the stream's last line. All others overlap as the processor's memory-level parallelism
-//! says.
+//! There are three kinds of misses. A dependent miss, whose address comes from a value that an
+//! earlier miss loaded, waits for that miss, so its whole latency counts: the value is a pointer to
+//! a nearby address, or an index into the same array as before. A miss on the next line of a stream
+//! has been prefetched: its cost is what the lines in flight leave, minus the time since the
+//! stream's last line. All other misses overlap by the processor's memory-level parallelism.
 
 use super::factor::Factor;
 
-/// A prefetcher keeps this many times as many lines in flight as the program's own misses:
-/// assumed, as is the parallelism itself; enough for the CPUs of a node to use up its
-/// controller's bandwidth by reading in order.
+/// A prefetcher keeps this many times as many lines in flight as the program's own misses. This is
+/// an assumption, like the parallelism itself, and suffices for the CPUs of a node to use up their
+/// controller's bandwidth by sequential reads.
 pub const PREFETCH_FACTOR: f64 = 8.0;
-/// Streams that a prefetcher follows.
+/// Number of streams that a prefetcher tracks.
 const STREAMS: usize = 16;
-/// Ends of lines' numbers that are told apart.
+/// Number of distinct endings of line numbers.
 const ENDS: usize = 256;
-/// Lines in order that make a stream.
+/// Number of consecutive lines that make a stream.
 const CONFIRMED: u32 = 2;
-/// Sizes of what indices count.
+/// The element sizes of arrays that are indexed.
 const INDEX_SCALES: [u64; 4] = [4, 8, 16, 64];
-/// Loaded values that are remembered.
+/// Number of loaded values that are remembered.
 const VALUES: usize = 4;
-/// An address so close to a loaded value was computed from it: a field of a node.
+/// An address this close to a loaded value was computed from it, as for a field of a node.
 const NODE_BYTES: u64 = 4096;
 
-/// Hardly any address is in this line.
+/// A line that almost no address is in.
 const NO_LINE: u32 = u32::MAX;
 
-/// Streams. Of a line's number the lower half will do: who takes two for one continues a stream
-/// that is 256 GiB away.
+/// The streams. The lower half of a line's number suffices: a collision continues a stream that is
+/// 256 GiB away.
 #[derive(Debug)]
 struct Streams {
     streams: [Stream; STREAMS],
-    /// How many of the streams' next lines have a number that ends like this: most misses continue
-    /// none, and are done with one look.
+    /// The number of expected lines with each ending: most misses continue no stream, which one
+    /// lookup shows.
     expected: [u8; ENDS],
     oldest: usize,
     /// The stream of the latest miss.
@@ -47,7 +46,7 @@ struct Stream {
     next_up: u32,
     next_down: u32,
     lines: u32,
-    /// When the last line came.
+    /// When the last line arrived.
     llc_ps: u64,
 }
 
@@ -75,7 +74,7 @@ impl Streams {
         self.streams.iter().position(|stream| stream.continues_at(line))
     }
 
-    /// Lets a stream go on with these lines.
+    /// Sets the lines that continue a stream.
     #[inline]
     fn expect(&mut self, i: usize, next_up: u32, next_down: u32) {
         let stream = &mut self.streams[i];
@@ -88,8 +87,8 @@ impl Streams {
         }
     }
 
-    /// A line of a stream, or the first of a new one. How many that makes in order, and the
-    /// time since the one before came.
+    /// Adds a line to its stream, or starts a new one. Returns the number of consecutive lines, and
+    /// the time since the previous one arrived.
     #[inline]
     fn advance(&mut self, line: u32, now_ps: u64) -> (u32, u64) {
         let (up, down) = (line.wrapping_add(1), line.wrapping_sub(1));
@@ -111,14 +110,14 @@ impl Streams {
         (stream.lines, now_ps.saturating_sub(stream.llc_ps))
     }
 
-    /// The line of the latest miss has come.
+    /// The line of the latest miss has arrived.
     #[inline]
     fn came(&mut self, now_ps: u64) {
         self.streams[self.latest].llc_ps = now_ps;
     }
 }
 
-/// How a line's number ends.
+/// The ending of a line's number.
 #[inline]
 fn end(line: u32) -> usize {
     line as usize % ENDS
@@ -127,15 +126,15 @@ fn end(line: u32) -> usize {
 /// Recent misses of one CPU.
 #[derive(Debug)]
 pub(crate) struct Overlap {
-    /// What of a latency is left of a miss among others, and of one of a stream.
+    /// The remaining share of the latency of an independent miss, and of a stream's.
     independent: Factor,
     streamed: Factor,
     streams: Streams,
     values: [u64; VALUES],
     next_value: usize,
-    /// Whether a value came since the latest miss.
+    /// Whether a value was loaded since the latest miss.
     is_fresh: bool,
-    /// Where the arrays would begin if the last value had been an index.
+    /// The start addresses of the arrays, if the last value was an index.
     bases: [u64; INDEX_SCALES.len()],
 }
 
@@ -144,7 +143,7 @@ pub(crate) struct Overlap {
 pub(crate) enum Kind {
     Dependent,
     Streamed {
-        /// Since the stream's last line came.
+        /// Time since the stream's last line arrived.
         since_ps: u64,
     },
     Independent,
@@ -163,7 +162,7 @@ impl Overlap {
         }
     }
 
-    /// Notes a value that a load has brought.
+    /// Records a value that a load has returned.
     #[inline]
     pub(crate) fn loaded(&mut self, value: u64) {
         self.values[self.next_value] = value;
@@ -171,8 +170,8 @@ impl Overlap {
         self.is_fresh = true;
     }
 
-    /// The kind of a miss at this virtual address and time; `had`: the line is in the CPU's
-    /// private caches, but must be asked for to be written.
+    /// The kind of a miss at this virtual address and time. `had`: the line is in the CPU's private
+    /// caches, but without the right to write.
     pub(crate) fn classify(&mut self, address: u64, had: bool, now_ps: u64) -> Kind {
         let (lines, since_ps) = self.streams.advance((address >> 6) as u32, now_ps);
         if lines > CONFIRMED {
@@ -184,8 +183,8 @@ impl Overlap {
     fn dependence(&mut self, address: u64, had: bool) -> Kind {
         let latest = self.values[(self.next_value + VALUES - 1) % VALUES];
         let bases = INDEX_SCALES.map(|scale| address.wrapping_sub(latest.wrapping_mul(scale)));
-        // Nothing new has been loaded where a line is read and then written at once, as by an
-        // atomic addition; a line that was lost since the last write is waited for as well.
+        // No new value has been loaded if a line is read and then written at once, as by an atomic
+        // addition; a line that was lost since the last write counts as dependent too.
         let indexed = (self.is_fresh || !had)
             && bases.iter().zip(&self.bases).any(|(now, before)| now == before);
         (self.bases, self.is_fresh) = (bases, false);
@@ -193,7 +192,7 @@ impl Overlap {
         if indexed || pointed { Kind::Dependent } else { Kind::Independent }
     }
 
-    /// What the miss that was just classified, at this time, adds to the CPU's time.
+    /// The time that the miss that was just classified adds to the CPU's time.
     #[inline]
     pub(crate) fn stall_ps(&mut self, kind: Kind, latency_ps: u64, now_ps: u64) -> u64 {
         let stall_ps = match kind {

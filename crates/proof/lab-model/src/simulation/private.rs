@@ -1,32 +1,32 @@
-//! A cache that one CPU uses alone. Others only take lines out of it, or the right to
+//! A cache that one CPU uses alone. Other CPUs only remove lines from it, or revoke the right to
 //! write them.
 //!
-//! A set is a list of lines, most recently used first: the hot line is found at once, and
-//! replacement is least recently used. Words are relaxed atomics, so that the owner pays
-//! nothing for being open to others; an order that comes too late or meets the owner
-//! reordering the set may be lost, which leaves one line valid for too long.
+//! A set is a list of lines, most recently used first, so the hot line is found at once, and
+//! replacement is least recently used. Words are relaxed atomics, so concurrent access costs the
+//! owner nothing. A removal that is late, or meets the owner while it reorders the set, may be
+//! lost, which leaves one line valid for too long.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::model;
 
-/// Bit 0 of a word: the CPU may write the line without asking. A word of 0 is empty; line
-/// 0 is firmware's, no program's.
+/// Bit 0 of a word: the CPU may write the line without asking. A word of 0 is empty: line 0 belongs
+/// to the firmware, never to a program.
 const WRITABLE: u64 = 1;
 
-/// How a line was found.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Not there.
+    /// The line is not in the cache.
     No,
-    /// There, but others may have copies.
+    /// The line is in the cache, but others may have copies.
     Shared,
-    /// There, and nowhere else.
+    /// The line is in this cache only.
     Writable,
 }
 
 impl Found {
-    /// Whether that is enough for an access.
+    /// Whether that suffices for an access.
     #[inline]
     pub(crate) fn allows(self, write: bool) -> bool {
         match self {
@@ -37,7 +37,7 @@ impl Found {
     }
 }
 
-/// See the module.
+/// The cache; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct PrivateCache {
     sets: Sets,
@@ -52,11 +52,11 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    /// As many sets as fit: a power of two.
+    /// As many sets as fit, rounded to a power of two.
     pub(crate) fn new(cache: &model::Cache) -> Self {
         let ways = cache.ways.max(1) as usize;
         let lines = usize::try_from(cache.bytes / model::LINE_BYTES).unwrap_or(ways).max(ways);
-        // Where the capacity is not a power of two of sets, the rest becomes ways.
+        // If the number of sets is not a power of two, the rest becomes additional ways.
         let sets = 1 << (lines / ways).ilog2();
         let ways = lines / sets;
         let words = (0..sets * ways).map(|_| AtomicU64::new(0)).collect();
@@ -92,13 +92,13 @@ impl PrivateCache {
         Self { sets: Sets::new(cache) }
     }
 
-    /// Sets, a power of two.
+    /// Number of sets, a power of two.
     #[inline]
     pub(crate) fn sets(&self) -> usize {
         self.sets.count()
     }
 
-    /// Looks a line up and makes it the most recent one.
+    /// Looks up a line and makes it the most recent one.
     #[inline]
     pub(crate) fn touch(&self, line: u64) -> Found {
         let set = self.sets.of(line);
@@ -125,7 +125,7 @@ impl PrivateCache {
         found(word)
     }
 
-    /// Puts a line first; returns the line that had to leave.
+    /// Inserts a line at the front; returns the line that was replaced.
     pub(crate) fn insert(&self, line: u64, writable: bool) -> Option<u64> {
         let set = self.sets.of(line);
         let mut moving = line << 1 | u64::from(writable);
@@ -140,17 +140,17 @@ impl PrivateCache {
         Some(moving >> 1)
     }
 
-    /// Allows the CPU to write a line that it has.
+    /// Gives the CPU the right to write a line that it has.
     pub(crate) fn make_writable(&self, line: u64) {
         self.change(line, |word| word | WRITABLE);
     }
 
-    /// Takes the right to write a line away.
+    /// Revokes the right to write a line.
     pub(crate) fn make_shared(&self, line: u64) -> bool {
         self.change(line, |word| word & !WRITABLE)
     }
 
-    /// Takes a line away. Whether it was there.
+    /// Removes a line. Returns whether it was there.
     pub(crate) fn remove(&self, line: u64) -> bool {
         self.change(line, |_| 0)
     }

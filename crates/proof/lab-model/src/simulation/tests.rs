@@ -1,4 +1,4 @@
-//! The model without an emulator: what programs of a known kind cost.
+//! The model without an emulator: the cost of known programs.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::model::{Cache, Tlb};
 use crate::{Link as ModelLink, MemoryRange};
 
-/// Two nodes of two CPUs; a cycle is 500 ps, an instruction one cycle.
+/// Two nodes of two CPUs each. A cycle takes 500 ps, an instruction one cycle.
 fn model() -> Model {
     let private = |bytes, latency_cycles| Cache {
         bytes,
@@ -45,7 +45,7 @@ fn simulation(model: Model) -> Simulation<Vec<AtomicU64>> {
     Simulation::new(model, (0..words).map(|_| AtomicU64::new(0)).collect()).unwrap()
 }
 
-/// Virtual addresses of the tests are physical ones plus this.
+/// The tests' virtual addresses are the physical ones plus this.
 const OFFSET: u64 = 0x7000_0000_0000;
 
 struct Known {
@@ -81,7 +81,7 @@ impl<'a> Runner<'a> {
     }
 
     fn access(&mut self, physical: u64, write: bool, value: u64, instructions: u64) {
-        // As an emulator counts.
+        // Counts as an emulator does.
         self.executed.user += instructions;
         *(if write { &mut self.executed.writes } else { &mut self.executed.reads }) += 1;
         let probe = Known { physical, value, instructions: self.executed.user };
@@ -111,7 +111,7 @@ fn scattered(base: u64, lines: u64) -> impl Iterator<Item = u64> {
     (0..lines).map(move |i| base + (i * 7919 % lines) * 64)
 }
 
-/// Runs CPUs so that the slowest is always next, until each has done `steps`.
+/// Always runs the slowest CPU next, until each has done `steps`.
 fn in_turn(runners: &mut [Runner<'_>], steps: u64, mut step: impl FnMut(&mut Runner<'_>, u64)) {
     let mut done = vec![0; runners.len()];
     while let Some(next) =
@@ -173,7 +173,7 @@ fn latency_under_load_grows_to_the_bandwidth_and_then_steeply() {
         let counted = numapilot_lab_pmu::Snapshot::take(simulation.pmu());
         counted.mean_latency_ns().unwrap()
     };
-    // From 1 to 16 GB/s wanted.
+    // The requested rate grows from 1 to 16 GB/s.
     let curve: Vec<f64> = [256, 128, 64, 32, 24, 20, 16].into_iter().map(mean).collect();
     assert!(curve.windows(2).all(|w| w[0] <= w[1] * 1.001), "{curve:?}");
     assert!(curve[0] < 101.0 && curve[3] < 115.0 && curve[6] > 125.0, "{curve:?}");
@@ -196,7 +196,7 @@ fn a_written_line_leaves_other_caches_and_is_fetched_from_its_owner() {
     assert_eq!(simulation.counter(2, Scalar::LastMisses), 2);
 }
 
-/// As `model`, with a last level of eight lines for each CPU alone.
+/// As `model`, but each CPU has a last-level cache of eight lines.
 fn model_of_own_caches() -> Model {
     let caches = model().caches;
     let last = Cache { bytes: 512, ways: 8, cache_of_cpu: vec![0, 1, 2, 3], ..caches[2].clone() };
@@ -242,7 +242,7 @@ fn what_was_changed_without_telling_is_written_back() {
 
 #[test]
 fn false_sharing_costs() {
-    // However coarsely the CPUs take turns.
+    // The result holds for any number of accesses between switches.
     for turn in [1, 100, 10_000] {
         let time = |distance: u64| {
             let simulation = simulation(model());
@@ -342,7 +342,7 @@ fn idle_cpus_wake_where_the_others_are() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    // Line 0 is firmware's, no program's: caches take it for an empty place.
+    // Line 0 belongs to the firmware, never to a program: caches take it for an empty way.
     #[test]
     fn counters_conserve(
         accesses in proptest::collection::vec((0usize..4, 1u64..2048, any::<bool>()), 1..3000),
@@ -368,7 +368,7 @@ proptest! {
         prop_assert!(sum(Scalar::LastMisses) <= sum(Scalar::LastReferences));
         let (local, remote) = seen.local_remote();
         prop_assert_eq!(local + remote, dram);
-        // Every line over the link is a remote access, a remote write-back or a transfer.
+        // Every line on the link is a remote access, a remote write-back or a transfer.
         prop_assert!(total(Vector::LinkLines) <=
             remote + total(Vector::Writebacks) + total(Vector::Transfers));
         prop_assert_eq!(simulation.pmu().time_ns(), clock.get() / 1000);

@@ -1,13 +1,13 @@
 //! Address translation of one CPU.
 //!
-//! The emulator tells physical addresses, not page sizes. A huge page is recognised by
-//! two different 4 KiB pages of a 2 MiB region whose virtual and physical addresses agree
-//! in the lower 21 bits; each would do so by chance once in 512 times. The cost of being
-//! careful is one 4 KiB miss for each huge page; 4 KiB pages that the kernel happened to
-//! hand out in the order and alignment of a huge page count as one.
+//! The emulator reports physical addresses but not page sizes. A huge page is recognised by two
+//! different 4 KiB pages of a 2 MiB region whose virtual and physical addresses agree in the lower
+//! 21 bits; each would agree by chance once in 512 times. This costs one 4 KiB miss for each huge
+//! page. 4 KiB pages that the kernel happens to allocate in the order and alignment of a huge page
+//! count as one.
 //!
-//! A small table of recent pages stands before the TLB: an access to one of them costs
-//! nothing to look up. It never holds what the TLB has dropped.
+//! A small table of recent pages precedes the TLB: an access to one of them needs no lookup. It
+//! never has a page that the TLB has dropped.
 
 use super::filter::Filter;
 use super::home_map::HomeMap;
@@ -15,25 +15,25 @@ use super::mask::for_each_cpu;
 use crate::layout::PAGE_BYTES;
 use crate::model;
 
-/// Entries of the table of recent pages and of that of regions.
+/// Entries of the tables of recent pages and of regions.
 const RECENT: usize = 64;
 const PAGE_BITS: u32 = PAGE_BYTES.ilog2();
 const HUGE_BITS: u32 = 21;
 const PAGES_OF_HUGE: u64 = 1 << (HUGE_BITS - PAGE_BITS);
-/// Associativity of a TLB that is larger than this.
+/// Associativity of a TLB with more entries than this.
 const WAYS: usize = 4;
-/// No page has this number.
+/// Not the number of any page.
 const NONE: u64 = u64::MAX;
 
-/// Where a 4 KiB page is. Two words, which travel in registers: a host waits where words that were
-/// just written one by one are copied together.
+/// The location of a 4 KiB page. It is two words, passed in registers: a host stalls when it copies
+/// words together that were just written one by one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub physical_page: u64,
     pub home: usize,
 }
 
-/// A 2 MiB region in which one page was seen that a huge page would explain.
+/// A 2 MiB region with one page that a huge page would explain.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     virtual_region: u64,
@@ -44,7 +44,7 @@ struct Region {
 
 const NO_REGION: Region = Region { virtual_region: NONE, physical_region: 0, page: 0, huge: false };
 
-/// What a translation met.
+/// The kind of a TLB miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
     Hit,
@@ -54,16 +54,16 @@ pub(crate) enum Miss {
 
 #[derive(Debug)]
 pub(crate) struct TlbState {
-    /// The virtual pages that are recent.
+    /// The recent virtual pages.
     recent: [u64; RECENT],
-    /// For each of them, where it is.
+    /// The location of each recent page.
     places: [Place; RECENT],
-    /// Likewise, its lines that the CPU's filter may hold.
+    /// The lines of each recent page that the CPU's filter may have.
     lines: [u64; RECENT],
     regions: [Region; RECENT],
-    /// With where each page is.
+    /// The entries for 4 KiB pages, with the location of each.
     small: Option<Entries<Place>>,
-    /// With the recent pages that may belong to each, as a mask.
+    /// The entries for huge pages, with a mask of the recent pages that may belong to each.
     huge: Option<Entries<u64>>,
 }
 
@@ -79,7 +79,7 @@ impl TlbState {
         }
     }
 
-    /// Where the page of an address is, if it is a recent one.
+    /// The location of an address's page, if the page is recent.
     #[inline]
     pub(crate) fn recent(&self, address: u64) -> Option<Place> {
         let page = address >> PAGE_BITS;
@@ -87,15 +87,15 @@ impl TlbState {
         (self.recent[slot] == page).then(|| self.places[slot])
     }
 
-    /// Notes that the filter holds the line of an address on a recent page.
+    /// Records that the filter has the line of an address on a recent page.
     #[inline]
     pub(crate) fn filtered(&mut self, address: u64) {
         self.lines[(address >> PAGE_BITS) as usize % RECENT] |= 1 << (address >> 6 & 63);
     }
 
-    /// Translates an address that is not on a recent page; `physical` is asked for its
-    /// physical address. `None` when that is no memory. The filter forgets the lines of pages that
-    /// are recent no more.
+    /// Translates an address that is not on a recent page; `physical` returns its physical address.
+    /// `None` if that is not memory. The filter forgets the lines of pages that are no longer
+    /// recent.
     pub(crate) fn translate(
         &mut self,
         address: u64,
@@ -104,7 +104,7 @@ impl TlbState {
         filter: &Filter,
     ) -> Option<(Place, Miss)> {
         let page = address >> PAGE_BITS;
-        // What the TLB has is where it was: the guest flushes what it moves.
+        // The TLB's entries are still correct: the guest flushes pages that it moves.
         if let Some(place) = self.small.as_ref().and_then(|e| e.find(page)) {
             self.remember(page, place, filter);
             return Some((place, Miss::Hit));
@@ -168,7 +168,7 @@ impl TlbState {
         filter.forget_page(left, std::mem::take(&mut self.lines[slot]));
     }
 
-    /// Takes the pages of a huge one out of the recent ones, of which it may have these.
+    /// Removes from the recent pages those of a huge page that are in the mask.
     fn forget(&mut self, huge_page: u64, slots: u64, filter: &Filter) {
         for_each_cpu(slots, |slot| {
             if self.recent[slot] / PAGES_OF_HUGE == huge_page {
@@ -196,7 +196,7 @@ impl TlbState {
     }
 }
 
-/// Entries for pages of one size, with what is known of each: the oldest of a set leaves.
+/// Entries for pages of one size, with data for each. The oldest of a set is replaced.
 #[derive(Debug)]
 struct Entries<T> {
     pages: Vec<u64>,
@@ -232,7 +232,7 @@ impl<T: Copy + Default> Entries<T> {
         self.position(page).map(|at| &mut self.known[at])
     }
 
-    /// Puts in a page that is not there; returns the one that left for it.
+    /// Inserts a page that is not there; returns the one that it replaced.
     fn put(&mut self, page: u64, known: T) -> (u64, T) {
         let set = self.set(page);
         let hand = &mut self.hands[set];
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn pages_within_reach_miss_once_and_beyond_it_always() {
-        // Scattered: no two pages of a region look like one huge page.
+        // Scattered, so no two pages of a region look like one huge page.
         let pages = |count: u64| (0..count).map(|i| (i << 12, (i * 7 + 3) << 12));
         let mut small = tlb(128, 8);
         assert_eq!(misses(&mut small, pages(128).chain(pages(128))), (128, 0));
@@ -291,7 +291,7 @@ mod tests {
     fn huge_pages_reach_further() {
         let pages = || (0..2048u64).map(|i| (i << 12, (i << 12) + (1 << 32)));
         let mut state = tlb(16, 8);
-        // Four huge pages: for each one small miss, until the second page shows what it is.
+        // Four huge pages, with one 4 KiB miss each until the second page reveals the huge page.
         assert_eq!(misses(&mut state, pages()), (4, 4));
         assert_eq!(misses(&mut state, pages()), (0, 0));
         state.flush(&Filter::new());

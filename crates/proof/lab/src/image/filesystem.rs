@@ -1,4 +1,4 @@
-//! ext4 from a directory, by mke2fs(8).
+//! Makes an ext4 file system from a directory, by mke2fs(8).
 
 use std::env;
 use std::fs::File;
@@ -12,24 +12,25 @@ use crate::descriptor::{inherit, path_of};
 use crate::unpacked::Unpacked;
 use crate::{LabError, cache_directory};
 
-/// Without what only a disk that lives on needs: a journal, checksums, room to grow.
+/// The features that only a permanent disk needs are turned off: a journal, checksums, and space to
+/// grow.
 const FEATURES: &str = "^has_journal,^metadata_csum,^resize_inode";
-/// Inodes beyond those of the files.
+/// Free inodes, beyond those of the files.
 const SPARE_INODES: u64 = 16384;
-/// What mke2fs says when the host's disk is full.
+/// The text of mke2fs when the host's disk is full.
 const FULL: &str = "No space left on device";
-/// Bytes of an inode.
+/// Size of an inode.
 const INODE: u64 = 256;
 
-/// A file without a name that holds the directory as a file system with room for `bytes`.
+/// A file without a name that contains the directory as a file system with `bytes` of free space.
 pub fn make(directory: &Path, bytes: u64, files: u64) -> Result<File, LabError> {
     let cache = cache_directory()?;
-    // Not on a tmpfs: the disk must not take the memory that the guest is to have.
+    // Not on a tmpfs, so the disk does not take the guest's memory.
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let disk = rustix::fs::open(&cache, flags, Mode::RUSR | Mode::WUSR)
         .map_err(LabError::at("make a file in", &cache))?;
     let inodes = files + SPARE_INODES;
-    // Tables and bitmaps take less than a hundredth.
+    // Tables and bitmaps take less than 1 % of the space.
     let size = (bytes + inodes * INODE + bytes / 50 + (16 << 20)).next_multiple_of(1 << 20);
     rustix::fs::ftruncate(&disk, size).map_err(LabError::at("make a file in", &cache))?;
     let disk = File::from(disk);
@@ -48,7 +49,8 @@ pub fn make(directory: &Path, bytes: u64, files: u64) -> Result<File, LabError> 
         .map_err(LabError::host("run mke2fs"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        // The host's disk, that is: a guest's would be too small for a block, as mke2fs says.
+        // The host's disk is full. If the guest's disk were too small, mke2fs would report a
+        // missing block instead.
         return Err(match said.contains(FULL) {
             true => LabError::at("write the guest's disk in", &cache)(Errno::NOSPC),
             false => LabError::Mke2fs { said },
@@ -57,10 +59,10 @@ pub fn make(directory: &Path, bytes: u64, files: u64) -> Result<File, LabError> 
     Ok(disk)
 }
 
-/// mke2fs, which users' PATH often lacks.
+/// mke2fs, whose directory is often not in a user's PATH.
 ///
 /// # Errors
-/// [`LabError::NoMke2fs`] when it is neither installed nor fetched.
+/// [`LabError::NoMke2fs`] when it is neither installed nor in the cache.
 pub fn mke2fs() -> Result<Command, LabError> {
     const NAME: &str = "mke2fs";
     let path = env::var_os("PATH").unwrap_or_default();

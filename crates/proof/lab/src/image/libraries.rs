@@ -1,7 +1,7 @@
-//! The shared libraries of a program, as its own dynamic loader finds them.
+//! Finds the shared libraries of a program by running its dynamic loader.
 //!
-//! Source: ld.so(8), `--list`. The loader is asked because it alone knows the cache, the
-//! run paths and the hardware directories; it maps the program and does not run it.
+//! Source: ld.so(8), `--list`. Only the loader knows its cache, the run paths and the hardware
+//! directories. With `--list` it maps the program but does not run it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,10 +10,10 @@ use numapilot_place::elf::{Kind, inspect};
 
 use crate::LabError;
 
-/// The loader of a program and its libraries; nothing for a static program.
+/// The loader and the libraries of a program; nothing for a static program.
 ///
 /// # Errors
-/// [`LabError::NoLibrary`] for one that is not found.
+/// [`LabError::NoLibrary`] when a library is not found.
 pub fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, LabError> {
     match inspect(program).map_err(LabError::at("read", program))?.kind {
         Kind::Dynamic { loader, .. } => {
@@ -25,10 +25,10 @@ pub fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, LabError> {
     }
 }
 
-/// What a loader would load for a program or library.
+/// The files that a loader would load for a program or library.
 ///
 /// # Errors
-/// As [`of`].
+/// As [`libraries_of`].
 pub fn list(loader: &Path, program: &Path) -> Result<Vec<PathBuf>, LabError> {
     let output = Command::new(loader)
         .arg("--list")
@@ -43,7 +43,8 @@ pub fn list(loader: &Path, program: &Path) -> Result<Vec<PathBuf>, LabError> {
     })
 }
 
-/// Paths in `name => path (address)` and `path (address)`; the name of one not found.
+/// Parses lines `name => path (address)` and `path (address)`; fails with the name of a library
+/// that was not found.
 fn parse(text: &str) -> Result<Vec<PathBuf>, &str> {
     let mut all = Vec::new();
     for line in text.lines() {
@@ -52,7 +53,7 @@ fn parse(text: &str) -> Result<Vec<PathBuf>, &str> {
         if place.starts_with("not found") {
             return Err(name.trim());
         }
-        // The kernel's own (linux-vdso.so.1) has no path.
+        // The vDSO (linux-vdso.so.1) has no path.
         if place.starts_with('/') {
             let path = place.rsplit_once(" (").map_or(place, |(path, _)| path);
             all.push(PathBuf::from(path));

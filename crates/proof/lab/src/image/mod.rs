@@ -1,5 +1,5 @@
-//! The guest's disk: a program with everything it needs, as an ext4 file system in a file
-//! without a name.
+//! The guest's disk: a program with everything it needs, as an ext4 file system in a file without a
+//! name.
 
 mod filesystem;
 mod libraries;
@@ -17,27 +17,27 @@ use numapilot_place::find_program;
 pub use self::filesystem::mke2fs;
 use self::tree::Tree;
 use crate::LabError;
-use crate::scratch_directory::ScratchDirectory;
+use crate::directories::scratch_directory;
 
-/// What goes onto the disk.
+/// The contents of the disk.
 #[derive(Clone, Debug)]
 pub struct Contents<'a> {
-    /// What process 1 is to do.
+    /// The task of process 1.
     pub task: &'a Task,
-    /// Process 1, on the host.
+    /// The file of process 1 on the host.
     pub init: &'a Path,
-    /// numapilot and its libraries; they go beside process 1.
+    /// numapilot's programs and libraries, which are placed beside process 1.
     pub own: &'a [PathBuf],
-    /// Files, directories and programs to take along.
+    /// Files, directories and programs to include.
     pub include: &'a [PathBuf],
-    /// Room for what the guest writes.
+    /// Free space for files that the guest writes.
     pub free_bytes: u64,
 }
 
-/// Programs that others start without saying so: system(3) runs `sh`.
+/// Programs that others start implicitly: system(3) runs `sh`.
 const ALWAYS: [&str; 1] = ["/bin/sh"];
 
-/// What the C library reads; each if it is there and may be read.
+/// Files that the C library reads; those that exist and are readable are included.
 const CONFIGURATION: [&str; 8] = [
     "/etc/group",
     "/etc/hosts",
@@ -49,7 +49,7 @@ const CONFIGURATION: [&str; 8] = [
     "/etc/protocols",
 ];
 
-/// Directories that every system has, with their modes.
+/// Directories of every system, with their modes.
 const SKELETON: [(&str, u32); 10] = [
     ("/dev", 0o755),
     ("/proc", 0o555),
@@ -66,11 +66,14 @@ const SKELETON: [(&str, u32); 10] = [
 /// Builds the disk.
 ///
 /// # Errors
-/// [`LabError`] for files that are missing or cannot be read, and for a full disk; nothing
-/// is left over.
+/// [`LabError`] for files that are missing or cannot be read, and for a full disk. Nothing is left
+/// behind.
 pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
-    let scratch = ScratchDirectory::new()?;
-    let mut tree = Tree::new(scratch.path());
+    let scratch = scratch_directory()?;
+    // The tree makes its root, which every user of the guest may enter; the scratch directory is for
+    // this user alone.
+    let root = scratch.path().join("root");
+    let mut tree = Tree::new(&root);
     for path in contents.include {
         tree.include(path)?;
         tree.needs_of(path)?;
@@ -99,10 +102,10 @@ pub fn build(contents: &Contents<'_>) -> Result<File, LabError> {
     }
     tree.directory_if_none(&contents.task.directory, 0o755)?;
     let (bytes, files) = tree.size();
-    filesystem::make(scratch.path(), bytes + contents.free_bytes, files)
+    filesystem::make(&root, bytes + contents.free_bytes, files)
 }
 
-/// Whether a path is below what the guest's kernel shows of itself.
+/// Whether a path is in a file system that the guest's kernel provides.
 #[must_use]
 pub fn is_kernels_own(path: &Path) -> bool {
     tree::OWN.iter().any(|own| path.starts_with(own))
@@ -114,23 +117,23 @@ pub fn init_path() -> PathBuf {
     Path::new(DIRECTORY).join(PROGRAM)
 }
 
-/// Libraries that the task's environment preloads by path.
+/// The libraries that the task's environment preloads by path.
 fn preloaded(task: &Task) -> Vec<PathBuf> {
     let value = task.environment.iter().find(|(name, _)| name == "LD_PRELOAD");
     let value = value.map_or_else(OsString::new, |(_, value)| value.clone());
     let entries = value.as_bytes().split(|b| matches!(b, b':' | b' '));
     let paths = entries.map(|entry| Path::new(OsStr::from_bytes(entry)).to_owned());
-    // One that is missing is what ld.so only complains about.
+    // A missing library is skipped: ld.so only prints a warning for it.
     paths.filter(|path| path.is_absolute() && path.is_file()).collect()
 }
 
-/// Whether a file is named as shared libraries are.
+/// Whether a file has the name of a shared library.
 fn is_library(path: &Path) -> bool {
     let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
     name.ends_with(".so") || name.contains(".so.")
 }
 
-/// The dynamic loader of this program; none when it is static.
+/// The dynamic loader of this program; `None` if it is static.
 fn own_loader() -> Result<Option<PathBuf>, LabError> {
     let own = Path::new("/proc/self/exe");
     match inspect(own).map_err(LabError::at("read", own))?.kind {
@@ -139,10 +142,10 @@ fn own_loader() -> Result<Option<PathBuf>, LabError> {
     }
 }
 
-/// What a user asked to take along: files and directories, and programs by name.
+/// Resolves the user's `--include` options: files and directories, and programs by name.
 ///
 /// # Errors
-/// [`LabError::NothingToInclude`] for what is none of them.
+/// [`LabError::NothingToInclude`] for anything else.
 pub fn to_include(what: &[OsString]) -> Result<Vec<PathBuf>, LabError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     what.iter()

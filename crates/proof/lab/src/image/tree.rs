@@ -1,7 +1,7 @@
-//! The guest's files, put together in a directory from which mke2fs makes the disk.
+//! Collects the guest's files in a directory, from which mke2fs makes the disk.
 //!
-//! Every file has the same path as here, so that arguments, scripts and configuration mean
-//! the same there. Files are linked where that is possible and copied where not.
+//! Every file has the same path as on the host, so arguments, scripts and configuration work
+//! unchanged. Files are hard links where possible, and copies otherwise.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -17,18 +17,18 @@ use rustix::io::Errno;
 use super::libraries;
 use crate::LabError;
 
-/// What every kernel shows of itself: not for the disk.
+/// Directories that every kernel provides, which are not copied to the disk.
 pub const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// A directory that becomes the guest's root.
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
-    /// What is there already, by its path in the guest.
+    /// The entries that exist already, by their path in the guest.
     done: HashSet<PathBuf>,
-    /// Programs whose needs are there already.
+    /// Programs whose dependencies exist already.
     programs: HashSet<PathBuf>,
-    /// Bytes of all files.
+    /// Total size of the files.
     bytes: u64,
     files: u64,
 }
@@ -45,12 +45,12 @@ impl Tree {
         }
     }
 
-    /// Bytes and number of files so far.
+    /// Total size and number of the files so far.
     pub fn size(&self) -> (u64, u64) {
         (self.bytes, self.files)
     }
 
-    /// An empty directory, unless something of that name is there.
+    /// Makes an empty directory, unless the path exists.
     pub fn directory_if_none(&mut self, path: &Path, mode: u32) -> Result<(), LabError> {
         match fs::symlink_metadata(self.place(path)) {
             Ok(_) => Ok(()),
@@ -58,8 +58,8 @@ impl Tree {
         }
     }
 
-    /// A directory that has this mode, also if it is there because of what is in it; where
-    /// the host has a link, it remains one.
+    /// Makes a directory with this mode, or sets the mode of an existing one. A link on the host
+    /// remains a link.
     pub fn directory_unless_link(&mut self, path: &Path, mode: u32) -> Result<(), LabError> {
         match fs::symlink_metadata(self.place(path)) {
             Ok(there) if there.is_symlink() => Ok(()),
@@ -67,7 +67,7 @@ impl Tree {
         }
     }
 
-    /// A directory.
+    /// Makes a directory.
     fn directory(&mut self, path: &Path, mode: u32) -> Result<(), LabError> {
         let place = self.place(path);
         self.make(&place)?;
@@ -75,7 +75,7 @@ impl Tree {
         fs::set_permissions(&place, mode).map_err(LabError::at("set permissions of", &place))
     }
 
-    /// A file with these contents.
+    /// Writes a file with these contents.
     pub fn text(&mut self, path: &Path, contents: &[u8], mode: u32) -> Result<(), LabError> {
         let place = self.parent(path)?;
         free(&place)?;
@@ -85,7 +85,7 @@ impl Tree {
         fs::set_permissions(&place, mode).map_err(LabError::at("set permissions of", &place))
     }
 
-    /// A file of the host under another name.
+    /// Adds a file of the host under another name.
     pub fn file_as(&mut self, source: &Path, path: &Path) -> Result<(), LabError> {
         let place = self.parent(path)?;
         let bytes = fs::metadata(source).map_err(LabError::at("read", source))?.len();
@@ -94,10 +94,10 @@ impl Tree {
         Ok(())
     }
 
-    /// A program of the host with all that it needs to run: interpreter, loader, libraries.
+    /// Adds a program of the host with its interpreter, loader and libraries.
     pub fn program(&mut self, path: &Path) -> Result<(), LabError> {
         self.include(path)?;
-        // Scripts can name each other.
+        // Scripts can name each other as interpreters.
         if !self.programs.insert(path.to_owned()) {
             return Ok(());
         }
@@ -106,24 +106,24 @@ impl Tree {
         };
         self.program(&line.interpreter)?;
         let search = std::env::var_os("PATH").unwrap_or_default();
-        // One that is not there may be there in another place of the guest's.
+        // An interpreter that is missing here may exist in the guest for another reason.
         let found = line.named_by_env().and_then(|name| find_program(name, &search));
         found.map_or(Ok(()), |program| self.program(&program))
     }
 
-    /// Libraries, each with what it needs in turn: the loader has listed all of them.
+    /// Adds libraries. The loader's list includes their own dependencies.
     pub fn libraries(&mut self, all: Vec<PathBuf>) -> Result<(), LabError> {
         all.iter().try_for_each(|library| self.include(library))
     }
 
-    /// A file, link or whole directory of the host, links followed to what they mean.
+    /// Adds a file, link or whole directory of the host, including the targets of links.
     pub fn include(&mut self, path: &Path) -> Result<(), LabError> {
         let path = std::path::absolute(path).map_err(LabError::at("find", path))?;
         let path = self.resolve(&path)?;
         if let Some(own) = OWN.iter().find(|own| path.starts_with(own)) {
             return Err(LabError::KernelsOwn { path, own });
         }
-        // A tree that has this one in it.
+        // The source directory contains this tree.
         if path == self.root || !self.done.insert(path.clone()) {
             return Ok(());
         }
@@ -142,13 +142,13 @@ impl Tree {
         if kind.is_file() {
             return self.file_as(&path, &path);
         }
-        // Sockets, pipes and devices belong to whoever made them.
+        // Sockets, pipes and devices belong to the process that made them.
         Ok(())
     }
 
-    /// Programs and libraries of a tree that was included: what they need besides.
+    /// Adds the dependencies of the programs and libraries in an included directory.
     pub fn needs_of(&mut self, path: &Path) -> Result<(), LabError> {
-        // libx.so.1 is a link, most often.
+        // Names such as libx.so.1 are usually links.
         let mut waiting = vec![fs::canonicalize(path).map_err(LabError::at("read", path))?];
         while let Some(path) = waiting.pop() {
             let kind = fs::symlink_metadata(&path).map_err(LabError::at("read", &path))?;
@@ -163,17 +163,17 @@ impl Tree {
     }
 
     fn needs_of_file(&mut self, path: &Path) -> Result<(), LabError> {
-        // What cannot be read here need not be a program there.
+        // A file that cannot be read here is not treated as a program.
         let Ok(binary) = inspect(path) else { return Ok(()) };
         if binary.path != path && binary.path.is_file() {
             return self.program(path);
         }
         match binary.kind {
             Kind::Dynamic { native: true, .. } => self.program(path),
-            // A library names no loader: it is the one of this program.
+            // A library does not name its loader, so this program's loader is used.
             Kind::Static if super::is_library(path) => {
                 let Some(loader) = super::own_loader()? else { return Ok(()) };
-                // A plugin of a program may leave to the program what is not found here.
+                // Libraries that a plugin lacks may be provided by its program.
                 match libraries::list(&loader, path) {
                     Ok(all) => self.libraries(all),
                     Err(LabError::NoLibrary { .. }) => Ok(()),
@@ -184,7 +184,7 @@ impl Tree {
         }
     }
 
-    /// Follows links in every part of a path, and makes the same links in the guest.
+    /// Resolves links in every part of a path, and makes the same links in the guest.
     fn resolve(&mut self, path: &Path) -> Result<PathBuf, LabError> {
         const MOST_LINKS: usize = 40;
         let parts = |path: &Path| -> Vec<OsString> {
@@ -231,7 +231,7 @@ impl Tree {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The place of a file, its directory made.
+    /// The location of a file in the tree, after making its directory.
     fn parent(&mut self, path: &Path) -> Result<PathBuf, LabError> {
         let place = self.place(path);
         if let Some(parent) = place.parent() {
@@ -240,8 +240,8 @@ impl Tree {
         Ok(place)
     }
 
-    /// A directory of the tree with those above it, open to every user of the guest,
-    /// whatever the umask of the one here.
+    /// Makes a directory of the tree and its parents, accessible to every user of the guest
+    /// regardless of this process's umask.
     fn make(&mut self, place: &Path) -> Result<(), LabError> {
         let missing: Vec<&Path> = place.ancestors().take_while(|path| !path.exists()).collect();
         fs::create_dir_all(place).map_err(LabError::at("make", place))?;
@@ -260,8 +260,8 @@ impl Tree {
     }
 }
 
-/// Removes a file of the tree: writing to it would write to a file of the host that it is
-/// linked to.
+/// Removes a file of the tree before it is written, because it may be a hard link to a file of the
+/// host.
 fn free(place: &Path) -> Result<(), LabError> {
     match fs::remove_file(place) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(LabError::at("replace", place)(e)),
@@ -269,7 +269,7 @@ fn free(place: &Path) -> Result<(), LabError> {
     }
 }
 
-/// A second name where the file system allows it; else a copy.
+/// Makes a hard link if the file system permits, and a copy otherwise.
 fn link_or_copy(source: &Path, place: &Path) -> Result<(), LabError> {
     free(place)?;
     if fs::hard_link(source, place).is_ok() {
@@ -282,7 +282,7 @@ fn link_or_copy(source: &Path, place: &Path) -> Result<(), LabError> {
     give(place, &metadata, metadata.permissions().mode() & 0o7777)
 }
 
-/// Gives a copy its original's owner, as far as this user may, and a mode.
+/// Gives a copy the owner of its original, if this user may, and a mode.
 fn give(place: &Path, original: &fs::Metadata, mode: u32) -> Result<(), LabError> {
     match std::os::unix::fs::chown(place, Some(original.uid()), Some(original.gid())) {
         Err(e) if e.kind() != io::ErrorKind::PermissionDenied => {
@@ -290,7 +290,24 @@ fn give(place: &Path, original: &fs::Metadata, mode: u32) -> Result<(), LabError
         }
         _ => {}
     }
-    // Changing the owner clears the bits that change the user.
+    // Changing the owner clears the set-user-ID bits, so the mode comes last.
     fs::set_permissions(place, fs::Permissions::from_mode(mode))
         .map_err(LabError::at("set permissions of", place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_made_with_its_first_entry_and_open_to_all_users() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().join("root");
+        let mut tree = Tree::new(&root);
+        tree.text(Path::new("/etc/hostname"), b"guest\n", 0o644).unwrap();
+        for path in [&root, &root.join("etc")] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o755, "{path:?}");
+        }
+        assert_eq!(fs::read(root.join("etc/hostname")).unwrap(), b"guest\n");
+    }
 }

@@ -1,38 +1,38 @@
-//! The watchdog of a boot: whether a guest gets anywhere.
+//! The boot watchdog detects a guest that makes no progress.
 //!
-//! One that boots has always a thread that runs or waits for a processor of the host, however
-//! busy that is: a second and more of both in each second. One that hangs, because the
-//! emulator lost the end of an interrupt and holds back all later ones, only ticks: a tenth of
-//! a second in each, a third on a busy host.
+//! A booting guest always has a thread that runs or waits for one of the host's processors, however
+//! busy the host is: the sum is a second or more per second. A hanging guest, in which the emulator
+//! has lost the end of an interrupt and so blocks all later ones, only handles timer ticks: a tenth
+//! of a second per second, or a third on a busy host.
 
 use std::time::{Duration, Instant};
 
-/// So long a guest does next to nothing before it is taken for hung.
+/// A guest that stays idle for this long counts as hung.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Next to nothing: less than one part in so many of the time.
+/// A guest is idle if it is busy for less than one part in `PARTS` of the time.
 const PARTS: u32 = 2;
-/// How often to look.
+/// The interval between checks.
 pub const GLANCE: Duration = Duration::from_secs(1);
 
-/// What a guest did last.
+/// The last progress of a guest.
 #[derive(Clone, Copy, Debug)]
 pub struct BootWatchdog {
-    /// When it was last seen to get on,
+    /// When the guest last made progress.
     since: Instant,
-    /// and how long its threads had run or waited to run until then.
+    /// How long its threads had run or waited to run until then.
     busy: Duration,
 }
 
 impl BootWatchdog {
-    /// Of a guest that starts now.
+    /// A watchdog for a guest that starts now.
     pub fn new(now: Instant) -> Self {
         Self { since: now, busy: Duration::ZERO }
     }
 
-    /// Whether a guest hangs whose threads have run or waited to run for so long by now.
+    /// Whether the guest hangs, given how long its threads have run or waited to run until now.
     pub fn is_lost(&mut self, now: Instant, busy: Duration) -> bool {
         let passed = now.saturating_duration_since(self.since);
-        // A thread that ends takes its time along: then it is less than before.
+        // The time of a thread that ends is no longer counted, so the sum can decrease.
         if busy.abs_diff(self.busy) * PARTS >= passed {
             *self = Self { since: now, busy };
         }
@@ -44,7 +44,7 @@ impl BootWatchdog {
 mod tests {
     use super::*;
 
-    /// Second in which a guest is taken for hung that is busy so long in each, in milliseconds.
+    /// The second in which a guest counts as hung, given its busy milliseconds in each second.
     fn lost_in(busy: impl Fn(u64) -> u64) -> Option<u64> {
         let begun = Instant::now();
         let mut watchdog = BootWatchdog::new(begun);
@@ -58,10 +58,10 @@ mod tests {
     #[test]
     fn a_guest_that_runs_or_waits_to_run_is_left_alone() {
         assert_eq!(lost_in(|_| 1000), None);
-        // Sixteen processors on a host with two and other work.
+        // Sixteen emulated CPUs on a host with two processors and other work.
         assert_eq!(lost_in(|_| 16_000), None);
         assert_eq!(lost_in(|_| 500), None);
-        // A disk that takes nine seconds.
+        // A disk that blocks for nine seconds.
         assert_eq!(lost_in(|second| if second % 10 == 0 { 5000 } else { 0 }), None);
     }
 

@@ -1,4 +1,4 @@
-//! The guest's console: its last lines are kept, for when it dies.
+//! Keeps the last lines of the guest's console, for messages about its end.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -6,19 +6,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Bytes that are kept.
+/// Number of bytes that are kept.
 const KEPT: usize = 16 << 10;
-/// Lines that are shown.
+/// Number of lines that are shown.
 const SHOWN: usize = 20;
-/// In lines that name a cause. The kernel shows its registers and its stack after most of them.
+/// Texts of lines that name a cause. After most of them, the kernel prints registers and a stack.
 const CAUSES: [&str; 3] = ["Kernel panic", "BUG: ", "Out of memory"];
 
-/// What the kernel said last.
+/// The last output of the guest's kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Console(Arc<Mutex<VecDeque<u8>>>);
 
 impl Console {
-    /// Reads the console from now on.
+    /// Starts reading the console.
     pub fn listen(mut socket: UnixStream) -> Self {
         let console = Self::default();
         let kept = console.clone();
@@ -38,8 +38,8 @@ impl Console {
         kept.drain(..excess);
     }
 
-    /// The last lines, without control characters. Where the last cause is above them, it stands
-    /// first.
+    /// The last lines, without control characters. If the last line with a cause is above them, it
+    /// comes first.
     pub fn last_lines(&self) -> String {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(kept.make_contiguous()).replace('\r', "");

@@ -1,4 +1,4 @@
-//! The plugin that counts every access, with its files: none of them has a name.
+//! The plugin that counts every access, with its files, none of which has a name.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,22 +11,22 @@ use crate::command_line::{Parts, escape};
 use crate::descriptor::{memory, path_of};
 use crate::{LabError, Shape};
 
-/// The plugin's file.
+/// File name of the plugin.
 const PLUGIN: &str = "libnumapilot_lab_plugin.so";
 
-/// What the plugin reads and writes.
+/// The files of the plugin.
 pub struct Counters {
     plugin: OsString,
-    /// How long what takes.
+    /// The timing model.
     model: File,
-    /// What was counted.
+    /// The plugin's report.
     report: File,
-    /// What guest and plugin share.
+    /// The memory that guest and plugin share.
     shared: Option<(File, u64)>,
 }
 
 impl Counters {
-    /// Prepares the files of a model.
+    /// Prepares the files for a model.
     pub fn new(model: &Model, shape: &Shape) -> Result<Self, LabError> {
         let apic_ids: Vec<String> = shape.apic_ids().iter().map(u32::to_string).collect();
         let mut plugin = escape(&part(PLUGIN)?);
@@ -46,7 +46,7 @@ impl Counters {
         Ok(Self { plugin, model: file, report: memory(c"report")?, shared })
     }
 
-    /// Adds them to the parts of a machine.
+    /// Adds the plugin to the parts of a machine.
     pub fn add_to(&self, parts: &mut Parts) {
         let mut plugin = self.plugin.clone();
         for (name, file) in [("model", &self.model), ("report", &self.report)]
@@ -59,7 +59,7 @@ impl Counters {
         parts.counters = self.shared.as_ref().map(|(file, bytes)| (path_of(file), *bytes));
     }
 
-    /// What was counted, once QEMU has ended.
+    /// Reads the report after QEMU has ended.
     pub fn report(mut self) -> Result<Report, LabError> {
         let mut text = String::new();
         self.report

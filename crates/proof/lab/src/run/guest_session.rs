@@ -1,4 +1,4 @@
-//! The session with a guest: boot, program, end; signals and time limits meanwhile.
+//! The session with a guest: boot, program and end, with signals and time limits.
 
 use std::io::{stderr, stdout};
 use std::os::fd::AsFd;
@@ -11,35 +11,35 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::boot_watchdog::{self, BootWatchdog};
 use super::machine::{Machine, Orders};
-use super::output::{self, Output};
+use super::output::{self, Drained, Output};
 use super::reports::Reports;
 use super::terminal::{self, Terminal};
 use super::{Lab, Outcome, Request, Streams, implicit_includes, task};
 use crate::{LabError, image};
 
-/// What is passed on to the program.
+/// The signals that are forwarded to the program.
 const SIGNALS: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
-/// How often signals are looked at while a reader is slow to take the last output.
-const GLANCE: Duration = Duration::from_millis(50);
-/// How long a guest may take to acknowledge a signal that asks its program to end. One that does
-/// next to nothing meanwhile hangs, and is ended sooner ([`BootWatchdog`]).
+/// The time in which a guest must acknowledge a signal that asks its program to end. A guest that
+/// is idle meanwhile hangs, and is ended sooner ([`BootWatchdog`]).
 const HEARING: Duration = Duration::from_secs(60);
-/// How long the last output may take on a terminal, where it has no end.
+/// The time for which a guest may be silent before it has sent all output of a program that has ended.
+const SILENCE: Duration = Duration::from_secs(60);
+/// The time limit for the last output of a terminal, whose stream has no end.
 const LAST_OF_TERMINAL: Duration = Duration::from_millis(200);
 
-/// A guest that hangs while it boots, as one in a hundred does on a busy host (the emulator loses
-/// an interrupt), is booted again, and so is one whose kernel dies meanwhile or whose
-/// emulator fails an assertion (`iotlb_to_section`: a CPU uses the map of devices while another
-/// changes it): so often in all, each time in its part of the limit.
+/// The maximum number of boots. A guest is booted again if it hangs during the boot, which one in a
+/// hundred does on a busy host (the emulator loses an interrupt), if its kernel crashes then, or if
+/// its emulator fails an assertion (`iotlb_to_section`: a CPU uses the device map while another one
+/// changes it). Each boot gets its part of the time limit.
 const BOOTS: u32 = 3;
 
-/// Boots, runs, ends.
+/// Boots the machine, runs the program, and ends the machine.
 pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
     let begun = Instant::now();
     let mut signals = SIGNALS.to_vec();
     signals.extend(matches!(request.streams, Streams::Terminal(_)).then_some(libc::SIGWINCH));
-    // Before the first thread is started.
+    // Signals are blocked before the first thread is started.
     let signals = SignalFd::open(&signals).map_err(LabError::host("receive signals"))?;
     let task = task::from_request(request)?;
     let mut include = image::to_include(&request.include)?;
@@ -59,7 +59,7 @@ pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
         drop(disk);
         let booted_by = begun + request.boot_timeout * boots / BOOTS;
         let mut run = Run::new(request, machine, &signals, [begun, booted_by])?;
-        // The last one has all the time that is left.
+        // The last boot has all of the remaining time.
         run.boot_watchdog = (boots < BOOTS).then(|| BootWatchdog::new(Instant::now()));
         let end = run.until_end()?;
         let again = run.started.is_none()
@@ -75,14 +75,14 @@ pub fn run(lab: &Lab, request: &Request) -> Result<Outcome, LabError> {
     }
 }
 
-/// What ends a run.
+/// The reason for the end of a run.
 enum End {
     Exited(u8),
     Failed(Failure),
-    /// By a signal to this process.
+    /// A signal to this process.
     Signal(i32),
     Timeout,
-    /// While it booted, or once its program was asked to end.
+    /// The guest hung during its boot, or after its program was asked to end.
     Hung,
     Died,
 }
@@ -93,21 +93,22 @@ struct Run<'a> {
     signals: &'a SignalFd,
     reports: Reports,
     orders: Orders,
-    /// Those that are not read here, the program's input first: open until the machine ends,
-    /// because a guest takes a closed one for a host that is not there yet.
+    /// The ports that are not read here, starting with the program's input. They stay open until
+    /// the machine ends, because the guest takes a closed port for a host that has not connected
+    /// yet.
     ports: Vec<UnixStream>,
     outputs: Vec<Output>,
-    /// From the start of the program to its end.
+    /// Set from the start of the program to its end.
     terminal: Option<Terminal>,
     begun: Instant,
     booted_by: Instant,
-    /// Looked at until the program starts, when the guest may be booted again, and while a
+    /// Checked until the program starts, while the guest may still be booted again, and while a
     /// signal is not acknowledged.
     boot_watchdog: Option<BootWatchdog>,
     started: Option<Instant>,
-    /// The signal that was passed on.
+    /// The signal that was forwarded.
     asked: Option<i32>,
-    /// Until when it is to be acknowledged, if it is not yet.
+    /// When the pending acknowledgement is due.
     heard_by: Option<Instant>,
 }
 
@@ -175,7 +176,8 @@ impl<'a> Run<'a> {
                 self.reports.as_fd(),
                 self.signals.as_fd(),
                 self.machine.pidfd.as_fd(),
-                // Without a terminal nobody wants out of it: its place holds one of the others.
+                // Without a terminal nothing can request the exit; another descriptor takes its
+                // place in the array.
                 self.terminal.as_ref().map_or(self.machine.pidfd.as_fd(), Terminal::out),
             ];
             let mut fds = sources.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -199,8 +201,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether the guest has stopped before the program started, or before it heard that the
-    /// program is to end.
+    /// Whether the guest has hung before the program started, or before it acknowledged a signal.
     fn hangs(&mut self, now: Instant) -> bool {
         let busy = self.boot_watchdog.and_then(|_| self.machine.busy());
         self.boot_watchdog
@@ -219,7 +220,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes the reports that are there.
+    /// Reads the available reports.
     fn listen(&mut self) -> Result<Option<End>, LabError> {
         let open = self.reports.read().map_err(LabError::host("hear from the guest"))?;
         while let Some(report) = self.reports.next() {
@@ -232,11 +233,11 @@ impl<'a> Run<'a> {
                 Err(what) => return Ok(Some(End::Failed(Failure { errno: 0, what }))),
             }
         }
-        // At its end the port says nothing more; QEMU's own end tells why.
+        // After the end of the port there are no more reports; QEMU's exit gives the reason.
         Ok((!open).then_some(End::Died))
     }
 
-    /// The program runs: what is typed is for it from now on.
+    /// The program runs, so input goes to it from now on.
     fn start(&mut self) -> Result<(), LabError> {
         self.started = Some(Instant::now());
         self.boot_watchdog = None;
@@ -250,7 +251,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Signals go to the program; one before it runs, or a second one, ends the machine.
+    /// Forwards signals to the program. A signal before the program runs, or a second one, ends the
+    /// machine.
     fn pass_on(&mut self) -> Result<Option<End>, LabError> {
         while let Some(arrived) = self.signals.next().map_err(LabError::host("receive signals"))? {
             let signal = arrived.signal;
@@ -275,24 +277,18 @@ impl<'a> Run<'a> {
         Ok(None)
     }
 
-    /// Waits until whoever reads ours has all output of the program; the signal that ended
-    /// the wait.
-    fn drain(&mut self) -> Result<Option<i32>, LabError> {
+    /// Waits until the reader has taken all output of the program.
+    fn drain(&mut self) -> Result<Drained, LabError> {
         if self.terminal.is_some() {
             self.outputs.iter().for_each(|output| {
                 output.wait(LAST_OF_TERMINAL);
             });
-            return Ok(None);
+            return Ok(Drained::Complete);
         }
-        for output in &self.outputs {
-            while !output.wait(GLANCE) {
-                let arrived = self.signals.next().map_err(LabError::host("receive signals"))?;
-                if let Some(arrived) = arrived.filter(|arrived| asks_to_end(arrived.signal)) {
-                    return Ok(Some(arrived.signal));
-                }
-            }
-        }
-        Ok(None)
+        output::drain(&self.outputs, SILENCE, || {
+            let arrived = self.signals.next().map_err(LabError::host("receive signals"))?;
+            Ok(arrived.map(|arrived| arrived.signal).filter(|signal| asks_to_end(*signal)))
+        })
     }
 
     fn conclude(mut self, mut end: End) -> Result<Outcome, LabError> {
@@ -305,10 +301,16 @@ impl<'a> Run<'a> {
             wall: now.saturating_duration_since(started),
             report: None,
         };
-        if let End::Exited(_) = end
-            && let Some(signal) = self.drain()?
-        {
-            end = End::Signal(signal);
+        if let End::Exited(status) = end {
+            match self.drain()? {
+                Drained::Complete => {}
+                Drained::Signal(signal) => end = End::Signal(signal),
+                Drained::Silent => {
+                    let console = self.machine.console.last_lines();
+                    let seconds = SILENCE.as_secs();
+                    return Err(LabError::OutputMissing { status, seconds, console });
+                }
+            }
         }
         let console = || self.machine.console.last_lines();
         match end {
@@ -354,7 +356,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether a signal asks a program to end, rather than tells it something.
+/// Whether a signal asks a program to end.
 fn asks_to_end(signal: i32) -> bool {
     !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2 | libc::SIGWINCH)
 }

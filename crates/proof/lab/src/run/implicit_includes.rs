@@ -1,5 +1,5 @@
-//! Files that the guest gets although nobody names them with an option: those in the program's
-//! arguments, a script's usual tools, the user's language and terminal.
+//! The files that a guest gets without an option: those in the program's arguments, the usual tools
+//! of scripts, and the user's language and terminal.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,10 +12,10 @@ use numapilot_place::find_program;
 use super::OWN_PROGRAMS;
 use crate::image;
 
-/// Interpreters whose scripts are mostly other programs.
+/// Interpreters whose scripts mainly start other programs.
 const SHELLS: [&str; 6] = ["ash", "bash", "dash", "ksh", "sh", "zsh"];
 
-/// Programs that a shell is not much without; those that this machine has.
+/// The usual tools of shell scripts; those that exist on this machine are included.
 const TOOLS: [&str; 62] = [
     "awk", "basename", "cat", "chmod", "chown", "cp", "cut", "date", "dd", "df", "diff", "dirname",
     "dmesg", "du", "env", "expr", "find", "free", "grep", "head", "hostname", "id", "kill", "less",
@@ -25,9 +25,9 @@ const TOOLS: [&str; 62] = [
     "uname", "uniq", "vi", "wc", "which", "xargs",
 ];
 
-/// Where the C library has its languages (locale(7)).
+/// Where the C library keeps its locales (locale(7)).
 const LANGUAGES: &str = "/usr/lib/locale";
-/// Where terminals are described (terminfo(5)), first match first.
+/// Where terminals are described (terminfo(5)), in order of preference.
 const TERMINALS: [&str; 3] = ["/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo"];
 
 /// The files for a task.
@@ -47,14 +47,14 @@ pub fn for_task(task: &Task) -> Vec<PathBuf> {
     all
 }
 
-/// Arguments that name files of this machine: scripts and data, which the program is to find.
+/// Arguments that name files of this machine, such as scripts and data.
 fn named(arguments: &[OsString]) -> Vec<PathBuf> {
     let files = arguments.iter().skip(1).map(PathBuf::from).filter(|path| path.is_file());
     files.filter(|path| !image::is_kernels_own(path)).collect()
 }
 
-/// Programs that others are to run, as `numapilot stat -- PROGRAM` does: those after `--`.
-/// numapilot's are in the guest in any case.
+/// Programs that other programs start, as `numapilot stat -- PROGRAM` does: those after `--`.
+/// numapilot's programs are in the guest anyway.
 fn run(arguments: &[OsString], path: &OsStr) -> Vec<PathBuf> {
     let is_own = |program: &OsString| OWN_PROGRAMS.iter().any(|own| program == own);
     let pairs = arguments.windows(2).filter(|pair| pair[0] == "--" && !is_own(&pair[1]));
@@ -64,12 +64,12 @@ fn run(arguments: &[OsString], path: &OsStr) -> Vec<PathBuf> {
 /// Whether a program is a shell or a script of one.
 fn is_script(program: &Path) -> bool {
     let mut path = program.to_owned();
-    // The kernel follows four interpreters that are scripts again.
+    // The kernel follows up to four interpreters that are scripts themselves.
     for _ in 0..5 {
         if is_shell(&path) {
             return true;
         }
-        // What cannot be read says so when it is to be taken along.
+        // A file that cannot be read causes an error when it is included.
         let Ok(Some(line)) = interpreter(&path) else { return false };
         path = line.named_by_env().map_or(line.interpreter.clone(), PathBuf::from);
     }
@@ -88,9 +88,9 @@ fn value<'a>(task: &'a Task, name: &str) -> &'a OsStr {
     found.map_or(OsStr::new(""), |(_, value)| value)
 }
 
-/// Data of the languages that the environment names; `C` and `POSIX` need none.
+/// The locales that the environment names; `C` and `POSIX` need no files.
 fn languages(task: &Task, directory: &Path) -> Vec<PathBuf> {
-    // `de_DE` of `de_DE.UTF-8@euro`, whose file may be named `de_DE.utf8@euro`.
+    // The stem `de_DE` of `de_DE.UTF-8@euro`, whose file may be named `de_DE.utf8@euro`.
     fn stem(name: &str) -> &str {
         name.split(['.', '@']).next().unwrap_or(name)
     }
@@ -113,7 +113,7 @@ fn languages(task: &Task, directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The description of a kind of terminal: `x/xterm`.
+/// The description of a terminal type, such as `x/xterm`.
 fn description_of(kind: &OsStr, directories: &[&Path]) -> Option<PathBuf> {
     let kind = kind.to_str().filter(|kind| !kind.contains('/'))?;
     let first = kind.chars().next()?.to_string();

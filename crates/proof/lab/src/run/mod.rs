@@ -1,4 +1,4 @@
-//! Running a program on an emulated machine.
+//! Runs a program on an emulated machine.
 
 mod boot_watchdog;
 mod console;
@@ -23,84 +23,84 @@ use numapilot_place::own_program;
 use crate::emulator::Emulator;
 use crate::{Kernel, LabError, Shape};
 
-/// numapilot's programs, which are in every guest.
+/// numapilot's programs, which every guest has.
 const OWN_PROGRAMS: [&str; 2] = ["numapilot", "numapilot-lab"];
 
-/// The parts that every emulated machine is made of.
+/// The parts of every emulated machine.
 #[derive(Clone, Debug)]
 pub struct Lab {
     /// QEMU.
     pub emulator: Emulator,
     /// The guest's kernel.
     pub kernel: Kernel,
-    /// Its file that is booted.
+    /// The file to boot.
     boot_file: PathBuf,
-    /// Process 1, on the host.
+    /// The file of process 1 on the host.
     init: PathBuf,
     /// numapilot's programs and libraries.
     own: Vec<PathBuf>,
 }
 
-/// What is to run, and on what.
+/// The program and its machine.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The machine.
     pub shape: Shape,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Files, directories and programs that it needs besides.
+    /// Additional files, directories and programs.
     pub include: Vec<OsString>,
-    /// More for the kernel's command line.
+    /// Additions to the kernel's command line.
     pub append: Vec<String>,
     /// Kernel settings.
     pub tuning: Tuning,
-    /// Who it runs as; root when nobody is named.
+    /// The user that runs the program; root if `None`.
     pub user: Option<User>,
-    /// Room on the guest's disk.
+    /// Free space on the guest's disk.
     pub free_bytes: u64,
-    /// How long the machine may take until it runs. One that hangs or dies until then is booted
+    /// The time limit for starting the program. A machine that hangs or crashes earlier is booted
     /// again.
     pub boot_timeout: Duration,
-    /// How long it may run.
+    /// The time limit of the program.
     pub timeout: Option<Duration>,
-    /// Where its input and output are.
+    /// The program's input and output.
     pub streams: Streams,
-    /// How long what takes; without it nothing is counted, and the guest runs faster.
+    /// The timing model. Without it nothing is counted, and the guest runs faster.
     pub model: Option<Model>,
 }
 
-/// Kernel settings of the guest; what is not named is as the kernel has it.
+/// Kernel settings of the guest; those that are not set keep the kernel's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub thp: Option<String>,
     /// Automatic NUMA balancing: 0 off, 1 on, 2 memory tiering.
     pub numa_balancing: Option<u8>,
-    /// Weights of nodes for weighted interleave.
+    /// Weights of the nodes for weighted interleave.
     pub weights: Vec<(usize, u8)>,
 }
 
-/// Input and output of a program.
+/// Input and output of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
-    /// Pipes, from and to this process's own.
+    /// Pipes to and from this process's standard streams.
     Pipes,
-    /// A terminal, which is this process's own.
+    /// This process's terminal.
     Terminal(WindowSize),
 }
 
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Its status, or 128+n when signal n ended it.
+    /// The program's status, or 128+n when signal n ended it.
     pub status: u8,
-    /// How often the machine was booted until it ran.
+    /// Number of boots.
     pub boots: u32,
-    /// From the request to the program's first instruction.
+    /// Time from the request to the program's start.
     pub boot: Duration,
-    /// From there to its end, on the host's clock.
+    /// Time from there to the program's end, on the host's clock.
     pub wall: Duration,
-    /// What was counted.
+    /// The plugin's report.
     pub report: Option<Report>,
 }
 
@@ -108,7 +108,7 @@ impl Lab {
     /// Finds the parts.
     ///
     /// # Errors
-    /// [`LabError`] naming the first that is missing or will not do.
+    /// [`LabError`] with the first part that is missing or unusable.
     pub fn find() -> Result<Self, LabError> {
         let emulator = Emulator::find()?;
         let kernel = Kernel::find()?;
@@ -119,24 +119,24 @@ impl Lab {
         Ok(Self { emulator, kernel, boot_file, init, own })
     }
 
-    /// Boots the machine, runs the program, waits for it.
+    /// Boots the machine, runs the program, and waits for it.
     ///
-    /// Signals that ask this process to end go to the program; a second one ends the machine.
-    /// To be called from the first thread: QEMU ends with the thread that started it.
+    /// Signals that ask this process to end go to the program; a second one ends the machine. The
+    /// caller must be the main thread, because QEMU ends with the thread that started it.
     ///
     /// # Errors
-    /// [`LabError`]; nothing is left running or lying about.
+    /// [`LabError`]; nothing is left running or on disk.
     pub fn run(&self, request: &Request) -> Result<Outcome, LabError> {
         guest_session::run(self, request)
     }
 }
 
-/// A program of numapilot's that is in every guest.
+/// One of numapilot's programs for the guest.
 fn own_file(name: &'static str) -> Result<PathBuf, LabError> {
     own_program(name).ok_or_else(|| missing(name, &own_directories()))
 }
 
-/// A file that belongs to numapilot.
+/// A file of numapilot's installation.
 fn part(name: &'static str) -> Result<PathBuf, LabError> {
     let directories = own_directories();
     let found = directories.iter().map(|d| d.join(name)).find(|p| p.is_file());
@@ -148,7 +148,7 @@ fn missing(name: &'static str, directories: &[PathBuf]) -> LabError {
     LabError::NoPart { name, searched: searched.join(", ") }
 }
 
-/// The libraries that ride inside programs.
+/// The libraries that numapilot loads into programs.
 fn own_libraries(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).ok().into_iter().flatten();
     let files = entries.filter_map(Result::ok).map(|entry| entry.path());

@@ -1,5 +1,5 @@
-//! What the guest reports on its control port. A guest's root may write there what it likes: no
-//! line is longer than a report can be, and nothing here waits for the rest of one.
+//! Reads the guest's reports from its control port. The guest's root user may write anything there:
+//! lines longer than any report are refused, and reading never waits for the rest of a line.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,12 +7,12 @@ use std::os::unix::net::UnixStream;
 
 use numapilot_lab_init::{Failure, Report};
 
-/// More than any report has.
+/// Exceeds the length of any report.
 const LONGEST: usize = 16 << 10;
-/// What is shown of a line that is no report.
+/// Number of characters shown of a line that is not a report.
 const SHOWN: usize = 200;
 
-/// The port, and what was read of the line that is not complete yet.
+/// The port, and the incomplete line that was read so far.
 pub struct Reports {
     port: UnixStream,
     pending: Vec<u8>,
@@ -23,7 +23,7 @@ impl Reports {
         Self { port, pending: Vec::new() }
     }
 
-    /// Reads once what is there, which waits only where nothing is; whether the port is open.
+    /// Reads once, which blocks only if nothing is available; returns whether the port is open.
     pub fn read(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4096];
         let length = self.port.read(&mut buffer)?;
@@ -31,7 +31,7 @@ impl Reports {
         Ok(length > 0)
     }
 
-    /// The next report of those read; or what the guest wrote instead of one.
+    /// The next complete report, or the text that the guest wrote instead.
     pub fn next(&mut self) -> Option<Result<Report, String>> {
         let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') else {
             let is_too_long = self.pending.len() > LONGEST;
@@ -60,7 +60,7 @@ impl AsFd for Reports {
     }
 }
 
-/// The beginning of a text of the guest's, without control characters.
+/// The start of a text from the guest, without control characters.
 fn shown(text: &str) -> String {
     let mut shown: String = text.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
     if shown.len() < text.len() {

@@ -1,4 +1,4 @@
-//! From a request to what process 1 is told.
+//! Builds the task of process 1 from a request.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,12 +12,12 @@ use numapilot_place::{find_program, own_program};
 use super::{OWN_PROGRAMS, Request, Streams, Tuning};
 use crate::LabError;
 
-/// Where the guest looks for programs besides where the host does.
+/// Where the guest looks for programs if the host has no PATH.
 const NO_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Tells numapilot where its libraries are.
+/// The variable that names the directory of numapilot's libraries.
 const LIBRARIES: &str = "NUMAPILOT_LIB_DIR";
 
-/// What process 1 is to do.
+/// Builds the task.
 pub fn from_request(request: &Request) -> Result<Task, LabError> {
     let program = program(request.command.first().map_or(OsStr::new(""), OsString::as_os_str))?;
     let nodes = request.shape.nodes.len();
@@ -44,11 +44,11 @@ pub fn from_request(request: &Request) -> Result<Task, LabError> {
     })
 }
 
-/// The program's file, absolute, if the guest can run it.
+/// The absolute path of the program's file, if the guest can run it.
 fn program(name: &OsStr) -> Result<PathBuf, LabError> {
     let shown = || name.to_string_lossy().into_owned();
     let path = env::var_os("PATH").unwrap_or_else(|| NO_PATH.into());
-    // numapilot's programs are in the guest in any case.
+    // numapilot's programs are in the guest anyway.
     let own = || own_program(OWN_PROGRAMS.into_iter().find(|own| name == *own)?);
     let Some(found) = find_program(name, &path).or_else(own) else {
         let given = Path::new(name);
@@ -72,7 +72,7 @@ fn program(name: &OsStr) -> Result<PathBuf, LabError> {
     }
 }
 
-/// Name and home of a user.
+/// Name and home directory of a user.
 #[derive(Debug, PartialEq, Eq)]
 struct Account {
     name: String,
@@ -90,7 +90,8 @@ impl Account {
     }
 }
 
-/// The host's, with numapilot on the path, and what login(1) sets for another user.
+/// The host's environment, with numapilot on the PATH, and the variables that login(1) sets for
+/// another user.
 fn environment(
     mut all: Vec<(OsString, OsString)>,
     account: Option<&Account>,

@@ -1,7 +1,7 @@
-//! This process's terminal, handed through to a shell in the guest.
+//! Connects this process's terminal to a shell in the guest.
 //!
-//! The terminal passes every key on, Ctrl-C too. The one thing it keeps is the way out that
-//! systemd-nspawn(1) has as well: Ctrl-] three times within a second.
+//! All keys are passed on, including Ctrl-C. The only exception is the escape of systemd-nspawn(1):
+//! Ctrl-] three times within a second.
 
 use std::io::{self, Read, Stdin, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,21 +17,21 @@ use crate::LabError;
 
 /// Ctrl-].
 const ESCAPE: u8 = 0x1d;
-/// So often it must be pressed,
+/// Number of escapes in a row ...
 const TIMES: u32 = 3;
-/// within this time.
+/// ... and the time limit for them.
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// The terminal while it belongs to the guest; as it was before once this is dropped.
+/// The terminal while the guest uses it. Dropping this restores its modes.
 pub struct Terminal {
     terminal: Stdin,
     before: Termios,
-    /// Closed by the other end when the user wants out, or the terminal is gone.
+    /// The other end is closed when the user escapes, or the terminal is gone.
     out: OwnedFd,
 }
 
 impl Terminal {
-    /// Takes the terminal over, and connects it with a port of the guest.
+    /// Takes over the terminal, and connects it to a port of the guest.
     pub fn connect(port: UnixStream) -> Result<(Self, Output), LabError> {
         let failed = LabError::host::<rustix::io::Errno>;
         let terminal = io::stdin();
@@ -51,7 +51,7 @@ impl Terminal {
         Ok((Self { terminal, before, out }, output))
     }
 
-    /// Becomes readable when the user wants out, or the terminal is gone.
+    /// A descriptor that becomes readable when the user escapes, or the terminal is gone.
     pub fn out(&self) -> BorrowedFd<'_> {
         self.out.as_fd()
     }
@@ -59,12 +59,12 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing put back.
+        // A terminal that is gone need not be restored.
         let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
     }
 }
 
-/// Passes keys on until the escape, or the end of either side.
+/// Passes keys on until the escape, or until either side ends.
 fn pass_on(keys: &mut impl Read, to: &mut impl Write) {
     let mut escape = Escape::default();
     let mut buffer = [0; 4096];
@@ -75,7 +75,7 @@ fn pass_on(keys: &mut impl Read, to: &mut impl Write) {
     }
 }
 
-/// How far the user is with the escape.
+/// The state of the escape sequence.
 #[derive(Debug, Default)]
 struct Escape {
     count: u32,
@@ -83,7 +83,7 @@ struct Escape {
 }
 
 impl Escape {
-    /// Whether it is complete with these keys, pressed now.
+    /// Whether these keys, pressed now, complete the sequence.
     fn is_in(&mut self, keys: &[u8], now: Instant) -> bool {
         for key in keys {
             let is_late = self.since.is_none_or(|since| now.duration_since(since) > WITHIN);
@@ -102,7 +102,7 @@ impl Escape {
     }
 }
 
-/// The terminal's size now.
+/// The current size of the terminal.
 pub fn size() -> Option<WindowSize> {
     let size = tcgetwinsize(io::stdin()).ok()?;
     Some(WindowSize { rows: size.ws_row, columns: size.ws_col })

@@ -1,31 +1,33 @@
-//! apt-get(8) with lists, cache and status of its own.
+//! Runs apt-get(8) with its own lists, cache and status.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use numapilot_place::LockedDirectory;
+
 use super::release::Release;
 use super::sources;
 use crate::LabError;
-use crate::scratch_directory::ScratchDirectory;
+use crate::directories::scratch_directory;
 
-/// A package in a version.
+/// A package with a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
-    /// Its name, with the architecture if it is a foreign one.
+    /// Name, with the architecture if that is a foreign one.
     pub name: String,
-    /// Its version.
+    /// Version.
     pub version: String,
 }
 
-/// Answers of servers are waited for so long, in seconds, and asked for so often.
+/// The timeout in seconds and the number of retries for requests to servers.
 const PATIENCE: [&str; 3] =
     ["Acquire::http::Timeout=20", "Acquire::https::Timeout=20", "Acquire::Retries=1"];
 
-/// apt, working in a directory that vanishes with this value.
+/// apt, working in a directory that is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Apt<'a> {
-    scratch: ScratchDirectory,
+    scratch: LockedDirectory,
     release: &'a Release,
     options: Vec<String>,
     status: PathBuf,
@@ -34,7 +36,7 @@ pub struct Apt<'a> {
 impl<'a> Apt<'a> {
     /// Prepares a directory in the cache.
     pub fn new(release: &'a Release) -> Result<Self, LabError> {
-        let scratch = ScratchDirectory::new()?;
+        let scratch = scratch_directory()?;
         let root = scratch.path();
         let found = sources::derive(Path::new("/etc/apt"), &release.codename, &release.suites());
         let found = found.ok_or_else(|| LabError::Setup {
@@ -59,12 +61,12 @@ impl<'a> Apt<'a> {
             at("Dir::Cache", &root.join("cache")),
             at("Dir::State::Status", &status),
             "APT::Install-Recommends=false".to_owned(),
-            // A list that cannot be had is an error, not a warning.
+            // A list that cannot be downloaded is an error, not a warning.
             "APT::Update::Error-Mode=any".to_owned(),
         ];
         options.extend(PATIENCE.map(str::to_owned));
         if rustix::process::getuid().is_root() {
-            // The user apt would change to may not write here.
+            // apt's unprivileged user may not write here.
             options.push("APT::Sandbox::User=root".to_owned());
         }
         let apt = Self { scratch, release, options, status };
@@ -72,7 +74,7 @@ impl<'a> Apt<'a> {
         Ok(apt)
     }
 
-    /// Takes packages whose names begin so for not installed.
+    /// Marks packages whose names start with these prefixes as not installed.
     pub fn forget(&self, prefixes: &[&str]) -> Result<(), LabError> {
         let installed = Path::new("/var/lib/dpkg/status");
         let text = fs::read_to_string(installed).map_err(LabError::at("read", installed))?;
@@ -80,12 +82,12 @@ impl<'a> Apt<'a> {
         fs::write(&self.status, text).map_err(LabError::at("write", &self.status))
     }
 
-    /// Reads the package lists.
+    /// Downloads the package lists.
     pub fn update(&mut self) -> Result<(), LabError> {
         self.run("apt-get", &["update"], "reading the package lists").map(drop)
     }
 
-    /// Packages and all that they need and that is not installed.
+    /// Packages with all dependencies that are not installed.
     pub fn closure(&self, packages: &[&str]) -> Result<Vec<Package>, LabError> {
         let target = self.release.target();
         let mut arguments = vec!["install", "--simulate"];
@@ -147,17 +149,18 @@ impl<'a> Apt<'a> {
     }
 }
 
-/// dpkg's status without the packages whose names begin so.
+/// dpkg's status without the packages whose names start with these prefixes.
 fn without(status: &str, prefixes: &[&str]) -> String {
     let keep = |paragraph: &&str| {
         let name = paragraph.trim_start().strip_prefix("Package: ").unwrap_or_default();
-        // An empty one is none to apt either.
+        // apt does not accept an empty status file.
         !name.is_empty() && !prefixes.iter().any(|prefix| name.starts_with(prefix))
     };
     status.split("\n\n").filter(keep).map(|paragraph| format!("{paragraph}\n\n")).collect()
 }
 
-/// What `apt-get --simulate` would install: `Inst NAME [OLD] (NEW ARCHIVE [ARCH])`.
+/// Parses the packages that `apt-get --simulate` would install: `Inst NAME [OLD] (NEW ARCHIVE
+/// [ARCH])`.
 fn installed_by(output: &str) -> Vec<Package> {
     let package = |line: &str| {
         let (name, rest) = line.strip_prefix("Inst ")?.split_once(' ')?;

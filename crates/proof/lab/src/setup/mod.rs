@@ -1,9 +1,8 @@
-//! `lab setup`: fetches QEMU, a kernel and mke2fs as far as they are not here.
+//! `lab setup`: downloads QEMU, a kernel and mke2fs, as far as they are missing.
 //!
-//! With apt, from the archive that this machine uses anyway; but nothing is installed: the
-//! packages are unpacked into the cache, and apt works on lists and a status file of its own,
-//! so that the machine's configuration and its packages stay as they are. No rights are
-//! needed.
+//! It uses apt and the archive that this machine is configured for, but installs nothing: the
+//! packages are unpacked into the cache, and apt works on separate lists and a separate status
+//! file. The machine's configuration and packages do not change, and no privileges are needed.
 
 mod apt;
 mod release;
@@ -20,13 +19,13 @@ use crate::{Kernel, LabError, cache_directory, image, kernel};
 
 /// QEMU's package.
 const QEMU: &str = "qemu-system-x86";
-/// The package of mke2fs.
+/// The package with mke2fs.
 const E2FSPROGS: &str = "e2fsprogs";
-/// The package that names the newest kernel for virtual machines: small, and with all that
+/// The metapackage of the newest kernel for virtual machines: it is small, and has the drivers that
 /// the lab needs built in.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
-/// What the lab stands on.
+/// The parts of the lab.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// QEMU.
@@ -35,11 +34,11 @@ pub struct Ready {
     pub kernel: Kernel,
 }
 
-/// Fetches what is missing; `say` is told what is being done.
+/// Downloads what is missing; `say` receives progress messages.
 ///
 /// # Errors
-/// [`LabError::Unsupported`] where this is not done, [`LabError::Setup`] when it fails; what
-/// was there before is there still.
+/// [`LabError::Unsupported`] on other systems, and [`LabError::Setup`] when a step fails. Existing
+/// parts are kept then.
 pub fn setup(say: &mut dyn FnMut(&str)) -> Result<Ready, LabError> {
     let mut tools = Vec::new();
     if let Err(why) = Emulator::find() {
@@ -59,8 +58,8 @@ pub fn setup(say: &mut dyn FnMut(&str)) -> Result<Ready, LabError> {
         say(&format!("reading the package lists of {}", release.suites().join(" and ")));
         apt.update()?;
         if !tools.is_empty() {
-            // What is here already must not satisfy a dependency by an older version of
-            // the same source.
+            // The installed versions must not satisfy a dependency with an older version of the
+            // same source package.
             apt.forget(&["qemu", "seabios"])?;
             let packages = apt.closure(&tools)?;
             fetch(&apt, &packages, Unpacked::tools()?.root(), say)?;
@@ -72,14 +71,14 @@ pub fn setup(say: &mut dyn FnMut(&str)) -> Result<Ready, LabError> {
             fetch(&apt, &packages, &cache_directory()?.join(kernel::DIRECTORY), say)?;
         }
     }
-    // What was fetched is looked at, not trusted.
+    // The downloaded parts are checked.
     image::mke2fs()?;
     let ready = Ready { emulator: Emulator::find()?, kernel: Kernel::find()? };
     ready.kernel.boot_file()?;
     Ok(ready)
 }
 
-/// Downloads packages and unpacks them in place of what was in a directory.
+/// Downloads packages and unpacks them, replacing the contents of a directory.
 fn fetch(
     apt: &Apt<'_>,
     packages: &[Package],

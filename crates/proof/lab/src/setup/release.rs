@@ -1,4 +1,4 @@
-//! Which distribution this is, and which of its suites has a QEMU that is new enough.
+//! Identifies the distribution, and the suite that has a recent enough QEMU.
 //!
 //! Source: os-release(5).
 
@@ -6,20 +6,20 @@ use std::fs;
 
 use crate::LabError;
 
-/// A release of Debian that the lab knows.
+/// A release of Debian that the lab supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// `bookworm`.
+    /// Code name, such as `bookworm`.
     pub codename: String,
     /// Whether the lab's packages come from its backports.
     pub backports: bool,
 }
 
 impl Release {
-    /// What `/etc/os-release` says.
+    /// Reads `/etc/os-release`.
     ///
     /// # Errors
-    /// [`LabError::Unsupported`] with what to install elsewhere.
+    /// [`LabError::Unsupported`] with the packages to install on other systems.
     pub fn of_this_machine() -> Result<Self, LabError> {
         let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
         Self::of(&text).ok_or_else(|| LabError::Unsupported { advice: advice(&text) })
@@ -34,14 +34,14 @@ impl Release {
         Some(Self { codename: field(text, "VERSION_CODENAME")?.to_owned(), backports })
     }
 
-    /// The suites that are read.
+    /// The suites to read.
     pub fn suites(&self) -> Vec<String> {
         let mut all = vec![self.codename.clone()];
         all.extend(self.target());
         all
     }
 
-    /// The suite from which the lab's packages come, when it is not the release itself.
+    /// The suite that has the lab's packages, if it is not the release itself.
     pub fn target(&self) -> Option<String> {
         self.backports.then(|| format!("{}-backports", self.codename))
     }

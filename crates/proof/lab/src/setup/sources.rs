@@ -1,21 +1,21 @@
 //! The archive that this machine uses, with the suites that the lab needs.
 //!
-//! Source: sources.list(5). The entry that has the release itself is taken over with its
-//! address, options and keys; only suites and components change.
+//! Source: sources.list(5). The entry for the release is copied with its address, options and keys;
+//! only suites and components change.
 
 use std::fs;
 use std::path::Path;
 
-/// The text of a file of one format, and its name's ending, which tells apt the format.
+/// The text of a sources file, and the file extension, which tells apt the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
-    /// For apt.
+    /// The text for apt.
     pub text: String,
     /// `list` or `sources`.
     pub ending: &'static str,
 }
 
-/// Derives the sources from those of a machine, below its `etc/apt`.
+/// Derives the sources from those of a machine, given its `etc/apt`.
 pub fn derive(apt: &Path, codename: &str, suites: &[String]) -> Option<Sources> {
     let parts = fs::read_dir(apt.join("sources.list.d")).ok().into_iter().flatten();
     let mut files: Vec<_> = parts.filter_map(Result::ok).map(|entry| entry.path()).collect();
@@ -39,7 +39,7 @@ fn one_line(text: &str, codename: &str, suites: &[String]) -> Option<Sources> {
         if !rest.starts_with([' ', '\t', '[']) {
             return None;
         }
-        // The options may hold spaces; the address comes after them.
+        // The options may contain spaces; the address comes after them.
         let address = rest.rfind(']').map_or(0, |end| end + 1);
         let mut words = rest[address..].split_whitespace();
         let uri = words.next()?;

@@ -1,33 +1,33 @@
-//! Medians and their intervals by the bootstrap.
+//! Medians with bootstrap intervals.
 //!
-//! Source: B. Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of
-//! Statistics 7 (1979); the interval is that of percentiles.
+//! Source: B. Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of Statistics 7
+//! (1979). The interval is the percentile interval.
 
 use numapilot_tune::statistics::median;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
-/// Fewer values give no interval: two of them say little of how far a third may be.
+/// Fewer values have no interval: two values say little about the spread.
 const LEAST: usize = 3;
-/// Samples drawn from the sample.
+/// Number of resamples.
 const DRAWS: usize = 2000;
-/// Share of medians outside of the interval, at each end.
+/// Share of the medians outside the interval, at each end.
 const TAIL: f64 = 0.025;
 
-/// A median, and where it may be.
+/// A median and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// The median.
     pub value: f64,
-    /// 95 % of the medians of samples drawn from the values; `None` for fewer than three.
+    /// The 95 % interval of the resampled medians; `None` for fewer than three values.
     pub interval: Option<[f64; 2]>,
-    /// Values.
+    /// Number of values.
     pub n: usize,
 }
 
 impl Estimate {
-    /// Of some values; `None` without any.
+    /// The estimate of some values; `None` if there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let value = median(values);
@@ -41,7 +41,7 @@ pub fn interval(values: &[f64]) -> Option<[f64; 2]> {
     if values.len() < LEAST {
         return None;
     }
-    // The same values have the same interval, always.
+    // A fixed seed: the same values always have the same interval.
     let mut rng = StdRng::seed_from_u64(1);
     let draw = |_| {
         let one = |_| values[rng.random_range(0..values.len())];
@@ -82,8 +82,9 @@ mod tests {
         assert_eq!(interval(&values), Some([1.0, 1.0]));
     }
 
-    /// Of 300 samples of nine from a known distribution, the interval has the true median in
-    /// about 95 %: the percentile interval of a median errs to the safe side or by little.
+    /// Over 300 samples of nine from a known distribution, the interval contains the true median in
+    /// about 95 %: the percentile interval of a median is slightly conservative or slightly too
+    /// short.
     #[test]
     fn the_interval_has_the_truth_in_it() {
         let mut rng = StdRng::seed_from_u64(7);

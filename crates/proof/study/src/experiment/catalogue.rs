@@ -1,4 +1,4 @@
-//! The experiments that the binary carries.
+//! The built-in experiments.
 
 use super::definition::{DefinitionError, Experiment};
 
@@ -10,7 +10,7 @@ macro_rules! carried {
     };
 }
 
-/// File name and text. A file name begins with the identifier of its experiment.
+/// File name and text. A file name starts with the identifier of its experiment.
 const CARRIED: &[(&str, &str)] = carried![
     "a1-allocators-over-threads"
     "a2-w1-thread-affinity"
@@ -51,20 +51,20 @@ const CARRIED: &[(&str, &str)] = carried![
     "e7-without-huge-page-sharing"
 ];
 
-/// The identifier that a file name begins with.
+/// The identifier at the start of a file name.
 fn identifier(file: &'static str) -> &'static str {
     file.split_once('-').map_or(file, |(identifier, _)| identifier)
 }
 
-/// Their identifiers, in order.
+/// The identifiers, in order.
 pub fn names() -> impl Iterator<Item = &'static str> {
     CARRIED.iter().map(|(file, _)| identifier(file))
 }
 
-/// One of them, in small or capital letters. `None` when there is none of this name.
+/// An experiment by identifier, ignoring case. `None` if there is none.
 ///
 /// # Errors
-/// When the binary was built from a damaged one.
+/// When the built-in definition is damaged.
 pub fn named(name: &str) -> Result<Option<Experiment>, DefinitionError> {
     let found = CARRIED.iter().find(|(file, _)| identifier(file).eq_ignore_ascii_case(name));
     found.map(|(file, text)| Experiment::parse(identifier(file), text)).transpose()
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::experiment::{ScaleName, cells};
 
-    /// Papers, by the names that `--paper` takes.
+    /// The papers, by the names that `--paper` accepts.
     const PAPERS: [&str; 5] =
         ["systematic-numa-study", "carrefour", "allocation", "prt-pro", "numalloc"];
 
@@ -123,7 +123,7 @@ mod tests {
             let name = entry.unwrap().file_name().into_string().unwrap();
             name.strip_suffix(".toml").map(str::to_owned)
         });
-        // Read by other studies: the suite of allocators, the validation of the lab.
+        // These files belong to other studies: the allocator suite and the validation of the lab.
         let others = ["allocators", "lab"];
         let files: BTreeSet<String> = files.filter(|f| !others.contains(&f.as_str())).collect();
         assert_eq!(files, CARRIED.iter().map(|(file, _)| (*file).to_owned()).collect());

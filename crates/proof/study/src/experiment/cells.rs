@@ -1,14 +1,14 @@
-//! Factors crossed: the commands that an experiment runs at a scale.
+//! The combinations of factor levels: the commands that an experiment runs at a scale.
 
 use super::definition::{Experiment, Level, ScaleName};
 use super::quantity::At;
 
-/// A combination of levels.
+/// A combination of factor levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Its levels.
+    /// The levels.
     pub at: At,
-    /// The line for the shell.
+    /// The shell command.
     pub command: String,
 }
 
@@ -35,14 +35,14 @@ pub fn cells(experiment: &Experiment, scale: ScaleName) -> Vec<Cell> {
         for (name, value) in &scale.values {
             cell.command = filled(&cell.command, name, value);
         }
-        // Levels without words leave gaps.
+        // Levels with empty words leave gaps.
         cell.command = cell.command.split_whitespace().collect::<Vec<_>>().join(" ");
     }
     cells
 }
 
 impl Experiment {
-    /// In what way ours is another experiment than the paper's, at a scale.
+    /// How the experiment differs from the paper's, at a scale.
     #[must_use]
     pub fn differs_at(&self, scale: ScaleName) -> String {
         let values = self.at(scale).into_iter().flat_map(|scale| &scale.values);
@@ -65,7 +65,7 @@ mod tests {
         let tiny = Experiment::parse("tiny", &text).unwrap();
         assert_eq!(tiny.differs_at(ScaleName::Laptop), "10 in place of 100");
         let unknown = Experiment::parse("tiny", &text.replace("{size} in", "{sizes} in"));
-        assert!(unknown.unwrap_err().to_string().contains("{sizes} is no value of every scale"));
+        assert!(unknown.unwrap_err().to_string().contains("{sizes} is not a value of every scale"));
     }
 
     #[test]

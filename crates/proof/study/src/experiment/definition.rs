@@ -1,4 +1,4 @@
-//! The description of an experiment, which is data: `studies/*.toml`.
+//! The definition of an experiment, a TOML file: `studies/*.toml`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,16 +8,16 @@ use thiserror::Error;
 
 use super::quantity::Quantity;
 
-/// What [`Experiment::machine`] calls the machine that runs the study.
+/// The value of [`Experiment::machine`] for the machine that runs the study.
 pub const HOST: &str = "host";
 
-/// How much is run.
+/// The amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScaleName {
-    /// Seconds: shows that it works, and the directions of what is large.
+    /// Takes seconds, and shows that everything works and the direction of large effects.
     Smoke,
-    /// Some hours on a laptop.
+    /// Takes some hours on a laptop.
     Laptop,
     /// The paper's sizes.
     Paper,
@@ -37,54 +37,54 @@ impl fmt::Display for ScaleName {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What it is called: `A5`.
+    /// The identifier, such as `A5`.
     pub id: String,
-    /// What it shows.
+    /// A short description.
     pub title: String,
-    /// The paper, by the name that `study run --paper` takes.
+    /// The paper, by the name that `study run --paper` accepts.
     pub paper: String,
-    /// Table or figure in it.
+    /// The table or figure of the paper.
     pub place: String,
     /// What the paper found.
     pub says: String,
-    /// In what way ours is another experiment than the paper's, with `{value}` where sizes go.
+    /// How the experiment differs from the paper's, with placeholders `{value}` for sizes.
     pub differs: String,
-    /// Where it runs: [`HOST`], or a machine of `lab list`.
+    /// The machine: [`HOST`], or a name of `lab list`.
     pub machine: String,
-    /// Whether nothing else may run beside its trials, though they are on an emulated machine:
-    /// a guest's scheduler and the daemons in it act by its clock, which is the host's, so that
-    /// a host with less time for a guest makes them act more often on the same work.
+    /// Whether trials run alone even on an emulated machine. A guest's scheduler and its daemons
+    /// act by the guest's clock, which is the host's clock. If the host gives the guest less time,
+    /// they act more often during the same work.
     #[serde(default)]
     pub alone: bool,
-    /// A line for the shell, with `{factor}` and `{value}` where levels and sizes go.
+    /// The shell command, with placeholders `{factor}` and `{value}` for levels and sizes.
     pub command: String,
-    /// Levels by factor.
+    /// The levels of each factor.
     #[serde(default)]
     pub factors: BTreeMap<String, Vec<Level>>,
-    /// Sizes and repetitions by scale; a scale that is not there is the one below it.
+    /// Sizes and repetitions by scale; a missing scale is replaced by the next smaller one.
     pub scale: BTreeMap<ScaleName, Scale>,
-    /// Numbers to take out of what is printed.
+    /// The numbers to extract from the output.
     pub metrics: BTreeMap<String, Metric>,
-    /// What is compared with the paper.
+    /// The comparisons with the paper.
     pub claims: Vec<Claim>,
-    /// What the picture shows: a metric.
+    /// The metric that the picture shows.
     pub picture: String,
-    /// The factor along the picture's axis; its bars, when there is none.
+    /// The factor on the picture's axis; bars if there is none.
     pub along: Option<String>,
 }
 
-/// A level of a factor: its name, and the words that stand for it in the command.
+/// A level of a factor: its name, and the words that replace the placeholder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Level {
-    /// The name is the word.
+    /// The name is also the word.
     Word(String),
     /// Name and words.
     Named(String, String),
 }
 
 impl Level {
-    /// Its name.
+    /// The name of the level.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -92,7 +92,7 @@ impl Level {
         }
     }
 
-    /// What stands for it in the command.
+    /// The words that replace the placeholder.
     #[must_use]
     pub fn words(&self) -> &str {
         match self {
@@ -101,19 +101,19 @@ impl Level {
     }
 }
 
-/// What a scale sets.
+/// The settings of a scale.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
-    /// Rounds in which every cell runs once.
+    /// Number of rounds; each cell runs once in each.
     pub repetitions: u32,
-    /// When a trial is ended.
+    /// Time limit of a trial.
     #[serde(default = "timeout_seconds")]
     pub timeout_seconds: u32,
-    /// Values by name.
+    /// The values by name.
     #[serde(default)]
     pub values: BTreeMap<String, String>,
-    /// Only these levels, by factor.
+    /// The levels that run, for factors that are restricted.
     #[serde(default)]
     pub only: BTreeMap<String, Vec<String>>,
 }
@@ -122,24 +122,25 @@ fn timeout_seconds() -> u32 {
     600
 }
 
-/// Where a number, or a picture's data, is found in what a trial prints.
+/// Where the output of a trial has a number or the data of a picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
-    /// Path in the last JSON value printed that has it: names and positions with dots between.
+    /// Path in the last printed JSON value that has it: names and positions, separated by dots.
     pub field: String,
-    /// Unit, for the reader.
+    /// The unit for display.
     #[serde(default)]
     pub unit: String,
-    /// Number, points or matrix.
+    /// The kind of value.
     #[serde(default)]
     pub kind: Kind,
-    /// Fields of a list's elements: along the axis (their number, where empty) and upwards.
+    /// Fields of a list's elements for the two axes. An empty first field stands for the element's
+    /// index.
     #[serde(default)]
     pub points: Option<[String; 2]>,
 }
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -150,69 +151,69 @@ pub enum Kind {
     Points,
     /// Rows of numbers.
     Matrix,
-    /// A region of `lab run --json`, of which a map of the traffic is drawn.
+    /// A region of `lab run --json`, drawn as a map of the traffic.
     Traffic,
 }
 
-/// Something the paper found, and the rule by which ours is compared.
+/// A claim of the paper, and the rule of comparison.
 ///
-/// With `of`, a number against a band or a direction; with `order`, numbers from the largest
-/// to the smallest; with neither, what is shown without a verdict.
+/// With `of`, a number is compared with a band or a direction. With `order`, numbers are ordered
+/// from the largest to the smallest. With neither, the claim is shown without a verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// In words.
+    /// The claim in words.
     pub text: String,
-    /// The number.
+    /// The number to compare.
     pub of: Option<Quantity>,
-    /// Numbers, the largest first.
+    /// The numbers to order, the largest first.
     #[serde(default)]
     pub order: Vec<Quantity>,
     /// The paper's value.
     pub paper: Option<PaperValue>,
-    /// Between these it is reproduced.
+    /// The claim is reproduced between these values.
     pub band: Option<[f64; 2]>,
-    /// Above this it has at least the right direction.
+    /// Above this value the direction is right.
     pub above: Option<f64>,
-    /// Below this it has.
+    /// Below this value the direction is right.
     pub below: Option<f64>,
-    /// What is known of a difference.
+    /// A known reason for a difference.
     pub remark: Option<String>,
 }
 
-/// A value as the paper prints it.
+/// A value as printed in the paper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PaperValue {
-    /// In the unit of ours.
+    /// A number, in the same unit as ours.
     Number(f64),
-    /// In words.
+    /// A text.
     Text(String),
 }
 
 /// Why an experiment cannot be read.
 #[derive(Debug, Error)]
 pub enum DefinitionError {
-    /// It is no description of an experiment.
-    #[error("{name} is no experiment ({cause}); see `numapilot study` in the manual")]
+    /// The text does not define an experiment.
+    #[error("{name} is not an experiment ({cause}); see `numapilot study` in the manual")]
     Syntax {
-        /// Where it is from.
+        /// The origin of the text.
         name: String,
-        /// What is wrong.
+        /// The parser's error.
         cause: toml::de::Error,
     },
-    /// Something is named that is not there.
+    /// The definition names something that does not exist.
     #[error("{experiment}: {what}; correct the experiment's file")]
     Inconsistent {
-        /// Its id.
+        /// The identifier.
         experiment: String,
-        /// What is wrong.
+        /// The inconsistency.
         what: String,
     },
 }
 
 impl Experiment {
-    /// Reads an experiment; `name` is for messages.
+    /// Parses an experiment; `name` is used in messages.
     ///
     /// # Errors
     /// [`DefinitionError`].
@@ -226,14 +227,14 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// What holds at a scale: its own entry, or that of the next smaller one.
+    /// The settings of a scale, or those of the next smaller scale.
     #[must_use]
     pub fn at(&self, scale: ScaleName) -> Option<&Scale> {
         self.scale.range(..=scale).next_back().map(|(_, scale)| scale)
     }
 
-    /// Whether nothing else may run beside its trials: on the host their time is what is
-    /// measured. Smoke scale shows whether all of it runs, in little time.
+    /// Whether trials run alone: on the host, their time is measured. At smoke scale the time does
+    /// not matter, so trials share the machine where they can.
     #[must_use]
     pub fn is_alone(&self, scale: ScaleName) -> bool {
         self.machine == HOST || self.alone && scale > ScaleName::Smoke
@@ -261,15 +262,15 @@ impl Experiment {
             }
         }
         if let Some(name) = placeholders(&self.differs).find(|name| !everywhere(name)) {
-            return Err(format!("differs: {{{name}}} is no value of every scale"));
+            return Err(format!("differs: {{{name}}} is not a value of every scale"));
         }
         if let Some(factor) = &self.along {
-            self.factors.get(factor).ok_or(format!("there is no factor {factor} to go along"))?;
+            self.factors.get(factor).ok_or(format!("there is no factor {factor} for `along`"))?;
         }
         self.metric(&self.picture)?;
         for metric in self.metrics.values() {
             if (metric.kind == Kind::Points) != metric.points.is_some() {
-                return Err(format!("{}: points go with kind = \"points\"", metric.field));
+                return Err(format!("{}: points need kind = \"points\"", metric.field));
             }
         }
         self.claims.iter().try_for_each(|claim| self.check_claim(claim))
@@ -279,7 +280,7 @@ impl Experiment {
         let quantities: Vec<&Quantity> = claim.of.iter().chain(&claim.order).collect();
         for quantity in &quantities {
             if self.metric(&quantity.metric)?.kind != Kind::Number {
-                return Err(format!("{} is no number", quantity.metric));
+                return Err(format!("{} is not a number", quantity.metric));
             }
             let all = quantity.at.iter().chain(quantity.over.iter().flatten());
             for (factor, level) in all {
@@ -313,7 +314,7 @@ impl Experiment {
     }
 }
 
-/// Names between braces; other braces are the shell's.
+/// Names in braces; other braces belong to the shell.
 fn placeholders(text: &str) -> impl Iterator<Item = &str> {
     let name = |part: &'_ str| -> Option<usize> {
         let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '_'))?;
@@ -335,7 +336,7 @@ mod tests {
             Experiment::parse("tiny.toml", &text).unwrap_err().to_string()
         };
         Experiment::parse("tiny.toml", TINY).unwrap();
-        assert!(error("id =", "identity =").contains("tiny.toml is no experiment"));
+        assert!(error("id =", "identity =").contains("tiny.toml is not an experiment"));
         assert!(error("[scale.smoke]", "[scale.laptop]").contains("[scale.smoke] is missing"));
         assert!(error("{size}", "{sizes}").contains("{sizes} is neither"));
         assert!(error("metric = \"seconds\"", "metric = \"second\"").contains("no metric second"));

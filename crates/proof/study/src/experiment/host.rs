@@ -1,4 +1,4 @@
-//! The machine that runs a study, and how steady it is.
+//! The machine that runs a study, and its noise.
 
 use std::fs;
 use std::hint::black_box;
@@ -8,39 +8,39 @@ use numapilot_topology::Machine;
 use numapilot_tune::statistics::{median, robust_sigma};
 use serde::{Deserialize, Serialize};
 
-/// Where trials were run, and when.
+/// The machine that ran trials, and when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// Seconds since 1970.
     pub time: u64,
     /// numapilot's version.
     pub version: String,
-    /// Kernel.
+    /// The kernel's version.
     pub kernel: String,
-    /// Processor, where the kernel says it.
+    /// The processor's name, if the kernel reports it.
     pub processor: Option<String>,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// CPUs that may be used.
+    /// Number of usable CPUs.
     pub cpus: usize,
-    /// Memory.
+    /// Size of the memory.
     pub memory_bytes: u64,
-    /// Runnable tasks over the last minute; `None` where the kernel does not say.
+    /// Runnable tasks over the last minute; `None` if the kernel does not report it.
     pub load: Option<f64>,
-    /// Settings that other runs of numapilot held when it began, so that they were not the
-    /// machine's own.
+    /// Settings that other runs of numapilot held at the start. Their values were not the machine's
+    /// own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_settings: Vec<String>,
-    /// Spread of the time of one and the same computation, relative to its median.
+    /// Spread of the time of a fixed computation, relative to its median.
     pub noise: f64,
 }
 
-/// How often the computation is timed.
+/// Number of timings.
 const TIMES: usize = 41;
-/// How long one takes, about.
+/// Approximate duration of a timing.
 const TARGET: Duration = Duration::from_millis(10);
 
-/// Looks at this machine; takes about half a second.
+/// Describes this machine and measures its noise; takes about half a second.
 #[must_use]
 pub fn measure(machine: &Machine, version: &str) -> Host {
     let text = |path: &str| fs::read_to_string(path).ok();
@@ -69,7 +69,7 @@ fn noise() -> f64 {
     robust_sigma(&seconds) / median(&seconds)
 }
 
-/// Of a chain of multiplications, which nothing can shorten.
+/// Times a chain of dependent multiplications, which the compiler cannot shorten.
 fn time(turns: u64) -> Duration {
     let start = Instant::now();
     let mut x = 1u64;

@@ -1,4 +1,4 @@
-//! Results on disk: lines of JSON, each forced to the disk before the next trial starts.
+//! Results on disk: lines of JSON. Each is synced to disk before the next trial starts.
 
 use std::path::{Path, PathBuf};
 
@@ -11,26 +11,26 @@ use super::definition::{Experiment, ScaleName};
 use super::host::Host;
 use super::trial::Trial;
 
-/// Why results cannot be kept or read.
+/// Why results cannot be stored or read.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// They cannot be kept or read.
+    /// Results cannot be stored or read.
     #[error("{0}; choose another place")]
     Lines(LinesError),
-    /// They cannot be read for a report.
+    /// Results cannot be read for a report.
     #[error("{0}; run `numapilot study run` first, or name its file")]
     Unreadable(LinesError),
-    /// There are results already.
+    /// The file has results already.
     #[error("{} has results already; give --resume to add to them, or another --output", .0.display())]
     Exists(PathBuf),
-    /// A line that no numapilot of this version wrote.
-    #[error("{}, line {line}, is no line of results; remove it, or give another file", path.display())]
+    /// A line that this version of numapilot does not understand.
+    #[error("{}, line {line}, is not a line of results; remove it, or give another file", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The line number, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The parser's error.
         source: serde_json::Error,
     },
 }
@@ -41,41 +41,41 @@ impl From<LinesError> for JournalError {
     }
 }
 
-/// Results are for everybody that the user's umask lets read.
+/// The user's umask decides who may read results.
 const MODE: u32 = 0o666;
-/// Bytes that a file of results may have: a hundred thousand trials.
+/// Maximum size of a results file: enough for a hundred thousand trials.
 const LONGEST: u64 = 256 << 20;
 
-/// A line.
+/// A line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
-    /// Where what follows was run.
+    /// The machine on which the following trials run.
     Host(Host),
-    /// What is run; the last one of its id and scale counts.
+    /// An experiment; the last one with its identifier and scale counts.
     Experiment {
-        /// How much of it.
+        /// The scale.
         scale: ScaleName,
-        /// As its file says.
+        /// The definition, as in its file.
         definition: Box<Experiment>,
     },
     /// A trial.
     Trial(Trial),
 }
 
-/// What results there are.
+/// The contents of a results file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
-    /// Machines, in the order used.
+    /// The machines, in the order of use.
     pub hosts: Vec<Host>,
-    /// Experiments with their scales, in the order begun.
+    /// The experiments with their scales, in the order of their start.
     pub experiments: Vec<(ScaleName, Experiment)>,
-    /// Trials, in the order made.
+    /// The trials, in order.
     pub trials: Vec<Trial>,
 }
 
 impl Past {
-    /// Reads results.
+    /// Reads results from a file.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -86,7 +86,7 @@ impl Past {
         Self::parse(path, &text).map(|(past, _)| past)
     }
 
-    /// The past, and the bytes up to the end of the last whole line.
+    /// Parses the lines; also returns the length up to the end of the last complete line.
     fn parse(path: &Path, text: &[u8]) -> Result<(Self, usize), JournalError> {
         let mut past = Self::default();
         let (lines, bytes) = whole_lines(text);
@@ -101,12 +101,12 @@ impl Past {
         Ok((past, bytes))
     }
 
-    /// Adds what another file has.
+    /// Appends the contents of another file.
     pub fn append(&mut self, other: Self) {
         other.records().into_iter().for_each(|record| self.add(record));
     }
 
-    /// The lines that say this.
+    /// The records with these contents.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
         let hosts = self.hosts.iter().cloned().map(Record::Host);
@@ -118,7 +118,7 @@ impl Past {
         hosts.chain(experiments).chain(trials).collect()
     }
 
-    /// Adds what a line says.
+    /// Adds a record.
     pub fn add(&mut self, record: Record) {
         match record {
             Record::Host(host) => self.hosts.push(host),
@@ -134,14 +134,14 @@ impl Past {
     }
 }
 
-/// The open file.
+/// The open results file.
 #[derive(Debug)]
 pub struct Journal {
     lines: Lines,
 }
 
 impl Journal {
-    /// Opens a file that has no results, or with `resume` may have some.
+    /// Opens a results file. Without `resume` it must have no results yet.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -156,10 +156,10 @@ impl Journal {
         Ok((Self { lines }, past))
     }
 
-    /// Appends a line and forces it to the disk.
+    /// Appends a line and syncs it to disk.
     ///
     /// # Errors
-    /// [`JournalError::Lines`]: the disk is full, for example.
+    /// [`JournalError::Lines`], for example when the disk is full.
     pub fn append(&mut self, record: &Record) -> Result<(), JournalError> {
         Ok(self.lines.append(record)?)
     }

@@ -1,5 +1,4 @@
-//! The papers' tables and figures as experiments: each a TOML file, each a row of the
-//! scorecard.
+//! The papers' tables and figures as experiments: each is a TOML file and a row of the scorecard.
 //!
 //! ```text
 //!  studies/*.toml --Experiment--> cells (factors x levels) --Batch--> trials.jsonl
@@ -7,9 +6,9 @@
 //!                         paper's value, band, order --Experiment::judge <-+--> verdicts
 //! ```
 //!
-//! A cell is a command of the shell. It is run in rounds, all cells in random order in each,
-//! and the numbers come out of the JSON that it prints. A trial's name is its command and its
-//! round: experiments that share a command share its trials.
+//! A cell is a shell command. The cells run in rounds, in random order within each round, and their
+//! numbers come from the JSON that they print. A trial is identified by its command and its round,
+//! so experiments that share a command share its trials.
 
 mod bootstrap;
 mod catalogue;
@@ -43,7 +42,7 @@ pub use trial::{Outcome, Trial};
 mod tests {
     use super::Experiment;
 
-    /// Two cells of one factor: `slow` prints about twice the seconds of `fast`.
+    /// Two cells of one factor: `slow` prints twice the seconds of `fast`.
     pub const TINY: &str = r#"
 id = "T1"
 title = "Slow against fast"
@@ -85,7 +84,7 @@ text = "both"
         Experiment::parse("tiny", TINY).unwrap()
     }
 
-    /// A lab's experiment; its commands end with the id.
+    /// An experiment on an emulated machine; its commands end with the identifier.
     pub fn lab(id: &str, more: &str) -> Experiment {
         let text = TINY.replace("T1", id).replace("{size}", &format!("{{size}} {id}"));
         let text = text.replace("machine = \"host\"", &format!("machine = \"machine-a\"\n{more}"));

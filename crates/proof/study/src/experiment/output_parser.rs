@@ -1,10 +1,10 @@
-//! JSON in what a program prints, and numbers in JSON.
+//! Finds JSON in a program's output, and numbers in JSON.
 
 use serde_json::{Deserializer, Value};
 
 use super::definition::{Kind, Metric};
 
-/// All JSON objects and lists that begin a line, and the lines that are none.
+/// Splits the output into the JSON objects and lists that start a line, and the other lines.
 pub(super) fn split_json(text: &str) -> (Vec<Value>, Vec<&str>) {
     let mut found = Vec::new();
     let mut others = Vec::new();
@@ -26,9 +26,9 @@ pub(super) fn split_json(text: &str) -> (Vec<Value>, Vec<&str>) {
     (found, others)
 }
 
-/// What is at the end of a path of names and positions with dots between. In a list, a name
-/// is that of the element whose `name` (or `test`, `allocator`, ...) it is, or begins so if a
-/// star is at its end.
+/// The value at a path of names and positions, separated by dots. In a list, a name selects the
+/// element whose `name` (or `test`, `allocator` and so on) equals it, or starts with it if the name
+/// ends with a star.
 #[must_use]
 pub(crate) fn at<'a>(json: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(json, |at, name| match at {
@@ -40,7 +40,7 @@ pub(crate) fn at<'a>(json: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// Fields by which elements of our lists are told apart.
+/// Fields that identify the elements of numapilot's lists.
 const NAMES: [&str; 5] = ["name", "test", "allocator", "workload", "activity"];
 
 fn is_called(item: &Value, name: &str) -> bool {
@@ -51,10 +51,10 @@ fn is_called(item: &Value, name: &str) -> bool {
     NAMES.iter().any(|field| item.get(field).and_then(Value::as_str).is_some_and(is))
 }
 
-/// A metric in the last value that has it.
+/// Reads a metric from the last value that has it.
 ///
 /// # Errors
-/// Where it is missing, in words for the user.
+/// The reason, for the user, when the metric is missing.
 pub(super) fn read_metric(metric: &Metric, printed: &[Value]) -> Result<Value, String> {
     let found = printed.iter().rev().find_map(|json| at(json, &metric.field));
     let found = found.filter(|value| !value.is_null());
@@ -76,7 +76,7 @@ pub(super) fn read_metric(metric: &Metric, printed: &[Value]) -> Result<Value, S
                 Ok(points.into())
             }
         }
-        _ => Err(format!("{} is no {:?}", metric.field, metric.kind).to_lowercase()),
+        _ => Err(format!("{} is not of kind {:?}", metric.field, metric.kind).to_lowercase()),
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
         let printed = [json!({"a": 1, "n": null}), json!({"a": 2, "m": [{"x": 1, "y": 2}]})];
         assert_eq!(read_metric(&number("a"), &printed), Ok(json!(2)));
         assert_eq!(read_metric(&number("n"), &printed).unwrap_err(), "nothing printed has n");
-        assert_eq!(read_metric(&number("m"), &printed).unwrap_err(), "m is no number");
+        assert_eq!(read_metric(&number("m"), &printed).unwrap_err(), "m is not of kind number");
         let points = ["x", "y"].map(str::to_owned);
         let points = Metric { kind: Kind::Points, points: Some(points), ..number("m") };
         assert_eq!(read_metric(&points, &printed), Ok(json!([[1, 2]])));

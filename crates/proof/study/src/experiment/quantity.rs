@@ -1,49 +1,49 @@
-//! A number of an experiment: a metric in some cells, over that in others.
+//! A number of an experiment: a metric in some cells, optionally divided by its value in others.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Levels by factor; factors that are left out may have any level.
+/// Levels by factor; a factor that is left out may have any level.
 pub type At = BTreeMap<String, String>;
 
-/// A number that is compared.
+/// A number that is compared with the paper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// Which metric.
+    /// The name of the metric.
     pub metric: String,
-    /// In these cells: of each round, their geometric mean.
+    /// The cells; their geometric mean is taken in each round.
     #[serde(default)]
     pub at: At,
-    /// Of each round, their sum instead.
+    /// Whether the sum of the cells is taken instead of the mean.
     #[serde(default)]
     pub total: bool,
-    /// Divided by the same in these cells, round by round.
+    /// The cells of the divisor, round by round.
     pub over: Option<At>,
-    /// What readers call it; the levels when left out.
+    /// Name for display; the levels if left out.
     pub name: Option<String>,
 }
 
 impl Quantity {
-    /// One number of those of several cells.
+    /// Combines the numbers of several cells.
     pub(super) fn of_cells(&self, numbers: &[f64]) -> f64 {
         match numbers {
-            // Without the rounding of a logarithm.
+            // Avoids the rounding of the logarithm.
             [one] => *one,
             _ if self.total => numbers.iter().sum(),
             _ => (numbers.iter().map(|n| n.ln()).sum::<f64>() / numbers.len() as f64).exp(),
         }
     }
 
-    /// What readers call it.
+    /// The name for display.
     #[must_use]
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| describe(&self.at))
     }
 }
 
-/// Levels as words: `interleave, 16`.
+/// The levels as text, as in `interleave, 16`.
 #[must_use]
 pub fn describe(at: &At) -> String {
     at.values().map(String::as_str).collect::<Vec<_>>().join(", ")

@@ -1,8 +1,8 @@
-//! The trials that experiments need and do not have yet, and how long they will take.
+//! The trials that experiments still need, and their estimated time.
 //!
-//! How long is known of a command that has been run before: the median of its trials. Of
-//! another command of the same experiment, the mean of those is taken. Nothing is concluded
-//! from one experiment for another.
+//! For a command that has run before, the estimate is the median of its trials. For another command
+//! of the same experiment, it is the mean of these medians. Nothing is inferred from one experiment
+//! for another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -16,7 +16,7 @@ use super::definition::{Experiment, Metric, ScaleName};
 use super::quantity::At;
 use super::trial::{Outcome, Trial};
 
-/// What is to be run.
+/// The trials of a batch.
 #[derive(Debug)]
 pub struct Schedule<'a> {
     pub(super) tasks: Vec<Task<'a>>,
@@ -25,39 +25,39 @@ pub struct Schedule<'a> {
     took: BTreeMap<String, Vec<f64>>,
 }
 
-/// A command, which is there once: experiments that share it share its trials.
+/// A distinct command. Experiments that share it share its trials.
 #[derive(Debug)]
 pub(super) struct Task<'a> {
-    /// Position of the first experiment that has it.
+    /// Index of the first experiment that has the command.
     pub experiment: usize,
-    /// Its levels there.
+    /// The levels in that experiment.
     pub at: At,
     pub command: String,
-    /// Whether nothing else may run beside it, for one of the experiments that have it.
+    /// Whether the command must run alone for any experiment that has it.
     pub alone: bool,
     pub timeout: Duration,
-    /// What all experiments want of it.
+    /// The metrics that all experiments read from it.
     pub metrics: Vec<&'a Metric>,
-    /// Rounds that are not made.
+    /// The rounds that have not run.
     pub due: BTreeSet<u32>,
-    /// Whether a trial of it ever had values.
+    /// Whether any trial of the command has produced values.
     pub works: bool,
 }
 
-/// What is not made yet.
+/// The remaining trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Ahead {
-    /// Trials.
+    /// Number of trials.
     pub trials: usize,
-    /// How long they will take in all, about, without `unknown` ones.
+    /// Estimated time in total, without the `unknown` ones.
     pub seconds: f64,
-    /// Those of experiments of which no trial has been made.
+    /// Number of trials of experiments that have no trial yet.
     pub unknown: usize,
 }
 
 impl<'a> Schedule<'a> {
-    /// What of these experiments is not among `past`; with `repetitions` in place of the
-    /// scale's own.
+    /// Schedules the trials that are not in `past`, with `repetitions` instead of the scale's
+    /// number.
     #[must_use]
     pub fn new(
         experiments: &'a [Experiment],
@@ -99,7 +99,7 @@ impl<'a> Schedule<'a> {
             let mut tasks = schedule.tasks.iter_mut();
             if let Some(task) = tasks.find(|task| task.command == trial.command) {
                 task.works |= matches!(trial.outcome, Outcome::Values(_));
-                // What failed before may have been put right since.
+                // The cause of an earlier failure may be gone.
                 if task.has_all_of(&trial.outcome) {
                     task.due.remove(&trial.round);
                 }
@@ -108,13 +108,13 @@ impl<'a> Schedule<'a> {
         schedule
     }
 
-    /// Trials in all, made or not.
+    /// The number of trials in total, run or not.
     #[must_use]
     pub fn trials(&self) -> usize {
         self.trials
     }
 
-    /// What is not made yet, where `jobs` trials run at a time if they need not be alone.
+    /// The remaining trials, when `jobs` of those that need not run alone run at once.
     #[must_use]
     pub fn ahead(&self, jobs: NonZeroUsize) -> Ahead {
         let mut ahead = Ahead::default();
@@ -136,13 +136,13 @@ impl<'a> Schedule<'a> {
         ahead
     }
 
-    /// Positions of the tasks of an experiment that are due in a round.
+    /// Indices of the tasks of an experiment that are due in a round.
     pub(super) fn turn(&self, experiment: usize, round: u32) -> Vec<usize> {
         let is_due = |task: &Task<'_>| task.experiment == experiment && task.due.contains(&round);
         (0..self.tasks.len()).filter(|index| is_due(&self.tasks[*index])).collect()
     }
 
-    /// Experiments and rounds that are due, in order.
+    /// The experiments and rounds that are due, in order.
     pub(super) fn rounds(&self) -> BTreeSet<(usize, u32)> {
         let rounds = |task: &'_ Task<'_>| -> Vec<(usize, u32)> {
             task.due.iter().map(|round| (task.experiment, *round)).collect()
@@ -150,8 +150,9 @@ impl<'a> Schedule<'a> {
         self.tasks.iter().flat_map(rounds).collect()
     }
 
-    /// A task's trial was made. What never worked is not tried again; of what did, one failure
-    /// in hours (a guest whose kernel crashed) does not cost the rounds after it.
+    /// Records a trial of a task. A command that has never worked is not tried again. For one that
+    /// has worked, a single failure in hours (such as a crash of the guest's kernel) does not
+    /// cancel the remaining rounds.
     pub(super) fn made(&mut self, index: usize, trial: &Trial) {
         self.learn(trial);
         let task = &mut self.tasks[index];
@@ -166,7 +167,7 @@ impl<'a> Schedule<'a> {
         self.took.entry(trial.command.clone()).or_default().push(trial.seconds);
     }
 
-    /// What a trial of a task will take.
+    /// The estimated time of a trial of a task.
     fn seconds(&self, task: &Task<'_>) -> Option<f64> {
         let known = |task: &Task<'_>| self.took.get(&task.command).map(|took| median(took));
         known(task).or_else(|| {
@@ -211,11 +212,12 @@ mod tests {
             schedule.ahead(NonZeroUsize::MIN)
         };
         assert_eq!(ahead(&[]), Ahead { trials: 12, seconds: 0.0, unknown: 12 });
-        // Three of the slow one as long as two of it were, two of the fast one.
+        // Three trials of the slow cell, each as long as its two earlier ones, and two of the fast
+        // cell.
         let slow = Trial { outcome: Outcome::Failed("why".to_owned()), ..trial("2.0", 0, 30.0) };
         let past = [trial("1.0", 0, 2.0), slow, trial("2.0", 7, 10.0)];
         assert_eq!(ahead(&past), Ahead { trials: 11, seconds: 4.0 + 60.0, unknown: 6 });
-        // Of the slow one nothing is known but how long the fast one took.
+        // For the slow cell, only the time of the fast one is known.
         assert_eq!(ahead(&past[..1]), Ahead { trials: 11, seconds: 10.0, unknown: 6 });
     }
 

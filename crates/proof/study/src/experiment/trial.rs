@@ -1,7 +1,7 @@
-//! A trial: what was run, and what came of it.
+//! A trial: the command and its outcome.
 //!
-//! What numapilot says it cannot do here (status 125, with the reason), and what is not
-//! installed (126, 127), is no failure of the experiment: it is not run here.
+//! A trial that numapilot refuses here (status 125, with the reason) or whose program is not
+//! installed (126, 127) is not a failure of the experiment, but one that is not run here.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -13,27 +13,27 @@ use serde_json::Value;
 use super::definition::Metric;
 use super::output_parser;
 
-/// Exit statuses of what cannot be done here.
+/// Exit statuses of trials that are not run here.
 const NOT_HERE: std::ops::RangeInclusive<i32> = 125..=127;
 
-/// A trial that was made.
+/// A trial that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// The line for the shell.
+    /// The shell command.
     pub command: String,
-    /// From 0.
+    /// The round, counted from 0.
     pub round: u32,
-    /// How long it took in all.
+    /// Total duration.
     pub seconds: f64,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Metrics, by their [`key`](Metric::key): each the value, or why there is none.
+    /// The metrics by [`key`](Metric::key): the value, or why there is none.
     Values(BTreeMap<String, Result<Value, String>>),
     /// The command failed.
     Failed(String),
@@ -42,7 +42,8 @@ pub enum Outcome {
 }
 
 impl Metric {
-    /// What its values are kept under: experiments that share trials may call them otherwise.
+    /// The key under which values are stored. Experiments that share trials may name the metric
+    /// differently.
     #[must_use]
     pub fn key(&self) -> String {
         match &self.points {
@@ -53,7 +54,7 @@ impl Metric {
 }
 
 impl Trial {
-    /// What a command left, of which these metrics are wanted.
+    /// The outcome of a command from which these metrics are read.
     pub(super) fn of(
         command: &str,
         metrics: &[&Metric],
@@ -86,7 +87,7 @@ fn outcome(metrics: &[&Metric], execution: &Execution) -> Outcome {
     Outcome::Values(metrics.iter().map(value).collect())
 }
 
-/// What the kernel counted of the command and its children, for programs that print nothing.
+/// The kernel's counters of the command and its children, for programs that print nothing.
 fn usage(execution: &Execution) -> Value {
     let finished = &execution.finished;
     let usage = &finished.usage;
@@ -99,8 +100,8 @@ fn usage(execution: &Execution) -> Value {
     }})
 }
 
-/// What says why: the last line that is no result, or numapilot's own, which begins with its
-/// name and may go on below.
+/// The line that explains a failure: numapilot's own error, which starts with its name and may
+/// continue on the next lines, or else the last line that is not JSON.
 fn message(text: &str) -> String {
     const OWN: &str = "numapilot: error: ";
     let (_, lines) = output_parser::split_json(text);

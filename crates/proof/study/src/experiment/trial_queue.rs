@@ -1,9 +1,8 @@
-//! Which trial is next: experiment by experiment, round by round, in random order within a
-//! round.
+//! The order of trials: experiment by experiment, round by round, in random order within a round.
 //!
-//! Nobody waits for the end of a round: where a trial ends, the next one of the list begins,
-//! be it of the next round or the next experiment. What is to be made alone waits until
-//! nothing runs, and nothing overtakes it.
+//! There is no barrier between rounds: when a trial ends, the next one in the queue starts, even if
+//! it belongs to the next round or experiment. A trial that must run alone waits until nothing
+//! runs, and no other trial overtakes it.
 
 use std::collections::VecDeque;
 
@@ -13,15 +12,15 @@ use rand::seq::SliceRandom;
 
 use super::schedule::Schedule;
 
-/// A trial to be made.
+/// A trial to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// Position of the task.
+    /// Index of the task.
     pub task: usize,
     pub round: u32,
 }
 
-/// The trials that were not begun, in their order.
+/// The trials that have not started, in order.
 #[derive(Debug)]
 pub(super) struct TrialQueue(VecDeque<Due>);
 
@@ -37,11 +36,11 @@ impl TrialQueue {
         Self(all)
     }
 
-    /// Takes the first that can begin beside those that run.
+    /// Removes the first trial that may start beside the running ones.
     pub fn next(&mut self, schedule: &Schedule<'_>, running: &[Due]) -> Option<Due> {
         self.0.retain(|due| schedule.tasks[due.task].due.contains(&due.round));
         let is_alone = |due: &Due| schedule.tasks[due.task].alone;
-        // What may never work is not tried twice at a time.
+        // A command that has not worked yet does not run twice at once.
         let is_tried = |due: &Due| {
             !schedule.tasks[due.task].works && running.iter().any(|other| other.task == due.task)
         };
@@ -76,7 +75,7 @@ mod tests {
         while let Some(due) = queue.next(&schedule, &running) {
             begun.push(due);
             running.push(due);
-            // The first of each two goes on while others come and go.
+            // The first of each pair keeps running while others start and end.
             if running.len() == 2 {
                 made(&mut schedule, running.remove(usize::from(begun.len() % 3 > 0)), values());
             }
@@ -98,7 +97,7 @@ mod tests {
         let first = next(&[]).unwrap();
         let second = next(&[first]).unwrap();
         assert_eq!(next(&[first, second]), None);
-        // Two on the host, two of the lab.
+        // Two experiments on the host, two in the lab.
         for _ in 0..4 {
             assert_eq!(next(&[first]), None);
             let alone = next(&[]).unwrap();
@@ -108,7 +107,7 @@ mod tests {
         let last = next(&[]).unwrap();
         assert!(next(&[last]).is_some());
         assert_eq!(next(&[]), None);
-        // At smoke scale only the host is.
+        // At smoke scale, only those on the host run alone.
         let schedule = Schedule::new(&all, ScaleName::Smoke, Some(1), &[]);
         assert_eq!(schedule.tasks.iter().filter(|task| task.alone).count(), 2);
     }
@@ -120,14 +119,14 @@ mod tests {
         let mut queue = TrialQueue::new(&schedule, 1);
         let a = queue.next(&schedule, &[]).unwrap();
         let b = queue.next(&schedule, &[a]).unwrap();
-        // Not the second round of either.
+        // The second rounds of both do not start.
         let c = queue.next(&schedule, &[a, b]).unwrap();
         assert!(a.task < 2 && b.task < 2 && c.task >= 2);
         made(&mut schedule, a, Outcome::Failed(String::new()));
         made(&mut schedule, b, values());
         let next = queue.next(&schedule, &[c]).unwrap();
         assert_eq!((next.task, next.round), (b.task, 1));
-        // What works may run twice at a time.
+        // A command that works may run twice at once.
         assert_eq!(queue.next(&schedule, &[c, next]).unwrap(), Due { round: 2, ..next });
     }
 }

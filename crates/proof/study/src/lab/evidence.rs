@@ -1,4 +1,4 @@
-//! What the runs of a study left, and how numbers are found in it.
+//! The results of a study's runs, and the lookup of numbers in them.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use serde_json::Value as Json;
 
 use super::study::{Axis, Term, Value};
 
-/// What is known, by name.
+/// The known results, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// What `lab run --json` said of each run.
+    /// The output of `lab run --json` for each run.
     pub counted: BTreeMap<String, Json>,
-    /// What each program printed, where that was JSON.
+    /// The output of each program, if it is JSON.
     pub printed: BTreeMap<String, Json>,
     /// Timing models of machines.
     pub machines: BTreeMap<String, Json>,
 }
 
 impl Evidence {
-    /// A value, or the reason why there is none.
+    /// A value, or the reason why it is missing.
     ///
     /// # Errors
-    /// The reason, in words for the user.
+    /// The reason, as text for the user.
     pub fn value(&self, value: &Value) -> Result<f64, String> {
         match value {
             Value::Number(number) => Ok(*number),
@@ -29,10 +29,10 @@ impl Evidence {
         }
     }
 
-    /// A term, or the reason why there is none.
+    /// A term, or the reason why it is missing.
     ///
     /// # Errors
-    /// The reason, in words for the user.
+    /// The reason, as text for the user.
     pub fn term(&self, term: &Term) -> Result<f64, String> {
         let number = if let Some(run) = &term.run {
             let region = term.region.as_deref().unwrap_or("all");
@@ -52,7 +52,7 @@ impl Evidence {
         Ok(number * term.times / below)
     }
 
-    /// A point's place on an axis.
+    /// The coordinate of a point on an axis.
     pub(super) fn on(&self, axis: &Axis, run: &str, region: &str) -> Result<f64, String> {
         Ok(number(self.region(run, region)?, &axis.field)? * axis.times)
     }
@@ -65,7 +65,7 @@ impl Evidence {
     }
 }
 
-/// The number at the end of a path.
+/// The number at a path.
 fn number(json: &Json, path: &str) -> Result<f64, String> {
     let mut at = Some(json);
     for name in path.split('.') {

@@ -1,4 +1,4 @@
-//! From evidence to verdicts.
+//! Computes verdicts from the evidence.
 
 use serde::Serialize;
 
@@ -6,56 +6,56 @@ use super::evidence::Evidence;
 use super::study::{Curve, Figure, Study};
 use crate::verdict::Verdict;
 
-/// Points of a curve may fall by so much and count as level: latencies are rounded.
+/// A curve that falls by less than this share counts as level, because latencies are rounded.
 const LEVEL: f64 = 0.02;
 
-/// A judged study.
+/// A study with its verdicts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// In the study's order.
+    /// The figures, in the study's order.
     pub figures: Vec<FigureResult>,
-    /// In the study's order.
+    /// The curves, in the study's order.
     pub curves: Vec<CurveResult>,
 }
 
-/// A figure.
+/// A figure with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureResult {
     /// The claim.
     pub claim: String,
-    /// What it is.
+    /// The name of the figure.
     pub name: String,
-    /// What came out.
+    /// The measured value.
     pub value: Option<f64>,
-    /// What the source says.
+    /// The value from the source.
     pub expected: Option<f64>,
-    /// How they compare.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why there is no value, or what is known of a difference.
+    /// Why there is no value, or a known reason for a difference.
     pub remark: Option<String>,
 }
 
-/// A curve.
+/// A curve with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CurveResult {
     /// The claim.
     pub claim: String,
-    /// What it shows.
+    /// The name of the curve.
     pub name: String,
     /// Names of the axes.
     pub axes: [String; 2],
-    /// Points with a value.
+    /// The points that have a value.
     pub points: Vec<[f64; 2]>,
-    /// Where it should turn upwards.
+    /// Where the curve should start to rise.
     pub knee: Option<f64>,
-    /// Whether it never falls.
+    /// Reproduced if the curve never falls.
     pub verdict: Verdict,
     /// Why points are missing.
     pub remark: Option<String>,
 }
 
 impl Study {
-    /// Compares what came out with what was expected.
+    /// Compares the results with the expected values.
     #[must_use]
     pub fn judge(&self, evidence: &Evidence) -> Judged {
         Judged {

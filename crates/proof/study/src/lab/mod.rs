@@ -1,5 +1,5 @@
-//! Studies in the lab: programs on emulated machines, and figures of what was counted
-//! beside what a paper, or the machine's description, says.
+//! Studies of the lab: programs run on emulated machines, and their figures are compared with a
+//! paper's or with the machine's description.
 //!
 //! ```text
 //!  studies/lab.toml --Study--> runs (numapilot lab run --json) --Evidence--> Study::judge

@@ -1,8 +1,8 @@
-//! Accesses whose cost on an emulated machine is known beforehand: what runs in the guest
-//! when the timing model is validated. Each part is a region of interest of its own.
+//! Accesses of known cost on an emulated machine, which run in the guest to validate the timing
+//! model. Each part is a region of interest.
 //!
-//! Method: as `topo --measure` (dependent loads through one random cycle of lines, reads in
-//! order), but counted in simulated time, and of a fixed length.
+//! Method: as in `topo --measure` (dependent loads through one random cycle of lines, and reads in
+//! order), but of a fixed length and measured in simulated time.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -15,23 +15,23 @@ use numapilot_topology::measure::{Chase, write_cycle};
 use numapilot_topology::{CpuId, CpuSet, Machine, NodeId, NodeSet};
 use thiserror::Error;
 
-/// Why a part cannot be run.
+/// Why a part cannot run.
 #[derive(Debug, Error)]
 pub enum ProbeError {
-    /// A node that is not there, or that has no CPU where one is needed.
+    /// The node does not exist, or lacks a CPU that the part needs.
     #[error("node {node} {what}; `numapilot topo` lists the nodes of this machine")]
     Node {
         /// The node.
         node: NodeId,
-        /// What it lacks.
+        /// The problem.
         what: &'static str,
     },
-    /// Memory or a thread was refused.
+    /// The kernel refused memory or a thread.
     #[error("cannot {what}: {cause}; give the machine more memory per node")]
     System {
-        /// What was asked for.
+        /// The operation.
         what: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
@@ -42,19 +42,19 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ProbeError {
 
 /// Begins and ends regions of interest by name.
 pub trait Marks: Sync {
-    /// A region begins.
+    /// Begins a region.
     fn begin(&self, name: &str);
-    /// It ends.
+    /// Ends a region.
     fn end(&self, name: &str);
 }
 
-/// Runs parts on the machine it is on.
+/// Runs parts on the machine that it is on.
 pub struct Probe<'a> {
-    /// That machine.
+    /// The machine.
     pub machine: &'a Machine,
-    /// Where regions begin and end.
+    /// Receives the begin and end of regions.
     pub marks: &'a dyn Marks,
-    /// Memory that each part works on.
+    /// Size of the memory that each part accesses.
     pub bytes: usize,
 }
 
@@ -75,8 +75,8 @@ impl Probe<'_> {
         })
     }
 
-    /// All CPUs of `from` read memory of `to` in order, each a part of its own, and wait
-    /// `pause` turns of an empty loop after every line: region NAME.
+    /// All CPUs of `from` read memory of `to` in order, each its own part, with `pause` iterations
+    /// of an empty loop after every line: region NAME.
     ///
     /// # Errors
     /// [`ProbeError`].
@@ -95,8 +95,8 @@ impl Probe<'_> {
         })
     }
 
-    /// One CPU of the first node touches memory under a policy, then reads one line of each
-    /// page: region NAME. Pages by node, as the kernel says.
+    /// One CPU of the first node touches memory under a policy, then reads one line of each page:
+    /// region NAME. Returns the pages by node, as the kernel reports them.
     ///
     /// # Errors
     /// [`ProbeError`].
@@ -114,7 +114,7 @@ impl Probe<'_> {
         let cpu = self.cpus(first)?[0];
         let mut memory = self.memory(mode, nodes)?;
         memory.advise(libc::MADV_NOHUGEPAGE).map_err(system("forbid huge pages"))?;
-        // Touched by the CPU that first touch is about.
+        // First touch places pages on the node of this CPU.
         let touched = Mutex::new(&mut memory);
         self.together(&[cpu], &format!("{name}-touch"), |_| {
             if let Ok(mut memory) = touched.lock() {
@@ -124,7 +124,7 @@ impl Probe<'_> {
         let start = memory.as_ptr() as usize;
         let pages: Vec<usize> = (start..start + memory.len()).step_by(PAGE).collect();
         let at = mempolicy::move_pages(0, &pages, None, 0).map_err(system("look up pages"))?;
-        // Lines that the touch has not brought into any cache.
+        // These lines are not in any cache after the touch.
         self.together(&[cpu], name, |_| {
             let lines = memory.as_slice().iter().skip(PAGE / 2).step_by(PAGE);
             black_box(lines.fold(0u64, |sum, byte| sum + u64::from(*byte)));
@@ -150,7 +150,7 @@ impl Probe<'_> {
         Ok(memory)
     }
 
-    /// Runs `work` on all CPUs at the same time, in one region.
+    /// Runs `work` on all CPUs at once, in one region.
     fn together(
         &self,
         cpus: &[CpuId],
@@ -158,14 +158,14 @@ impl Probe<'_> {
         work: impl Fn(usize) + Sync,
     ) -> Result<(), ProbeError> {
         let (begin, end) = (Barrier::new(cpus.len()), Barrier::new(cpus.len()));
-        // Closed until all threads are there: the barriers wait for every one of them.
+        // The barrier opens once all threads have arrived.
         let gate = RwLock::new(false);
         let run = |i: usize, cpu: CpuId| {
             if !*gate.read().unwrap_or_else(PoisonError::into_inner) {
                 return;
             }
             let set: CpuSet = [cpu].into_iter().collect();
-            // A refusal shows in the figures: they are then another node's.
+            // A failed pinning shows in the figures, which are then those of another node.
             let _ = numapilot_sys::affinity::set(0, set.as_words());
             if i == 0 {
                 self.marks.begin(name);
@@ -199,7 +199,7 @@ impl Probe<'_> {
 const LINE_WORDS: usize = 8;
 const PAGE: usize = 4096;
 
-/// A turn of a loop that does nothing and is not left out.
+/// An iteration of an empty loop that the compiler keeps.
 #[inline]
 fn spin_loop_once() {
     black_box(());

@@ -1,28 +1,28 @@
-//! The description of a study, which is data: `studies/*.toml`.
+//! The definition of a lab study, a TOML file: `studies/*.toml`.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use thiserror::Error;
 
-/// The study that the binary carries.
+/// The built-in study.
 const STANDARD: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../studies/lab.toml"));
 
-/// A study.
+/// A lab study.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// Where the expected values are from.
+    /// The source of the expected values.
     pub source: String,
     /// Programs to run, in this order.
     pub runs: Vec<Run>,
-    /// What is compared.
+    /// The figures to compare.
     #[serde(default)]
     pub figures: Vec<Figure>,
-    /// What is drawn.
+    /// The curves to draw.
     #[serde(default)]
     pub curves: Vec<Curve>,
 }
@@ -31,56 +31,56 @@ pub struct Study {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// What figures call it.
+    /// The name by which figures refer to it.
     pub name: String,
     /// A machine of `lab list`.
     pub machine: String,
     /// Options of `lab run`.
     #[serde(default)]
     pub options: Vec<String>,
-    /// Program and arguments; `{numapilot}` is numapilot itself.
+    /// Program and arguments; `{numapilot}` stands for numapilot's executable.
     pub command: Vec<String>,
 }
 
-/// A figure and what it should be.
+/// A figure and its expected value.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// The claim it belongs to, as docs number them.
+    /// The claim that it tests, as numbered in the documentation.
     pub claim: String,
-    /// What it is.
+    /// The name.
     pub name: String,
-    /// How it comes from the runs.
+    /// The value, computed from the runs.
     pub value: Term,
-    /// What the source says.
+    /// The value from the source.
     pub expected: Value,
-    /// Share of the expected value by which it may be off, to be reproduced.
+    /// The figure is reproduced within this share of the expected value.
     pub tolerance: Option<f64>,
-    /// Between these it is reproduced; instead of a tolerance.
+    /// The figure is reproduced between these values, instead of a tolerance.
     pub band: Option<[f64; 2]>,
-    /// Between these it has at least the right direction.
+    /// The direction is right between these values.
     pub direction: Option<[f64; 2]>,
-    /// What is known of a difference.
+    /// A known reason for a difference.
     pub remark: Option<String>,
 }
 
-/// Points of several regions of one run.
+/// A curve through the regions of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// The claim it belongs to.
+    /// The claim that it tests.
     pub claim: String,
-    /// What it shows.
+    /// The name.
     pub name: String,
     /// The run.
     pub run: String,
     /// Its regions, in order.
     pub regions: Vec<String>,
-    /// Name, with the unit, and value of each axis.
+    /// The horizontal axis.
     pub x: Axis,
-    /// The same upwards.
+    /// The vertical axis.
     pub y: Axis,
-    /// Where the curve should turn upwards.
+    /// Where the curve should start to rise.
     pub knee: Option<Value>,
 }
 
@@ -88,43 +88,43 @@ pub struct Curve {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// Label, with the unit.
     pub name: String,
-    /// Field of a region.
+    /// The field of a region.
     pub field: String,
-    /// Factor from the field's unit to the axis's.
+    /// Factor from the field's unit to that of the axis.
     #[serde(default = "one")]
     pub times: f64,
 }
 
-/// A number, or where one comes from.
+/// A number or its source.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// As the source prints it.
+    /// A number as printed in the source.
     Number(f64),
-    /// From a run or a machine.
+    /// A number from a run or a machine.
     Term(Box<Term>),
 }
 
-/// Where a number comes from.
+/// The source of a number.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Term {
-    /// What was counted in this run ...
+    /// The run whose counters have it ...
     pub run: Option<String>,
-    /// ... in this region; in the whole program when left out.
+    /// ... and its region; the whole program if left out.
     pub region: Option<String>,
-    /// What the program of this run printed as JSON.
+    /// The run whose program prints it as JSON.
     pub output: Option<String>,
-    /// The timing model of this machine.
+    /// The machine whose timing model has it.
     pub machine: Option<String>,
-    /// Path to the number: names and positions with dots between.
+    /// Path to the number: names and positions, separated by dots.
     pub field: String,
-    /// Factor.
+    /// A factor.
     #[serde(default = "one")]
     pub times: f64,
-    /// What it is divided by.
+    /// The divisor.
     pub over: Option<Box<Term>>,
 }
 
@@ -135,38 +135,38 @@ fn one() -> f64 {
 /// Why a study cannot be read.
 #[derive(Debug, Error)]
 pub enum StudyError {
-    /// It is no description of a study.
+    /// The text does not define a study.
     #[error("the study is damaged: {0}")]
     Syntax(toml::de::Error),
-    /// A name means two runs.
+    /// Two runs have the same name.
     #[error("the study has two runs named '{0}'; rename one")]
     Twice(String),
-    /// A figure of nothing.
+    /// A figure refers to a run that does not exist.
     #[error("'{figure}' is about run '{run}', which the study does not have")]
     NoRun {
         /// The figure or curve.
         figure: String,
-        /// What it names.
+        /// The run that it refers to.
         run: String,
     },
-    /// A term must have one origin.
+    /// A term needs exactly one source.
     #[error("'{0}' needs one of run, output and machine in each of its terms")]
     Origin(String),
-    /// A figure needs a measure.
+    /// A figure needs a tolerance or a band.
     #[error("'{0}' needs a tolerance or a band")]
     Measure(String),
 }
 
 impl Study {
-    /// The study that the binary carries.
+    /// The built-in study.
     ///
     /// # Errors
-    /// [`StudyError`] when it was built from a damaged one.
+    /// [`StudyError`] when the built-in definition is damaged.
     pub fn standard() -> Result<Self, StudyError> {
         Self::parse(STANDARD)
     }
 
-    /// Reads a study.
+    /// Parses a study.
     ///
     /// # Errors
     /// [`StudyError`].
@@ -196,7 +196,7 @@ impl Study {
         Ok(study)
     }
 
-    /// Machines that runs and terms are about.
+    /// The machines that runs and terms refer to.
     #[must_use]
     pub fn machines(&self) -> BTreeSet<&str> {
         let knees = self.curves.iter().filter_map(|curve| match &curve.knee {
@@ -210,7 +210,7 @@ impl Study {
 }
 
 impl Figure {
-    /// All terms it is made of.
+    /// All terms of the value.
     fn terms(&self) -> Vec<&Term> {
         let mut terms = vec![&self.value];
         if let Value::Term(term) = &self.expected {

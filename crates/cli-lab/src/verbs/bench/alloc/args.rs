@@ -8,7 +8,7 @@ use numapilot_cli_kit::units;
 use numapilot_workloads::size::parse_count;
 use regex::Regex;
 
-/// `bench alloc` without a command.
+/// `bench alloc` without a subcommand.
 #[derive(clap::Args)]
 pub struct List {
     #[command(flatten)]
@@ -37,11 +37,11 @@ pub struct Suite {
 #[command(after_help = "\
 Example:\n  numapilot bench alloc compare --threads 1,2,4,8 --svg threads.svg")]
 pub struct Compare {
-    /// Numbers of threads [default: the CPUs that may be used; also 1, 2, 4 and so on below].
+    /// Thread counts [default: 1, 2, 4 and so on up to the number of usable CPUs].
     #[arg(short = 't', long, value_name = "N", value_delimiter = ',')]
     pub threads: Vec<NonZeroUsize>,
 
-    /// Operations per thread, as in 10M [default: the own number of `mix`].
+    /// Operations per thread, as in 10M [default: that of `mix`].
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_count)]
     pub operations: Option<u64>,
 
@@ -54,28 +54,28 @@ pub struct Compare {
 /// The tests of the suite.
 #[derive(clap::Args)]
 pub struct Tests {
-    /// Run the programs of mimalloc-bench (a built checkout) or of Hoard's benchmarks found
-    /// here, instead of numapilot's own; may be repeated.
+    /// Run the programs of mimalloc-bench (a built checkout) or of Hoard's benchmarks in this
+    /// directory instead of numapilot's own tests; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub programs: Vec<PathBuf>,
 
-    /// Only tests whose name this matches.
+    /// Run only tests whose name matches.
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<Regex>,
 
-    /// The allocator that ratios refer to [default: a mimalloc if there is one, else glibc].
+    /// The allocator to which ratios refer [default: mimalloc if found, else glibc].
     #[arg(long, value_name = "NAME")]
     pub reference: Option<String>,
 
-    /// Threads of each test [default: the CPUs that may be used].
+    /// Threads of each test [default: the number of usable CPUs].
     #[arg(short = 't', long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
 }
 
-/// The allocators that are compared.
+/// The allocators under comparison.
 #[derive(clap::Args)]
 pub struct Allocators {
-    /// Compare the allocator libraries of this directory too; may be repeated.
+    /// Also compare the allocator libraries in this directory; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub peers: Vec<PathBuf>,
 
@@ -89,7 +89,7 @@ pub struct Allocators {
     pub json: bool,
 }
 
-/// How they are measured.
+/// Rounds, their order and the picture.
 #[derive(clap::Args)]
 pub struct Rounds {
     /// Runs of each test under each allocator.
@@ -97,11 +97,11 @@ pub struct Rounds {
           value_parser = units::whole::<u32>(1..=10_000))]
     pub rounds: u32,
 
-    /// End a run after this time, and leave this test out for this allocator.
+    /// End a run after this time and leave the test out for this allocator.
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "2m")]
     pub timeout: Duration,
 
-    /// Source of the random order.
+    /// Seed of the random order.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 

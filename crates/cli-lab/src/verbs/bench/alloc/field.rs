@@ -1,4 +1,4 @@
-//! What takes part: tests that can be run, and allocators.
+//! The participants of a comparison: runnable tests and allocators.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,23 +12,23 @@ use numapilot_study::suite::{self, Test};
 use super::args::{Allocators, Compare, Tests};
 use crate::programs;
 
-/// The allocator others are compared with, unless --reference says otherwise.
+/// The default of --reference.
 const USUAL_REFERENCE: &str = "mimalloc";
 /// The test of `compare`: systematic-numa-study 3.1.8.
 const MIX: &str = "mix";
 
-/// What takes part.
+/// The participants of a comparison.
 pub struct Field {
     pub tests: Vec<Ready>,
     pub missing: Vec<Missing>,
     pub candidates: Vec<Candidate>,
     pub reference: usize,
-    /// Of `compare`, or one for all tests.
+    /// The thread counts of `compare`, or the single one of `suite`.
     pub threads: Vec<NonZeroUsize>,
 }
 
 impl Field {
-    /// The tests of a suite under the allocators.
+    /// The tests of a suite, and the allocators.
     pub fn of_suite(tests: &Tests, allocators: &Allocators) -> anyhow::Result<Self> {
         let threads = tests.threads.unwrap_or_else(usable_cpus);
         let candidates = candidates(allocators)?;
@@ -37,7 +37,7 @@ impl Field {
         Ok(Self { tests, missing, candidates, reference, threads: vec![threads] })
     }
 
-    /// One test under the allocators, once for each number of threads.
+    /// One test for each thread count, and the allocators.
     pub fn of_threads(args: &Compare) -> anyhow::Result<Self> {
         let threads = thread_counts(&args.threads);
         let candidates = candidates(&args.allocators)?;
@@ -58,7 +58,7 @@ fn usable_cpus() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Never empty.
+/// The requested thread counts, or powers of two up to the usable CPUs; never empty.
 fn thread_counts(asked: &[NonZeroUsize]) -> Vec<NonZeroUsize> {
     if !asked.is_empty() {
         return asked.to_vec();
@@ -80,7 +80,7 @@ fn places(programs: &[PathBuf], threads: NonZeroUsize) -> anyhow::Result<Places>
     })
 }
 
-/// The micro-benchmark `mix`, once for each number of threads.
+/// The micro-benchmark `mix`, once for each thread count.
 fn mixes(
     threads: &[NonZeroUsize],
     operations: Option<u64>,
@@ -125,7 +125,7 @@ fn chosen(args: &Tests, threads: NonZeroUsize) -> anyhow::Result<(Vec<Ready>, Ve
     Ok((ready, missing))
 }
 
-/// The index of the candidate that ratios refer to.
+/// The index of the candidate to which ratios refer.
 fn reference(candidates: &[Candidate], wanted: Option<&str>) -> anyhow::Result<usize> {
     let called = |name: &str| candidates.iter().position(|c| c.name.eq_ignore_ascii_case(name));
     if let Some(name) = wanted {
@@ -134,7 +134,7 @@ fn reference(candidates: &[Candidate], wanted: Option<&str>) -> anyhow::Result<u
             format!("--reference {name} is not compared; there are {}", names.join(", "))
         });
     }
-    // mimalloc3 of a directory of peers is one too.
+    // A mimalloc3 from a directory of peers counts as mimalloc too.
     let similar = || candidates.iter().position(|c| c.name.starts_with(USUAL_REFERENCE));
     Ok(called(USUAL_REFERENCE).or_else(similar).or_else(|| called("glibc")).unwrap_or(0))
 }

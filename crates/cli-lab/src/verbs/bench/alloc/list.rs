@@ -1,4 +1,4 @@
-//! What would be compared.
+//! Lists the tests and allocators that would be compared.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::field::Field;
 
-/// One test in the JSON form.
+/// A test in the JSON form.
 #[derive(Serialize)]
 struct TestLine<'a> {
     name: &'a str,
@@ -15,7 +15,7 @@ struct TestLine<'a> {
     command: Vec<String>,
 }
 
-/// One allocator in the JSON form.
+/// An allocator in the JSON form.
 #[derive(Serialize)]
 struct AllocatorLine<'a> {
     name: &'a str,
@@ -23,7 +23,7 @@ struct AllocatorLine<'a> {
     path: Option<String>,
 }
 
-/// Prints the tests, what is missing of them, and the allocators.
+/// Prints the tests, those that are missing with the reason, and the allocators.
 pub fn print(terminal: &Terminal, field: &Field, json: bool) -> anyhow::Result<()> {
     let allocators: Vec<AllocatorLine<'_>> = field
         .candidates

@@ -11,23 +11,23 @@ use numapilot_workloads::size::{Grouped, parse_count};
 
 use crate::verbs::bench::args::Shared;
 
-/// Sizes by name.
+/// Named sizes.
 #[derive(Clone, Copy, ValueEnum)]
 enum Scale {
-    /// About a second on two cores.
+    /// Takes about a second on two cores.
     Laptop,
-    /// The study's, where it says how many: 100 M operations per thread of `mix`.
+    /// The paper's size where it states one: 100 M operations per thread of `mix`.
     Paper,
 }
 
-/// Arguments of every micro-benchmark.
+/// Arguments of a micro-benchmark.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Operations per thread, as in 10M [default: by --scale].
+    /// Operations per thread, as in 10M [default: from --scale].
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_count)]
     operations: Option<u64>,
 
-    /// Operations that are not given.
+    /// The number of operations if --operations is not given.
     #[arg(long, value_enum, default_value_t = Scale::Laptop)]
     scale: Scale,
 

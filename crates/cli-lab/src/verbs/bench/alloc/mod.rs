@@ -1,9 +1,7 @@
-//! `numapilot bench alloc`: allocators against each other, and the micro-benchmarks that compare
-//! them.
+//! `numapilot bench alloc`: compares allocators, and runs the micro-benchmarks for it.
 
 mod args;
 mod compare;
-mod curves;
 mod field;
 mod list;
 mod memory_return;
@@ -24,9 +22,9 @@ use numapilot_workloads::alloc::Bench;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Without a command it lists the tests and the allocators that would be compared. `suite` and \
+Without a subcommand it lists the tests and the allocators that would be compared. `suite` and \
 `compare` run each test under all allocators in every round, in random order; ratios are taken \
-within a round. What crashes, hangs or is not there is listed. Ctrl-C prints what was measured so \
+within a round. Tests that crash, hang or are missing are listed. Ctrl-C prints the results so \
 far and exits with 130 (SIGTERM: 143, SIGHUP: 129).\n\n\
 Examples:\n  numapilot bench alloc suite\n  \
 numapilot bench alloc suite --allocators glibc,jemalloc,mine=./libmine.so --filter larson\n  \
@@ -41,25 +39,25 @@ pub struct Args {
     list: args::List,
 }
 
-/// What is wanted of the allocators.
+/// The subcommands.
 #[derive(Subcommand)]
 enum What {
     /// Compare allocators over a suite of programs.
     Suite(args::Suite),
-    /// Compare allocators by `mix` with several numbers of threads: time, and resident over
+    /// Compare allocators by `mix` with several thread counts: time, and resident memory divided by
     /// requested memory.
     Compare(args::Compare),
-    /// Micro-benchmark: sizes inversely proportional to their class.
+    /// Micro-benchmark: frequencies inversely proportional to the size class.
     Mix(micro::Args),
     /// Micro-benchmark: a server whose threads inherit objects.
     Larson(micro::Args),
-    /// Micro-benchmark: many small objects, then all of them freed.
+    /// Micro-benchmark: many small objects are allocated, then all freed.
     Threadtest(micro::Args),
     /// Micro-benchmark: passive false sharing.
     CacheScratch(micro::Args),
     /// Micro-benchmark: active false sharing.
     CacheThrash(micro::Args),
-    /// Micro-benchmark: half of the threads allocate, the others free.
+    /// Micro-benchmark: half of the threads allocate, the other half frees.
     ProducerConsumer(micro::Args),
     /// Micro-benchmark: buffers that grow step by step.
     Realloc(micro::Args),
@@ -67,7 +65,7 @@ enum What {
     Big(micro::Args),
     /// Micro-benchmark: lifetimes and sizes that shift.
     Churn(micro::Args),
-    /// Micro-benchmark: how soon freed memory goes back to the kernel.
+    /// Micro-benchmark: how soon freed memory returns to the kernel.
     Return(memory_return::Args),
 }
 

@@ -1,4 +1,4 @@
-//! Which run is being made, on a terminal; failures as they happen, everywhere.
+//! Shows the current run on a terminal, and prints each failure when it happens.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use numapilot_study::benchmark_run::{Order, Run, Watcher};
 
 use super::field::Field;
 
-/// The line on the terminal.
+/// The status line on the terminal.
 pub struct Progress<'a> {
     line: StatusLine<'a>,
     names: Vec<(&'a str, Vec<&'a str>)>,

@@ -1,4 +1,4 @@
-//! Rounds of tests under allocators, and what comes out.
+//! Runs tests under allocators in rounds, and prints the results.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,14 +28,14 @@ struct Document<'a, T> {
     results: &'a Results,
 }
 
-/// What would be compared.
+/// Lists what would be compared.
 pub fn list(args: &List, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let field = Field::of_suite(&args.tests, &args.allocators)?;
     list::print(terminal, &field, args.allocators.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// `bench alloc suite`
+/// `bench alloc suite`.
 pub fn suite(args: &Suite, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let mut field = Field::of_suite(&args.tests, &args.allocators)?;
     let results = measure(&mut field, &args.rounds, svg::draw, terminal)?;
@@ -50,7 +50,7 @@ pub fn suite(args: &Suite, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     Ok(status(&results))
 }
 
-/// `bench alloc compare`
+/// `bench alloc compare`.
 pub fn compare(args: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let mut field = Field::of_threads(args)?;
     let results = measure(&mut field, &args.rounds, compare::draw, terminal)?;
@@ -69,7 +69,7 @@ fn status(results: &Results) -> ExitCode {
     if results.is_interrupted { interruption::status() } else { ExitCode::SUCCESS }
 }
 
-/// Makes the rounds and the picture.
+/// Runs the rounds and draws the picture.
 fn measure(
     field: &mut Field,
     args: &Rounds,
@@ -85,7 +85,7 @@ fn measure(
     }
     let machine = numapilot_topology::read(Path::new("/"))?;
     let interrupted = interruption::flag()?;
-    // Some programs write files where they are; none of them is wanted.
+    // Some programs write files into their current directory; none of these is needed.
     let directory = numapilot_place::scratch_directory("suite")
         .context("cannot make a directory for the programs")?;
     let benchmark = BenchmarkRun {

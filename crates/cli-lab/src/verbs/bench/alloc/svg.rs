@@ -1,5 +1,5 @@
-//! The results as a picture: the means as dots on a logarithmic axis, below them the CPU
-//! time of every test.
+//! Draws the results: the means as dots on a logarithmic axis, and below them the CPU time of every
+//! test.
 //!
 //! ```text
 //!  snmalloc    o     x    |            o CPU time, x peak RSS
@@ -21,13 +21,13 @@ const PLOT: f64 = 440.0;
 const RADIUS: f64 = 4.5;
 /// Height of a cell of the table.
 const CELL: f64 = 22.0;
-/// What is drawn of the means: what it is called, what it is.
+/// Names and values of the means that are drawn.
 const DRAWN: [(&str, Measure); 3] =
     [("CPU time", Measure::Cpu), ("wall time", Measure::Wall), ("peak RSS", Measure::Rss)];
-/// The ratio at which a cell of the table is as strong as it gets.
+/// The ratio from which a cell of the table has full colour.
 const STRONGEST: f64 = 3.0;
 
-/// The picture.
+/// Draws the picture.
 pub fn draw(results: &Results, rounds: u32) -> String {
     let mut svg = Svg::default();
     let title = format!("Allocators, as ratios to {}", results.reference);
@@ -44,14 +44,14 @@ pub fn draw(results: &Results, rounds: u32) -> String {
     svg.finish(width, foot, &title)
 }
 
-/// Room for the names of tests and allocators.
+/// Space for the names of tests and allocators.
 fn label_width(results: &Results) -> f64 {
     let tests = results.tests.iter().map(|row| row.test.as_str());
     let names = results.allocators.iter().map(|allocator| allocator.name.as_str());
     tests.chain(names).map(|name| text_width(name, 13.0)).fold(90.0, f64::max)
 }
 
-/// Draws the means, best CPU time first; returns where they end.
+/// Draws the means, best CPU time first, and returns their lower end.
 fn means(svg: &mut Svg, results: &Results) -> f64 {
     let mut drawn: Vec<&Mean> = results.geometric_means.iter().collect();
     drawn.retain(|mean| mean.ratios.is_some());
@@ -85,7 +85,7 @@ fn means(svg: &mut Svg, results: &Results) -> f64 {
     bottom
 }
 
-/// Draws CPU time by test and allocator from `top` on; returns width and end.
+/// Draws the CPU time by test and allocator from `top` down, and returns the right and lower ends.
 fn cells(svg: &mut Svg, results: &Results, top: f64) -> (f64, f64) {
     let left = MARGIN + label_width(results) + 16.0;
     let names = results.allocators.iter().map(|a| text_width(&a.name, 11.0));

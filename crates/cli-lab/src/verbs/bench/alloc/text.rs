@@ -1,4 +1,4 @@
-//! The tables: a test in each row, an allocator in each column.
+//! Prints the tables: a test in each row, an allocator in each column.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -6,10 +6,10 @@ use std::num::NonZeroUsize;
 use numapilot_cli_kit::terminal::{BAD, BOLD, DIM, Terminal, WARN, plural, table, trimmed};
 use numapilot_study::results::{Cell, Measure, Results};
 
-/// The last row of ratios.
+/// Name of the last row of ratios.
 const MEAN: &str = "geometric mean";
 
-/// Prints everything.
+/// Prints the tables and the notes.
 pub fn results(
     terminal: &Terminal,
     results: &Results,
@@ -38,7 +38,7 @@ pub fn results(
     notes(&mut out, results)
 }
 
-/// Allocators side by side as far as the terminal is wide.
+/// Distributes the allocators over as many tables as the width of the terminal requires.
 pub(super) fn blocks(results: &Results, width: usize) -> Vec<Vec<usize>> {
     let names = || results.tests.iter().map(|row| row.test.chars().count());
     // comfy-table puts a space on either side of a cell.
@@ -82,7 +82,7 @@ fn ratio(cell: &Cell, measure: Measure) -> String {
     }
 }
 
-/// What the tables do not say.
+/// Prints failures, missing tests and other remarks.
 pub(super) fn notes(out: &mut impl Write, results: &Results) -> anyhow::Result<()> {
     let all = results.geometric_means.iter().map(|mean| mean.tests).max().unwrap_or(0);
     for mean in results.geometric_means.iter().filter(|mean| mean.tests < all) {

@@ -1,5 +1,5 @@
-//! `numapilot bench arrivals`: queries that come by themselves, whether the last is answered
-//! or not.
+//! `numapilot bench arrivals`: queries arrive at a database whether or not earlier ones have been
+//! answered.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -12,13 +12,14 @@ use numapilot_engines::arrivals::{self, Arrival, Outcome, Served};
 use numapilot_engines::{End, Latencies, Watch};
 use serde_json::{Map, Value, json};
 
+use super::args::{Common, List, few, list};
 use super::context::RunContext;
-use super::open::{Bench, Common, List, list};
+use super::open::Bench;
 use super::report::{self, Findings};
 use super::svg::{self, Caption};
 use super::{failure, json};
 
-/// Shares of the arrivals that are listed.
+/// The quantiles that are printed.
 const SHARES: [(&str, f64); 5] =
     [("median", 0.5), ("p75", 0.75), ("p95", 0.95), ("p99", 0.99), ("most", 1.0)];
 
@@ -26,7 +27,7 @@ const SHARES: [(&str, f64); 5] =
 #[derive(clap::Args)]
 #[command(after_help = "\
 Times between arrivals are exponential; the same seed gives the same arrivals under every plan. \
-Latency counts from the moment a query was meant to arrive: under overload it shows as waiting.\n\n\
+Latency counts from the scheduled arrival of a query, so an overload shows as waiting time.\n\n\
 Examples:\n  numapilot bench arrivals --rate 6 --arrivals 300 --svg arrivals.svg\n  \
 numapilot bench arrivals --engine postgresql --rate 2 --queries 1,3,6 --allocator tcmalloc")]
 pub struct Args {
@@ -34,20 +35,20 @@ pub struct Args {
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: f64,
 
-    /// Queries that are active at once at the most; the others wait.
+    /// Maximum number of active queries; the others wait.
     #[arg(long, value_name = "N", default_value = "10", value_parser = few)]
     active: NonZeroUsize,
 
-    /// How many queries arrive.
+    /// Number of queries that arrive.
     #[arg(long, value_name = "N", default_value_t = 200,
           value_parser = units::whole::<u32>(1..=10_000_000))]
     arrivals: u32,
 
-    /// Queries that arrive, each as often as the others [default: all].
+    /// Queries that arrive, all equally often [default: all].
     #[arg(long, value_name = "LIST", value_parser = list)]
     queries: Option<List>,
 
-    /// Source of the random arrivals.
+    /// Seed of the random arrivals.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
@@ -59,14 +60,6 @@ fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (1e-3..=1e6).contains(&rate) => Ok(rate),
         _ => Err(format!("'{text}' is not a rate; write queries per second, as in 6 or 0.5")),
-    }
-}
-
-/// As many clients as an engine lets in.
-pub fn few(text: &str) -> Result<NonZeroUsize, String> {
-    match text.parse::<NonZeroUsize>() {
-        Ok(number) if number.get() <= 900 => Ok(number),
-        _ => Err(format!("'{text}' is not a number from 1 to 900")),
     }
 }
 
@@ -115,7 +108,7 @@ impl Args {
     }
 }
 
-/// What was measured.
+/// The results.
 struct Results<'a> {
     asked: &'a Args,
     outcome: Outcome,
@@ -193,7 +186,7 @@ impl Findings for Results<'_> {
     }
 }
 
-/// Where the run is: how many are served, how many wait, how long it goes on.
+/// The state of the run: how many queries are served, how many are open, and the time left.
 fn place(schedule: &[Arrival], done: usize, elapsed: f64) -> String {
     let came = schedule.partition_point(|arrival| arrival.at.as_secs_f64() <= elapsed);
     let last = schedule.last().map_or(0.0, |arrival| arrival.at.as_secs_f64());
@@ -216,7 +209,7 @@ fn line(served: &Served) -> Value {
     })
 }
 
-/// Mean and quantiles in seconds.
+/// Mean and quantiles, in seconds.
 pub fn shares(latencies: &Latencies) -> Value {
     let mut all = serde_json::Map::new();
     all.insert("mean".to_owned(), latencies.mean().into());

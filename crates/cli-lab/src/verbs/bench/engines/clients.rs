@@ -1,4 +1,4 @@
-//! `numapilot bench clients`: a growing number of clients, each sending its next query when
+//! `numapilot bench clients`: a growing number of clients, each of which sends its next query when
 //! the last one is answered.
 
 use std::io::Write;
@@ -13,10 +13,11 @@ use numapilot_engines::{End, Watch, Watched};
 use numapilot_observe::lab::{LabPmu, MarkKind};
 use serde_json::{Map, Value, json};
 
-use super::arrivals::{few, shares};
+use super::args::{Common, List, few, list};
+use super::arrivals::shares;
 use super::client_row::Row;
 use super::context::RunContext;
-use super::open::{Bench, Common, List, list};
+use super::open::Bench;
 use super::report::{self, Findings};
 use super::svg::{self, Caption};
 use super::{failure, json};
@@ -27,20 +28,20 @@ use super::{failure, json};
 Examples:\n  numapilot bench clients --query 6 --clients 1,2,4,8,16 --svg clients.svg\n  \
 numapilot bench clients --engine postgresql --query 1-22 --clients 1,5 --time 1m")]
 pub struct Args {
-    /// Queries that every client sends in turn, as in 6 or 1-22.
+    /// Queries that every client sends one after the other, as in 6 or 1-22.
     #[arg(long, value_name = "LIST", value_parser = list, default_value = "6")]
     query: List,
 
-    /// How many clients, one measurement for each number.
+    /// Numbers of clients; each gets a measurement of its own.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8,16",
           value_parser = few)]
     clients: Vec<NonZeroUsize>,
 
-    /// How long each number of clients is measured.
+    /// Duration of each measurement.
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "10s")]
     time: Duration,
 
-    /// How many queries each client sends, in place of a time.
+    /// Number of queries that each client sends, instead of --time.
     #[arg(long, value_name = "N", conflicts_with = "time")]
     count: Option<NonZeroU64>,
 
@@ -98,7 +99,7 @@ impl Args {
     }
 }
 
-/// A number of clients in a lab: a region of interest in its report.
+/// A measurement in a lab, as a region of interest in the lab's report.
 struct Region<'a> {
     lab: &'a LabPmu,
     name: String,
@@ -109,12 +110,12 @@ impl<'a> Region<'a> {
     fn begin(lab: Option<&'a LabPmu>, clients: NonZeroUsize) -> Option<Self> {
         let lab = lab?;
         let name = format!("{clients} clients");
-        // A report without the region is no reason to end a measurement.
+        // A missing region in the report is no reason to end the measurement.
         let _ = lab.mark(MarkKind::Begin, &name);
         Some(Self { lab, name, begun_ns: lab.time_ns() })
     }
 
-    /// The emulated machine's time that it took.
+    /// Ends the region and returns its simulated time.
     fn end(self) -> Duration {
         let took_ns = self.lab.time_ns().saturating_sub(self.begun_ns);
         let _ = self.lab.mark(MarkKind::End, &self.name);
@@ -122,7 +123,7 @@ impl<'a> Region<'a> {
     }
 }
 
-/// What was measured.
+/// The results.
 struct Results<'a> {
     asked: &'a Args,
     rows: Vec<Row>,

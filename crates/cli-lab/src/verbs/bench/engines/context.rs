@@ -1,4 +1,4 @@
-//! What was seen of the engine beside the queries.
+//! What was observed of the engine besides the queries.
 
 use numapilot_engines::{Mallocs, Watched};
 

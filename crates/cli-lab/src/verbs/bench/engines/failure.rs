@@ -1,8 +1,8 @@
-//! Failures of queries, for people.
+//! Failed queries as text.
 
 use numapilot_engines::power::{Failure, Outcome};
 
-/// What is said of a failure.
+/// Describes a failure.
 pub fn message(failure: &Failure) -> String {
     match failure {
         Failure::Refused(cause) => format!("failed: {cause}"),
@@ -10,17 +10,17 @@ pub fn message(failure: &Failure) -> String {
     }
 }
 
-/// Which query failed, and how.
+/// Describes which query failed, and how.
 pub fn failed(number: u32, failure: &Failure) -> String {
     format!("query {number} {}", message(failure))
 }
 
-/// A query's failure, if it has one.
+/// Describes a query's failure, if it has one.
 pub fn failure(outcome: &Outcome) -> Option<String> {
     Some(failed(outcome.number, outcome.failure.as_ref()?))
 }
 
-/// Each failure once, with how often there was one like it.
+/// Each distinct failure once, with the number of its occurrences.
 pub fn failures(all: &[(u32, Failure)]) -> Vec<String> {
     let mut counted: Vec<(String, usize)> = Vec::new();
     for (number, failure) in all {

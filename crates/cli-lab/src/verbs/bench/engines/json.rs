@@ -1,4 +1,4 @@
-//! The summary of a run as JSON: the fields that all three have.
+//! The summary of a run as JSON: the fields that the three workloads share.
 
 use std::io::Write;
 
@@ -8,12 +8,13 @@ use serde_json::{Map, Value, json};
 use super::context::RunContext;
 use super::open::Bench;
 
-/// The fields that all summaries have, and those that have no figure with the reason.
+/// The fields that all summaries have. Fields without a figure are listed with the reason.
 pub fn fields(bench: &Bench<'_>, workload: &str, context: &RunContext) -> Map<String, Value> {
     let mut unsupported = Map::new();
     let watched = &context.watched;
     if watched.points.is_empty() {
-        let reason = watched.unsupported.as_deref().unwrap_or("the engine ended before a look");
+        let reason =
+            watched.unsupported.as_deref().unwrap_or("the engine ended before the first sample");
         unsupported.insert("peak_rss_bytes".to_owned(), reason.into());
     }
     if let Err(reason) = &context.mallocs {
@@ -48,7 +49,7 @@ pub fn fields(bench: &Bench<'_>, workload: &str, context: &RunContext) -> Map<St
     all
 }
 
-/// One JSON value on one line, at once.
+/// Prints one JSON value on a line of its own and flushes it.
 ///
 /// # Errors
 /// When standard output cannot be written.

@@ -1,5 +1,6 @@
-//! `bench w5`, `bench arrivals` and `bench clients`: real databases, one way of asking each.
+//! `bench w5`, `bench arrivals` and `bench clients`: real databases under three query patterns.
 
+mod args;
 pub mod arrivals;
 mod client_row;
 pub mod clients;
@@ -7,7 +8,6 @@ mod context;
 mod failure;
 mod json;
 mod open;
-mod plot;
 mod progress;
 mod report;
 mod svg;

@@ -1,83 +1,26 @@
-//! What the three have in common: which engine, which data, under which plan; starting and
-//! ending it.
+//! What the three workloads share: the engine, its data and its plan; starting and stopping it.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use anyhow::bail;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use numapilot_cli_kit::file::{self, Existing};
 use numapilot_cli_kit::interruption;
-use numapilot_cli_kit::plan_args::PlanArgs;
 use numapilot_cli_kit::status_line::StatusLine;
 use numapilot_cli_kit::terminal::Terminal;
-use numapilot_cli_kit::units;
 use numapilot_engines::{
-    Benchmark, Cache, Database, Dataset, End, Engine, Kind, Launch, Mallocs, Query, RunDirectory,
-    Scale, Session, Verifier, warm_up,
+    Cache, Database, Dataset, End, Engine, Launch, Mallocs, Query, RunDirectory, Session, Verifier,
+    warm_up,
 };
 use numapilot_place::{AllocatorChoice, Plan, Reach, allocators};
 
+use super::args::{Common, List};
 use super::{failure, progress};
 
-/// The engine and how it is run.
-#[derive(clap::Args)]
-pub struct Common {
-    /// The database.
-    #[arg(long, value_name = "ENGINE", default_value = Kind::ALL[0].name(),
-          value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name))
-              .try_map(|name| Kind::from_name(&name).ok_or("not one of the names")))]
-    engine: Kind,
-
-    /// The tables and queries.
-    #[arg(long, value_name = "NAME", default_value = Benchmark::ALL[0].name(),
-          value_parser = PossibleValuesParser::new(Benchmark::ALL.map(Benchmark::name))
-              .try_map(|name| Benchmark::from_name(&name).ok_or("not one of the names")))]
-    benchmark: Benchmark,
-
-    /// Size of the data: 1 is about 1 GB of text.
-    #[arg(long, value_name = "SF", default_value = "1")]
-    scale_factor: Scale,
-
-    /// End a query that takes longer; it counts as failed.
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
-    timeout: Option<Duration>,
-
-    /// A setting of the engine's own; may be given several times.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
-    set: Vec<(String, String)>,
-
-    /// Where loaded databases are kept [default: ~/.cache/numapilot/engines; for root
-    /// /var/cache/numapilot/engines].
-    #[arg(long, value_name = "DIR")]
-    cache: Option<PathBuf>,
-
-    /// Leave the run's directory with the engine's messages where it is.
-    #[arg(long)]
-    keep: bool,
-
-    /// Fail when a part of the plan cannot be done, instead of saying so and going on.
-    #[arg(long)]
-    strict: bool,
-
-    /// Print one JSON object per line: each query as it is answered, the summary last.
-    #[arg(long)]
-    pub json: bool,
-
-    /// Draw the results into FILE.
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-
-    #[command(flatten)]
-    plan: PlanArgs,
-}
-
-/// An engine that runs on its data.
+/// An engine that serves its data.
 pub struct Bench<'a> {
-    // Dropped in this order: the engine before its directories.
+    // Fields are dropped in this order: the engine before its directories.
     pub engine: Box<dyn Engine>,
     pub verifier: Verifier,
     pub queries: Vec<Query>,
@@ -93,8 +36,8 @@ pub struct Bench<'a> {
 }
 
 impl Common {
-    /// Loads what is not loaded yet and starts the engine. The results' files are `json` and
-    /// `svg`; what cannot be written is known before anything is measured.
+    /// Loads the data unless the cache has it, and starts the engine. The output files `json` and
+    /// `svg` are checked first, so a file that cannot be written fails before anything is measured.
     pub fn open<'a>(
         &self,
         terminal: &'a Terminal,
@@ -113,7 +56,6 @@ impl Common {
         let cache = Cache::open(self.cache.as_deref())?;
         let stop = interruption::flag()?;
         let run = RunDirectory::new(&cache, self.keep)?;
-        run.mark()?;
         let progress = StatusLine::new(terminal);
         let mut step = |step| progress::step(&progress, step);
         let database = cache.database(system.as_ref(), &dataset, &run, &mut step, &stop)?;
@@ -146,7 +88,7 @@ impl Common {
         })
     }
 
-    /// The plan that the options say.
+    /// The plan that the options describe.
     pub fn take_plan(&mut self, terminal: &Terminal) -> anyhow::Result<Plan> {
         let arguments = std::mem::take(&mut self.plan);
         if arguments.reach() == Reach::All {
@@ -154,14 +96,14 @@ impl Common {
         }
         let (plan, raw) = arguments.plan(terminal)?;
         if let Some((name, _)) = raw.first() {
-            bail!("--env {}: an engine takes variables that are UTF-8 only", name.display());
+            bail!("--env {}: the variables of an engine must be UTF-8", name.display());
         }
         Ok(plan)
     }
 }
 
 impl Bench<'_> {
-    /// The mallocs that are really in use, with a warning when they are not the plan's.
+    /// The mallocs that are really in use; warns when they are not those of the plan.
     pub fn mallocs(&self) -> Result<Mallocs, String> {
         let mallocs = Mallocs::of(self.engine.pid())?;
         let wanted = allocators::find(&self.plan.allocator).ok().flatten();
@@ -183,13 +125,13 @@ impl Bench<'_> {
         Ok(mallocs)
     }
 
-    /// So many clients.
+    /// Connects `clients` sessions.
     pub fn sessions(&mut self, clients: usize) -> anyhow::Result<Vec<Box<dyn Session>>> {
         let sessions = (0..clients).map(|_| self.engine.connect());
         Ok(sessions.collect::<Result<_, _>>()?)
     }
 
-    /// Runs every query once in every session; what failed.
+    /// Runs every query once in every session, and returns the failures.
     pub fn warm_up(&mut self, sessions: &mut [Box<dyn Session>]) -> (End, Vec<String>) {
         let progress = &self.progress;
         let total = sessions.len() * self.queries.len();
@@ -204,13 +146,13 @@ impl Bench<'_> {
         (end, failure::failures(&failures))
     }
 
-    /// One number for the right answers to all queries.
+    /// A checksum of the correct answers to all queries.
     pub fn checksum(&self) -> Option<String> {
         let numbers = self.queries.iter().map(|query| query.number);
         self.verifier.digest(numbers).map(|digest| digest.to_string())
     }
 
-    /// Stops the engine, keeps the answers, and tells how it all ended.
+    /// Stops the engine, stores the answers, and returns the exit status of the run.
     pub fn close(self, end: End, failures: &[String]) -> anyhow::Result<ExitCode> {
         let Self { engine, verifier, run, keep, terminal, .. } = self;
         let stopped = engine.stop();
@@ -226,53 +168,6 @@ impl Bench<'_> {
                 Ok(ExitCode::SUCCESS)
             }
             End::Complete => bail!("{}", failures.join("; ")),
-        }
-    }
-}
-
-fn setting(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write NAME=VALUE".to_owned()),
-    }
-}
-
-/// Numbers of queries.
-#[derive(Clone)]
-pub struct List(pub Vec<u32>);
-
-/// For clap, which would take a bare vector for an option that is given several times.
-pub fn list(text: &str) -> Result<List, String> {
-    numbers(text).map(List)
-}
-
-/// `1-22`, `6`, `1,3-5`: numbers from 1 on, each once, in this order.
-fn numbers(text: &str) -> Result<Vec<u32>, String> {
-    let bad = || format!("'{text}' is no list of queries; write 1-22 or 1,3,5");
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to): (u32, u32) =
-            (from.trim().parse().map_err(|_| bad())?, to.trim().parse().map_err(|_| bad())?);
-        if from == 0 || to < from || to > 999 {
-            return Err(bad());
-        }
-        all.extend((from..=to).filter(|number| !all.contains(number)).collect::<Vec<_>>());
-    }
-    Ok(all)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_queries() {
-        assert_eq!(numbers("1-3").unwrap(), [1, 2, 3]);
-        assert_eq!(numbers("6").unwrap(), [6]);
-        assert_eq!(numbers("5,1-2,5").unwrap(), [5, 1, 2]);
-        for bad in ["", "0", "3-1", "x", "1,", "1-4000000000", "-1"] {
-            assert!(numbers(bad).is_err(), "{bad}");
         }
     }
 }

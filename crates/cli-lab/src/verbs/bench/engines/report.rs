@@ -1,4 +1,4 @@
-//! How each of the three ends: its findings in words or as JSON, and as a picture.
+//! Reports the results of the three workloads: as text or JSON, and as a picture.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,40 +9,41 @@ use numapilot_cli_kit::terminal::{BAD, BOLD, Terminal, WARN, printable_lines};
 use numapilot_engines::End;
 use serde_json::{Map, Value};
 
+use super::args::Common;
 use super::context::RunContext;
-use super::open::{Bench, Common};
+use super::open::Bench;
 use super::svg::Caption;
 use super::{json, text};
 
-/// The driver must cost less than this share of the engine's CPU time, or is warned about.
+/// A warning is printed when the driver uses more than this share of the engine's CPU time.
 const DRIVER_SHARE: f64 = 0.02;
 
-/// What one of the three found.
+/// The results of one workload.
 pub trait Findings {
-    /// Its name.
+    /// Name of the workload.
     const WORKLOAD: &'static str;
 
-    /// What was measured, on which engine, under which plan.
+    /// Describes what was measured, on which engine, under which plan.
     fn subtitle(&self, bench: &Bench<'_>) -> String;
 
-    /// Its own fields of the summary, where `parameters` already is.
+    /// Adds the workload's own fields to the summary, which already has `parameters`.
     fn summarize(&self, all: &mut Map<String, Value>, context: &RunContext);
 
-    /// Its table and the lines for patterns.
+    /// Prints the workload's table, and its lines for programs.
     fn print(&self, out: &mut dyn Write, bench: &Bench<'_>) -> anyhow::Result<()>;
 
-    /// Its picture.
+    /// Draws the results.
     fn picture(&self, caption: &Caption, context: &RunContext) -> String;
 
-    /// What has not been done when the user ended it.
+    /// Describes what is missing after an interruption.
     fn unfinished(&self) -> &'static str;
 
-    /// What failed, each once.
+    /// The distinct failures.
     fn failures(&self) -> Vec<String>;
 }
 
-/// Tells what was found, in words or as JSON, and as a picture; stops the engine. The sessions
-/// must be gone.
+/// Reports the results as text or JSON, draws the picture, and stops the engine. All sessions must
+/// be closed before.
 pub fn end<F: Findings>(
     common: &Common,
     bench: Bench<'_>,
@@ -81,7 +82,7 @@ pub fn end<F: Findings>(
     bench.close(end, &failures)
 }
 
-/// A warning when driving disturbed what was measured.
+/// Warns when the driver disturbed the measurement.
 fn warn(terminal: &Terminal, context: &RunContext) {
     if let Some(share) = context.watched.driver_share()
         && share > DRIVER_SHARE

@@ -1,4 +1,4 @@
-//! The results as pictures: plots one below the other, or a row for each query.
+//! Draws the results: plots one below the other, or a row for each query.
 //!
 //! ```text
 //!  latency  |        ___/   wait, execution, latency       share of arrivals ->
@@ -6,44 +6,49 @@
 //! ```
 
 use numapilot_cli_kit::axis::{MIB, RatioAxis, extremes};
+use numapilot_cli_kit::chart::{Axis, Chart, Labels, Page, Series};
 use numapilot_cli_kit::svg::{Svg, text_width};
 use numapilot_cli_kit::terminal;
 use numapilot_engines::arrivals::Outcome;
 use numapilot_engines::{Latencies, Watched, power};
 
 use super::client_row::Row;
-use super::plot::{Plot, Series};
 
 const MARGIN: f64 = 24.0;
-/// Height of a plot with its title and axis.
-const HEIGHT: f64 = 270.0;
 const WIDTH: f64 = 720.0;
+/// Width and height of a plot.
+const PLOT: (f64, f64) = (642.0, 202.0);
 
-/// The words around a picture.
+/// The texts around a picture.
 pub struct Caption {
     pub subtitle: String,
     pub disclaimer: &'static str,
 }
 
-/// Latency distribution with wait and execution apart, and memory over time.
+fn axis(labels: Labels) -> Axis {
+    Axis { labels, ..Axis::default() }
+}
+
+/// The latency distribution with its parts, wait and execution, and memory over time.
 pub fn arrivals(caption: &Caption, outcome: &Outcome, watched: &Watched) -> String {
-    let curve = |name, latencies: &Latencies| Series {
-        name,
+    let curve = |name: &str, latencies: &Latencies| Series {
+        name: name.to_owned(),
         points: latencies.curve().into_iter().map(|(share, s)| (100.0 * share, s)).collect(),
         marked: false,
     };
-    let latency = Plot {
-        title: "Latency by share of the arrivals",
-        x: &|percent| format!("{percent:.0} %"),
-        y: &terminal::seconds,
+    let latency = Chart {
+        title: "Latency by share of the arrivals".to_owned(),
+        x: axis(Labels::Number("%")),
+        y: axis(Labels::Text(terminal::seconds)),
         series: vec![
             curve("latency", &outcome.latency),
             curve("execution", &outcome.execution),
             curve("wait", &outcome.wait),
         ],
+        ..Chart::default()
     };
-    let over_time = |name, bytes: &dyn Fn(numapilot_observe::Footprint) -> u64| Series {
-        name,
+    let over_time = |name: &str, bytes: &dyn Fn(numapilot_observe::Footprint) -> u64| Series {
+        name: name.to_owned(),
         points: watched
             .points
             .iter()
@@ -51,64 +56,54 @@ pub fn arrivals(caption: &Caption, outcome: &Outcome, watched: &Watched) -> Stri
             .collect(),
         marked: false,
     };
-    let memory = Plot {
-        title: "Memory over time",
-        x: &terminal::seconds,
-        y: &|mib| format!("{mib} MiB"),
+    let memory = Chart {
+        title: "Memory over time".to_owned(),
+        x: axis(Labels::Text(terminal::seconds)),
+        y: axis(Labels::Number("MiB")),
         series: vec![
             over_time("held (PSS without lazily freed pages)", &|f| f.held_bytes()),
             over_time("PSS", &|f| f.pss_bytes),
         ],
+        ..Chart::default()
     };
     document("Arrivals", caption, &[latency, memory])
 }
 
-/// A mark between two numbers of clients has no label.
-fn whole(clients: f64) -> String {
-    if clients.fract() == 0.0 { format!("{clients:.0}") } else { String::new() }
-}
-
-/// Throughput and latency over clients.
+/// Throughput and latency by the number of clients.
 pub fn clients(caption: &Caption, rows: &[Row]) -> String {
-    let over_clients = |name, of: &dyn Fn(&Row) -> Option<f64>| Series {
-        name,
+    let over_clients = |name: &str, of: &dyn Fn(&Row) -> Option<f64>| Series {
+        name: name.to_owned(),
         points: rows.iter().filter_map(|r| Some((r.outcome.clients as f64, of(r)?))).collect(),
         marked: true,
     };
-    let throughput = Plot {
-        title: "Throughput",
-        x: &whole,
-        y: &|rate| format!("{rate:.3}/s").replace(".000", ""),
+    let x = || Axis { name: "clients".to_owned(), ..axis(Labels::Whole) };
+    let throughput = Chart {
+        title: "Throughput".to_owned(),
+        x: x(),
+        y: axis(Labels::Number("/s")),
         series: vec![over_clients("queries/s", &|row| row.outcome.queries_per_second())],
+        ..Chart::default()
     };
     let quantile = |share: f64| move |row: &Row| row.outcome.latency.quantile(share);
-    let latency = Plot {
-        title: "Latency",
-        x: &whole,
-        y: &terminal::seconds,
+    let latency = Chart {
+        title: "Latency".to_owned(),
+        x: x(),
+        y: axis(Labels::Text(terminal::seconds)),
         series: vec![over_clients("median", &quantile(0.5)), over_clients("p95", &quantile(0.95))],
+        ..Chart::default()
     };
     document("Clients", caption, &[throughput, latency])
 }
 
-fn document(title: &str, caption: &Caption, plots: &[Plot<'_>]) -> String {
-    let mut svg = Svg::default();
-    svg.text("strong large", MARGIN, 32.0, title);
-    svg.text("dim", MARGIN, 54.0, &caption.subtitle);
-    let mut top = 76.0;
-    for plot in plots {
-        plot.draw(&mut svg, (MARGIN, top), (WIDTH, HEIGHT));
-        top += HEIGHT + 16.0;
-    }
-    svg.text("dim small", MARGIN, top + 8.0, caption.disclaimer);
-    let width = (2.0 * MARGIN + WIDTH).max(2.0 * MARGIN + text_width(&caption.subtitle, 13.0));
-    svg.finish(width, top + 24.0, title)
+fn document(title: &str, caption: &Caption, charts: &[Chart]) -> String {
+    let Caption { subtitle, disclaimer } = caption;
+    Page { title, subtitle, foot: disclaimer, plot: PLOT, beside: false }.draw(charts)
 }
 
 /// Height of a row of [`queries`].
 const ROW: f64 = 22.0;
 
-/// Each query's median on a logarithmic axis, with a line from the least to the most.
+/// The median of each query on a logarithmic axis, with a line from its minimum to its maximum.
 pub fn queries(caption: &Caption, outcomes: &[power::Outcome]) -> String {
     let mut svg = Svg::default();
     let title = "Latency of each query";
@@ -121,7 +116,7 @@ pub fn queries(caption: &Caption, outcomes: &[power::Outcome]) -> String {
     };
     let all: Vec<f64> = outcomes.iter().flat_map(walls).collect();
     let (low, high) = if all.is_empty() { (0.5, 2.0) } else { extremes(&all) };
-    // Wide enough to have marks when all queries take as long.
+    // The axis is wide enough to have ticks even when all queries take equally long.
     let axis = RatioAxis::new(MARGIN + 44.0, WIDTH - 44.0, low.min(high / 20.0), high);
     for tick in axis.ticks() {
         svg.line("grid", (axis.x(tick), top), (axis.x(tick), bottom));

@@ -1,4 +1,4 @@
-//! The lines below every table: memory, malloc, the driver's share, and what the results are not.
+//! Prints the lines below every table: memory, malloc, the driver's share, and the disclaimer.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use numapilot_engines::Mallocs;
 use super::context::RunContext;
 use super::open::Bench;
 
-/// `glibc in 7 processes`; allocators of its own after it.
+/// For example `glibc in 7 processes`, followed by embedded allocators.
 fn describe(mallocs: &Mallocs) -> String {
     let used = mallocs.processes.iter().map(|(name, processes)| {
         let plural = if *processes == 1 { "" } else { "es" };
@@ -21,7 +21,7 @@ fn describe(mallocs: &Mallocs) -> String {
     used.chain(embedded).collect::<Vec<_>>().join(", ")
 }
 
-/// Prints them.
+/// Prints the lines.
 pub fn closing_lines(
     out: &mut impl Write,
     bench: &Bench<'_>,
@@ -34,7 +34,10 @@ pub fn closing_lines(
             writeln!(out, "memory held {peak} at most, {mean} on average; peak RSS {rss}")?;
         }
         _ => {
-            let reason = watched.unsupported.as_deref().unwrap_or("the engine ended before a look");
+            let reason = watched
+                .unsupported
+                .as_deref()
+                .unwrap_or("the engine ended before the first sample");
             writeln!(out, "memory held <not supported> ({reason})")?;
         }
     }

@@ -1,4 +1,4 @@
-//! `numapilot bench w5`: each query by itself.
+//! `numapilot bench w5`: one query at a time.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,8 +10,9 @@ use numapilot_engines::Watch;
 use numapilot_engines::power::{self, Event, Outcome, Run};
 use serde_json::{Map, Value, json};
 
+use super::args::{Common, List, list};
 use super::context::RunContext;
-use super::open::{Bench, Common, List, list};
+use super::open::Bench;
 use super::report::{self, Findings};
 use super::svg::{self, Caption};
 use super::{failure, json};
@@ -19,9 +20,9 @@ use super::{failure, json};
 /// Arguments of `bench w5`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Each query runs once to warm up and then --runs times, round by round; what counts is the median. \
+Each query runs once to warm up and then --runs times, round by round; the median counts. \
 Answers are compared with those of the other engines at the same scale factor, and at scale \
-factor 1 with the reference answers; a wrong one fails the bench.\n\n\
+factor 1 with the reference answers; a wrong answer fails the bench.\n\n\
 Examples:\n  numapilot bench w5 --scale-factor 0.1\n  \
 numapilot bench w5 --engine postgresql --queries 1,6 --allocator jemalloc --interleave all")]
 pub struct Args {
@@ -29,7 +30,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = list)]
     queries: Option<List>,
 
-    /// Runs of each query that count.
+    /// Number of measured runs of each query.
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = units::whole::<u32>(1..=10_000))]
     runs: u32,
@@ -87,14 +88,14 @@ impl Args {
     }
 }
 
-/// What was measured.
+/// The results.
 struct Results {
     outcomes: Vec<Outcome>,
     runs: u32,
 }
 
 impl Results {
-    /// The sum of the medians; of all queries or none.
+    /// The sum of the medians, if every query has one.
     fn seconds(&self) -> Option<f64> {
         self.outcomes.iter().map(|outcome| outcome.median_seconds(WALL)).sum()
     }
@@ -180,7 +181,7 @@ fn run_line(outcome: &Outcome, round: u32) -> Value {
     })
 }
 
-/// With whom all answers agree.
+/// Describes the engines with which all answers agree.
 fn agreement(outcomes: &[Outcome]) -> String {
     let Some((first, others)) = outcomes.split_first() else { return String::new() };
     let all: Vec<&str> = first

@@ -9,14 +9,14 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use numapilot_cli_kit::units;
 use numapilot_workloads::kernels::{self, Options, Place, Time};
 
-/// Sizes by name.
+/// Named sizes.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Scale {
-    /// 16 MiB: enough for the small caches of emulated machines.
+    /// 16 MiB: exceeds the small caches of emulated machines.
     Lab,
-    /// 256 MiB: more than the caches of most machines.
+    /// 256 MiB: exceeds the caches of most machines.
     Laptop,
-    /// The 1 GiB of a burst of IS.
+    /// 1 GiB, the size of a burst of IS.
     Paper,
 }
 
@@ -30,18 +30,19 @@ impl Scale {
     }
 }
 
-/// What every kernel takes.
+/// Options of every kernel.
 #[derive(clap::Args)]
 pub struct Common {
-    /// Threads, each pinned to a CPU, the nodes in turn [default: the CPUs that may be used].
+    /// Threads, each pinned to a CPU, alternating between nodes [default: the number of usable
+    /// CPUs].
     #[arg(short = 't', long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
 
-    /// Size that is not given [default: lab in a lab, else laptop].
+    /// The size if --size is not given [default: lab in a lab, else laptop].
     #[arg(long, value_enum)]
     pub scale: Option<Scale>,
 
-    /// What all threads together work on, as in 64M.
+    /// The size of the data of all threads together, as in 64M.
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub size: Option<u64>,
 
@@ -49,12 +50,11 @@ pub struct Common {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Do the work again and again for so long (simulated time in a lab), and say how fast it was
-    /// in the end.
+    /// Repeat the work for this time (simulated time in a lab), and report the settled rate.
     #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
     pub lasts: Option<Duration>,
 
-    /// Predict the time from this machine description [default: the lab's, in a lab].
+    /// Predict the time from this machine description [default: in a lab, that of its machine].
     #[arg(long, value_name = "NAME|FILE")]
     pub machine: Option<String>,
 
@@ -66,7 +66,7 @@ pub struct Common {
 /// Arguments of a kernel.
 #[derive(clap::Args)]
 pub struct Plain {
-    /// Where its memory goes; each kernel takes some of these.
+    /// Where its memory is placed; each kernel accepts some of these.
     #[arg(long, value_name = "PLACE", default_value = "first-touch",
           value_parser = PossibleValuesParser::new(Place::ALL.map(Place::name))
               .try_map(|name| name.parse::<Place>()))]
@@ -93,7 +93,7 @@ pub struct ReadMostly {
     #[command(flatten)]
     pub plain: Plain,
 
-    /// Reads for one write.
+    /// Reads per write.
     #[arg(long, value_name = "N", default_value_t = 1000,
           value_parser = units::whole::<u64>(1..))]
     pub writes_every: u64,

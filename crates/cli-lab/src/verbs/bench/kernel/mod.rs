@@ -1,4 +1,4 @@
-//! `numapilot bench kernel`: the NUMA pathology kernels, one pathology and its mitigations each.
+//! `numapilot bench kernel`: the NUMA pathology kernels, each with its mitigations.
 
 mod all;
 mod args;
@@ -18,13 +18,13 @@ pub struct Args {
     what: What,
 }
 
-/// The kernels.
+/// The subcommands.
 #[derive(Subcommand)]
 enum What {
-    /// The main thread fills, all threads read everything.
+    /// The main thread fills the data, all threads read all of it.
     #[command(name = "k1-init1-readall", visible_alias = "k1")]
     K1(args::Plain),
-    /// The main thread fills, each thread has a slice.
+    /// The main thread fills the data, each thread reads a slice.
     #[command(name = "k2-init1-slices", visible_alias = "k2")]
     K2(args::Plain),
     /// Dependent probes of a shared table.
@@ -33,31 +33,31 @@ enum What {
     /// Random atomic adds to one table.
     #[command(name = "k4-gups", visible_alias = "k4")]
     K4(args::Plain),
-    /// Private arrays whose threads have moved.
+    /// Private arrays whose threads have moved to another node.
     #[command(name = "k5-swapped", visible_alias = "k5")]
     K5(args::Plain),
-    /// Private arrays whose threads keep moving.
+    /// Private arrays whose threads keep moving between nodes.
     #[command(name = "k6-rotate", visible_alias = "k6")]
     K6(args::Rotate),
     /// Short bursts into fresh memory.
     #[command(name = "k7-burst", visible_alias = "k7")]
     K7(args::Plain),
-    /// Nothing is wrong.
+    /// No pathology: all accesses are local.
     #[command(name = "k8-good-local", visible_alias = "k8")]
     K8(args::Plain),
-    /// Huge pages that threads share by halves.
+    /// Huge pages whose halves belong to different threads.
     #[command(name = "k9-thp-false-sharing", visible_alias = "k9")]
     K9(args::Plain),
-    /// A neighbour takes most of one controller.
+    /// A neighbour takes most of one memory controller's bandwidth.
     #[command(name = "k10-skew", visible_alias = "k10")]
     K10(args::Plain),
-    /// All threads read everything and seldom write.
+    /// All threads read all data and write seldom.
     #[command(name = "k11-read-mostly", visible_alias = "k11")]
     K11(args::ReadMostly),
-    /// A producer on one node, a consumer on another.
+    /// A producer on one node and a consumer on another.
     #[command(name = "k12-pipe", visible_alias = "k12")]
     K12(args::Plain),
-    /// All kernels under all their mitigations, or those that are named.
+    /// All kernels, or those that are named, under all their mitigations.
     All(all::Args),
 }
 

@@ -1,4 +1,4 @@
-//! One kernel in one placement.
+//! Runs one kernel in one placement.
 
 use std::process::ExitCode;
 
@@ -9,20 +9,20 @@ use numapilot_workloads::kernels::{self, Kernel, Options};
 use super::args::{Plain, ReadMostly, Rotate};
 use super::text;
 
-/// A kernel without options of its own.
+/// Runs a kernel that has no options of its own.
 pub fn plain(args: &Plain, terminal: &Terminal, kernel: Kernel) -> anyhow::Result<ExitCode> {
     let options = args.common.options(args.place)?;
     run(args, terminal, kernel, &options)
 }
 
-/// k6
+/// Runs k6.
 pub fn rotate(args: &Rotate, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let options = args.plain.common.options(args.plain.place)?;
     let options = Options { period: args.period, ..options };
     run(&args.plain, terminal, Kernel::Rotate, &options)
 }
 
-/// k11
+/// Runs k11.
 pub fn read_mostly(args: &ReadMostly, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let options = args.plain.common.options(args.plain.place)?;
     let options = Options { writes_every: Some(args.writes_every), ..options };

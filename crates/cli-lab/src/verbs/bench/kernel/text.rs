@@ -1,4 +1,4 @@
-//! The result of one kernel, for people.
+//! The result of one kernel as text.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use numapilot_cli_kit::terminal::{self, BOLD, Terminal};
 use numapilot_workloads::kernels::{Kernel, Options, Outcome, Place, Time};
 use numapilot_workloads::size::Grouped;
 
-/// Prints it.
+/// Prints the result.
 pub fn print(
     terminal: &Terminal,
     kernel: Kernel,
@@ -52,7 +52,7 @@ pub fn print(
     Ok(())
 }
 
-/// `--place best` with what it stands for here.
+/// The placement; for `--place best` with the placement that it stands for.
 fn placement(asked: Place, mitigation: Place) -> String {
     match asked {
         Place::Best => format!("placement best, which is {mitigation}"),

@@ -1,11 +1,11 @@
-//! A judged study as a table.
+//! The verdicts of a lab study as a table.
 
 use std::fmt::Write;
 
 use numapilot_cli_kit::terminal::table;
 use numapilot_study::lab::{Judged, Study};
 
-/// Figures, then curves point by point, then remarks.
+/// Prints figures, then curves point by point, then remarks.
 pub fn tables(study: &Study, judged: &Judged) -> String {
     let mut text = format!("{}\n({})\n\n", study.title, study.source);
     let mut rows = table(&["claim", "figure", "expected", "here", "verdict"], &[2, 3]);
@@ -37,7 +37,7 @@ pub fn tables(study: &Study, judged: &Judged) -> String {
     text
 }
 
-/// Four digits.
+/// Rounds to four digits.
 fn short(value: f64) -> String {
     let digits = value.abs().max(1e-9).log10().floor() as i32;
     let decimals = usize::try_from(3 - digits).unwrap_or(0).min(6);

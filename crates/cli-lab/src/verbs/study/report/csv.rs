@@ -1,4 +1,4 @@
-//! All trials as a table for other programs (RFC 4180): a line for each number.
+//! All trials as CSV (RFC 4180): a line for each number.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use numapilot_study::experiment::{Kind, Outcome, Past, cells};
 
 const HEADER: &str = "experiment,scale,machine,levels,round,metric,unit,value,failure\n";
 
-/// The table.
+/// Writes the table.
 pub fn table(past: &Past) -> String {
     let mut text = HEADER.to_owned();
     for (scale, experiment) in &past.experiments {

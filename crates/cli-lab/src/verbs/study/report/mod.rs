@@ -1,4 +1,4 @@
-//! `numapilot study report`: results of `study run` as one page, and as CSV.
+//! `numapilot study report`: results of `study run` as a page, and as CSV.
 
 mod csv;
 mod page;
@@ -20,7 +20,7 @@ use super::RESULTS;
 /// Arguments of `study report`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The page needs nothing from the network. Beside it are the results it was made from, as lines of \
+The page loads nothing from the network. Next to it are the results that it shows, as lines of \
 JSON (page.jsonl) and as a table (page.csv).\n\n\
 Example:\n  numapilot study run --all --output results.jsonl\n  \
 numapilot study report results.jsonl --output page.html")]
@@ -33,7 +33,7 @@ pub struct Args {
     output: PathBuf,
 }
 
-/// An experiment at a scale, judged.
+/// An experiment at one scale, with its verdicts.
 pub struct Section {
     pub scale: ScaleName,
     pub experiment: Experiment,
@@ -72,8 +72,8 @@ impl Args {
     }
 }
 
-/// How many comparisons with the papers have which verdict, the best first; without verdicts
-/// that none has, and without what is said of numapilot alone.
+/// The number of comparisons with the papers for each verdict, best first. Verdicts that do not
+/// occur, and claims about numapilot alone, are left out.
 pub fn counts(sections: &[Section]) -> Vec<(Verdict, usize)> {
     let is_papers = |c: &&ClaimResult| c.paper.is_some() || c.verdict == Verdict::Shown;
     let claims = || sections.iter().flat_map(|section| &section.judged.claims).filter(is_papers);
@@ -81,7 +81,7 @@ pub fn counts(sections: &[Section]) -> Vec<(Verdict, usize)> {
     Verdict::ALL.into_iter().map(of).filter(|(_, count)| *count > 0).collect()
 }
 
-/// The order of the page: A2 before A10.
+/// The order on the page: A2 before A10.
 fn key(section: &Section) -> (String, u32, ScaleName) {
     let id = &section.experiment.id;
     let digits = id.find(|c: char| c.is_ascii_digit()).unwrap_or(id.len());

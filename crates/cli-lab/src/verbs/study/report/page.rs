@@ -1,4 +1,4 @@
-//! The page: a scorecard, the machines, a section for every experiment.
+//! The page: a scorecard, the machines, and a section for every experiment.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use numapilot_study::verdict::Verdict;
 use super::{Section, counts, strip, svg};
 use crate::verbs::study::{paper, short, span};
 
-/// The whole page.
+/// Writes the whole page.
 ///
 /// # Errors
-/// None in truth: writing to memory.
+/// None in practice, because writing to memory cannot fail.
 pub fn page(past: &Past, sections: &[Section]) -> Result<String, std::fmt::Error> {
     let mut page = String::new();
     write!(
@@ -43,8 +43,8 @@ fn scorecard(page: &mut String, sections: &[Section]) -> std::fmt::Result {
         page,
         "</ul>\n<p class=\"quiet\">Comparisons with the papers, by verdict. Every verdict is computed \
          from the runs: the median and its 95 % bootstrap interval against the rule of the experiment. An \
-         experiment's verdict is its weakest. In the small pictures the dot is what came out, with its interval, the \
-         box what counts as reproduced, the dark line the paper's value, the pale one where the direction turns.</p>\n<table class=\"score\"><thead><tr><th>id</th><th>experiment</th>\
+         experiment's verdict is its weakest. In the small pictures the dot is the result with its interval, the \
+         box is what counts as reproduced, the dark line is the paper's value, and the pale line is where the direction changes.</p>\n<table class=\"score\"><thead><tr><th>id</th><th>experiment</th>\
          <th>paper</th><th>ran on</th><th>verdict</th></tr></thead><tbody>"
     )?;
     for section in sections {
@@ -84,18 +84,18 @@ fn hosts(page: &mut String, past: &Past) -> std::fmt::Result {
     }
     writeln!(
         page,
-        "</tbody></table>\n<p class=\"quiet\">Noise: spread of the time of one and the same computation, \
-         relative to its median, before the first run of a study. Emulated machines are on this host; their time is simulated.</p>"
+        "</tbody></table>\n<p class=\"quiet\">Noise: the spread of the time of a fixed computation, \
+         relative to its median, before the first run of a study. Emulated machines ran on this host; their time is simulated.</p>"
     )
 }
 
-/// Whether they differ in nothing but the moment.
+/// Whether two hosts differ in nothing but the time of measurement.
 fn is_same(one: &Host, other: &Host) -> bool {
     let moment = |host: &Host| Host { time: 0, load: None, noise: 0.0, ..host.clone() };
     moment(one) == moment(other)
 }
 
-/// A machine, with what was found of it when studies began.
+/// A machine, with its state when the studies began.
 fn row(page: &mut String, host: &Host, begun: &[&Host]) -> std::fmt::Result {
     let processor = host.processor.as_deref().unwrap_or("unknown processor");
     let last = begun.iter().map(|host| host.time).max().filter(|last| *last > host.time);
@@ -120,7 +120,7 @@ fn row(page: &mut String, host: &Host, begun: &[&Host]) -> std::fmt::Result {
     )
 }
 
-/// The least and the most: `0.7 to 1.2`, or the one.
+/// The minimum and maximum, as in `0.7 to 1.2`, or the single value.
 fn span_of(values: impl Iterator<Item = f64> + Clone) -> Option<String> {
     let (least, most) = (values.clone().reduce(f64::min)?, values.reduce(f64::max)?);
     let (least, most) = (format!("{least:.1}"), format!("{most:.1}"));
@@ -159,7 +159,7 @@ fn experiment(page: &mut String, section: &Section) -> std::fmt::Result {
     writeln!(
         page,
         "</tbody></table>\n<p class=\"quiet\">Repeat it:</p>\n<pre>numapilot study run {} --scale {}</pre>\n\
-         <details><summary class=\"quiet\">What is run, {} commands</summary>\n<pre>",
+         <details><summary class=\"quiet\">The {} commands</summary>\n<pre>",
         escape(&e.id),
         section.scale,
         judged.points.len()

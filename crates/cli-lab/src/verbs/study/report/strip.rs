@@ -1,5 +1,5 @@
-//! The paper's value beside ours: the band as an area, the paper as a line across, ours as a
-//! dot with its interval.
+//! Draws the paper's value next to ours: the band as an area, the paper's value as a vertical line,
+//! and ours as a dot with its interval.
 //!
 //! ```text
 //!     [#####|####]
@@ -12,11 +12,11 @@ use numapilot_study::experiment::{ClaimResult, PaperValue};
 const WIDTH: f64 = 180.0;
 const HEIGHT: f64 = 26.0;
 const EDGE: f64 = 6.0;
-/// A band up to so many times all else has no end, in truth, and none in the picture.
+/// A band whose limit exceeds all other values by this factor is drawn as unbounded.
 const FAR: f64 = 10.0;
 const MIDDLE: f64 = HEIGHT / 2.0;
 
-/// The picture; `None` where there is nothing to put beside ours.
+/// Draws the picture, or returns `None` if there is nothing to compare with.
 pub fn draw(result: &ClaimResult) -> Option<String> {
     let claim = &result.claim;
     let [(_, ours)] = result.values.as_slice() else { return None };
@@ -35,7 +35,7 @@ pub fn draw(result: &ClaimResult) -> Option<String> {
     if all().count() == 2 || high <= low {
         return None;
     }
-    // What lies at an end is not cut off there.
+    // A margin keeps marks at the ends from being cut off.
     let air = 0.08 * (high - low);
     let (low, high) = (low - air, high + air);
     let x = |value: f64| EDGE + (WIDTH - 2.0 * EDGE) * (value - low) / (high - low);

@@ -1,9 +1,9 @@
-//! From trials to verdicts: computed from the results by the rules of the experiment.
+//! Computes verdicts from the trials by the rules of the experiment.
 //!
-//! A verdict is given only where the interval allows one. With a band: reproduced when the
-//! median is in it and the interval excludes the other direction (without a direction: when
-//! the whole interval is in the band). Outside of the band, direction only when the interval
-//! is on the right side. Not reproduced when it is wholly on the wrong side.
+//! A verdict requires an interval that supports it. With a band, a claim is reproduced when the
+//! median is in the band and the interval excludes the opposite direction (without a direction:
+//! when the whole interval is in the band). Outside the band, it is direction only when the
+//! interval is on the right side, and not reproduced when the whole interval is on the wrong side.
 
 use std::collections::BTreeMap;
 
@@ -17,56 +17,57 @@ use super::quantity::{At, Quantity, describe};
 use super::trial::{Outcome, Trial};
 use crate::verdict::Verdict;
 
-/// A judged experiment.
+/// An experiment with its verdicts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
     /// The weakest of the claims' verdicts.
     pub verdict: Verdict,
-    /// In the experiment's order; without those about levels that the scale leaves out.
+    /// The claims in the experiment's order, without those about levels that the scale leaves out.
     pub claims: Vec<ClaimResult>,
-    /// What the picture shows, by cell.
+    /// The data of the picture, by cell.
     pub points: Vec<Point>,
 }
 
-/// A claim, judged.
+/// A claim with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClaimResult {
-    /// With its rule.
+    /// The claim and its rule.
     #[serde(skip)]
     pub claim: Claim,
-    /// In words.
+    /// The claim in words.
     pub text: String,
     /// The paper's value.
     pub paper: Option<PaperValue>,
-    /// Ours, by name; one, or several in the order that the paper has.
+    /// Our values by name: one, or several in the paper's order.
     pub values: Vec<(String, Estimate)>,
-    /// How they compare.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why there is no value or no verdict, or what is known of a difference.
+    /// Why there is no value or no verdict, or a known reason for a difference.
     pub remark: Option<String>,
 }
 
-/// A cell in the picture.
+/// A cell of the picture.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Its levels.
+    /// The levels.
     pub at: At,
-    /// The line for the shell that repeats it.
+    /// The shell command that repeats it.
     pub command: String,
-    /// The picture's metric, where that is a number.
+    /// The picture's metric, if it is a number.
     pub estimate: Option<Estimate>,
-    /// The last value, where it is none.
+    /// The last value, if the metric is not a number.
     pub value: Option<Value>,
     /// Why there is neither.
     pub missing: Option<String>,
 }
 
-/// What came of a cell: by round and key, or why nothing did.
+/// The values of a cell by round and key, or why there are none.
 type Found<'a> = Result<BTreeMap<u32, Values<'a>>, Missing>;
-/// By key, of all trials of a round: experiments that share a command may want other numbers.
+/// Values by key, of all trials of a round. Experiments that share a command may read different
+/// numbers.
 type Values<'a> = BTreeMap<&'a str, &'a Result<Value, String>>;
 
-/// Why there is no value.
+/// Why a value is missing.
 #[derive(Clone, Debug, PartialEq)]
 struct Missing {
     verdict: Verdict,
@@ -74,12 +75,12 @@ struct Missing {
 }
 
 impl Missing {
-    /// Something is not to be had here.
+    /// Something is not available here.
     fn here(why: String) -> Self {
         Self { verdict: Verdict::NotRunHere, why }
     }
 
-    /// The same, with the cell that it is about.
+    /// Adds the cell to the reason.
     fn of(mut self, at: &At) -> Self {
         if !at.is_empty() {
             self.why = format!("{}: {}", describe(at), self.why);
@@ -112,7 +113,7 @@ impl Experiment {
     }
 }
 
-/// What the trials of a command left; a failure that was put right later does not count.
+/// The values of a command's trials. A failure does not count once a later trial has succeeded.
 fn found<'a>(command: &str, trials: &'a [Trial]) -> Found<'a> {
     let mut values: BTreeMap<u32, Values<'a>> = BTreeMap::new();
     let mut failure = None;
@@ -146,8 +147,8 @@ impl Evidence<'_> {
         sets.all(|at| at.is_none_or(|at| self.cells.iter().any(|(cell, _)| within(cell, at))))
     }
 
-    /// A quantity's metric in the cells of `at`, by round: where there are several, as it says.
-    /// Rounds in which it is missing somewhere are left out, unless that leaves none.
+    /// The metric in the cells of `at`, by round, combined over several cells as the quantity says.
+    /// Rounds in which a cell has no value are left out, unless no round would remain.
     fn rounds(&self, quantity: &Quantity, at: &At) -> Result<BTreeMap<u32, f64>, Missing> {
         let metric = self.experiment.metrics.get(&quantity.metric);
         let key = metric.map(|m| m.key()).unwrap_or_default();
@@ -172,7 +173,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// A quantity, round by round.
+    /// The values of a quantity by round.
     fn values(&self, quantity: &Quantity) -> Result<BTreeMap<u32, f64>, Missing> {
         let values = self.rounds(quantity, &quantity.at)?;
         let values = match &quantity.over {
@@ -244,7 +245,7 @@ impl Evidence<'_> {
         result(verdict, values, remark)
     }
 
-    /// What the picture shows of a cell, round by round.
+    /// The picture's values of a cell, by round.
     fn shown<'b>(&self, found: &Found<'b>) -> Result<Vec<&'b Value>, Missing> {
         let name = &self.experiment.picture;
         let key = self.experiment.metrics.get(name).map(|m| m.key()).unwrap_or_default();
@@ -277,7 +278,7 @@ impl Evidence<'_> {
     }
 }
 
-/// What a trial has under a key.
+/// The value that a trial recorded under a key.
 fn recorded<'a>(values: &Values<'a>, key: &str) -> Result<&'a Value, Missing> {
     match values.get(key) {
         Some(Ok(value)) => Ok(value),
@@ -290,7 +291,7 @@ fn within(cell: &Cell, at: &At) -> bool {
     at.iter().all(|(factor, level)| cell.at.get(factor) == Some(level))
 }
 
-/// Round by round, where both have the round.
+/// The ratios of the rounds that both have.
 fn ratios(values: &BTreeMap<u32, f64>, over: &BTreeMap<u32, f64>) -> BTreeMap<u32, f64> {
     values.iter().filter_map(|(round, v)| Some((*round, v / over.get(round)?))).collect()
 }
@@ -320,8 +321,9 @@ fn number(claim: &Claim, estimate: &Estimate) -> Verdict {
     }
 }
 
-/// Reproduced when every value is surely above the next one; direction only when at least
-/// the first is surely above all others; not reproduced when it is surely below one.
+/// Reproduced when every value is significantly above the next one; direction only when at least
+/// the first is significantly above all others; not reproduced when it is significantly below one
+/// of them.
 fn order(values: &[&BTreeMap<u32, f64>]) -> Verdict {
     let sure = |a: &BTreeMap<u32, f64>, b: &BTreeMap<u32, f64>| {
         let ratios: Vec<f64> = ratios(a, b).into_values().collect();

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::experiment::tests::{TINY, tiny};
 
-/// Trials of [`TINY`] with these seconds, round by round.
+/// Trials of [`TINY`] with these seconds by round.
 fn trials(fast: &[f64], slow: &[f64]) -> Vec<Trial> {
     let tiny = tiny();
     let of = |(cell, seconds): (&Cell, &[f64])| -> Vec<Trial> {
@@ -36,7 +36,7 @@ fn verdicts_follow_band_direction_and_interval() {
     assert_eq!(verdicts(&one, &[1.9, 2.0, 2.1]), [Reproduced, Reproduced, Shown]);
     assert_eq!(verdicts(&one, &[5.0, 5.1, 5.2]), [DirectionOnly, Reproduced, Shown]);
     assert_eq!(verdicts(&one, &[0.5, 0.4, 0.5]), [NotReproduced, NotReproduced, Shown]);
-    // Too far apart, and too few.
+    // The values differ too much, or are too few.
     assert_eq!(verdicts(&one, &[0.5, 2.0, 9.0]), [Undecided, Undecided, Shown]);
     assert_eq!(verdicts(&one[..2], &[2.0, 2.0]), [Undecided, Undecided, Shown]);
     assert_eq!(verdicts(&one, &[]), [NotReached, NotReached, Shown]);
@@ -122,7 +122,7 @@ fn what_cannot_be_run_here_says_what_it_needs() {
 }
 
 proptest! {
-    /// Whatever comes out, a verdict never contradicts the numbers.
+    /// For any values, a verdict never contradicts the interval.
     #[test]
     fn no_verdict_contradicts_its_interval(
         fast in prop::collection::vec(0.1f64..10.0, 3..8),

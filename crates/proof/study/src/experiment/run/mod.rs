@@ -1,5 +1,5 @@
-//! Runs the cells of experiments: round by round, in random order within a round, so that
-//! whatever else the machine does falls on all of them alike.
+//! Runs the cells of experiments in rounds, in random order within each round, so other load on the
+//! machine affects all cells alike.
 //!
 //! ```text
 //!  TrialQueue --next that may begin--> a thread for each trial --ended--> Watcher, Schedule
@@ -26,60 +26,60 @@ use super::schedule::{Ahead, Schedule};
 use super::trial::Trial;
 use super::trial_queue::{Due, TrialQueue};
 
-/// What is run.
+/// What to run.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// Experiments, in this order.
+    /// The experiments, in this order.
     pub experiments: &'a [Experiment],
-    /// How much of them.
+    /// The scale.
     pub scale: ScaleName,
-    /// Rounds, in place of the scale's own number.
+    /// Number of rounds, instead of the scale's number.
     pub repetitions: Option<u32>,
-    /// Source of the order within a round.
+    /// Seed of the order within a round.
     pub seed: u64,
-    /// Trials at a time, of those that need not be made alone.
+    /// Number of simultaneous trials, for trials that need not run alone.
     pub jobs: NonZeroUsize,
-    /// Machine that programs are started on.
+    /// The machine that programs are started on.
     pub machine: &'a Machine,
-    /// Where the shell finds `numapilot`.
+    /// The directory in which the shell finds `numapilot`.
     pub programs: &'a Path,
-    /// Ends the batch when it becomes true; set when the batch ends by an error.
+    /// Ends the batch when set; also set when the batch ends with an error.
     pub interrupted: &'a AtomicBool,
 }
 
-/// A trial that is being made.
+/// A running trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Running<'a> {
-    /// Of which experiment.
+    /// The experiment.
     pub experiment: &'a Experiment,
-    /// Its levels.
+    /// The levels.
     pub at: &'a At,
 }
 
-/// Told about the progress.
+/// Receives progress.
 pub trait Watcher {
-    /// Why the batch has to end.
+    /// The error that ends the batch.
     type Error: From<RunError>;
-    /// Before an experiment's trials.
+    /// Called before the trials of an experiment.
     ///
     /// # Errors
-    /// Whatever must end the batch.
+    /// Any error that must end the batch.
     fn begin(&mut self, experiment: &Experiment) -> Result<(), Self::Error>;
-    /// Whenever other trials are running than before.
+    /// Called whenever the set of running trials changes.
     fn now(&mut self, running: &[Running<'_>], ahead: &Ahead);
-    /// After a trial.
+    /// Called after a trial.
     ///
     /// # Errors
-    /// Whatever must end the batch: the trial cannot be kept, say.
+    /// Any error that must end the batch, for example when the trial cannot be stored.
     fn after(&mut self, trial: &Trial) -> Result<(), Self::Error>;
 }
 
 /// How a batch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// All trials are made.
+    /// All trials have run.
     Whole,
-    /// The user ended it.
+    /// The user interrupted the batch.
     Interrupted,
 }
 
@@ -87,16 +87,16 @@ pub enum Finished {
 type Ended = (Due, Result<Execution, RunError>);
 
 impl Batch<'_> {
-    /// Makes the trials that are not among `past`. Nothing runs any more when it returns.
+    /// Runs the trials that are not in `past`. When it returns, nothing runs any more.
     ///
     /// # Errors
-    /// The watcher's, or when nothing can be run at all.
+    /// The watcher's error, or one that prevents all trials from running.
     pub fn run<W: Watcher>(&self, past: &[Trial], watcher: &mut W) -> Result<Finished, W::Error> {
         let schedule = Schedule::new(self.experiments, self.scale, self.repetitions, past);
         thread::scope(|scope| {
             let finished = self.all(scope, schedule, watcher);
             if finished.is_err() {
-                // The scope waits for those that still run.
+                // The scope waits for the trials that still run.
                 self.interrupted.store(true, Ordering::Relaxed);
             }
             finished
@@ -126,7 +126,7 @@ impl Batch<'_> {
                 running.push(due);
                 let (sender, command, timeout) = (sender.clone(), &task.command, task.timeout);
                 let command = command.clone();
-                // Nobody listens when the batch ended by an error.
+                // The receiver is gone when the batch ended with an error.
                 scope.spawn(move || drop(sender.send((due, self.one(&command, timeout)))));
             }
             let now: Vec<Running<'_>> =
@@ -148,7 +148,7 @@ impl Batch<'_> {
             }
         }
         if finished == Finished::Whole {
-            // Those whose trials are others' too, or were there.
+            // These experiments share all their trials with others, or had them already.
             experiments.try_for_each(|(_, experiment)| watcher.begin(experiment))?;
         }
         Ok(finished)

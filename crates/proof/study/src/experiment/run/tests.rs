@@ -1,4 +1,4 @@
-//! Tests with commands of a shell's length.
+//! Tests with short shell commands.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::experiment::tests::{TINY, tiny};
 struct Log {
     trials: Vec<Trial>,
     begun: usize,
-    /// Trials at a time.
+    /// The maximum number of simultaneous trials.
     most: usize,
 }
 
@@ -38,7 +38,7 @@ fn run(experiments: &[Experiment], past: &[Trial], interrupted: bool) -> (Finish
     (finished, log)
 }
 
-/// Two trials at a time.
+/// Starts a batch with two jobs.
 fn start<W: Watcher>(
     experiments: &[Experiment],
     interrupted: &AtomicBool,
@@ -69,7 +69,7 @@ fn every_round_has_every_cell_and_what_is_there_is_not_run_again() {
     }
     let (_, again) = run(&[tiny()], &log.trials[..4], false);
     assert_eq!(again.trials.len(), 2);
-    // Another experiment that wants another number of the same trials.
+    // Another experiment that reads a different number from the same trials.
     let other = TINY.replace("field = \"seconds\"", "field = \"usage.wall_seconds\"");
     let other = Experiment::parse("other", &other).unwrap();
     let (_, more) = run(std::slice::from_ref(&other), &log.trials, false);
@@ -101,8 +101,8 @@ fn an_interruption_ends_it() {
     assert_eq!((finished, log.trials.len()), (Finished::Interrupted, 0));
 }
 
-/// An experiment on an emulated machine, of which there is only the name, with this script
-/// before its output; `$KIND` is the cell.
+/// An experiment on an emulated machine, which exists in name only. The script runs before the
+/// output; `$KIND` is the cell.
 fn lab(id: &str, script: &str) -> Experiment {
     let text = TINY.replace("T1", id).replace("machine = \"host\"", "machine = \"machine-a\"");
     let text =
@@ -110,7 +110,7 @@ fn lab(id: &str, script: &str) -> Experiment {
     Experiment::parse(id, &text).unwrap()
 }
 
-/// Waits for a file, for a minute at most.
+/// A shell command that waits up to a minute for a file.
 fn wait_for(file: &str) -> String {
     format!("for i in $(seq 600); do test -e {file} && break; sleep 0.1; done; test -e {file}")
 }
@@ -119,7 +119,7 @@ fn wait_for(file: &str) -> String {
 fn trials_in_the_lab_run_beside_each_other() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path().display();
-    // Each cell works only when it has seen the other one.
+    // Each cell succeeds only after it has seen the other one.
     let other = wait_for(&format!("{here}/$(test $KIND = 1.0 && echo 2.0 || echo 1.0)"));
     let script = format!("touch {here}/$KIND; {other} || exit 1");
     let (finished, log) = run(&[lab("L1", &script)], &[], false);
@@ -161,7 +161,7 @@ fn what_fails_does_not_end_its_neighbour() {
     assert_eq!((log.trials.len(), log.trials.iter().filter(failed).count()), (4, 1));
 }
 
-/// Cannot keep a trial.
+/// A watcher that cannot store a trial.
 struct Full(Log);
 
 impl Watcher for Full {

@@ -1,4 +1,4 @@
-//! One test with several numbers of threads, as tables and as a picture.
+//! One test with several thread counts, as tables and as a picture.
 
 mod svg;
 mod text;

@@ -1,7 +1,7 @@
-//! One test with several numbers of threads: a number of threads in each row, an allocator
-//! in each column.
+//! Prints one test with several thread counts: a thread count in each row, an allocator in each
+//! column.
 //!
-//! Source: systematic-numa-study 3.1.8, Figure 2: execution time, and resident memory over
+//! Source: systematic-numa-study 3.1.8, Figure 2: execution time, and resident memory divided by
 //! requested memory.
 
 use std::io::Write;
@@ -11,11 +11,10 @@ use numapilot_study::results::{Cell, Results};
 
 use crate::verbs::bench::alloc::text::{blocks, notes};
 
-/// Takes a figure from a cell.
+/// Reads a figure from a cell.
 pub type Figure = fn(&Cell) -> Option<f64>;
 
-/// The two figures: what they are called, what they are, and with how many digits they are
-/// printed.
+/// The two figures: title, value, and number of decimals.
 pub const FIGURES: [(&str, Figure, usize); 2] = [
     ("Time in seconds", |cell| cell.wall_seconds, 3),
     ("RSS / requested", |cell| cell.rss_per_requested, 2),

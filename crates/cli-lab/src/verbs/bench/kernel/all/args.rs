@@ -17,25 +17,25 @@ Examples:
   numapilot bench kernel all --lab opteron-8385 --svg kernels.svg
   numapilot bench kernel all k1 k4 --lab epyc-9004-nps4 --json")]
 pub struct Args {
-    /// Only these: k1 to k12.
+    /// Kernels to run, k1 to k12 [default: all].
     #[arg(value_name = "KERNEL")]
     pub kernels: Vec<Kernel>,
 
-    /// Run them on this emulated machine: a name of `lab list`, or a description file.
+    /// Run on this emulated machine: a name of `lab list`, or a description file.
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "machine")]
     pub lab: Option<String>,
 
-    /// Run everything so many times, what a kernel is to run with in turn, and keep each one's
-    /// median: by time, with --under by the rate in the end.
+    /// Run every combination N times, interleaved, and keep the median run: by time, or with
+    /// --under by the settled rate.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = units::whole::<u32>(1..=1000))]
     pub runs: u32,
 
-    /// Run each kernel with its pathology under these instead of in all its placements.
+    /// Run each kernel with its pathology under these, instead of in all its placements.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum, conflicts_with = "svg")]
     pub under: Vec<Under>,
 
-    /// With --under paper and default: how often balance decides, in real time.
+    /// With --under paper and default: the interval, in real time, at which balance decides.
     #[arg(long, value_name = "TIME", requires = "under", value_parser = units::duration)]
     interval: Option<Duration>,
 
@@ -48,7 +48,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The same call, as the guest of this machine is to make it.
+    /// The arguments for the same run in the guest of this machine.
     pub fn words(&self, machine: &str) -> Vec<String> {
         let mut words: Vec<String> =
             ["bench", "kernel", "all", "--json"].map(String::from).to_vec();
@@ -64,13 +64,13 @@ impl Args {
         words
     }
 
-    /// Options of balance.
+    /// The options of balance.
     pub fn interval_words(&self) -> Vec<String> {
         let word = |interval: Duration| ["--interval".to_owned(), seconds(interval)];
         self.interval.map(word).into_iter().flatten().collect()
     }
 
-    /// Options that every kernel takes.
+    /// The options that every kernel accepts.
     pub fn kernel_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
@@ -88,7 +88,7 @@ impl Args {
         words
     }
 
-    /// The kernels that were asked for.
+    /// The selected kernels.
     pub fn chosen(&self) -> Vec<Kernel> {
         match self.kernels.as_slice() {
             [] => Kernel::ALL.to_vec(),
@@ -97,7 +97,7 @@ impl Args {
     }
 }
 
-/// A duration as an option takes it.
+/// A duration as an option's value.
 fn seconds(duration: Duration) -> String {
     format!("{}s", duration.as_secs_f64())
 }

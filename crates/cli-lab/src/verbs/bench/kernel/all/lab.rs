@@ -1,4 +1,4 @@
-//! The kernels on an emulated machine: this program starts itself in a lab.
+//! Runs the kernels on an emulated machine, by starting this program in a lab.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,11 +10,11 @@ use super::args::Args;
 use super::series::End;
 use crate::{child, programs};
 
-/// What the kernels in the guest printed.
+/// Returns the results that the kernels in the guest printed.
 pub fn outcomes(machine: &str, args: &Args) -> anyhow::Result<(Vec<Value>, End)> {
     let program = programs::numapilot_lab()?;
-    // What the lab itself counts goes to a file, since it is not asked for. Pages are to stay
-    // where a placement has put them.
+    // The lab's own figures are not needed, so they go to /dev/null. AutoNUMA is off: pages must
+    // stay where a placement has put them.
     let lab = ["lab", "run", "--machine", machine, "--output", "/dev/null"];
     let settings = ["--numa-balancing", "off", "--"];
     let mut words: Vec<String> =

@@ -1,4 +1,4 @@
-//! The kernels one after the other, on this machine or on an emulated one.
+//! Runs the kernels one after the other, on this machine or on an emulated one.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ use super::args::Args;
 use super::series::{End, median};
 use super::{lab, svg, text, under};
 
-/// `bench kernel all`
+/// `bench kernel all`.
 pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.svg {
         file::check(path, Existing::Replace)?;
@@ -43,7 +43,7 @@ pub fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// On this machine.
+/// Runs the kernels on this machine.
 fn here(args: &Args, terminal: &Terminal) -> anyhow::Result<(Vec<Value>, End)> {
     let interrupted = interruption::flag()?;
     if !args.under.is_empty() {

@@ -1,13 +1,13 @@
-//! A series of runs: how it ended, and which run stands for several.
+//! The end of a series of runs, and the choice of its median run.
 
-/// How a series of kernels came to its end; what ran before stays.
+/// How a series of runs ended. Completed runs are kept in any case.
 pub enum End {
     Whole,
     Interrupted,
     Failed(anyhow::Error),
 }
 
-/// The run in the middle by a figure; of an even number the one with less of it.
+/// The median run by a figure; of an even number of runs, the lower of the two in the middle.
 pub fn median<T>(mut runs: Vec<T>, figure: impl Fn(&T) -> f64) -> Option<T> {
     runs.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
     let middle = runs.len().checked_sub(1)? / 2;

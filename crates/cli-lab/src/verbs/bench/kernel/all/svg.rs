@@ -1,7 +1,7 @@
-//! The results as a picture: for each kernel a bar for its pathology and one for every mitigation,
-//! as long as the time relative to the pathology, with a mark where the prediction lies. The best
-//! placement has a colour of its own. A bar that would be longer than the plot is cut, which a
-//! gap near its end shows.
+//! Draws the results: for each kernel a bar for its pathology and one for every mitigation. The
+//! length is the time relative to the pathology, and a mark shows the prediction. The best
+//! placement has its own colour. A bar that is longer than the plot is cut, with a gap near its
+//! end.
 //!
 //! ```text
 //!  k4-gups  first-touch  ██████████████|  1.00
@@ -18,11 +18,11 @@ const TOP: f64 = 92.0;
 const BAR: f64 = 15.0;
 const GAP: f64 = 10.0;
 const PLOT: f64 = 360.0;
-/// Times of the pathology beyond which a bar ends.
+/// The ratio at which bars are cut.
 const LONGEST: f64 = 1.6;
 const TITLE: &str = "NUMA pathology kernels: pathologies and mitigations";
 
-/// The picture.
+/// Draws the picture.
 pub fn draw(rows: &[Row]) -> String {
     let mut svg = Svg::default();
     svg.text("strong large", MARGIN, 30.0, TITLE);
@@ -59,7 +59,7 @@ pub fn draw(rows: &[Row]) -> String {
             }
             let label = format!("{ratio:.2}  {}", terminal::seconds(row.seconds));
             svg.text("dim small", x(LONGEST) + 10.0, y + 11.0, &label);
-            // A prediction beyond the plot has no place on it.
+            // A prediction beyond the plot is not drawn.
             let predicted = row.predicted_seconds.map(|p| p / first.seconds);
             marks.extend(predicted.filter(|p| *p <= LONGEST).map(|p| (x(p), y)));
         }

@@ -1,4 +1,4 @@
-//! All results in one table: what was measured, what was predicted.
+//! Prints all results in one table: measured and predicted.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use numapilot_workloads::kernels::Place;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A result, as far as table and picture show it.
+/// A result: the fields that the table and the picture show.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Row {
     pub workload: String,
@@ -33,12 +33,12 @@ struct Parameters {
 }
 
 impl Row {
-    /// The row of a result.
+    /// Parses a result.
     pub fn of(outcome: &Value) -> anyhow::Result<Self> {
         Row::deserialize(outcome).context("a result lacks a field; is it from another version?")
     }
 
-    /// How it was placed: `best` with what it stands for.
+    /// The placement; for `best` with the placement that it stands for.
     pub fn place(&self) -> String {
         match self.parameters.place.as_str() {
             "best" => format!("best: {}", self.mitigation),
@@ -46,24 +46,24 @@ impl Row {
         }
     }
 
-    /// Whether it is the pathology itself.
+    /// Whether this is the pathology.
     pub fn is_pathology(&self) -> bool {
         self.parameters.place == Place::FirstTouch.name()
     }
 
-    /// Whether it ran as `best`.
+    /// Whether this ran as `best`.
     fn ran_as_best(&self) -> bool {
         self.parameters.place == Place::Best.name()
     }
 
-    /// Whether it ran as `best` although the placement that this stands for ran by itself too.
+    /// Whether this ran as `best`, and the placement it stands for also ran under its own name.
     pub fn repeats_one_of(&self, rows: &[Self]) -> bool {
         let by_name =
             |row: &Self| row.workload == self.workload && row.parameters.place == self.mitigation;
         self.ran_as_best() && rows.iter().any(by_name)
     }
 
-    /// Whether it was placed as is best for this kernel here, as far as `best` ran as well.
+    /// Whether this has the best placement for its kernel, as far as `best` ran too.
     pub fn is_best(&self, rows: &[Self]) -> bool {
         let names_it = |row: &Self| {
             row.workload == self.workload
@@ -73,23 +73,23 @@ impl Row {
         self.ran_as_best() || rows.iter().any(names_it)
     }
 
-    /// Measured time, for people.
+    /// The measured time as text.
     pub fn time(&self) -> String {
         terminal::seconds(self.seconds)
     }
 }
 
-/// The rows of results.
+/// Parses results.
 pub fn rows(outcomes: &[Value]) -> anyhow::Result<Vec<Row>> {
     outcomes.iter().map(Row::of).collect()
 }
 
-/// The row of the kernel's pathology, to which its mitigations are compared.
+/// The row of the same kernel's pathology, with which its mitigations are compared.
 pub fn pathology<'a>(rows: &'a [Row], of: &Row) -> Option<&'a Row> {
     rows.iter().find(|row| row.is_pathology() && row.workload == of.workload)
 }
 
-/// A line about all rows.
+/// A line that describes all rows.
 pub fn subtitle(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     format!(
@@ -130,7 +130,7 @@ pub fn print(terminal: &Terminal, rows: &[Row]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a reader of the table should know, each once.
+/// Remarks below the table, each once.
 fn remarks(rows: &[Row]) -> Vec<String> {
     let mut remarks: Vec<String> = Vec::new();
     let mut say = |text: String| {
@@ -142,7 +142,7 @@ fn remarks(rows: &[Row]) -> Vec<String> {
         for (what, why) in &row.unsupported {
             say(format!("{what}: <not supported> ({why})"));
         }
-        // Notes about one run are not about the table.
+        // Notes that concern a single run are left out.
         row.notes.iter().filter(|note| note.starts_with("one node")).for_each(|n| say(n.clone()));
     }
     remarks

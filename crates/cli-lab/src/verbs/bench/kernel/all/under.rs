@@ -1,7 +1,7 @@
-//! `bench kernel all --under`: each kernel with its pathology as it is, under what mitigates it while it
-//! runs, and with the best placement from the beginning.
+//! `bench kernel all --under`: runs each kernel with its pathology alone, with its pathology under
+//! a tool that mitigates it at run time, and with the best placement from the start.
 //!
-//! Every run is a program of its own, started as a user would start it.
+//! Every run is a separate program, started as a user would start it.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,7 +17,7 @@ use super::under_what::Under;
 use crate::verbs::bench::text;
 use crate::{child, programs};
 
-/// Rates of an outcome: of all of it, and in the end.
+/// Names of an outcome's rates: over the whole run, and settled.
 const WHOLE: &str = "items_per_second";
 const SETTLED: &str = "settled_items_per_second";
 
@@ -25,7 +25,7 @@ fn rate(outcome: &Value, name: &str) -> f64 {
     outcome[name].as_f64().unwrap_or(f64::NAN)
 }
 
-/// Runs them all, those of a kernel in turn, and keeps the run in the middle of each.
+/// Runs all combinations, those of a kernel interleaved, and keeps the median run of each.
 pub fn outcomes(kernels: &[Kernel], args: &Args, interrupted: &AtomicBool) -> (Vec<Value>, End) {
     let mut outcomes = Vec::new();
     for kernel in kernels {
@@ -38,7 +38,7 @@ pub fn outcomes(kernels: &[Kernel], args: &Args, interrupted: &AtomicBool) -> (V
     (outcomes, End::Whole)
 }
 
-/// All runs of a kernel, those of each by themselves.
+/// All runs of a kernel, grouped by combination.
 fn rounds(kernel: Kernel, args: &Args, interrupted: &AtomicBool) -> (Vec<Vec<Value>>, End) {
     let mut runs: Vec<Vec<Value>> = args.under.iter().map(|_| Vec::new()).collect();
     for _ in 0..args.runs {
@@ -88,7 +88,7 @@ fn one(
     Ok(outcome)
 }
 
-/// Prints how fast each was, all together and in the end, beside nothing.
+/// Prints the rates over the whole run and settled, and their ratios to `none`.
 pub fn print(terminal: &Terminal, outcomes: &[Value]) -> anyhow::Result<()> {
     let mut out = terminal.out();
     writeln!(

@@ -1,22 +1,22 @@
-//! What a kernel runs under.
+//! The tools and policies that `--under` names.
 
 use clap::ValueEnum;
 use numapilot_workloads::kernels::{Kernel, Place};
 
-/// What a kernel runs under.
+/// A tool or policy that a kernel runs under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Under {
-    /// Nothing.
+    /// No tool.
     None,
-    /// The kernel's AutoNUMA.
+    /// The Linux kernel's AutoNUMA.
     Autonuma,
-    /// A policy of interleaving from the beginning.
+    /// The interleave policy, from the start.
     Interleave,
     /// `numapilot balance --mode paper`.
     Paper,
     /// `numapilot balance`.
     Default,
-    /// The best mitigation that pages can be placed for, from the beginning.
+    /// The kernel's best mitigation by page placement, from the start.
     Oracle,
 }
 
@@ -32,7 +32,7 @@ impl Under {
         }
     }
 
-    /// The verb that runs the kernel, if it is not run by itself.
+    /// The verb that runs the kernel, unless it runs by itself.
     pub const fn verb(self) -> Option<&'static [&'static str]> {
         match self {
             Self::None | Self::Interleave | Self::Oracle => None,
@@ -42,12 +42,12 @@ impl Under {
         }
     }
 
-    /// Whether balance runs it.
+    /// Whether balance runs the kernel.
     pub const fn is_balance(self) -> bool {
         matches!(self, Self::Paper | Self::Default)
     }
 
-    /// Where its memory goes.
+    /// Where the kernel's memory is placed.
     pub fn place(self, kernel: Kernel) -> Place {
         match self {
             Self::Interleave => Place::Interleave,
@@ -57,7 +57,7 @@ impl Under {
     }
 }
 
-/// The best that pages can do: a page has one home, so no copies.
+/// The best page placement. A page has one home, so replication is excluded.
 fn oracle(kernel: Kernel) -> Place {
     match kernel {
         Kernel::Init1Readall | Kernel::Probe | Kernel::ReadMostly => Place::Interleave,

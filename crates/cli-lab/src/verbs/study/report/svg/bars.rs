@@ -1,4 +1,4 @@
-//! Numbers as bars in groups, with their intervals.
+//! Draws numbers as grouped bars, with their intervals.
 
 use numapilot_cli_kit::svg::{Area, Svg, text_width};
 use numapilot_study::experiment::Point;
@@ -10,10 +10,10 @@ const ROW: f64 = 22.0;
 const BAR: f64 = 13.0;
 const MARGIN: f64 = 16.0;
 const WIDTH: f64 = 360.0;
-/// Room for the number behind a bar.
+/// Space for the number to the right of a bar.
 const NUMBER: f64 = 76.0;
 
-/// The picture: a group for every level of `along`, one bar for each of the others.
+/// Draws a group for every level of `along`, with a bar for each combination of the other factors.
 pub fn draw(along: Option<&str>, unit: &str, points: &[Point]) -> String {
     let groups: Vec<Option<&str>> = match along {
         None => vec![None],
@@ -38,7 +38,7 @@ pub fn draw(along: Option<&str>, unit: &str, points: &[Point]) -> String {
     let mut y = 30.0;
     for group in groups {
         if let Some(group) = group {
-            // `16` says nothing without its factor.
+            // A level such as `16` needs the name of its factor.
             let is_number = group.parse::<f64>().is_ok();
             let factor = along.filter(|_| is_number).map_or(String::new(), |f| format!("{f} "));
             svg.text("strong", MARGIN, y + 14.0, &format!("{factor}{group}"));

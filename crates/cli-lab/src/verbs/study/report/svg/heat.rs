@@ -1,4 +1,4 @@
-//! Rows of numbers as cells that are the stronger the larger their number.
+//! Draws a matrix as cells whose colour is stronger for larger numbers.
 
 use numapilot_cli_kit::svg::{Area, Svg};
 use serde_json::Value;
@@ -8,13 +8,13 @@ use crate::verbs::study::short;
 const CELL: f64 = 58.0;
 const HEIGHT: f64 = 26.0;
 const LEFT: f64 = 40.0;
-/// So that the words above fit.
+/// Minimum width, so that the text above fits.
 const LEAST: f64 = 330.0;
 const TOP: f64 = 72.0;
-/// Integers below are written out.
+/// Integers below this are written out.
 const WRITTEN_OUT: f64 = 1e6;
 
-/// The picture: rows by the CPUs' nodes, columns by the memory's.
+/// Draws the picture: rows are the CPUs' nodes, columns the memory's.
 pub fn draw(name: &str, matrix: &Value) -> String {
     let numbers = |row: &Value| -> Vec<f64> {
         row.as_array().into_iter().flatten().map(|v| v.as_f64().unwrap_or(0.0)).collect()

@@ -1,5 +1,5 @@
-//! The picture of an experiment, by what its metric is: bars or lines of numbers, lines of
-//! points, heat maps of matrices, maps of traffic.
+//! Draws an experiment by the kind of its metric: numbers as bars or lines, points as lines,
+//! matrices as heat maps, and traffic as maps.
 
 mod bars;
 mod heat;
@@ -10,10 +10,10 @@ use numapilot_topology::description::machine_named;
 
 use crate::verbs::lab;
 
-/// Traffic and heat maps of one experiment, at most.
+/// Maximum number of traffic and heat maps of one experiment.
 const MAPS: usize = 6;
 
-/// The pictures of an experiment; none where nothing came out.
+/// The pictures of an experiment; none if it has no results.
 pub fn draw(experiment: &Experiment, judged: &Judged) -> Vec<String> {
     let Some(metric) = experiment.metrics.get(&experiment.picture) else { return Vec::new() };
     let unit = match metric.unit.as_str() {
@@ -30,7 +30,7 @@ pub fn draw(experiment: &Experiment, judged: &Judged) -> Vec<String> {
             let along = experiment.along.as_deref();
             let numeric = along.and_then(|along| lines::numeric(along, points));
             vec![match numeric {
-                Some(series) => lines::draw(along.unwrap_or_default(), &unit, &series),
+                Some(series) => lines::draw(along.unwrap_or_default(), &unit, series),
                 None => bars::draw(along, &unit, points),
             }]
         }
@@ -39,7 +39,7 @@ pub fn draw(experiment: &Experiment, judged: &Judged) -> Vec<String> {
                 .map(|(point, value)| lines::Line::of_points(name(&point.at, None), value))
                 .collect();
             let [x, y] = metric.points.clone().unwrap_or_default();
-            if series.is_empty() { Vec::new() } else { vec![lines::draw(&x, &y, &series)] }
+            if series.is_empty() { Vec::new() } else { vec![lines::draw(&x, &y, series)] }
         }
         Kind::Matrix => {
             with_value().map(|(point, value)| heat::draw(&name(&point.at, None), value)).collect()
@@ -55,8 +55,7 @@ pub fn draw(experiment: &Experiment, judged: &Judged) -> Vec<String> {
     }
 }
 
-/// Cells without the factors that have one level only, which tell nothing apart; the axis's
-/// own stays.
+/// The cells without those factors that have only one level. The factor of the axis is kept.
 fn varying(along: Option<&str>, points: &[Point]) -> Vec<Point> {
     let tells = |factor: &str| Some(factor) == along || levels(factor, points).len() > 1;
     let kept = |point: &Point| {
@@ -67,13 +66,13 @@ fn varying(along: Option<&str>, points: &[Point]) -> Vec<Point> {
     points.iter().map(kept).collect()
 }
 
-/// Levels as words, but for those of one factor.
+/// The levels as text, without that of one factor.
 fn name(at: &At, without: Option<&str>) -> String {
     let words = at.iter().filter(|(factor, _)| Some(factor.as_str()) != without);
     words.map(|(_, level)| level.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Levels of a factor, in the experiment's order.
+/// The levels of a factor, in the experiment's order.
 fn levels<'a>(factor: &str, points: &'a [Point]) -> Vec<&'a str> {
     let mut levels: Vec<&str> = Vec::new();
     for level in points.iter().filter_map(|point| point.at.get(factor)) {

@@ -1,4 +1,6 @@
-//! `bench alloc return`: the resident set after 900 MiB were freed.
+//! `bench alloc return`: the resident set after 900 MiB have been freed.
+
+mod svg;
 
 use std::io::Write;
 use std::num::NonZeroU64;
@@ -13,36 +15,34 @@ use numapilot_cli_kit::units;
 use numapilot_workloads::alloc::memory_return::{self, Curve, Options, Outcome};
 use numapilot_workloads::size::Grouped;
 
-use super::curves;
-
-/// Most rows of the table: the rest is in the JSON and in the picture.
+/// The maximum number of table rows. The JSON and the picture have all points.
 const ROWS: usize = 32;
 
 /// Arguments.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The objects are freed twice: first the program goes on allocating and freeing a few objects \
-every 20 ms, then it sleeps. To compare two allocators:\n\n  \
+The objects are freed twice. The first time, the program then allocates and frees a few objects \
+every 20 ms; the second time, it sleeps. To compare two allocators:\n\n  \
 numapilot run --allocator jemalloc -- numapilot bench alloc return\n  \
 numapilot run --allocator numapilot -- numapilot bench alloc return --keep 4096 --watch 13s")]
 pub struct Args {
-    /// Bytes of all objects.
+    /// Total size of all objects.
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "900M")]
     bytes: u64,
 
-    /// Bytes of an object.
+    /// Size of an object.
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "64")]
     object_bytes: u64,
 
-    /// Keep one object in N instead of freeing all.
+    /// Keep one object in N instead of freeing all of them.
     #[arg(long, value_name = "N")]
     keep: Option<NonZeroU64>,
 
-    /// How long to watch afterwards.
+    /// How long to watch the RSS afterwards.
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "3s")]
     watch: Duration,
 
-    /// Tell when the RSS is below this size.
+    /// Report when the RSS falls below this size.
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "70M")]
     below: u64,
 
@@ -63,7 +63,7 @@ impl Args {
         let Self { bytes, object_bytes, keep, watch, .. } = self;
         let outcome = memory_return::run(&Options { bytes, object_bytes, keep, watch })?;
         if let Some(path) = &self.svg {
-            let picture = curves::draw(&title(&outcome, object_bytes), &outcome.curves, self.below);
+            let picture = svg::draw(&title(&outcome, object_bytes), &outcome.curves, self.below);
             file::put(path, &picture, Existing::Replace)?;
         }
         if self.json {
@@ -106,7 +106,7 @@ fn row(first: String, [little, none]: [String; 2]) -> [String; 3] {
     [first, little, none]
 }
 
-/// Text of both curves; empty where there is none.
+/// A text for each of the two curves; empty where a curve has no value.
 fn cells(outcome: &Outcome, text: impl Fn(&Curve) -> Option<String>) -> [String; 2] {
     let mut cells = [String::new(), String::new()];
     for (cell, curve) in cells.iter_mut().zip(&outcome.curves) {

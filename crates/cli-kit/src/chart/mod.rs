@@ -1,0 +1,349 @@
+//! Line charts: series over two axes that start at 0.
+//!
+//! ```text
+//!  Title
+//!  name of y   o series  o series
+//!   2 |        .--*  name at end
+//!   1 |---.--*'          (marks are lines across the plot)
+//!     +---1---2---4
+//!           name of x
+//! ```
+
+mod legend;
+mod page;
+mod scale;
+
+pub use page::Page;
+
+use crate::svg::{Area, Svg, text_width};
+use scale::Scale;
+
+/// Size of the small text of labels.
+const SMALL: f64 = 11.0;
+/// Height of a line of small text.
+const LINE: f64 = 18.0;
+/// Space between a plot and the labels of its vertical axis.
+const GAP: f64 = 8.0;
+const RADIUS: f64 = 3.5;
+
+/// A chart.
+#[derive(Default)]
+pub struct Chart {
+    /// Heading; may be empty.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// The lines. The first one is drawn above the others.
+    pub series: Vec<Series>,
+    /// Where the names of the series are.
+    pub names: Names,
+    /// Areas behind the lines.
+    pub bars: Vec<Bar>,
+    /// Reference values.
+    pub marks: Vec<Mark>,
+}
+
+/// An axis from 0.
+#[derive(Default)]
+pub struct Axis {
+    /// Name, with the unit; may be empty.
+    pub name: String,
+    /// The axis extends at least to this value, and to all values of the series.
+    pub most: f64,
+    /// What is written at its ticks.
+    pub labels: Labels,
+}
+
+/// What is written at the ticks of an axis.
+pub enum Labels {
+    /// The number and a unit, which may be empty.
+    Number(&'static str),
+    /// The number, at whole numbers only.
+    Whole,
+    /// A text made from the number.
+    Text(fn(f64) -> String),
+    /// These texts, at 0, 1, 2 and so on, with equal distances.
+    Names(Vec<String>),
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self::Number("")
+    }
+}
+
+/// A line.
+pub struct Series {
+    /// Name; may be empty.
+    pub name: String,
+    /// The points, in the order of the line.
+    pub points: Vec<(f64, f64)>,
+    /// Whether each point has a dot.
+    pub marked: bool,
+}
+
+/// Where the names of series are.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Names {
+    /// In rows above the plot.
+    #[default]
+    Above,
+    /// At the right ends of the lines.
+    AtEnds,
+}
+
+/// An area from the horizontal axis up.
+pub struct Bar {
+    /// Left edge.
+    pub from: f64,
+    /// Right edge.
+    pub to: f64,
+    /// Height.
+    pub height: f64,
+}
+
+/// A reference value: a line across the plot, with a label.
+pub struct Mark {
+    /// The axis that has the value.
+    pub on: On,
+    /// The value.
+    pub value: f64,
+    /// The label.
+    pub label: String,
+}
+
+/// An axis of a chart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// The horizontal axis.
+    X,
+    /// The vertical axis.
+    Y,
+}
+
+impl Chart {
+    fn most(&self, least: f64, of: fn(&(f64, f64)) -> f64) -> f64 {
+        self.series.iter().flat_map(|series| &series.points).map(of).fold(least, f64::max)
+    }
+
+    /// Scales for a plot in this area.
+    fn scales(&self, plot: Area) -> (Scale<'_>, Scale<'_>) {
+        let most = |on, axis: &Axis| {
+            let marks = self.marks.iter().filter(|mark| mark.on == on).map(|mark| mark.value);
+            marks.fold(axis.most, f64::max)
+        };
+        let x = self.most(most(On::X, &self.x), |point| point.0);
+        let y = self.most(most(On::Y, &self.y), |point| point.1);
+        (
+            Scale::new(&self.x.labels, x, plot.x, plot.width),
+            Scale::new(&self.y.labels, y, plot.y + plot.height, -plot.height),
+        )
+    }
+
+    /// Space to the left of the plot.
+    fn left(&self) -> f64 {
+        let (_, y) = self.scales(Area { x: 0.0, y: 0.0, width: 1.0, height: 1.0 });
+        y.ticks().map(|tick| text_width(&tick.label, SMALL)).fold(0.0, f64::max) + GAP
+    }
+
+    /// Space to the right of the plot.
+    fn right(&self) -> f64 {
+        let (x, _) = self.scales(Area { x: 0.0, y: 0.0, width: 1.0, height: 1.0 });
+        let last = x.ticks().last().map_or(0.0, |tick| text_width(&tick.label, SMALL) / 2.0);
+        match self.names {
+            Names::Above => last,
+            Names::AtEnds => legend::width_at_ends(&self.series).max(last),
+        }
+    }
+
+    /// Space above a plot of this width.
+    fn above(&self, width: f64) -> f64 {
+        let title = if self.title.is_empty() { 0.0 } else { LINE + 4.0 };
+        let name = if self.y.name.is_empty() { 0.0 } else { LINE };
+        let rows = match self.names {
+            Names::Above => legend::rows(&self.series, width),
+            Names::AtEnds => 0,
+        };
+        // A legend has few rows.
+        title + name + LINE * rows as f64 + GAP
+    }
+
+    /// Space below the plot.
+    fn below(&self) -> f64 {
+        if self.x.name.is_empty() { LINE + 4.0 } else { 2.0 * LINE + 4.0 }
+    }
+
+    /// Draws the chart. `plot` is the area between the axes; everything else is around it.
+    fn draw(&self, svg: &mut Svg, plot: Area) {
+        let mut y = plot.y - self.above(plot.width);
+        if !self.title.is_empty() {
+            svg.text("strong", plot.x, y + 13.0, &self.title);
+            y += LINE + 4.0;
+        }
+        if !self.y.name.is_empty() {
+            svg.text("dim small", plot.x, y + 12.0, &self.y.name);
+            y += LINE;
+        }
+        if self.names == Names::Above {
+            legend::draw_above(svg, &self.series, (plot.x, y), plot.width);
+        }
+        if self.series.iter().all(|series| series.points.is_empty()) && self.bars.is_empty() {
+            svg.text("dim", plot.x, plot.y + plot.height / 2.0, "no figures");
+            return;
+        }
+        let (across, up) = self.scales(plot);
+        self.draw_axes(svg, plot, &across, &up);
+        for bar in &self.bars {
+            let (left, top) = (across.position(bar.from), up.position(bar.height));
+            let (width, height) = (across.position(bar.to) - left, plot.y + plot.height - top);
+            svg.heat(Area { x: left, y: top, width, height }, 0.0, 0.5);
+        }
+        let bottom = plot.y + plot.height;
+        svg.line("axis", (plot.x, bottom), (plot.x + plot.width, bottom));
+        let lines: Vec<Vec<(f64, f64)>> = self
+            .series
+            .iter()
+            .map(|series| {
+                let place = |&(x, y): &(f64, f64)| (across.position(x), up.position(y));
+                series.points.iter().map(place).collect()
+            })
+            .collect();
+        for mark in &self.marks {
+            let scale = if mark.on == On::X { &across } else { &up };
+            draw_mark(svg, plot, mark, scale.position(mark.value), &lines);
+        }
+        for (kind, (series, line)) in self.series.iter().zip(&lines).enumerate().rev() {
+            draw_line(svg, kind, line, series.marked);
+        }
+        if self.names == Names::AtEnds {
+            legend::draw_at_ends(svg, &self.series, &lines, plot);
+        }
+    }
+
+    fn draw_axes(&self, svg: &mut Svg, plot: Area, across: &Scale<'_>, up: &Scale<'_>) {
+        for tick in up.ticks() {
+            svg.line("grid", (plot.x, tick.position), (plot.x + plot.width, tick.position));
+            svg.text("dim small end", plot.x - GAP, tick.position + 4.0, &tick.label);
+        }
+        let bottom = plot.y + plot.height;
+        let mut free = f64::NEG_INFINITY;
+        for tick in across.ticks() {
+            if across.has_grid() {
+                svg.line("grid", (tick.position, plot.y), (tick.position, bottom));
+            }
+            let half = text_width(&tick.label, SMALL) / 2.0;
+            if tick.position - half >= free {
+                svg.text("dim small middle", tick.position, bottom + 16.0, &tick.label);
+                free = tick.position + half + 4.0;
+            }
+        }
+        let middle = plot.x + plot.width / 2.0;
+        if !self.x.name.is_empty() {
+            svg.text("dim small middle", middle, bottom + 16.0 + LINE, &self.x.name);
+        }
+    }
+}
+
+fn draw_line(svg: &mut Svg, kind: usize, line: &[(f64, f64)], marked: bool) {
+    let path: Vec<String> = line.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+    if path.len() > 1 {
+        svg.path(kind, 2.0, &format!("M{}", path.join("L")));
+    }
+    if marked || path.len() == 1 {
+        line.iter().for_each(|&(x, y)| svg.dot(kind, x, y, RADIUS));
+    }
+}
+
+/// Draws a reference line. Its label is at the end and on the side where it covers the fewest
+/// points of the series.
+fn draw_mark(svg: &mut Svg, plot: Area, mark: &Mark, at: f64, lines: &[Vec<(f64, f64)>]) {
+    let (right, bottom) = (plot.x + plot.width, plot.y + plot.height);
+    let (width, height) = (text_width(&mark.label, SMALL), 14.0);
+    let area = |x: f64, y: f64| Area { x, y, width, height };
+    let places = match mark.on {
+        On::X => {
+            svg.line("axis", (at, plot.y), (at, bottom));
+            let sides = [at - 6.0 - width, at + 6.0];
+            sides.map(|x| [area(x, plot.y + 4.0), area(x, bottom - 18.0)])
+        }
+        On::Y => {
+            svg.line("axis", (plot.x, at), (right, at));
+            let ends = [right - 4.0 - width, plot.x + 4.0];
+            ends.map(|x| [area(x, at - 17.0), area(x, at + 3.0)])
+        }
+    };
+    let covered = |area: &Area| {
+        let is_outside = area.x < plot.x
+            || area.x + width > right
+            || area.y < plot.y
+            || area.y + height > bottom;
+        let on_it = lines.iter().flat_map(|line| legend::along(line));
+        (is_outside, on_it.filter(|point| area.contains(*point)).count())
+    };
+    if let Some(place) = places.as_flattened().iter().min_by_key(|area| covered(area)) {
+        svg.text("dim small", place.x, place.y + 11.0, &mark.label);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: (f64, f64) = (400.0, 200.0);
+
+    fn line(name: &str, points: &[(f64, f64)]) -> Series {
+        Series { name: name.to_owned(), points: points.to_vec(), marked: true }
+    }
+
+    #[test]
+    fn a_chart_without_figures_says_so() {
+        let picture = Page::inline(&Chart::default(), SIZE, "t");
+        assert!(picture.contains("no figures") && !picture.contains("NaN"), "{picture}");
+    }
+
+    #[test]
+    fn a_single_point_is_visible() {
+        let mut series = line("a", &[(1.0, 1.0)]);
+        series.marked = false;
+        let picture = Page::inline(&Chart { series: vec![series], ..Chart::default() }, SIZE, "t");
+        assert!(picture.contains("<circle class=\"dot0\""), "{picture}");
+        assert!(!picture.contains("<path"), "{picture}");
+    }
+
+    #[test]
+    fn labels_below_the_plot_do_not_touch() {
+        let names: Vec<String> = (0..40).map(|number| format!("level {number}")).collect();
+        let x = Axis { labels: Labels::Names(names), ..Axis::default() };
+        let series = vec![line("", &[(0.0, 1.0), (39.0, 2.0)])];
+        let picture = Page::inline(&Chart { x, series, ..Chart::default() }, SIZE, "t");
+        let drawn = picture.matches(">level ").count();
+        assert!((4..=9).contains(&drawn), "{drawn} labels");
+    }
+
+    #[test]
+    fn whole_numbers_have_whole_ticks() {
+        let y = Axis { labels: Labels::Whole, most: 3.0, ..Axis::default() };
+        let series = vec![line("", &[(0.0, 1.0), (1.0, 3.0)])];
+        let picture = Page::inline(&Chart { y, series, ..Chart::default() }, SIZE, "t");
+        let labels = picture.matches("class=\"dim small end\"").count();
+        assert_eq!(labels, 4, "{picture}");
+    }
+
+    #[test]
+    fn the_label_of_a_mark_is_where_no_line_is() {
+        let label = |points: &[(f64, f64)]| {
+            let mark = Mark { on: On::Y, value: 5.0, label: "limit".to_owned() };
+            let chart =
+                Chart { series: vec![line("", points)], marks: vec![mark], ..Chart::default() };
+            let picture = Page::inline(&chart, SIZE, "t");
+            let before = picture.split(">limit<").next().unwrap().to_owned();
+            let number = before.rsplit("y=\"").next().unwrap().split('"').next().unwrap();
+            number.parse::<f64>().unwrap()
+        };
+        let above = label(&[(0.0, 4.7), (10.0, 4.7)]);
+        let below = label(&[(0.0, 5.3), (10.0, 5.3)]);
+        assert!(above < below, "{above} above, {below} below");
+    }
+}
