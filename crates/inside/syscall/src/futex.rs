@@ -2,6 +2,7 @@
 //!
 //! Source: futex(2).
 
+use core::ptr::null;
 use core::sync::atomic::AtomicU32;
 
 use crate::{Refused, call};
@@ -15,16 +16,24 @@ pub enum Scope {
     Shared = 0,
 }
 
-/// Waits until the word is no longer `value`. It may return earlier, also if a signal arrives.
+/// Waits until the word is no longer `value`, at most for some seconds if there is a limit. It may
+/// return earlier, also if a signal arrives.
 ///
 /// # Errors
-/// A filter forbids the call.
-pub fn wait(word: &AtomicU32, value: u32, scope: Scope) -> Result<(), Refused> {
+/// There is no word at the address, or a filter forbids the call.
+pub fn wait(
+    word: *const AtomicU32,
+    value: u32,
+    scope: Scope,
+    seconds: Option<u32>,
+) -> Result<(), Refused> {
     let operation = libc::FUTEX_WAIT as usize | scope as usize;
-    let arguments = [word.as_ptr() as usize, operation, value as usize, 0, 0, 0];
-    // SAFETY: the kernel only reads the word; without a time there is no limit.
+    let limit = seconds.map(|seconds| [i64::from(seconds), 0]);
+    let limit = limit.as_ref().map_or(null(), |limit| limit.as_ptr());
+    let arguments = [word as usize, operation, value as usize, limit as usize, 0, 0];
+    // SAFETY: the kernel only reads the word, and the two words of the limit if there is one.
     match unsafe { call(libc::SYS_futex, arguments) } {
-        Ok(_) | Err(Refused(libc::EAGAIN | libc::EINTR)) => Ok(()),
+        Ok(_) | Err(Refused(libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT)) => Ok(()),
         Err(refused) => Err(refused),
     }
 }
@@ -48,8 +57,15 @@ mod tests {
     #[test]
     fn a_word_that_has_changed_is_not_waited_for() {
         for scope in [Scope::Process, Scope::Shared] {
-            assert_eq!(wait(&AtomicU32::new(1), 0, scope), Ok(()));
+            assert_eq!(wait(&AtomicU32::new(1), 0, scope, None), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_limit_ends_the_wait() {
+        assert_eq!(wait(&AtomicU32::new(0), 0, Scope::Process, Some(0)), Ok(()));
+        let nowhere = wait(core::ptr::null(), 0, Scope::Shared, None);
+        assert_eq!(nowhere, Err(Refused(libc::EFAULT)));
     }
 
     #[test]
@@ -59,7 +75,7 @@ mod tests {
             std::thread::scope(|threads| {
                 threads.spawn(|| {
                     while word.load(Ordering::Acquire) == 0 {
-                        wait(&word, 0, scope).unwrap();
+                        wait(&word, 0, scope, None).unwrap();
                     }
                 });
                 word.store(1, Ordering::Release);

@@ -77,7 +77,7 @@ impl<T> Lock<T> {
             return;
         }
         while self.word.swap(WAITED_FOR, Ordering::Acquire) != FREE {
-            let _ = futex::wait(&self.word, WAITED_FOR, Scope::Process);
+            let _ = futex::wait(&self.word, WAITED_FOR, Scope::Process, None);
         }
     }
 

@@ -13,6 +13,7 @@ use core::slice;
 use libc::{c_int, cpu_set_t, pid_t, pthread_t, size_t};
 use numapilot_bind::cpus::CpuMask;
 use numapilot_bind::occupancy::Event;
+use numapilot_syscall::caller;
 
 use crate::next::{PTHREAD_GETAFFINITY, PTHREAD_SETAFFINITY, SCHED_GETAFFINITY, SCHED_SETAFFINITY};
 use crate::state::{CpuSlot, State};
@@ -31,7 +32,7 @@ pub unsafe extern "C" fn sched_setaffinity(
     let call = || unsafe { next(pid, size, set) };
     let whom = || match pid {
         0 => Whom::Caller,
-        tid if tid == kernel::gettid() => Whom::Caller,
+        tid if tid == caller::thread_id() => Whom::Caller,
         tid if kernel::is_own_thread(tid) => Whom::Sibling,
         _ => Whom::Stranger,
     };
@@ -62,7 +63,7 @@ pub unsafe extern "C" fn sched_getaffinity(pid: pid_t, size: size_t, set: *mut c
     let Some(next) = SCHED_GETAFFINITY.get() else { return no_such_call() };
     // SAFETY: the caller's arguments, unchanged.
     let result = unsafe { next(pid, size, set) };
-    if result == 0 && (pid == 0 || pid == kernel::gettid()) {
+    if result == 0 && (pid == 0 || pid == caller::thread_id()) {
         // SAFETY: the call just wrote `size` bytes there.
         unsafe { widen(size, set) };
     }
@@ -142,7 +143,7 @@ fn leave(state: &State, slot: CpuSlot) {
     }
     state.set_slot(CpuSlot::ItsOwn);
     state.occupancy().count(Event::PinsItself);
-    if kernel::gettid().unsigned_abs() == state.pid() {
+    if caller::thread_id().unsigned_abs() == state.pid() {
         state.register(CpuSlot::ItsOwn);
     }
 }

@@ -3,11 +3,13 @@
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::ptr::{null, null_mut};
+use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Release};
 
 use numapilot_bind::agent::{Request, Requests, WORDS};
 use numapilot_bind::env::AGENT;
+use numapilot_syscall::policy::{self, Mode};
+use numapilot_syscall::{Refused, caller};
 
 use crate::create::numapilot_bind_create_unplaced;
 use crate::env::{complain, variable};
@@ -91,7 +93,7 @@ extern "C" fn run(seen: *mut c_void) -> *mut c_void {
             continue;
         }
         seen = round;
-        if let Some(request) = requests.read(round, kernel::getpid().unsigned_abs()) {
+        if let Some(request) = requests.read(round, caller::process_id().unsigned_abs()) {
             requests.answer(round, spread(&request));
         }
     }
@@ -100,19 +102,13 @@ extern "C" fn run(seen: *mut c_void) -> *mut c_void {
 
 /// Sets the policy of memory that may be untouched yet. Returns the errno.
 fn spread(request: &Request) -> u32 {
-    const MPOL_DEFAULT: usize = 0;
-    const MPOL_INTERLEAVE: usize = 3;
-    let (mode, nodes, bits) = if request.nodes.iter().all(|word| *word == 0) {
-        (MPOL_DEFAULT, null(), 0)
-    } else {
-        // One more, because the kernel ignores the last bit (mm/mempolicy.c, get_nodes).
-        (MPOL_INTERLEAVE, request.nodes.as_ptr(), size_of_val(&request.nodes) * 8 + 1)
+    let mode = match request.nodes.iter().all(|word| *word == 0) {
+        true => Mode::Default,
+        false => Mode::Interleave,
     };
-    kernel::errno_of(|| {
-        // SAFETY: the mask is live and has the stated length; a policy does not change the contents
-        // of memory.
-        unsafe {
-            libc::syscall(libc::SYS_mbind, request.start, request.bytes, mode, nodes, bits, 0)
-        }
-    })
+    let (start, bytes) = (request.start as usize, request.bytes as usize);
+    match policy::set_of_range(start, bytes, mode, &request.nodes, false) {
+        Ok(()) => 0,
+        Err(Refused(errno)) => errno.unsigned_abs(),
+    }
 }

@@ -24,6 +24,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{c_int, c_void, cpu_set_t, pthread_attr_t, pthread_t};
 use numapilot_bind::cpus::CpuMask;
 use numapilot_bind::occupancy::Event;
+use numapilot_syscall::futex::{self, Scope};
 
 use crate::init;
 use crate::kernel::keeping_errno;
@@ -155,10 +156,7 @@ impl New {
         let before = unsafe { (*turn).swap(PLACED, Ordering::Release) };
         if before == WAITING {
             // The cell may be gone by now; waking uses only its address.
-            // SAFETY: FUTEX_WAKE does not access the address.
-            keeping_errno(|| unsafe {
-                libc::syscall(libc::SYS_futex, turn, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
-            });
+            futex::wake_one(turn, Scope::Process);
         }
     }
 }
@@ -297,15 +295,6 @@ fn wait(turn: &AtomicU32) {
         return;
     }
     while turn.load(Ordering::Acquire) != PLACED {
-        // SAFETY: the address is that of a live word; a null time means no time limit.
-        keeping_errno(|| unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                core::ptr::from_ref(turn),
-                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                WAITING,
-                core::ptr::null::<libc::timespec>(),
-            )
-        });
+        let _ = futex::wait(turn, WAITING, Scope::Process, None);
     }
 }

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use numapilot_bind::env::{BIND_CPUS, BIND_OCCUPANCY};
+use numapilot_syscall::caller;
 
 use crate::env::{complain, variable};
 use crate::state::{self, State};
@@ -29,7 +30,7 @@ fn fill(state: &mut State) -> Option<()> {
     if !state.create_key() {
         return None;
     }
-    state.pid.store(kernel::getpid(), Relaxed);
+    state.pid.store(caller::process_id(), Relaxed);
     process::keep_usable_cpus(state);
     if state.cpus.as_slice().is_empty() {
         return complain(&[

@@ -11,6 +11,7 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::Ordering::Relaxed;
 
 use numapilot_bind::occupancy::{Event, FILE_BYTES, Holds, OccupancyTable};
+use numapilot_syscall::caller;
 
 use crate::kernel;
 use crate::state::{self, CpuSlot, State};
@@ -137,7 +138,7 @@ pub fn watch_forks() {
 extern "C" fn forked() {
     let Some(state) = state::ready() else { return };
     kernel::keeping_errno(|| {
-        state.pid.store(kernel::getpid(), Relaxed);
+        state.pid.store(caller::process_id(), Relaxed);
         state.forget_threads();
         // A dead process had the same id.
         state.occupancy().forget(state.pid());

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use libc::{c_int, c_void};
 use numapilot_bind::cpus::{CpuList, CpuMask, MAX_CPUS};
 use numapilot_bind::occupancy::{Event, Holds, OccupancyTable};
+use numapilot_syscall::caller;
 
 use crate::kernel;
 
@@ -177,7 +178,7 @@ impl State {
 
     /// Gives back the CPU to which the calling thread was pinned.
     pub fn unpin(&self, cpu: u16) {
-        if kernel::gettid() == self.pid.load(Ordering::Relaxed) {
+        if caller::thread_id() == self.pid.load(Ordering::Relaxed) {
             self.occupancy().forget(self.pid());
         } else {
             self.give_back(cpu);
@@ -217,7 +218,7 @@ impl State {
 
     /// Whether the caller is this process and not a child that shares its memory (`vfork`).
     pub fn is_here(&self) -> bool {
-        kernel::getpid() == self.pid.load(Ordering::Relaxed)
+        caller::process_id() == self.pid.load(Ordering::Relaxed)
     }
 }
 
