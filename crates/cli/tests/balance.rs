@@ -1,5 +1,5 @@
-//! `numapilot balance` as a user runs it. This machine may have one node: moving pages is tested
-//! on simulated memory, beside the code.
+//! Tests of `numapilot balance` as a user runs it. This machine may have one node: moving pages is
+//! tested on simulated memory, beside the code.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
 use std::fs;
@@ -37,7 +37,7 @@ fn the_status_of_the_program_is_passed_through() {
         }
     }
     balance(&["--", "sh", "-c", "kill -9 $$"]).assert().failure();
-    // As with run, stat, tune and top no `--` is needed.
+    // As for run, stat, tune and top, `--` is optional.
     balance(&["sh", "-c", "echo $0; exit 7", "--json"]).assert().code(7).stdout("--json\n");
     balance(&["--", "/nonexistent/program"]).assert().code(127);
     balance(&["--", "/etc/passwd"]).assert().code(126);
@@ -62,8 +62,8 @@ fn processes_that_are_not_there_are_named() {
     balance(&["-I", "500", "--", "true"]).assert().code(0);
 }
 
-/// A trace of one process whose 60 pages on node 0 are used from node 1: two intervals, of
-/// which the second moves them, with `orders` in place of those it gives.
+/// A trace of one process whose 60 pages on node 0 are used from node 1. Of its two intervals, the
+/// second moves the pages; `orders` replaces the orders it gives.
 fn trace(orders: Vec<Order>) -> Vec<u8> {
     let setup = Setup::Default(Settings::default());
     let header = Header { nodes: Nodes::of(&Machine::uniform(2, 1)), setup };
@@ -133,10 +133,10 @@ fn traces_that_cannot_be_replayed_say_why() {
         balance(&["replay", name]).assert().code(125).stderr(predicate::str::contains(why));
     };
     let whole = trace(moves());
-    fails(&whole[..whole.len() - 9], "ends in the midst, after 1 whole intervals");
-    fails(&whole[..whole.len() - 4], "ends in the midst, after 2 whole intervals");
-    fails(b"", "this is no trace");
-    fails(b"something else altogether", "this is no trace");
+    fails(&whole[..whole.len() - 9], "ends early, after 1 whole intervals");
+    fails(&whole[..whole.len() - 4], "ends early, after 2 whole intervals");
+    fails(b"", "this is not a trace");
+    fails(b"something else altogether", "this is not a trace");
     fails(&trace(moves()[1..].to_vec()), "interval 2 of process 42: the orders are not those");
     balance(&["replay", "/nonexistent/trace"])
         .assert()

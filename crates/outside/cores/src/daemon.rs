@@ -1,4 +1,4 @@
-//! Targets under control: measured, decided on and put on their CPUs, a tick at a time.
+//! Controls targets: each tick measures them, decides, and puts them on their CPUs.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,35 +17,35 @@ use crate::net::{Net, Run, Transition};
 use crate::pace::{OFTEN, Pace, RARELY, SELDOM};
 use crate::record::{Claim, Records};
 
-/// What is the same for all targets.
+/// The settings that all targets share.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The rule.
+    /// The rule that decides how many cores a target gets.
     pub controller: Controller,
     /// How cores are spread.
     pub spread: Spread,
     /// Fewest cores of a target.
     pub minimum: u32,
-    /// Most cores of a target; all, where none is said.
+    /// Most cores of a target. `None` means all.
     pub maximum: Option<u32>,
-    /// How a target is held; what works, where none is said.
+    /// How a target is held. `None` means the first way that works.
     pub way: Option<Way>,
-    /// Nothing is changed.
+    /// Whether to decide only and change nothing.
     pub dry_run: bool,
 }
 
-/// What a tick brought for one target.
+/// The result of a tick for one target.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The target.
+    /// The target's process ID.
     pub pid: i32,
-    /// What was seen.
+    /// The measured load.
     pub load: Load,
-    /// Cores that it had.
+    /// Cores that it had during the tick.
     pub cores: u32,
-    /// What follows.
+    /// The decision that follows.
     pub decision: Decision,
-    /// What fired.
+    /// The transitions of the net that fired.
     pub firings: Vec<Transition>,
     /// CPUs that it has now.
     pub cpus: CpuSet,
@@ -62,19 +62,19 @@ pub struct Added {
     pub traffic: Result<&'static str, String>,
 }
 
-/// A target that is under control no more.
+/// A target that is no longer under control.
 #[derive(Debug)]
 pub struct Left {
-    /// Which.
+    /// Its process ID.
     pub pid: i32,
-    /// Why; `None` when it or the run has ended.
+    /// Why it was left; `None` when it or the run has ended.
     pub why: Option<CoresError>,
-    /// What is not as it was before, or why nothing could be put back.
+    /// What could not be put back exactly, or why nothing could be put back.
     pub put_back: Result<Notes, CoresError>,
 }
 
 impl Left {
-    /// Whether it was left for an error, or could not be put back.
+    /// Whether it was left because of an error, or could not be put back.
     #[must_use]
     pub fn failed(&self) -> bool {
         let is_error = |error: &CoresError| !matches!(error, CoresError::Gone);
@@ -94,9 +94,9 @@ struct Target {
     /// `None` in a dry run.
     claim: Option<Claim>,
     watch: Watch,
-    /// Whether that has changed in this tick.
+    /// Whether the available CPUs have changed in this tick.
     disturbed: bool,
-    /// CPUs that it may have, others' included.
+    /// CPUs that it may use, including those that others hold.
     allowed: CpuSet,
     available: CpuSet,
     layout: Layout,
@@ -113,13 +113,13 @@ pub struct Daemon {
     records: Records,
     settings: Settings,
     targets: Vec<Target>,
-    /// CPUs of other daemons, as of a change of the records.
+    /// CPUs of other daemons, and when the records last changed.
     others: (Option<SystemTime>, CpuSet),
     startup: Startup,
 }
 
-/// A program that starts makes as many threads as it finds cores, and lives with that number: for
-/// a while it keeps all.
+/// A program creates as many threads as it finds cores when it starts, and keeps that number. For a
+/// while it therefore keeps all cores.
 #[derive(Clone, Copy, Debug)]
 enum Startup {
     Over,
@@ -130,7 +130,7 @@ impl Daemon {
     /// Begins without targets.
     ///
     /// # Errors
-    /// Where there is no place for records.
+    /// Fails if there is no place for records.
     pub fn new(machine: Machine, settings: Settings) -> Result<Self, CoresError> {
         Ok(Self {
             machine,
@@ -142,7 +142,7 @@ impl Daemon {
         })
     }
 
-    /// The machine, as it was read last.
+    /// The machine as it was last read.
     #[must_use]
     pub const fn machine(&self) -> &Machine {
         &self.machine
@@ -177,7 +177,7 @@ impl Daemon {
         } else {
             let claim = self.records.claim(root, &tree, plan)?;
             if let Err(error) = claim.record.hold.begin(&tree) {
-                // What was made is put back; the first error is the one that matters.
+                // Put back what was made; the first error is the one that matters.
                 let _ = claim.release();
                 return Err(error);
             }
@@ -211,8 +211,8 @@ impl Daemon {
         Ok(Added { held_by, traffic })
     }
 
-    /// Gives every target its first cores: all that it may have. Targets that were started just
-    /// now keep them for `startup`.
+    /// Gives every target its first cores: all that it may use. Targets that were just started keep
+    /// them for `startup`.
     pub fn begin(&mut self, startup: Option<Duration>) -> Vec<Left> {
         let lasts = |time| Startup::Lasts { begin: Instant::now(), time };
         self.startup = startup.map_or(Startup::Over, lasts);
@@ -254,7 +254,7 @@ impl Daemon {
         let others = match self.others() {
             Ok(others) => others,
             Err(error) => {
-                // Without the records nobody knows which cores are free: all is left as it is.
+                // Without the records it is unknown which cores are free, so all stays as it is.
                 let pids: Vec<i32> = self.targets.iter().map(|target| target.root).collect();
                 let failed = pids.first().map(|pid| (*pid, error)).into_iter().collect();
                 left.extend(self.drop_failed(failed));
@@ -290,7 +290,7 @@ impl Daemon {
             let target = &mut self.targets[at];
             let (load, before, decision) = decided[at];
             let (now, own) = (number(cpus.len()), limits(&self.settings, target));
-            // Others have the rest: for the net that is all there is.
+            // Others have the rest: for the net, no other cores exist.
             let most = if now < decision.wanted { now } else { own.maximum };
             target.run.limit(own.minimum.min(now.max(1)), most.max(now));
             target.run.tick(decision.verdict, now);
@@ -312,7 +312,7 @@ impl Daemon {
         (reports.into_iter().flatten().collect(), left)
     }
 
-    /// Puts everything back; the targets that were left by that.
+    /// Puts everything back. Returns the targets that this released.
     pub fn end(&mut self) -> Vec<Left> {
         std::mem::take(&mut self.targets).into_iter().map(Target::release).collect()
     }
@@ -351,7 +351,8 @@ impl Daemon {
         assign_cpus(&requests)
     }
 
-    /// Who gives a core goes before who gets it: at no time do two have it.
+    /// Targets that lose a core come before those that gain one, so two targets never hold the same
+    /// core.
     fn shrinking_first(&self, assigned: &[CpuSet]) -> Vec<(usize, CpuSet)> {
         let mut all: Vec<(usize, CpuSet)> = assigned.iter().cloned().enumerate().collect();
         all.sort_by_key(|(at, cpus)| !cpus.is_subset(&self.targets[*at].cpus));
@@ -373,7 +374,7 @@ impl Daemon {
         failed.into_iter().filter_map(|(pid, error)| self.leave(pid, Some(error))).collect()
     }
 
-    /// Has no more to do with a target. Its record stays where it cannot be put back.
+    /// Releases a target. Its record stays if it cannot be put back.
     fn leave(&mut self, pid: i32, why: Option<CoresError>) -> Option<Left> {
         let at = self.targets.iter().position(|target| target.root == pid)?;
         let target = self.targets.remove(at);
@@ -394,7 +395,7 @@ impl Drop for Daemon {
 }
 
 impl Target {
-    /// Looks at what may have changed around it.
+    /// Checks what may have changed around the target.
     fn see(
         &mut self,
         machine: &mut Machine,
@@ -421,21 +422,21 @@ impl Target {
         if settings.spread == Spread::Adaptive
             && let Some(Ok(nodes)) = self.use_look.when_due(|| self.tree.node_bytes())
         {
-            // Which controller has room is not counted here.
+            // The load of the memory controllers is not measured here.
             let node_use = |(node, bytes)| (node, NodeUse { bytes, room: 1.0 });
             self.uses = nodes.into_iter().map(node_use).collect();
         }
         Ok(())
     }
 
-    /// Puts it on these CPUs.
+    /// Puts the target on these CPUs.
     fn put(&mut self, cpus: &CpuSet) -> Result<(), CoresError> {
         let Some(claim) = &mut self.claim else {
             self.cpus = cpus.clone();
             return Ok(());
         };
-        // While it changes both count as taken, so that no other daemon takes a core that is
-        // not free yet, or not any more.
+        // During the change both sets count as taken: no other daemon may take a core that is not
+        // free yet, or no longer free.
         self.hold.announce(cpus, &self.tree);
         claim.record.hold = self.hold.clone();
         claim.record.cpus = self.cpus.union(cpus);
@@ -471,7 +472,7 @@ impl Target {
         Ok(())
     }
 
-    /// Puts it back as it was.
+    /// Puts the target back as it was.
     fn release(mut self) -> Left {
         self.tree.refresh();
         self.hold.take_in(&self.tree);

@@ -1,7 +1,8 @@
-//! `numapilot doctor`: what works here and what does not, each with cause and remedy.
+//! `numapilot doctor`: shows what works on this machine and what does not, with causes and
+//! remedies.
 //!
-//! A check is one small function. It tries the thing for real wherever that is possible
-//! and harmless, and reads the kernel's settings to say why it came out as it did.
+//! A check is one small function. If possible and harmless, it tries the capability for real, and
+//! reads the kernel's settings to explain the result.
 
 mod cgroups;
 mod check;
@@ -25,7 +26,7 @@ use self::check::Files;
 use self::report::{Group, Report};
 use self::trials::Call;
 
-/// Status when something `run` and `tune` need is missing.
+/// Exit status if something that `run` and `tune` need is missing.
 const ESSENTIAL_MISSING: u8 = 1;
 
 /// Arguments of `doctor`.
@@ -35,7 +36,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Make one call and end: see `trials`.
+    /// Make one call and exit: see `trials`.
     #[arg(long, hide = true, value_name = "NAME")]
     trial: Option<String>,
 }

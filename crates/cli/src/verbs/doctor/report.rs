@@ -1,4 +1,4 @@
-//! All checks together: the aligned table and the JSON.
+//! Prints all checks: as an aligned table or as JSON.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ impl Group {
     }
 }
 
-/// Everything that was examined.
+/// All groups of checks.
 pub struct Report {
     groups: Vec<Group>,
 }
@@ -43,7 +43,7 @@ impl Report {
         self.checks().any(|check| check.essential && check.state == State::Missing)
     }
 
-    /// Writes the table, as wide as the terminal, or 100 columns into a pipe.
+    /// Writes the table, as wide as the terminal, or 100 columns wide without one.
     pub fn print(&self, terminal: &Terminal) -> io::Result<()> {
         let width = terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0));
         self.write(&mut terminal.out(), width)
@@ -87,10 +87,10 @@ impl Report {
     }
 }
 
-/// Writes words up to the right margin; following lines begin at `indent`, where the first
-/// one already is. Paths and models are others' words.
+/// Writes words up to the right margin. Following lines begin at `indent`, where the first one
+/// already is. Paths and models come from elsewhere, so they are made printable.
 fn paragraph(out: &mut impl Write, text: &str, indent: usize, width: usize) -> io::Result<()> {
-    // On a very narrow terminal lines overflow rather than hold one word each.
+    // On a very narrow terminal, lines overflow instead of holding one word each.
     let room = width.saturating_sub(indent).max(24);
     let mut used = 0;
     for word in text.split_whitespace() {

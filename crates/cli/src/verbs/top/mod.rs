@@ -1,4 +1,4 @@
-//! `numapilot top`: nodes, links, traffic and hot regions while they change.
+//! `numapilot top`: shows nodes, links, traffic and hot regions live.
 //!
 //! ```text
 //!  Collector (observe) --> State --> screen: lines --> Window, or standard output
@@ -24,28 +24,28 @@ use self::screen::Order;
 use self::window::{Window, Wish};
 use crate::verbs::processes;
 
-/// How soon a signal is heard.
+/// How often to check for a signal.
 const SLICE: Duration = Duration::from_millis(50);
-/// Below this the terminal has more to do than the machine.
+/// Shortest interval: with less, drawing would take more time than measuring.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// Arguments of `top`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Look at these processes and what descends from them; at the whole machine if not given.
+    /// Watch these processes and their descendants; by default the whole machine.
     #[arg(short, long, value_name = "PID", value_delimiter = ',',
           value_parser = units::whole::<i32>(1..))]
     pid: Vec<i32>,
-    /// Look that often.
+    /// Time between two updates.
     #[arg(short = 'd', long, value_name = "TIME", default_value = "1s",
           value_parser = units::duration)]
     interval: Duration,
     #[command(flatten)]
     as_perf: crate::period::AsPerf,
-    /// Print so many intervals as text and end.
+    /// Print N intervals as text and exit.
     #[arg(short = 'n', long, value_name = "N", value_parser = units::whole::<u64>(1..))]
     intervals: Option<u64>,
-    /// Print one interval as text and end.
+    /// Print one interval as text and exit.
     #[arg(long, conflicts_with = "intervals")]
     once: bool,
 }
@@ -102,7 +102,7 @@ impl Args {
     fn show(&self, collector: &mut Collector<'_>, signals: &Supervisor) -> anyhow::Result<()> {
         let window = Window::open()?;
         let (mut order, mut paused) = (Order::default(), false);
-        // The first look soon: nobody likes an empty screen.
+        // The first update comes soon, so that the screen is not empty.
         thread::sleep(SHORTEST);
         let mut state = collector.state();
         let mut next = Instant::now() + self.interval;

@@ -1,4 +1,4 @@
-//! `numapilot topo`: what the machine is.
+//! `numapilot topo`: shows the machine.
 
 mod caches;
 mod fold;
@@ -31,11 +31,11 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "root")]
     machine: Option<String>,
 
-    /// Write what the kernel shows of the machine to FILE, to look at it elsewhere.
+    /// Write the kernel's description of the machine to FILE, to show it elsewhere.
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     record: Option<PathBuf>,
 
-    /// Draw the machine into FILE ('-' is standard output) instead of printing it.
+    /// Draw the machine to FILE ('-' is standard output) instead of printing it.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     svg: Option<PathBuf>,
 
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["root", "machine", "record"])]
     measure: bool,
 
-    /// Memory to measure each node with, such as 512M (default: 8 times the last cache).
+    /// Memory to use for measuring each node, such as 512M (default: 8 times the last cache).
     #[arg(long, value_name = "SIZE", requires = "measure", value_parser = units::size)]
     measure_size: Option<u64>,
 
@@ -79,14 +79,14 @@ impl Args {
             }
             write!(terminal.out(), "{text}")?;
         }
-        // Last, so that what was measured is seen even where it cannot be saved.
+        // This comes last, so that the figures are printed even if they cannot be saved.
         if let (Some(file), Some(measurement)) = (&self.save, &measurement) {
             measure::save(file, &machine, measurement)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The machine the arguments name.
+    /// The machine that the arguments select.
     fn machine(&self) -> anyhow::Result<Machine> {
         match &self.machine {
             Some(name) => Ok(description::machine_named(name)?),

@@ -1,4 +1,4 @@
-//! What is written is read, what is cut off is said, and the same trace gives the same orders.
+//! Traces are read as written, cut traces are reported, and the same trace gives the same orders.
 
 use numapilot_topology::{Machine, NodeId};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn setups() -> [Setup; 2] {
     [Setup::Default(Settings::default()), Setup::Paper { spread: Spread::Complement, seed: 3 }]
 }
 
-/// Some intervals of a process whose pages are all on node 0 and used from both.
+/// Records some intervals of a process whose pages are all on node 0 and used from both nodes.
 fn record(setup: Setup) -> Vec<u8> {
     let header = header(setup);
     let mut bytes = Vec::new();
