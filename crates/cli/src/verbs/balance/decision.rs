@@ -61,3 +61,40 @@ impl Decision {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        decision: Decision,
+    }
+
+    fn setup(options: &[&str]) -> Setup {
+        Line::parse_from([&["balance"], options].concat()).decision.setup()
+    }
+
+    #[test]
+    fn the_spread_is_the_rule_of_paper_mode() {
+        let paper = |spread, seed| Setup::Paper { spread, seed };
+        let spread = |rule| setup(&["--mode", "paper", "--spread", rule]);
+        assert_eq!(setup(&["--mode", "paper"]), paper(Spread::Complement, 1));
+        assert_eq!(spread("source"), paper(Spread::Complement, 1));
+        assert_eq!(spread("text"), paper(Spread::Inverse, 1));
+        assert_eq!(setup(&["--mode", "paper", "--seed", "7"]), paper(Spread::Complement, 7));
+    }
+
+    #[test]
+    fn the_budget_is_the_rate_of_default_mode() {
+        let rate = |options: &[&str]| match setup(options) {
+            Setup::Default(settings) => settings.bytes_per_second,
+            paper @ Setup::Paper { .. } => panic!("{paper:?}"),
+        };
+        assert_eq!(rate(&[]), 128 << 20);
+        assert_eq!(rate(&["--budget", "3M"]), 3 << 20);
+    }
+}

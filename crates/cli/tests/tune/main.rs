@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is what tests are for")]
 
+mod options;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
