@@ -63,7 +63,7 @@ pub enum CoresError {
     },
     /// Somebody else moved it out of the group that was made for it.
     #[error(
-        "it is not in {} any more: somebody else moved it; its cores are left as they are",
+        "it is no longer in {}: somebody else moved it; its cores are left as they are",
         group.display()
     )]
     MovedAway {

@@ -1,21 +1,21 @@
 //! Controls targets: each tick measures them, decides, and puts them on their CPUs.
 
-use std::time::{Duration, Instant, SystemTime};
+mod linux;
+mod system;
 
-use numapilot_observe::Tree;
+use std::time::{Duration, Instant};
+
 use numapilot_topology::{CpuSet, Machine};
 
+use self::linux::Linux;
+use self::system::{System, Target as _};
 use crate::CoresError;
-use crate::actuator::{Hold, Notes, Way};
+use crate::actuator::{Notes, Way};
 use crate::allocation::{Demand, allocate_cores};
 use crate::assignment::{Request, assign_cpus};
-use crate::cached_proc_file::Watch;
 use crate::decide::{Controller, Decision, Limits, Load};
 use crate::layout::{Layout, NodeUse, NodeUses, Spread};
-use crate::meter::Meter;
 use crate::net::{Net, Run, Transition};
-use crate::pace::{OFTEN, Pace, RARELY, SELDOM};
-use crate::record::{Claim, Records};
 
 /// The settings that all targets share.
 #[derive(Clone, Debug)]
@@ -82,39 +82,26 @@ impl Left {
     }
 }
 
-struct Target {
+struct Target<T> {
     root: i32,
     weight: u32,
-    tree: Tree,
-    look: Pace,
-    meter: Meter,
+    held: T,
     controller: Controller,
     run: Run,
-    hold: Hold,
-    /// `None` in a dry run.
-    claim: Option<Claim>,
-    watch: Watch,
-    /// Whether the available CPUs have changed in this tick.
-    disturbed: bool,
     /// CPUs that it may use, including those that others hold.
     allowed: CpuSet,
     available: CpuSet,
     layout: Layout,
     cpus: CpuSet,
     uses: NodeUses,
-    use_look: Pace,
-    pinned: usize,
-    pin_look: Pace,
 }
 
-/// All targets of this process.
-pub struct Daemon {
+/// All targets of this process, on the running system or on a simulated one.
+pub struct Daemon<S: System = Linux> {
+    system: S,
     machine: Machine,
-    records: Records,
     settings: Settings,
-    targets: Vec<Target>,
-    /// CPUs of other daemons, and when the records last changed.
-    others: (Option<SystemTime>, CpuSet),
+    targets: Vec<Target<S::Target>>,
     startup: Startup,
 }
 
@@ -132,14 +119,13 @@ impl Daemon {
     /// # Errors
     /// Fails if there is no place for records.
     pub fn new(machine: Machine, settings: Settings) -> Result<Self, CoresError> {
-        Ok(Self {
-            machine,
-            records: Records::system()?,
-            settings,
-            targets: Vec::new(),
-            others: Default::default(),
-            startup: Startup::Over,
-        })
+        Ok(Self::on(Linux::new()?, machine, settings))
+    }
+}
+
+impl<S: System> Daemon<S> {
+    fn on(system: S, machine: Machine, settings: Settings) -> Self {
+        Self { system, machine, settings, targets: Vec::new(), startup: Startup::Over }
     }
 
     /// The machine as it was last read.
@@ -152,61 +138,37 @@ impl Daemon {
     ///
     /// # Errors
     /// [`CoresError`]; nothing is left changed.
-    pub fn add(&mut self, root: i32, tree: Tree, weight: u32) -> Result<Added, CoresError> {
+    pub fn add(&mut self, root: i32, tree: S::Tree, weight: u32) -> Result<Added, CoresError> {
         for other in &self.targets {
-            if other.tree.pids().any(|pid| pid == root) {
+            if other.held.contains(root) {
                 return Err(CoresError::Related { child: root, parent: other.root });
             }
-            if tree.pids().any(|pid| pid == other.root) {
+            if S::contains(&tree, other.root) {
                 return Err(CoresError::Related { child: other.root, parent: root });
             }
         }
-        self.records.make_way(root, &tree)?;
-        let plan = Hold::plan(root, &tree, self.settings.way)?;
-        let allowed = plan.available()?;
-        let available = allowed.difference(&self.records.cpus_of_others()?);
+        let (plan, allowed) = self.system.plan(root, tree, self.settings.way)?;
+        let available = allowed.difference(&self.system.cpus_of_others()?);
         let others = self.settings.minimum as usize * self.targets.len();
         let there = available.len().saturating_sub(others);
         if there < self.settings.minimum as usize {
             let wanted = self.settings.minimum;
             return Err(CoresError::TooFew { pid: root, wanted, there });
         }
-        let held_by = plan.describe();
-        let (hold, claim) = if self.settings.dry_run {
-            (plan, None)
-        } else {
-            let claim = self.records.claim(root, &tree, plan)?;
-            if let Err(error) = claim.record.hold.begin(&tree) {
-                // Put back what was made; the first error is the one that matters.
-                let _ = claim.release();
-                return Err(error);
-            }
-            (claim.record.hold.clone(), Some(claim))
-        };
-        let layout = Layout::of(&self.machine, &available, self.settings.spread);
-        let meter = Meter::new(&tree, hold.accounts().as_deref());
-        let traffic = meter.traffic().source().map_err(str::to_owned);
+        let held = self.system.hold(plan, self.settings.dry_run)?;
+        let (held_by, traffic) = (held.held_by(), held.traffic());
         let cores = number(available.len());
         self.targets.push(Target {
             root,
             weight,
-            look: Pace::of(SELDOM),
-            meter,
+            held,
             controller: self.settings.controller.clone(),
             run: Run::new(Net::new(self.settings.minimum, cores), cores),
-            watch: Watch::of(&hold.watched(root)),
-            disturbed: true,
-            hold,
-            claim,
             allowed,
             cpus: CpuSet::new(),
-            layout,
+            layout: Layout::of(&self.machine, &available, self.settings.spread),
             available,
             uses: NodeUses::new(),
-            use_look: Pace::of(OFTEN),
-            pinned: 0,
-            pin_look: Pace::of(RARELY),
-            tree,
         });
         Ok(Added { held_by, traffic })
     }
@@ -214,7 +176,7 @@ impl Daemon {
     /// Gives every target its first cores: all that it may use. Targets that were just started keep
     /// them for `startup`.
     pub fn begin(&mut self, startup: Option<Duration>) -> Vec<Left> {
-        let lasts = |time| Startup::Lasts { begin: Instant::now(), time };
+        let lasts = |time| Startup::Lasts { begin: self.system.now(), time };
         self.startup = startup.map_or(Startup::Over, lasts);
         let wanted: Vec<u32> =
             self.targets.iter().map(|t| limits(&self.settings, t).maximum).collect();
@@ -251,7 +213,7 @@ impl Daemon {
     pub fn tick(&mut self) -> (Vec<Report>, Vec<Left>) {
         let mut left = self.drop_ended();
         let mut failed = Vec::new();
-        let others = match self.others() {
+        let others = match self.system.cpus_of_others() {
             Ok(others) => others,
             Err(error) => {
                 // Without the records it is unknown which cores are free, so all stays as it is.
@@ -264,16 +226,17 @@ impl Daemon {
         };
         let mut decided = Vec::new();
         let startup = self.startup;
-        let starts = startup.lasts();
+        let starts = startup.lasts(self.system.now());
         if !starts {
             self.startup = Startup::Over;
         }
         for target in &mut self.targets {
-            if let Err(error) = target.see(&mut self.machine, &others, &self.settings) {
+            if let Err(error) = target.see(&self.system, &mut self.machine, &others, &self.settings)
+            {
                 failed.push((target.root, error));
             }
             let most = self.machine.cpus.len();
-            let load = target.meter.read(&target.tree, most);
+            let load = target.held.load(most);
             let cores = number(target.cpus.len());
             let limits = limits(&self.settings, target);
             let decision = match startup {
@@ -294,7 +257,11 @@ impl Daemon {
             let most = if now < decision.wanted { now } else { own.maximum };
             target.run.limit(own.minimum.min(now.max(1)), most.max(now));
             target.run.tick(decision.verdict, now);
-            let done = if cpus == target.cpus { target.keep() } else { target.put(&cpus) };
+            let done = if cpus == target.cpus {
+                target.held.keep(&target.cpus)
+            } else {
+                target.put(&cpus)
+            };
             if let Err(error) = done {
                 failed.push((target.root, error));
             }
@@ -305,7 +272,7 @@ impl Daemon {
                 decision,
                 firings: target.run.firings().to_vec(),
                 cpus,
-                pinned: target.pinned,
+                pinned: target.held.pinned(),
             });
         }
         left.extend(self.drop_failed(failed));
@@ -315,14 +282,6 @@ impl Daemon {
     /// Puts everything back. Returns the targets that this released.
     pub fn end(&mut self) -> Vec<Left> {
         std::mem::take(&mut self.targets).into_iter().map(Target::release).collect()
-    }
-
-    fn others(&mut self) -> Result<CpuSet, CoresError> {
-        let changed = self.records.changed();
-        if changed.is_none() || changed != self.others.0 {
-            self.others = (changed, self.records.cpus_of_others()?);
-        }
-        Ok(self.others.1.clone())
     }
 
     fn assign(&self, wanted: &[u32]) -> Vec<CpuSet> {
@@ -360,13 +319,8 @@ impl Daemon {
     }
 
     fn drop_ended(&mut self) -> Vec<Left> {
-        let mut ended = Vec::new();
-        for target in &mut self.targets {
-            let (tree, meter) = (&mut target.tree, &mut target.meter);
-            if target.look.when_due(|| meter.find_newcomers(tree)).is_some() && !tree.runs() {
-                ended.push(target.root);
-            }
-        }
+        let ended = self.targets.iter_mut().filter_map(|t| t.held.has_ended().then_some(t.root));
+        let ended: Vec<i32> = ended.collect();
         ended.into_iter().filter_map(|pid| self.leave(pid, None)).collect()
     }
 
@@ -383,28 +337,28 @@ impl Daemon {
 }
 
 impl Startup {
-    fn lasts(self) -> bool {
-        matches!(self, Self::Lasts { begin, time } if begin.elapsed() < time)
+    fn lasts(self, now: Instant) -> bool {
+        matches!(self, Self::Lasts { begin, time } if now.duration_since(begin) < time)
     }
 }
 
-impl Drop for Daemon {
+impl<S: System> Drop for Daemon<S> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl Target {
+impl<T: system::Target> Target<T> {
     /// Checks what may have changed around the target.
     fn see(
         &mut self,
+        system: &impl System,
         machine: &mut Machine,
         others: &CpuSet,
         settings: &Settings,
     ) -> Result<(), CoresError> {
-        self.disturbed = self.watch.has_changed();
-        if self.disturbed {
-            self.allowed = self.hold.available()?;
+        if let Some(allowed) = self.held.changed_cpus()? {
+            self.allowed = allowed;
         }
         let available = self.allowed.difference(others);
         if available.is_empty() {
@@ -413,14 +367,13 @@ impl Target {
         if available != self.available {
             let known = machine.online_cpus();
             if !available.is_subset(&known) {
-                *machine = numapilot_topology::read("/".as_ref())
-                    .map_err(|error| CoresError::Machine(error.to_string()))?;
+                *machine = system.machine()?;
             }
             self.layout = Layout::of(machine, &available, settings.spread);
             self.available = self.layout.all();
         }
         if settings.spread == Spread::Adaptive
-            && let Some(Ok(nodes)) = self.use_look.when_due(|| self.tree.node_bytes())
+            && let Some(nodes) = self.held.node_bytes()
         {
             // The load of the memory controllers is not measured here.
             let node_use = |(node, bytes)| (node, NodeUse { bytes, room: 1.0 });
@@ -431,61 +384,18 @@ impl Target {
 
     /// Puts the target on these CPUs.
     fn put(&mut self, cpus: &CpuSet) -> Result<(), CoresError> {
-        let Some(claim) = &mut self.claim else {
-            self.cpus = cpus.clone();
-            return Ok(());
-        };
-        // During the change both sets count as taken: no other daemon may take a core that is not
-        // free yet, or no longer free.
-        self.hold.announce(cpus, &self.tree);
-        claim.record.hold = self.hold.clone();
-        claim.record.cpus = self.cpus.union(cpus);
-        claim.save()?;
-        let pinned = self.hold.set(self.root, cpus, &self.tree)?;
-        if matches!(self.hold, Hold::Affinity(_)) {
-            self.pinned = pinned;
-        }
-        if claim.record.cpus != *cpus {
-            claim.record.cpus = cpus.clone();
-            claim.save()?;
-        }
+        self.held.set(&self.cpus, cpus)?;
         self.cpus = cpus.clone();
         Ok(())
     }
 
-    fn keep(&mut self) -> Result<(), CoresError> {
-        let Some(claim) = &mut self.claim else { return Ok(()) };
-        if self.hold.is_behind(&self.tree) {
-            self.hold.take_in(&self.tree);
-            claim.record.hold = self.hold.clone();
-            claim.save()?;
-        }
-        if self.disturbed {
-            self.hold.keep(self.root, &self.cpus, &self.tree)?;
-        }
-        if !self.cpus.is_empty()
-            && let Some(count) =
-                self.pin_look.when_due(|| self.hold.place_new_threads(&self.cpus, &self.tree))
-        {
-            self.pinned = count?;
-        }
-        Ok(())
-    }
-
     /// Puts the target back as it was.
-    fn release(mut self) -> Left {
-        self.tree.refresh();
-        self.hold.take_in(&self.tree);
-        let release = |mut claim: Claim| {
-            claim.record.hold = self.hold;
-            claim.release()
-        };
-        let put_back = self.claim.map_or_else(|| Ok(Notes::new()), release);
-        Left { pid: self.root, why: None, put_back }
+    fn release(self) -> Left {
+        Left { pid: self.root, why: None, put_back: self.held.release() }
     }
 }
 
-fn limits(settings: &Settings, target: &Target) -> Limits {
+fn limits<T>(settings: &Settings, target: &Target<T>) -> Limits {
     let all = number(target.available.len()).max(1);
     let minimum = settings.minimum.min(all);
     let maximum = settings.maximum.map_or(all, |maximum| maximum.min(all)).max(minimum);
@@ -495,3 +405,6 @@ fn limits(settings: &Settings, target: &Target) -> Limits {
 fn number(cpus: usize) -> u32 {
     u32::try_from(cpus).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;
