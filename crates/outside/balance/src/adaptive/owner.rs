@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn few_samples_own_nothing() {
-        assert_eq!(owner(&[0.0, 4.0]), None, "4/7.84 is no majority");
+        assert_eq!(owner(&[0.0, 4.0]), None, "4/7.84 is not a majority");
         assert_eq!(owner(&[0.0, 5.0]), Some(1));
         assert_eq!(owner(&[10.0, 10.0]), None);
         assert_eq!(owner(&[40.0, 60.0]), None);
